@@ -1,0 +1,1 @@
+"""placeholder front door; rewritten below."""

@@ -1,0 +1,89 @@
+"""What can be said of a submission from its bytes alone: form, schema, id, signature."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ledger.envelope import Submission, batch_pae, check_shape, event_id, pae
+from ledger.errors import Refused
+from ledger.events.body import Body, decode_body
+from ledger.identity import verify
+from ledger.limits import entry_size_max_bytes
+
+if TYPE_CHECKING:
+    from ledger.events import EventData
+
+# Key, signature and numbers of an entry around its body.
+ENTRY_OVERHEAD_BYTES = 128
+
+
+class Candidate(NamedTuple):
+    """An event whose bytes are in order: its body decoded, its id computed, its signature verified."""
+
+    body: Body
+    data: EventData
+    id: str
+    raw: bytes
+
+
+class Checked(NamedTuple):
+    """A submission whose bytes are in order."""
+
+    submission: Submission
+    candidates: list[Candidate]
+
+
+def check(submission: Submission) -> Checked:
+    """Return the candidates of a submission.
+
+    Raises:
+        Refused: the code of the first bad event; ``details["events"]`` names every bad one by position.
+    """
+    check_shape(submission)
+    candidates: list[Candidate] = []
+    refusals: dict[int, Refused] = {}
+    signed: list[bytes] = []
+    for position, raw in enumerate(submission.bodies):
+        signed.append(pae(raw))
+        try:
+            candidates.append(_candidate(raw, signed[-1]))
+        except Refused as refusal:
+            refusals[position] = refusal
+    if not refusals:
+        refusals = _bad_signatures(submission, signed)
+    if refusals:
+        raise refusal_of(refusals, len(submission.bodies))
+    return Checked(submission, candidates)
+
+
+def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
+    """Return one refusal for a submission: that of its first bad event, naming all of them."""
+    first = refusals[min(refusals)]
+    if count == 1:
+        return first
+    events: list[dict[str, Any]] = [
+        {"position": position, "code": one.code, "message": one.message} for position, one in sorted(refusals.items())
+    ]
+    message = f"event {min(refusals)} of {count}: {first.message}"
+    return Refused(first.code, message, **(first.details | {"events": events}))
+
+
+def _candidate(raw: bytes, signed: bytes) -> Candidate:
+    if len(raw) + ENTRY_OVERHEAD_BYTES > entry_size_max_bytes:
+        raise Refused(
+            "TOO_LARGE",
+            f"an event of {len(raw)} bytes exceeds {entry_size_max_bytes - ENTRY_OVERHEAD_BYTES}: put it in a blob",
+            size=len(raw),
+        )
+    body, data = decode_body(raw)
+    return Candidate(body, data, event_id(signed), raw)
+
+
+def _bad_signatures(submission: Submission, signed: list[bytes]) -> dict[int, Refused]:
+    if submission.is_batch_signed:
+        is_good = verify(submission.key, batch_pae(signed), submission.sigs[0])
+        bad = [] if is_good else [0]
+    else:
+        pairs = zip(signed, submission.sigs, strict=True)
+        bad = [position for position, (one, sig) in enumerate(pairs) if not verify(submission.key, one, sig)]
+    return {position: Refused("SIGNATURE_INVALID", "the signature does not fit the event") for position in bad}

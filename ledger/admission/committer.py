@@ -1,0 +1,119 @@
+"""Group commit: many callers, one writer thread, one synced transaction for all that wait.
+
+Callers' submissions are checked (parsed, hashed, verified) in worker threads, which run in parallel because
+libsodium releases the interpreter lock; then the writer takes all that are ready and admits them at once. While one
+group is being synced the next one gathers, so throughput grows with the number of callers and latency stays
+at about two syncs.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Self
+
+from ledger.admission.check import Checked, check
+from ledger.admission.decide import Accepted
+from ledger.errors import BatonError, Refused, Unavailable
+from ledger.limits import group_commit_events_max, submit_queue_max
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ledger.admission.gate import Gate
+    from ledger.envelope import Submission
+
+Answer = Future[list[Accepted]]
+_Item = tuple[Checked, Answer]
+
+_check_threads_max = 2
+
+
+class Committer:
+    """Admits submissions of many callers to one log. Close it, or use it in a ``with`` block."""
+
+    def __init__(self, gate: Gate) -> None:
+        """Start the threads; from now on only the committer may use ``gate``."""
+        self._gate = gate
+        self._ready: queue.Queue[_Item | None] = queue.Queue()
+        self._slots = threading.BoundedSemaphore(submit_queue_max)
+        self._checkers = ThreadPoolExecutor(_check_threads_max, thread_name_prefix="baton-check")
+        self._writer = threading.Thread(target=self._write, name="baton-writer", daemon=True)
+        self._writer.start()
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        """Return the committer itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """Close the committer."""
+        self.close()
+
+    def submit(self, submission: Submission) -> Answer:
+        """Return the future answer; it resolves after the commit, or with ``Refused`` or ``Unavailable``.
+
+        Raises:
+            Unavailable: ``BUSY`` when too many wait already; ``STORE_UNAVAILABLE`` after ``close``.
+        """
+        if self._is_closed:
+            raise Unavailable("STORE_UNAVAILABLE", "the ledger is shutting down")
+        if not self._slots.acquire(blocking=False):
+            raise Unavailable("BUSY", f"{submit_queue_max} submissions wait already: try again")
+        answer: Answer = Future()
+        answer.add_done_callback(lambda _: self._slots.release())
+        self._checkers.submit(self._check, submission, answer)
+        return answer
+
+    def close(self) -> None:
+        """Finish what was submitted, then stop."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._checkers.shutdown(wait=True)
+        self._ready.put(None)
+        self._writer.join()
+
+    def _check(self, submission: Submission, answer: Answer) -> None:
+        try:
+            self._ready.put((check(submission), answer))
+        except BaseException as error:  # noqa: BLE001 - whatever happened belongs to the caller who waits
+            answer.set_exception(error)
+
+    def _write(self) -> None:
+        while (group := self._next_group()) is not None:
+            try:
+                answers = self._gate.admit([checked for checked, _ in group])
+            except BaseException as error:  # noqa: BLE001 - nothing was committed: every caller of the group must know
+                for _, answer in group:
+                    answer.set_exception(_fresh(error))
+                continue
+            for (_, answer), given in zip(group, answers, strict=True):
+                if isinstance(given, Refused):
+                    answer.set_exception(given)
+                else:
+                    answer.set_result(given)
+
+    def _next_group(self) -> list[_Item] | None:
+        """Wait for one submission, then take all that are ready, up to the limit; None when closed and drained."""
+        first = self._ready.get()
+        if first is None:
+            return None
+        group, count = [first], len(first[0].candidates)
+        while count < group_commit_events_max:
+            try:
+                item = self._ready.get_nowait()
+            except queue.Empty:
+                break
+            if item is None:
+                self._ready.put(None)
+                break
+            group.append(item)
+            count += len(item[0].candidates)
+        return group
+
+
+def _fresh(error: BaseException) -> BaseException:
+    """Return an exception that one caller may raise without touching another's traceback."""
+    return BatonError.from_dict(error.to_dict()) if isinstance(error, BatonError) else error

@@ -1,0 +1,189 @@
+"""Deciding a submission: candidates become entries, or all of it is refused and leaves no trace.
+
+Pure: everything a decision depends on is the layer it is given and the ledger's clock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from blake3 import blake3
+
+from ledger.admission.check import Candidate, refusal_of
+from ledger.admission.rules import AUTHORITY_KINDS, RULES
+from ledger.admission.state import Layer
+from ledger.envelope import ED25519, ENTRY_VERSION, Entry
+from ledger.errors import Refused
+from ledger.events.body import make_event
+from ledger.lifecycle.authority import check_key
+from ledger.log.tables import IdempotencyRecord, StreamRecord
+
+if TYPE_CHECKING:
+    from ledger.admission.check import Checked
+    from ledger.events.body import Event
+
+
+class Accepted(NamedTuple):
+    """Where an event stands in the log. ``is_repeat``: it stood there before this submission."""
+
+    index: int
+    id: str
+    accepted_ms: int
+    is_repeat: bool = False
+
+
+class Decided(NamedTuple):
+    """What a submission adds: its entries (none when it was a repeat) and the answer for each event."""
+
+    entries: list[bytes]
+    events: list[Event]
+    accepted: list[Accepted]
+
+
+def decide(checked: Checked, group: Layer, accepted_ms: int) -> Decided:
+    """Decide a submission on a layer of its own; when it stands, ``group`` has its changes.
+
+    Raises:
+        Refused: the code of the first bad event; ``details["events"]`` names every bad one, and those that were
+            not decided because they follow a refused one (``DEPENDS_ON_REFUSED``).
+    """
+    repeats = _repeats(checked, group)
+    if repeats is not None:
+        return Decided([], [], repeats)
+    layer = Layer(group)
+    events: list[Event] = []
+    refusals: dict[int, Refused] = {}
+    tainted: set[str] = set()
+    for position, candidate in enumerate(checked.candidates):
+        body = candidate.body
+        if body.stream in tainted or not tainted.isdisjoint(body.causes):
+            refusals[position] = Refused("DEPENDS_ON_REFUSED", "it follows an event that was refused")
+            tainted |= {body.stream, candidate.id}
+            continue
+        try:
+            events.append(apply(candidate, checked.submission.key, layer, accepted_ms))
+        except Refused as refusal:
+            refusals[position] = refusal
+            tainted |= {body.stream, candidate.id}
+    if refusals:
+        raise refusal_of(refusals, len(checked.candidates))
+    layer.merge_down()
+    accepted = [Accepted(event.index, event.id, accepted_ms) for event in events]
+    return Decided(_entries(checked, accepted_ms), events, accepted)
+
+
+def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:
+    """Decide one event on ``layer`` and leave its changes there.
+
+    Raises:
+        Refused: ``AUTHOR_MISMATCH``, the key codes, ``WRONG_LEDGER``, ``IDEMPOTENCY_CONFLICT``, ``STREAM_CONFLICT``
+            and the codes of the kind's rule.
+    """
+    body = candidate.body
+    event = make_event(
+        body, candidate.data, index=layer.size, event_id=candidate.id, key=key, accepted_ms=accepted_ms
+    )
+    if layer.index_of(body.stream, candidate.id) is not None:
+        raise Refused("PARTIAL_RETRY", f"the event is in the submission twice: {candidate.id}", id=candidate.id)
+    if not (event.index == 0 and event.kind == "ledger.created"):
+        record = check_key(
+            layer.key(event.key), author=body.author, kind=body.kind, stream=body.stream, now_ms=accepted_ms
+        )
+        if record.max_events is not None:
+            layer.put_key(event.key, record)
+        if body.ledger != layer.ledger:
+            raise Refused("WRONG_LEDGER", f"the event is for ledger {body.ledger}", ledger=layer.ledger)
+    if body.idem is not None:
+        _remember(candidate, body.idem, layer)
+    before = layer.stream(body.stream)
+    version = 0 if before is None else before.version
+    if body.expect is not None and body.expect != version:
+        raise Refused(
+            "STREAM_CONFLICT",
+            f"{body.stream} is at version {version}, not {body.expect}: read it again",
+            expected=body.expect,
+            version=version,
+        )
+    rule = RULES.get(body.kind)
+    if rule is None:
+        raise Refused("UNKNOWN_KIND", f"no rule admits {body.kind}", kind=body.kind)
+    life = rule(event, layer, None if before is None else before.state)
+    layer.put_stream(body.stream, StreamRecord(version + 1, event.index, life))
+    layer.indexes[body.stream, candidate.id] = event.index
+    layer.size += 1
+    if body.kind in AUTHORITY_KINDS:
+        layer.authority_index = event.index
+    return event
+
+
+def idempotency_digest(candidate: Candidate) -> bytes:
+    """Return what must be equal for a retry under the same idempotency key: kind, stream and data bytes."""
+    body = candidate.body
+    return blake3(f"{body.kind}\0{body.stream}\0".encode() + bytes(body.data)).digest(length=16)
+
+
+def _remember(candidate: Candidate, idem: str, layer: Layer) -> None:
+    body = candidate.body
+    if layer.idempotency(body.author, idem) is not None:
+        raise Refused("IDEMPOTENCY_CONFLICT", f"the idempotency key {idem!r} was used for other content", idem=idem)
+    layer.put_idempotency(body.author, idem, IdempotencyRecord(idempotency_digest(candidate), layer.size))
+
+
+def _repeats(checked: Checked, layer: Layer) -> list[Accepted] | None:
+    """Return the first answers when the whole submission is in the log already; None when none of it is."""
+    found = [_first_index(candidate, checked.submission.key, layer) for candidate in checked.candidates]
+    if all(index is None for index in found):
+        return None
+    accepted = [
+        Accepted(index, candidate.id, 0, is_repeat=True)
+        for index, candidate in zip(found, checked.candidates, strict=True)
+        if index is not None
+    ]
+    if len(accepted) == len(found):
+        return accepted
+    raise Refused(
+        "PARTIAL_RETRY",
+        f"{len(accepted)} of {len(found)} events are in the ledger already: submit only the others",
+        accepted=[{"index": one.index, "id": one.id} for one in accepted],
+    )
+
+
+def _first_index(candidate: Candidate, key: bytes, layer: Layer) -> int | None:
+    body = candidate.body
+    index = layer.index_of(body.stream, candidate.id)
+    if index is not None:
+        # The same bytes under another key is no retry: whoever answers must have signed.
+        if index < layer.size and layer.key_at(index) != key:
+            raise Refused("ALREADY_RECORDED", f"{candidate.id} is entry {index}, signed with another key", index=index)
+        return index
+    if body.idem is None:
+        return None
+    record = layer.idempotency(body.author, body.idem)
+    if record is None:
+        return None
+    owner = layer.key(key.hex())
+    if owner is None or owner.agent != body.author:
+        return None  # not the author's key: the key check will say so
+    if record.digest != idempotency_digest(candidate):
+        raise Refused(
+            "IDEMPOTENCY_CONFLICT", f"the idempotency key {body.idem!r} was used for other content", idem=body.idem
+        )
+    return record.index
+
+
+def _entries(checked: Checked, accepted_ms: int) -> list[bytes]:
+    submission = checked.submission
+    size = len(submission.bodies) if submission.is_batch_signed else 1
+    return [
+        Entry(
+            version=ENTRY_VERSION,
+            body=raw,
+            key=submission.key,
+            alg=ED25519,
+            sig=submission.sigs[0] if submission.is_batch_signed else submission.sigs[position],
+            batch_index=position if submission.is_batch_signed else 0,
+            batch_size=size,
+            accepted_ms=accepted_ms,
+        ).encode()
+        for position, raw in enumerate(submission.bodies)
+    ]

@@ -1,0 +1,142 @@
+"""The gate over a log: groups of submissions in one write transaction, decided first, written after.
+
+One refused submission must not cost the others: each is decided on its own layer over the group's, and only what
+stands is written. Cached records are used only if the log's size, and for keys and agents its last authority
+entry, are what this process left: any other process may have written in between.
+
+If we crash before the commit, nothing of the group is in the log and nobody was told otherwise.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ledger.admission.check import Checked, check
+from ledger.admission.decide import Accepted, decide
+from ledger.admission.state import Layer
+from ledger.codec import encode_packed
+from ledger.envelope import decode_entry
+from ledger.errors import Corrupted, Refused
+from ledger.log import tables as layout
+from ledger.log.append import Pending
+from ledger.log.tables import FORMAT, Head
+from ledger.merkle import Frontier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledger.envelope import Submission
+    from ledger.log import tables
+    from ledger.log.log import Log
+    from ledger.log.read import Snapshot
+
+records_cached_max = 50_000
+
+_DECODERS: dict[bytes, Callable[[bytes], Any]] = {
+    b"s": layout.stream_decoder.decode,
+    b"a": layout.agent_decoder.decode,
+    b"k": layout.key_decoder.decode,
+    b"i": layout.idempotency_decoder.decode,
+}
+
+
+class Gate:
+    """Admits submissions to one log; used by one thread at a time."""
+
+    def __init__(self, log: Log, *, clock_ms: Callable[[], int] | None = None) -> None:
+        """Guard ``log``; ``clock_ms`` gives Unix milliseconds (default: the system's clock)."""
+        self._log = log
+        self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
+        self._cache: dict[bytes, Any] = {}
+        self._cached_size = -1
+
+    def submit(self, submission: Submission) -> list[Accepted]:
+        """Admit one submission; when this returns, it is on disk.
+
+        Raises:
+            Refused: it was not admitted, and nothing of it is in the log.
+            Unavailable: the store could not be written; nothing of it is in the log.
+        """
+        answer = self.admit([check(submission)])[0]
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    def admit(self, group: Sequence[Checked]) -> list[list[Accepted] | Refused]:
+        """Admit a group of checked submissions in one commit; the answers are in the group's order."""
+        try:
+            with self._log.writing() as (txn, snapshot):
+                base = _Transaction(snapshot, self._usable_cache(snapshot.head))
+                layer = Layer(base)
+                last_ms = 0 if snapshot.head is None else snapshot.head.accepted_ms
+                accepted_ms = max(last_ms, self._clock_ms())
+                pending = Pending(accepted_ms=accepted_ms)
+                answers = [self._decide(one, layer, accepted_ms, pending, base) for one in group]
+                if not pending.entries:
+                    return answers
+                pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
+                pending.authority_index = layer.authority_index
+                head = snapshot.head or _first_head(layer.ledger)
+                new_head, _ = self._log.appender.append(txn, head, pending)
+        except BaseException:
+            self._cached_size = -1
+            raise
+        self._cache |= layer.records
+        self._cached_size = new_head.size
+        return answers
+
+    def _decide(
+        self, checked: Checked, layer: Layer, accepted_ms: int, pending: Pending, base: _Transaction
+    ) -> list[Accepted] | Refused:
+        try:
+            decided = decide(checked, layer, accepted_ms)
+        except Refused as refusal:
+            return refusal
+        if not decided.entries:
+            return [one._replace(accepted_ms=base.clock_at(one.index, accepted_ms)) for one in decided.accepted]
+        pending.entries += decided.entries
+        pending.id_keys += [layout.id_key(event.stream, event.id) for event in decided.events]
+        return decided.accepted
+
+    def _usable_cache(self, head: tables.Head | None) -> dict[bytes, Any]:
+        size = 0 if head is None else head.size
+        if self._cached_size != size or len(self._cache) > records_cached_max:
+            self._cache = {}
+            self._cached_size = size
+        return self._cache
+
+
+class _Transaction:
+    """The base of all layers: the log within one write transaction, behind the cache."""
+
+    def __init__(self, snapshot: Snapshot, cache: dict[bytes, Any]) -> None:
+        self._snapshot = snapshot
+        self._cache = cache
+        self.size = snapshot.size
+        self.ledger = None if snapshot.head is None else snapshot.head.ledger
+
+    def record(self, key: bytes) -> Any:
+        found = self._cache.get(key)
+        if found is None:
+            data = self._snapshot.state(key)
+            if data is None:
+                return None
+            found = self._cache[key] = _DECODERS[key[:1]](data)
+        return found
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        return self._snapshot.index_of(stream, event_id)
+
+    def key_at(self, index: int) -> bytes:
+        return decode_entry(self._snapshot.entry(index)).key
+
+    def clock_at(self, index: int, default: int) -> int:
+        """Return when an entry was accepted; ``default`` for one of the group that is being decided."""
+        return decode_entry(self._snapshot.entry(index)).accepted_ms if index < self.size else default
+
+
+def _first_head(ledger: str | None) -> Head:
+    if ledger is None:
+        raise Corrupted("CORRUPTED", "entries were decided for a log without a first entry")
+    return Head(FORMAT, ledger, 0, Frontier.empty().to_bytes(), 0, 0)

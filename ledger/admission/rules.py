@@ -1,0 +1,282 @@
+"""Who may append which kind, in which state: one table, denied by default.
+
+A rule sees the event and the state before it, raises ``Refused``, or returns the new life of the event's stream.
+Rules depend on the log alone: no clock but ``accepted_ms``, no disk, no network. Changing what a rule decides for a
+published kind would make old entries invalid: it needs a new kind, or a new entry version.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from ledger.errors import Refused
+from ledger.events import authority, handoff
+from ledger.events.fields import EventData
+from ledger.identity import ledger_id, possession, verify
+from ledger.lifecycle import handoff as handoff_life
+from ledger.lifecycle import reasoning as reasoning_life
+from ledger.lifecycle import session as session_life
+from ledger.lifecycle.authority import NODE, RESERVED_NAMES, ROOT, AgentRecord, KeyRecord, delegated, to_ms
+from ledger.lifecycle.handoff import HandoffState
+from ledger.lifecycle.reasoning import ReasoningState
+from ledger.lifecycle.session import SessionState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.admission.state import Layer
+    from ledger.events.body import Event
+
+T = TypeVar("T", bound=EventData)
+Life: TypeAlias = "HandoffState | ReasoningState | SessionState | None"
+Rule: TypeAlias = "Callable[[Event, Layer, Life], Life]"
+
+# The walk over dependencies that looks for a cycle; beyond it the handoff is refused, never half-checked.
+dependencies_walked_max: Final = 100_000
+
+
+def _created(event: Event, state: Layer, _life: Life) -> Life:
+    data = _typed(event, authority.LedgerCreated)
+    if event.index != 0 or event.key != data.root or event.author != ROOT:
+        raise Refused("NOT_AUTHORIZED", "ledger.created is entry 0, signed by the root key it names, as root")
+    if event.ledger != ledger_id(bytes.fromhex(data.root)):
+        raise Refused("WRONG_LEDGER", "the ledger's id is not that of its root key", ledger=event.ledger)
+    if len({data.root, data.node_key, data.checkpoint_key}) != len(("root", "node", "checkpoint")):
+        raise Refused("INVALID_FIELD", "root, node and checkpoint keys differ from each other", path="$.data")
+    state.ledger = event.ledger
+    for name, key, roles in ((ROOT, data.root, ("admin",)), (NODE, data.node_key, ())):
+        state.put_agent(AgentRecord(name, key, frozenset(roles)))
+        state.put_key(key, KeyRecord(name, is_identity=True, since_index=0))
+    return None
+
+
+def _registered(event: Event, state: Layer, _life: Life) -> Life:
+    data = _typed(event, authority.AgentRegistered)
+    if event.author != NODE or data.roles != ["service"]:
+        _require_role(event, state, "admin")
+    _require_stream(event, data.name)
+    if data.name in RESERVED_NAMES or state.agent(data.name) is not None:
+        raise Refused("AGENT_EXISTS", f"there is an agent {data.name} already", name=data.name)
+    _require_new_key(event, state, data.name, data.key, data.proof)
+    state.put_agent(AgentRecord(data.name, data.key, frozenset(data.roles), data.nkey, data.ai_id))
+    state.put_key(data.key, KeyRecord(data.name, is_identity=True, since_index=event.index))
+    return None
+
+
+def _role_granted(event: Event, state: Layer, _life: Life) -> Life:
+    data = _typed(event, authority.RoleGranted)
+    _require_role(event, state, "admin")
+    _require_stream(event, data.agent)
+    agent = _agent(state, data.agent)
+    state.put_agent(msgspec.structs.replace(agent, roles=agent.roles | {data.role}))
+    return None
+
+
+def _role_revoked(event: Event, state: Layer, _life: Life) -> Life:
+    data = _typed(event, authority.RoleRevoked)
+    _require_role(event, state, "admin")
+    _require_stream(event, data.agent)
+    agent = _agent(state, data.agent)
+    if data.agent == ROOT:
+        raise Refused("NOT_AUTHORIZED", "the root keeps its role", name=ROOT)
+    state.put_agent(msgspec.structs.replace(agent, roles=agent.roles - {data.role}))
+    return None
+
+
+def _key_delegated(event: Event, state: Layer, _life: Life) -> Life:
+    data = _typed(event, authority.KeyDelegated)
+    _require_stream(event, event.author)
+    if to_ms(data.expires_at) <= event.accepted_ms:
+        raise Refused("KEY_EXPIRED", "the session key would be expired already", expires_at=data.expires_at)
+    _require_new_key(event, state, event.author, data.key, data.proof)
+    state.put_key(data.key, delegated(event.author, event.index, data))
+    return None
+
+
+def _key_revoked(event: Event, state: Layer, _life: Life) -> Life:
+    data = _typed(event, authority.KeyRevoked)
+    record = state.key(data.key)
+    if record is None:
+        raise Refused("KEY_UNKNOWN", "this key is not registered in this ledger", key=data.key)
+    _require_stream(event, record.agent)
+    if record.agent != event.author:
+        _require_role(event, state, "admin")
+    if record.agent in RESERVED_NAMES:
+        raise Refused("NOT_AUTHORIZED", f"the key of {record.agent} cannot be revoked", name=record.agent)
+    if record.revoked_index is not None:
+        raise Refused("KEY_REVOKED", f"the key was revoked at entry {record.revoked_index}", key=data.key)
+    state.put_key(data.key, msgspec.structs.replace(record, revoked_index=event.index))
+    return None
+
+
+def _session(event: Event, state: Layer, life: Life) -> Life:
+    _require_registered_role(event, state)
+    assert life is None or isinstance(life, SessionState)  # noqa: S101 - a stream's sort fixes its life
+    return session_life.transition(life, event)
+
+
+def _reasoning(event: Event, state: Layer, life: Life) -> Life:
+    if event.kind == "reasoning.briefed":
+        _require_role(event, state, "service")
+    else:
+        _require_registered_role(event, state)
+    assert life is None or isinstance(life, ReasoningState)  # noqa: S101 - a stream's sort fixes its life
+    return reasoning_life.transition(life, event)
+
+
+def _handoff(event: Event, state: Layer, life: Life) -> Life:
+    _require_registered_role(event, state)
+    assert life is None or isinstance(life, HandoffState)  # noqa: S101 - a stream's sort fixes its life
+    after = handoff_life.transition(life, event)
+    match event.data:
+        case handoff.HandoffCreated():
+            _check_parties(event, event.data, state)
+            _check_cycle(event, after.depends_on, state)
+        case handoff.HandoffClaimed():
+            _check_dependencies(event, after, state)
+        case (
+            handoff.HandoffApproved()
+            | handoff.HandoffRejected()
+            | handoff.HandoffCriterionWaived()
+            | handoff.HandoffVerified()
+            | handoff.HandoffChangesRequested()
+        ):
+            _require_reviewing_role(state, event.author)
+        case _:
+            pass  # the machine alone decides
+    return after
+
+
+RULES: Final[dict[str, Rule]] = {
+    "ledger.created": _created,
+    "agent.registered": _registered,
+    "role.granted": _role_granted,
+    "role.revoked": _role_revoked,
+    "key.delegated": _key_delegated,
+    "key.revoked": _key_revoked,
+    "session.started": _session,
+    "assessment.recorded": _session,
+    "finding.logged": _session,
+    "unknown.logged": _session,
+    "dead_end.logged": _session,
+    "tool.used": _session,
+    "session.ended": _session,
+    "reasoning.started": _reasoning,
+    "reasoning.extended": _reasoning,
+    "reasoning.concluded": _reasoning,
+    "reasoning.briefed": _reasoning,
+    "handoff.created": _handoff,
+    "handoff.approved": _handoff,
+    "handoff.rejected": _handoff,
+    "handoff.claimed": _handoff,
+    "handoff.task_checked": _handoff,
+    "handoff.criterion_checked": _handoff,
+    "handoff.criterion_waived": _handoff,
+    "handoff.released": _handoff,
+    "handoff.logged": _handoff,
+    "handoff.blocked": _handoff,
+    "handoff.unblocked": _handoff,
+    "handoff.completed": _handoff,
+    "handoff.changes_requested": _handoff,
+    "handoff.verified": _handoff,
+    "handoff.cancelled": _handoff,
+}
+
+# Kinds after which cached keys and roles are stale.
+AUTHORITY_KINDS: Final = frozenset(
+    {"ledger.created", "agent.registered", "role.granted", "role.revoked", "key.delegated", "key.revoked"}
+)
+
+
+def _typed(event: Event, wanted: type[T]) -> T:
+    assert isinstance(event.data, wanted)  # noqa: S101 - the table pairs each kind with its data type
+    return event.data
+
+
+def _require_role(event: Event, state: Layer, role: str) -> None:
+    agent = state.agent(event.author)
+    if agent is None or role not in agent.roles:
+        raise Refused("NOT_AUTHORIZED", f"{event.kind} needs the role {role}; {event.author} lacks it", role=role)
+
+
+def _require_registered_role(event: Event, state: Layer) -> None:
+    agent = state.agent(event.author)
+    if agent is None or not agent.roles & {"agent", "reviewer", "human", "service"}:
+        raise Refused("NOT_AUTHORIZED", f"{event.author} has no role that works: grant it `agent`", name=event.author)
+
+
+def _require_stream(event: Event, name: str) -> None:
+    if event.name != name:
+        raise Refused("INVALID_FIELD", f"{event.kind} about {name} belongs on agent/{name}", path="$.stream")
+
+
+def _require_new_key(event: Event, state: Layer, agent: str, key: str, proof: str) -> None:
+    if state.key(key) is not None:
+        raise Refused("KEY_EXISTS", "this key is registered already", key=key)
+    public = bytes.fromhex(key)
+    if not verify(public, possession(event.ledger, agent, public), bytes.fromhex(proof)):
+        raise Refused("SIGNATURE_INVALID", f"the key does not prove that it belongs to {agent}", path="$.data.proof")
+
+
+def _agent(state: Layer, name: str) -> AgentRecord:
+    agent = state.agent(name)
+    if agent is None:
+        raise Refused("AGENT_UNKNOWN", f"there is no agent {name}: run `baton agent add {name}`", name=name)
+    return agent
+
+
+def _require_reviewing_role(state: Layer, name: str) -> None:
+    if not _agent(state, name).roles & {"reviewer", "human"}:
+        raise Refused("NOT_AUTHORIZED", f"{name} is neither reviewer nor human", name=name)
+
+
+def _check_parties(event: Event, data: handoff.HandoffCreated, state: Layer) -> None:
+    _agent(state, data.to)
+    if data.reviewer is not None:
+        _require_reviewing_role(state, data.reviewer)
+    elif "human" not in _agent(state, event.author).roles:
+        raise Refused("REVIEWER_REQUIRED", f"{event.author} is no human: name a reviewer", author=event.author)
+
+
+def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None:
+    for wanted in after.depends_on:
+        record = state.stream(f"handoff/{wanted}")
+        if record is None:
+            raise Refused("DEPENDENCY_MISSING", f"{event.name} depends on {wanted}, which does not exist", on=wanted)
+        life = record.state
+        if isinstance(life, HandoffState) and not after.is_unlocked_by(life):
+            raise Refused(
+                "DEPENDENCY_PENDING",
+                f"{event.name} waits for {wanted}, which is {life.status}",
+                on=wanted,
+                status=life.status,
+            )
+
+
+def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> None:
+    came_from: dict[str, str] = {}
+    waiting = deque((wanted, event.name) for wanted in depends_on)
+    while waiting:
+        name, parent = waiting.popleft()
+        if name in came_from:
+            continue
+        came_from[name] = parent
+        if name == event.name:
+            cycle = _path_back(came_from, name)
+            raise Refused("DEPENDENCY_CYCLE", "the handoffs would wait for each other: " + " → ".join(cycle), cycle=cycle)
+        if len(came_from) > dependencies_walked_max:
+            raise Refused("TOO_LARGE", f"{event.name} depends on more than {dependencies_walked_max} handoffs")
+        record = state.stream(f"handoff/{name}")
+        if record is not None and isinstance(record.state, HandoffState):
+            waiting.extend((wanted, name) for wanted in record.state.depends_on)
+
+
+def _path_back(came_from: dict[str, str], name: str) -> list[str]:
+    path = [name]
+    while (parent := came_from[path[-1]]) != name:
+        path.append(parent)
+    path.append(name)
+    return path[::-1]

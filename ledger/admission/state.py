@@ -1,0 +1,145 @@
+"""The state that rules decide on, in layers: a decision writes into its own layer until it stands.
+
+A ``Layer`` answers from what was decided in it, then from the layer below. At the bottom lies a ``Base``: the log's
+state within a write transaction, or an empty memory in which an auditor replays. So a refused submission is
+forgotten by dropping its layer, and nothing is ever undone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ledger.log.tables import IdempotencyRecord, StreamRecord, agent_key, idempotency_key, key_key, stream_key
+
+if TYPE_CHECKING:
+    from ledger.lifecycle.authority import AgentRecord, KeyRecord
+
+
+class Base(Protocol):
+    """What lies under all layers."""
+
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        ...
+
+    @property
+    def ledger(self) -> str | None:
+        """The id of the ledger, or None before entry 0."""
+        ...
+
+    def record(self, key: bytes) -> Any:
+        """Return the record under a state key (see ``log.tables``), or None."""
+        ...
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event of a stream, or None."""
+        ...
+
+    def key_at(self, index: int) -> bytes:
+        """Return the key that signed the entry at ``index``."""
+        ...
+
+
+class Layer:
+    """State as it would be after what was decided so far in this layer."""
+
+    def __init__(self, below: Layer | Base) -> None:
+        """Start with nothing decided over ``below``."""
+        self.below = below
+        self.records: dict[bytes, Any] = {}
+        self.indexes: dict[tuple[str, str], int] = {}
+        self.size: int = below.size
+        self.ledger: str | None = below.ledger
+        self.authority_index: int | None = None
+
+    def record(self, key: bytes) -> Any:
+        """Return the record under a state key, or None."""
+        found = self.records.get(key)
+        return self.below.record(key) if found is None else found
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event of a stream, or None."""
+        found = self.indexes.get((stream, event_id))
+        return self.below.index_of(stream, event_id) if found is None else found
+
+    def key_at(self, index: int) -> bytes:
+        """Return the key that signed an entry below this layer."""
+        return self.below.key_at(index)
+
+    def merge_down(self) -> None:
+        """Let the layer below have what was decided here."""
+        below = self.below
+        assert isinstance(below, Layer)  # noqa: S101 - the base is written by the gate, never merged into
+        below.records |= self.records
+        below.indexes |= self.indexes
+        below.size = self.size
+        below.ledger = self.ledger
+        if self.authority_index is not None:
+            below.authority_index = self.authority_index
+
+    def stream(self, name: str) -> StreamRecord | None:
+        """Return the record of a stream."""
+        found: StreamRecord | None = self.record(stream_key(name))
+        return found
+
+    def agent(self, name: str) -> AgentRecord | None:
+        """Return the record of an agent."""
+        found: AgentRecord | None = self.record(agent_key(name))
+        return found
+
+    def key(self, public_key: str) -> KeyRecord | None:
+        """Return the record of a signing key (hex)."""
+        found: KeyRecord | None = self.record(key_key(public_key))
+        return found
+
+    def idempotency(self, author: str, idem: str) -> IdempotencyRecord | None:
+        """Return what an author used an idempotency key for."""
+        found: IdempotencyRecord | None = self.record(idempotency_key(author, idem))
+        return found
+
+    def put_stream(self, name: str, record: StreamRecord) -> None:
+        """Decide a stream's record."""
+        self.records[stream_key(name)] = record
+
+    def put_agent(self, record: AgentRecord) -> None:
+        """Decide an agent's record."""
+        self.records[agent_key(record.name)] = record
+
+    def put_key(self, public_key: str, record: KeyRecord) -> None:
+        """Decide a signing key's record."""
+        self.records[key_key(public_key)] = record
+
+    def put_idempotency(self, author: str, idem: str, record: IdempotencyRecord) -> None:
+        """Decide what an idempotency key was used for."""
+        self.records[idempotency_key(author, idem)] = record
+
+
+class Memory:
+    """A base without a log: what an auditor or a test replays into."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.records: dict[bytes, Any] = {}
+        self.indexes: dict[tuple[str, str], int] = {}
+        self.size = 0
+        self.ledger: str | None = None
+
+    def record(self, key: bytes) -> Any:
+        """Return the record under a state key, or None."""
+        return self.records.get(key)
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event of a stream, or None."""
+        return self.indexes.get((stream, event_id))
+
+    def key_at(self, index: int) -> bytes:
+        """Never asked: a replay refuses every duplicate before it would matter."""
+        raise KeyError(index)
+
+    def take(self, layer: Layer) -> None:
+        """Take over what was decided in ``layer``."""
+        self.records |= layer.records
+        self.indexes |= layer.indexes
+        self.size = layer.size
+        self.ledger = layer.ledger

@@ -1,0 +1,78 @@
+"""Making events: drafts become bodies in canonical form, signed one by one or as a batch."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ledger.codec import encode_canonical
+from ledger.envelope import Submission, batch_pae, check_shape, event_id, pae
+from ledger.events import KIND_OF
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.events import EventData
+    from ledger.identity import Key
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """An event before it is signed; ``data`` is the kind's type, or plain values with ``kind`` given."""
+
+    stream: str
+    data: EventData | dict[str, Any]
+    kind: str = ""
+    causes: list[str] = []
+    corr: str | None = None
+    expect: int | None = None
+    idem: str | None = None
+
+
+def now() -> str:
+    """Return the present time as events carry it: RFC 3339 UTC with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def body_of(draft: Draft, *, ledger: str, author: str, at: str) -> bytes:
+    """Return the canonical bytes that are signed for ``draft``."""
+    kind = draft.kind or KIND_OF[type(draft.data)]  # type: ignore[index]  # a plain dict always comes with a kind
+    body: dict[str, Any] = {
+        "ledger": ledger,
+        "kind": kind,
+        "stream": draft.stream,
+        "author": author,
+        "at": at,
+        "causes": draft.causes,
+        "data": draft.data,
+    }
+    optional = {"corr": draft.corr, "expect": draft.expect, "idem": draft.idem}
+    return encode_canonical(body | {name: value for name, value in optional.items() if value is not None})
+
+
+def sign(bodies: Sequence[bytes], key: Key, *, each: bool = False) -> Submission:
+    """Return the submission of ``bodies``: one signature over all of them, or with ``each`` one for each.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when they do not fit into one submission.
+    """
+    signed = [pae(body) for body in bodies]
+    if each or len(bodies) == 1:
+        sigs = tuple(key.sign(one) for one in signed)
+    else:
+        sigs = (key.sign(batch_pae(signed)),)
+    return check_shape(Submission(1, key.public, sigs, tuple(bodies)))
+
+
+def draft_and_sign(
+    drafts: Sequence[Draft], key: Key, *, ledger: str, author: str, at: str | None = None
+) -> Submission:
+    """Return the signed submission of ``drafts``, all at one time (default: now)."""
+    at = at or now()
+    return sign([body_of(draft, ledger=ledger, author=author, at=at) for draft in drafts], key)
+
+
+def ids_of(submission: Submission) -> list[str]:
+    """Return the ids that the events of a submission have, accepted or not."""
+    return [event_id(pae(body)) for body in submission.bodies]

@@ -1,0 +1,232 @@
+"""Publish the log, in order, each event once, by compare-and-set on the stream's sequence.
+
+The log itself is the outbox: what the stream does not hold yet is still to be published. Every publish
+says which sequence must be the last one (``Nats-Expected-Last-Sequence`` = the index of its first event),
+so a repetition is refused by the server. Then the stored messages are compared with the log's: the same
+means published before, anything else is foreign and ends publishing until the next incarnation.
+``Nats-Msg-Id`` is not used: compare-and-set is checked first, so it would never help (measured).
+
+If we crash here, at any line, nothing needs undoing: the next start asks the stream where it ends and goes
+on from there. The same path is taken after a lost answer or connection, so it is always exercised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ledger import limits
+from ledger.bus.faults import bus_errors
+from ledger.bus.stream import Incarnation, raise_degraded, scrub_quick, stream_info
+from ledger.errors import Corrupted, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from nats.aio.client import Client
+    from nats.js.api import RawStreamMsg
+
+    ReadMessages = Callable[[int, int], "list[OutboundMessage]"]
+
+acknowledge_wait_max_s: Final = 2.0
+"""Waiting longer gains nothing: an answer that was lost is found in the stream."""
+
+retry_wait_first_s: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundMessage:
+    """An event as it is published; headers are ASCII without surrounding spaces, none begins with ``Nats-``.
+
+    ``unit_left`` is how many more events of the same signed batch follow: they are published together.
+    """
+
+    index: int
+    subject: str
+    payload: bytes
+    headers: dict[str, str]
+    leaf_hash: bytes
+    unit_left: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the payload and headers."""
+        return len(self.payload) + sum(len(name) + len(value) + 4 for name, value in self.headers.items())
+
+
+class _Answer(msgspec.Struct):
+    # Not forbidding unknown fields: a newer server may say more.
+    seq: int = 0
+    error: _AnswerError | None = None
+
+
+class _AnswerError(msgspec.Struct):
+    err_code: int = 0
+    description: str = ""
+
+
+def next_group(messages: Sequence[OutboundMessage]) -> Sequence[OutboundMessage]:
+    """Return the first messages that go out together: whole units, at least one, within the limits.
+
+    Raises:
+        Corrupted: if not even the first unit is whole.
+    """
+    size = end = 0
+    for count, message in enumerate(messages[: limits.batch_events_max], start=1):
+        size += message.size
+        if size > limits.batch_size_max_bytes and end:
+            break
+        if message.unit_left == 0:
+            end = count
+    if messages and not end:
+        raise Corrupted("CORRUPTED", f"the signed batch that begins at index {messages[0].index} is not whole")
+    return messages[:end]
+
+
+def is_same(stored: RawStreamMsg, ours: OutboundMessage) -> bool:
+    """Whether a stored message is this event: payload and headers rebuild the entry, so the leaf is the same."""
+    headers: Mapping[str, str] = stored.headers or {}
+    kept = {name: value for name, value in headers.items() if not name.startswith("Nats-")}
+    return stored.subject == ours.subject and (stored.data or b"") == ours.payload and kept == ours.headers
+
+
+@dataclass
+class StreamPublisher:
+    """Publishes what a log holds to one log stream; one task uses it, and nobody else publishes there.
+
+    ``read_messages(after_index, limit)`` returns the next messages of the log; whole units if the limit
+    is ``limits.batch_events_max``. It runs in the event loop, so it must be short.
+    """
+
+    client: Client
+    incarnation: Incarnation
+    read_messages: ReadMessages
+    _last_seq: int = field(default=0, init=False)
+    _is_certain: bool = field(default=False, init=False)
+    _degraded: Unavailable | None = field(default=None, init=False)
+
+    @property
+    def published(self) -> int:
+        """How many events of the log the stream is known to hold: the index of the next one."""
+        return max(self._last_seq, self.incarnation.first_seq - 1)
+
+    async def start(self, acknowledged_seq: int = 0) -> int:
+        """Compare the stream with the log, and return ``published``.
+
+        ``acknowledged_seq`` is the last sequence an earlier run recorded as published, if it did.
+
+        Raises:
+            Unavailable: ``BUS_DEGRADED`` if the stream lost, altered or gained messages, or is ahead of the
+                log; ``BUS_UNAVAILABLE`` if it cannot be asked.
+        """
+        self._last_seq = acknowledged_seq
+        await self._retried(self._resync)
+        return self.published
+
+    async def publish_next(self) -> int:
+        """Publish the next group of events, and return their number; 0 if the log holds no more.
+
+        Raises:
+            Unavailable: ``BUS_UNAVAILABLE`` after the last attempt: call again later. ``BUS_DEGRADED``: this
+                and every later call; the log needs a new incarnation.
+        """
+        return await self._retried(self._publish_group)
+
+    async def scrub(self, after_index: int, limit: int = limits.batch_events_max) -> int:
+        """Compare the next published messages with the log, and return the last index that was compared.
+
+        Raises:
+            Unavailable: as ``publish_next``.
+        """
+        begin = max(after_index + 2, self.incarnation.first_seq)
+        end = min(begin + limit - 1, self._last_seq)
+        await self._compare(begin, end)
+        return max(end, begin - 1) - 1
+
+    async def _retried(self, call: Callable[[], Awaitable[int]]) -> int:
+        wait = retry_wait_first_s
+        for attempts_left in reversed(range(limits.retry_attempts_max)):
+            if self._degraded is not None:
+                raise self._degraded
+            try:
+                return await call()
+            except Unavailable as error:
+                if error.code == "BUS_DEGRADED":
+                    self._degraded = error
+                if error.code != "BUS_UNAVAILABLE" or not attempts_left or self.client.is_closed:
+                    raise
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, limits.retry_wait_max_s)
+        raise AssertionError
+
+    async def _resync(self) -> int:
+        info = await stream_info(self.client, self.incarnation)
+        end, first = info.state.last_seq, self.incarnation.first_seq
+        raise_degraded(self.incarnation, scrub_quick(info, self.incarnation, self._last_seq))
+        # What came since the last certain answer, or at a start the end of the stream, is compared. A
+        # publisher never has more than one group under way, so more than that is for the full scrub.
+        begin = min(self._last_seq + 1, end) if self._last_seq >= first else first
+        await self._compare(max(first, begin, end - limits.batch_events_max + 1), end)
+        self._last_seq, self._is_certain = end, True
+        return 0
+
+    async def _compare(self, begin: int, end: int) -> None:
+        if begin > end:
+            return
+        ours = {message.index + 1: message for message in self.read_messages(begin - 2, end - begin + 1)}
+        manager = self.client.jetstream(timeout=limits.request_timeout_s)
+        for seq in range(begin, end + 1):
+            if seq not in ours:
+                raise_degraded(self.incarnation, [f"it is ahead of the log, which has no index {seq - 1}"], seq=seq)
+            with bus_errors(f"message {seq} of log stream {self.incarnation.name}"):
+                stored = await manager.get_msg(self.incarnation.name, seq)  # From the leader: a replica may lag.
+            if not is_same(stored, ours[seq]):
+                faults = [f"message {seq} is not the event of index {seq - 1}"]
+                raise_degraded(self.incarnation, faults, seq=seq, leaf=ours[seq].leaf_hash.hex())
+
+    async def _publish_group(self) -> int:
+        if not self._is_certain:
+            await self._resync()
+        following = self.published
+        group = next_group(self.read_messages(following - 1, limits.batch_events_max))
+        if not group:
+            return 0
+        if [message.index for message in group] != list(range(following, following + len(group))):
+            raise Corrupted("CORRUPTED", f"the log does not hold index {following} and those after it, in order")
+        if not self.client.is_connected:
+            raise Unavailable("BUS_UNAVAILABLE", "not connected to the bus")
+        # From here until the answer nobody knows what the stream holds. A crash, a lost connection and a
+        # cancelled task all leave it like this, and the next call asks the stream.
+        self._is_certain = False
+        answer = await self._send(group)
+        if answer.error is not None:
+            message = f"the stream refused index {following}: {answer.error.description}"
+            raise Unavailable("BUS_UNAVAILABLE", message, err_code=answer.error.err_code)
+        if answer.seq != following + len(group):
+            faults = [f"index {following + len(group) - 1} was stored at sequence {answer.seq}"]
+            raise_degraded(self.incarnation, faults, seq=answer.seq)
+        self._last_seq, self._is_certain = answer.seq, True
+        return len(group)
+
+    async def _send(self, group: Sequence[OutboundMessage]) -> _Answer:
+        *before, last = group
+        batch = f"{group[0].index}-{uuid.uuid4().hex}"
+        compare = {"Nats-Expected-Last-Sequence": str(group[0].index)}
+        with bus_errors(f"publishing index {group[0].index}"):
+            for number, message in enumerate(before, start=1):
+                control = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)} | compare
+                await self.client.publish(message.subject, message.payload, headers=message.headers | control)
+                compare = {}
+            if before:
+                compare = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(group)), "Nats-Batch-Commit": "1"}
+            answer = await self.client.request(
+                last.subject, last.payload, timeout=acknowledge_wait_max_s, headers=last.headers | compare
+            )
+        try:
+            return msgspec.json.decode(answer.data, type=_Answer)
+        except msgspec.MsgspecError as error:
+            raise Unavailable("BUS_UNAVAILABLE", f"the stream's answer cannot be read: {error}") from error

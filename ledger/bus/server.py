@@ -1,0 +1,240 @@
+"""The nats-server that Baton runs for itself on one machine: find it, start it, reload it, end it.
+
+Two servers on one store both acknowledge and then overwrite each other (measured), so two locks guard a
+folder. ``owner.lock`` is held by the process that runs the server. ``server.lock`` is inherited by
+nats-server itself, and so outlives an owner that was killed. From the two follows who is there:
+
+- owner.lock taken: another process runs this server; refuse.
+- only server.lock taken: an orphan. End it if it provably is our server on our folder, else refuse.
+- neither: nobody is there. Whatever an earlier server left is recovered by nats-server as it starts.
+
+Signals go only to a process whose pid came from our own ``Popen`` or, for an orphan, through a pidfd
+that was opened before the process was verified, so a pid that is used again can never be hit.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from ledger import limits
+from ledger.bus.orphan import end_orphan
+from ledger.bus.server_config import BusUsers, render_config
+from ledger.bus.server_program import find_server
+from ledger.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["BusUsers", "EmbeddedServer", "find_server", "render_config"]
+
+_POLL_S: Final = 0.01
+_LOG_TAIL_BYTES: Final = 4096
+
+
+class EmbeddedServer:
+    """A nats-server child process that keeps its streams, log, pid and configuration under a folder.
+
+    It listens on loopback only unless a host is given. Calls block, each for at most a limit's time.
+    """
+
+    def __init__(self, folder: Path, ledger: str, *, program: Path | None = None, host: str = "127.0.0.1") -> None:
+        self.folder = folder.absolute()
+        self.ledger = ledger
+        self.program = find_server(program)
+        self.host = host
+        self.port = 0
+        self._child: subprocess.Popen[bytes] | None = None
+        self._locks: list[int] = []
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"nats://{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id while it runs."""
+        return self._child.pid if self.is_running and self._child else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the server that was started still runs."""
+        return self._child is not None and self._child.poll() is None
+
+    def start(self, users: BusUsers, port: int | None = None) -> str:
+        """Start, or start again after the server died, and return the URL once clients are let in.
+
+        Without a port the server chooses a free one, and keeps it when it is started again.
+
+        Raises:
+            Unavailable: ``STORE_IN_USE`` if another server has the folder; ``BUS_UNAVAILABLE`` if it
+                does not start, with the end of its log.
+        """
+        if self.is_running:
+            raise Unavailable("STORE_IN_USE", "this nats-server runs already", pid=self.pid)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock()
+        try:
+            self._forget_last_run()
+            self.port = port or self.port
+            self._write_config(users, self.port or -1)
+            self._child = self._spawn()
+            self._wait(self._is_listening, limits.server_start_max_s, "start")
+            self._write_config(users, self.port)
+        except BaseException:
+            self.stop()
+            raise
+        return self.url
+
+    def reload(self, users: BusUsers) -> None:
+        """Let in other users from now on; who is no longer among them is disconnected.
+
+        Raises:
+            Unavailable: ``BUS_UNAVAILABLE`` if the server refuses them; it goes on with the ones before.
+        """
+        if self._child is None or not self.is_running:
+            raise Unavailable("BUS_UNAVAILABLE", "the nats-server does not run, so it cannot be reloaded")
+        before = self._config.read_bytes()
+        self._write_config(users, self.port)
+        seen = self._log_size()
+        self._child.send_signal(signal.SIGHUP)
+        try:
+            self._wait(lambda: self._has_reloaded(seen), limits.server_start_max_s, "reload")
+        except Unavailable:
+            # A refused configuration must not be what the next start reads.
+            self._replace_config(before)
+            raise
+
+    def stop(self) -> None:
+        """End the server, by force if it does not end in time, and give the folder free."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.terminate()
+            try:
+                child.wait(limits.server_stop_max_s)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait(limits.server_stop_max_s)
+        while self._locks:
+            os.close(self._locks.pop())
+
+    @property
+    def _config(self) -> Path:
+        return self.folder / "server.conf"
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "server.log"
+
+    def _lock(self) -> None:
+        if self._locks:
+            return  # Our server died and is started again: both locks are still ours.
+        self._locks.append(self._open_lock("owner.lock"))
+        try:
+            if not _try_lock(self._locks[0]):
+                self._raise_in_use("another process runs the bus of this ledger; stop that one first")
+            self._locks.append(self._open_lock("server.lock"))
+            if not _try_lock(self._locks[1]):
+                end_orphan(self.folder, self._config)
+                if not _poll(lambda: _try_lock(self._locks[1]), limits.server_stop_max_s):
+                    self._raise_in_use("a nats-server of an earlier run does not give its store free; end it by hand")
+        except Unavailable:
+            self.stop()
+            raise
+
+    def _open_lock(self, name: str) -> int:
+        return os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _raise_in_use(self, message: str) -> None:
+        raise Unavailable("STORE_IN_USE", message, folder=str(self.folder))
+
+    def _forget_last_run(self) -> None:
+        (self.folder / "server.pid").unlink(missing_ok=True)
+        for stale in self.folder.glob("*.ports"):
+            stale.unlink()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        # A session of its own: Ctrl-C on the terminal is ours to handle, in the right order.
+        try:
+            return subprocess.Popen(  # noqa: S603 - the program was found and checked by find_server
+                [str(self.program), "-c", str(self._config)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(self._locks[1],),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Unavailable("SERVER_MISSING", f"{self.program} cannot be run: {error}") from error
+
+    def _is_listening(self) -> bool:
+        # The file appears, whole or not at all, after the streams are recovered and the port is open.
+        for found in self.folder.glob("*.ports"):
+            with suppress(ValueError, LookupError):
+                self.port = int(json.loads(found.read_bytes())["nats"][0].rpartition(":")[2])
+                return True
+        return False
+
+    def _write_config(self, users: BusUsers, port: int) -> None:
+        text = render_config(ledger=self.ledger, users=users, folder=self.folder, host=self.host, port=port)
+        self._replace_config(text.encode())
+
+    def _replace_config(self, content: bytes) -> None:
+        fresh = self._config.with_suffix(".new")
+        fresh.write_bytes(content)
+        fresh.replace(self._config)
+
+    def _log_size(self) -> int:
+        return self._log.stat().st_size if self._log.exists() else 0
+
+    def _log_since(self, offset: int) -> str:
+        if not self._log.exists():
+            return ""
+        with self._log.open("rb") as log:
+            log.seek(offset if offset <= self._log_size() else 0)  # A smaller file is a new one.
+            return log.read().decode(errors="replace")
+
+    def _has_reloaded(self, seen: int) -> bool:
+        said = self._log_since(seen)
+        if "Failed to reload" in said:
+            self._raise_failed("refused to reload", said)
+        return "Reloaded server configuration" in said
+
+    def _wait(self, is_done: Callable[[], bool], limit_s: float, what: str) -> None:
+        if not _poll(lambda: is_done() or not self.is_running, limit_s):
+            self._raise_failed(f"did not {what} within {limit_s:g} s", self._log_tail())
+        if not self.is_running:
+            self._raise_failed(f"ended while it was to {what}", self._log_tail())
+
+    def _log_tail(self) -> str:
+        return self._log_since(max(0, self._log_size() - _LOG_TAIL_BYTES))
+
+    def _raise_failed(self, how: str, said: str) -> None:
+        lines = [line for line in said.splitlines() if "[ERR]" in line or "[FTL]" in line]
+        reason = lines[-1] if lines else "its log says no more"
+        raise Unavailable("BUS_UNAVAILABLE", f"nats-server {how}: {reason}", log=str(self._log))
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _poll(is_done: Callable[[], bool], limit_s: float) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not is_done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True

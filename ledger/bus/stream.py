@@ -1,0 +1,181 @@
+"""The log stream: make it, check that it still is what was made, retire a damaged one.
+
+A log stream is named by its incarnation, and its sequence is the index + 1. The server forbids deleting
+or purging messages from it, but an operator can still give it a ``max_age`` that empties it, narrow its
+subjects, or delete it whole; a server can come back from a damaged disk with an unchanged last sequence
+and messages missing (all measured). So it is compared with what the ledger recorded, and any difference
+is ``BUS_DEGRADED``: stop publishing, and build the next incarnation from the log. Nothing is mended.
+
+What a quick check cannot see is altered content; ``StreamPublisher.scrub`` compares every message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from nats.js.api import (
+    DiscardPolicy,
+    RePublish,
+    RetentionPolicy,
+    StorageType,
+    StreamConfig,
+    StreamInfo,
+)
+
+from ledger import limits
+from ledger.bus.faults import bus_errors
+from ledger.bus.subjects import event_pattern, live_subject, log_stream_name, retired_subject
+from ledger.errors import Unavailable
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+_NO_LIMIT: Final = (None, 0, -1)
+
+
+@dataclass(frozen=True)
+class Incarnation:
+    """One log stream, as the ledger records it; ``created`` is None until the stream was made.
+
+    ``first_seq`` is the index + 1 of the first event it holds.
+    """
+
+    ledger: str
+    number: int = 1
+    first_seq: int = 1
+    created: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The stream's name in JetStream."""
+        return log_stream_name(self.ledger, self.number)
+
+
+def log_stream_config(incarnation: Incarnation, replicas: int = 1) -> StreamConfig:
+    """Return how the log stream is made. There is no ``max_age`` and no message TTL: it keeps everything."""
+    return StreamConfig(
+        name=incarnation.name,
+        subjects=[event_pattern(incarnation.ledger)],
+        retention=RetentionPolicy.LIMITS,
+        storage=StorageType.FILE,
+        discard=DiscardPolicy.NEW,
+        num_replicas=replicas,
+        deny_delete=True,
+        deny_purge=True,
+        allow_rollup_hdrs=False,
+        allow_atomic=True,
+        first_seq=incarnation.first_seq,
+        republish=RePublish(src=event_pattern(incarnation.ledger), dest=live_subject(incarnation.ledger)),
+    )
+
+
+def config_faults(config: StreamConfig, expected: Incarnation) -> list[str]:
+    """Return what in a stream's configuration could lose or refuse events; empty if nothing could."""
+    made = log_stream_config(expected)
+    republish = config.republish
+    same: dict[str, tuple[Any, Any]] = {
+        "subjects": (config.subjects, made.subjects),
+        "retention": (config.retention, made.retention),
+        "storage": (config.storage, made.storage),
+        "discard": (config.discard, made.discard),
+        "deny_delete": (config.deny_delete, True),
+        "deny_purge": (config.deny_purge, True),
+        "allow_atomic": (config.allow_atomic, True),
+        "republish.dest": (republish.dest if republish else None, live_subject(expected.ledger)),
+        "republish.src": (republish.src if republish else None, event_pattern(expected.ledger)),
+        "headers_only": (bool(republish and republish.headers_only), False),
+    }
+    unlimited = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size", "max_age")
+    unset = ("sealed", "no_ack", "allow_rollup_hdrs", "allow_msg_ttl", "mirror", "sources", "subject_transform")
+    faults = [f"{name} is {found!r}, not {wanted!r}" for name, (found, wanted) in same.items() if found != wanted]
+    faults += [f"{name} is limited" for name in unlimited if getattr(config, name) not in _NO_LIMIT]
+    faults += [f"{name} is set" for name in unset if getattr(config, name)]
+    return faults
+
+
+def scrub_quick(info: StreamInfo, expected: Incarnation, last_seq_min: int = 0) -> list[str]:
+    """Return how a stream differs from what the ledger recorded of it; empty if it is sound.
+
+    ``last_seq_min`` is the last sequence that the stream has acknowledged before.
+    """
+    state, created = info.state, created_of(info)
+    faults = config_faults(info.config, expected)
+    if expected.created is not None and created != expected.created:
+        faults.append(f"it was made at {created}, not at {expected.created}")
+    if state.messages and state.first_seq != expected.first_seq:
+        faults.append(f"it begins at sequence {state.first_seq}, not {expected.first_seq}")
+    if state.last_seq < max(last_seq_min, expected.first_seq - 1):
+        faults.append(f"it ends at sequence {state.last_seq}, but {last_seq_min} was acknowledged")
+    if state.num_deleted:
+        faults.append(f"{state.num_deleted} messages were deleted")
+    if state.messages != state.last_seq - expected.first_seq + 1:
+        faults.append(f"it holds {state.messages} messages in {expected.first_seq}..{state.last_seq}")
+    return faults
+
+
+def created_of(info: StreamInfo) -> str | None:
+    """Return when the stream was made, in the form that an incarnation records."""
+    return info.created.isoformat() if info.created else None
+
+
+def raise_degraded(expected: Incarnation, faults: list[str], **details: Any) -> None:
+    """Raise ``BUS_DEGRADED`` for a stream that is not what the ledger published, if there are faults."""
+    if faults:
+        message = f"log stream {expected.name} is not what was published: {'; '.join(faults)}"
+        raise Unavailable("BUS_DEGRADED", message, stream=expected.name, faults=faults, **details)
+
+
+async def stream_info(client: Client, incarnation: Incarnation) -> StreamInfo:
+    """Return what the server says of the log stream now.
+
+    Raises:
+        Unavailable: ``BUS_DEGRADED`` if it is gone, ``BUS_UNAVAILABLE`` if the server does not answer.
+    """
+    with bus_errors(f"log stream {incarnation.name}"):
+        return await client.jetstream(timeout=limits.request_timeout_s).stream_info(incarnation.name)
+
+
+async def open_stream(client: Client, incarnation: Incarnation, replicas: int = 1) -> Incarnation:
+    """Return the incarnation as recorded from now on, after making its stream if it never was made.
+
+    Crash-safe: if the caller dies before it records the answer, the next call finds the stream and takes
+    it; its content is compared when publishing starts. One that was recorded is never made again.
+
+    Raises:
+        Unavailable: ``BUS_DEGRADED`` if the stream is gone or altered, ``BUS_UNAVAILABLE`` without answer.
+    """
+    try:
+        info = await stream_info(client, incarnation)
+    except Unavailable as error:
+        if error.code != "BUS_DEGRADED" or incarnation.created is not None:
+            raise
+        with bus_errors(f"making log stream {incarnation.name}"):
+            manager = client.jetstream(timeout=limits.request_timeout_s)
+            info = await manager.add_stream(log_stream_config(incarnation, replicas))
+    raise_degraded(incarnation, scrub_quick(info, incarnation))
+    return replace(incarnation, created=created_of(info))
+
+
+async def next_incarnation(
+    client: Client, retiring: Incarnation, *, first_index: int = 0, replicas: int = 1
+) -> Incarnation:
+    """Retire a log stream and return the next incarnation, empty: publishing then fills it from the log.
+
+    The old stream keeps what it holds, as evidence, under a subject that nobody publishes to; only then
+    are its subjects free for the new one. Repeating the call after a crash between the two is harmless.
+
+    Raises:
+        Unavailable: as ``open_stream``.
+    """
+    manager = client.jetstream(timeout=limits.request_timeout_s)
+    retired = retired_subject(retiring.ledger, retiring.number)
+    try:
+        config = (await stream_info(client, retiring)).config
+        with bus_errors(f"retiring log stream {retiring.name}"):
+            await manager.update_stream(config.evolve(subjects=[retired], republish=None))
+    except Unavailable as error:
+        if error.code != "BUS_DEGRADED":
+            raise  # A stream that is gone needs no retiring; one that cannot be asked may still be there.
+    following = Incarnation(retiring.ledger, retiring.number + 1, first_index + 1)
+    return await open_stream(client, following, replicas)

@@ -1,0 +1,129 @@
+"""The subjects, stream names and inbox prefixes of the bus, as pure functions (DESIGN §7).
+
+Whatever becomes part of a subject is checked or encoded here, because a client would publish ``a*``,
+``>`` or ``a.b`` as a token without complaint (measured). A stream name is free text, so its token is a
+hash; agents, kinds and verbs have a form that is safe as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64encode
+from typing import Final
+
+from blake3 import blake3
+
+from ledger.errors import Refused
+
+INBOX_OF_NODES: Final = "_INBOX_node"
+"""The inbox prefix of nodes; an agent of the same name is in another account, so they never meet."""
+
+_LEDGER: Final = re.compile(r"[0-9a-f]{32}")
+_AGENT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_KIND: Final = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
+_VERB: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
+
+
+def _checked(form: re.Pattern[str], what: str, value: str) -> str:
+    if form.fullmatch(value) is None:
+        message = f"{value!r} cannot be part of a subject: it is not {what}"
+        raise Refused("INVALID_FORMAT", message, value=value)
+    return value
+
+
+def _ledger(ledger: str) -> str:
+    return _checked(_LEDGER, "a ledger id (32 lower-case hex digits)", ledger)
+
+
+def _agent(agent: str) -> str:
+    return _checked(_AGENT, "an agent name ([a-z0-9][a-z0-9_-]{0,62})", agent)
+
+
+def _kind(kind: str) -> str:
+    return _checked(_KIND, "a kind (two words joined by a dot)", kind)
+
+
+def _incarnation(number: int) -> int:
+    if number < 1:
+        raise Refused("INVALID_FORMAT", f"incarnations count from 1, not {number}", value=number)
+    return number
+
+
+def stream_token(stream: str) -> str:
+    """Return the 22 characters that stand for an event's stream in a subject.
+
+    They are base64url, without padding, of the first 16 bytes of BLAKE3 over the name in UTF-8.
+    """
+    return urlsafe_b64encode(blake3(stream.encode()).digest(length=16)).rstrip(b"=").decode()
+
+
+def submit_subject(ledger: str, agent: str) -> str:
+    """Return where an agent sends its envelopes; the server lets only that agent publish there.
+
+    Raises:
+        Refused: ``INVALID_FORMAT``, as from every function of this module.
+    """
+    return f"baton.{_ledger(ledger)}.submit.{_agent(agent)}"
+
+
+def submit_pattern(ledger: str) -> str:
+    """Return what a node subscribes to so as to receive every agent's submissions."""
+    return f"baton.{_ledger(ledger)}.submit.*"
+
+
+def read_subject(ledger: str, verb: str) -> str:
+    """Return where a read request of this verb goes."""
+    return f"baton.{_ledger(ledger)}.read.{_checked(_VERB, 'a verb', verb)}"
+
+
+def read_pattern(ledger: str) -> str:
+    """Return what a node subscribes to so as to receive every read request."""
+    return f"baton.{_ledger(ledger)}.read.>"
+
+
+def event_subject(ledger: str, kind: str, stream: str) -> str:
+    """Return the subject in the log stream of an event; only nodes may publish it."""
+    return f"baton.{_ledger(ledger)}.event.{_kind(kind)}.{stream_token(stream)}"
+
+
+def event_pattern(ledger: str) -> str:
+    """Return the subject filter of the log stream that is in use."""
+    return f"baton.{_ledger(ledger)}.event.>"
+
+
+def live_subject(ledger: str, kind: str | None = None, stream: str | None = None) -> str:
+    """Return what to subscribe to for stored events, of all kinds and streams that are not given."""
+    if kind is None:
+        of_stream = "" if stream is None else f"*.*.{stream_token(stream)}"
+        return f"baton.{_ledger(ledger)}.live.{of_stream or '>'}"
+    return f"baton.{_ledger(ledger)}.live.{_kind(kind)}.{'*' if stream is None else stream_token(stream)}"
+
+
+def checkpoint_subject(ledger: str) -> str:
+    """Return where the latest checkpoint is published."""
+    return f"baton.{_ledger(ledger)}.checkpoint"
+
+
+def retired_subject(ledger: str, incarnation: int) -> str:
+    """Return the only subject left to the log stream of a retired incarnation: nobody publishes there."""
+    return f"baton.{_ledger(ledger)}.retired.{_incarnation(incarnation)}"
+
+
+def log_stream_name(ledger: str, incarnation: int) -> str:
+    """Return the JetStream name of the log stream of this incarnation."""
+    return f"BATON_{_ledger(ledger)}_{_incarnation(incarnation)}"
+
+
+def submit_agent(subject: str) -> str:
+    """Return the agent that a received submit subject names; the server has authenticated it."""
+    return _agent(subject.rpartition(".")[2])
+
+
+def read_verb(subject: str) -> str:
+    """Return the verb that a received read subject names."""
+    return _checked(_VERB, "a verb", ".".join(subject.split(".")[3:]))
+
+
+def inbox_prefix(agent: str) -> str:
+    """Return the prefix of the inboxes that only this agent may subscribe to."""
+    return f"_INBOX_{_agent(agent)}"

@@ -1,0 +1,319 @@
+"""Checkpoints: the log's signed word on how large it is and what its Merkle root is.
+
+The text forms are C2SP's signed-note and tlog-checkpoint, so that any tool of that family can check a ledger. A
+*note* is a text and the signature lines under it; a *checkpoint* is a note whose text is origin, size and root;
+a *vkey* is the one-line text of a public key; a *cosignature* is another party's line on the same note.
+
+Rules: nothing in a note is believed before its signature is verified, over the bytes that arrived. Lines of unknown
+keys are skipped, as the note format demands (a log may rotate its key, witnesses may add lines), but a line that
+claims our key and does not verify spoils the note. A log signs under its origin: key name and first line are equal.
+
+Left out: ECDSA, and the cosignatures of witnesses, which are signed over more than the text (tlog-cosignature).
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from hashlib import sha256
+from typing import Final, Self
+
+import msgspec
+from nacl.exceptions import BadSignatureError
+from nacl.signing import SigningKey, VerifyKey
+
+from ledger.errors import Corrupted, Refused
+from ledger.merkle import hash_size_bytes, tree_size_max
+
+# The format demands room for 16 signatures, of up to 5 kB each where they are post-quantum.
+note_size_max_bytes: Final = 256 * 1024
+note_signatures_max: Final = 64
+
+_ED25519: Final = b"\x01"
+_KEY_ID_SIZE_BYTES: Final = 4
+_KEY_SIZE_BYTES: Final = 32
+_SIGNATURE_SIZE_BYTES: Final = 64
+_DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f]")
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """What a log claims: its origin, its size in entries, and the 32-byte root over them (C2SP tlog-checkpoint).
+
+    Raises:
+        Refused: the origin is not one non-empty line, or the size or the root's length is impossible.
+
+    """
+
+    origin: str
+    size: int
+    root: bytes
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be written as a checkpoint."""
+        _check_line(self.origin, "origin")
+        if not 0 <= self.size <= tree_size_max:
+            raise Refused("INVALID_FORMAT", f"A checkpoint cannot have the size {self.size}.")
+        if len(self.root) != hash_size_bytes:
+            raise Refused("INVALID_FORMAT", f"A root has {hash_size_bytes} bytes, not {len(self.root)}.")
+
+
+class CheckpointVerifier(msgspec.Struct, frozen=True):
+    """The public side of a checkpoint key: the origin it signs for, and 32 bytes of Ed25519 (C2SP signed-note).
+
+    Raises:
+        Refused: the origin cannot be a key name, or the key has another length.
+
+    """
+
+    origin: str
+    public_key: bytes
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be written as a vkey."""
+        _check_key_name(self.origin)
+        if len(self.public_key) != _KEY_SIZE_BYTES:
+            raise Refused("INVALID_FORMAT", f"A public key has {_KEY_SIZE_BYTES} bytes, not {len(self.public_key)}.")
+
+    @classmethod
+    def from_vkey(cls, vkey: str) -> Self:
+        """Return the verifier for a vkey, ``name+key id+type and key``.
+
+        Raises:
+            Refused: it is no vkey, is not of an Ed25519 note key, or its id does not fit its key.
+
+        """
+        # The base64 of the last part may itself contain a plus.
+        parts = vkey.split("+", 2)
+        if len(parts) != 3:
+            raise Refused("INVALID_FORMAT", "A vkey consists of name, key id and key, joined by plus signs.")
+        origin, key_id, encoded = parts
+        material = decode_base64(encoded, "key of the vkey")
+        if material[:1] != _ED25519:
+            raise Refused("INVALID_FORMAT", "The vkey is not of an Ed25519 key that signs notes.")
+        verifier = cls(origin, material[1:])
+        if verifier.key_id.hex() != key_id:
+            raise Refused("INVALID_FORMAT", f"The vkey's id is {key_id!r}, but its key has {verifier.key_id.hex()}.")
+        return verifier
+
+    @property
+    def key_id(self) -> bytes:
+        """The 4 bytes that name the key in signature lines; short, so no proof of anything."""
+        return sha256(self.origin.encode() + b"\n" + _ED25519 + self.public_key).digest()[:_KEY_ID_SIZE_BYTES]
+
+    @property
+    def vkey(self) -> str:
+        """The text to hand to whoever shall check this log."""
+        return f"{self.origin}+{self.key_id.hex()}+{encode_base64(_ED25519 + self.public_key)}"
+
+
+class CheckpointKey(msgspec.Struct, frozen=True):
+    """The key that a log signs checkpoints with: its origin and a secret Ed25519 seed of 32 bytes.
+
+    Raises:
+        Refused: the origin cannot be a key name, or the seed has another length.
+
+    """
+
+    origin: str
+    seed: bytes
+
+    def __post_init__(self) -> None:
+        """Refuse what could not sign."""
+        _check_key_name(self.origin)
+        if len(self.seed) != _KEY_SIZE_BYTES:
+            raise Refused("INVALID_FORMAT", f"A signing seed has {_KEY_SIZE_BYTES} bytes, not {len(self.seed)}.")
+
+    def __repr__(self) -> str:
+        """Leave the seed out of logs and tracebacks."""
+        return f"CheckpointKey(vkey={self.vkey!r})"
+
+    @property
+    def verifier(self) -> CheckpointVerifier:
+        """The public side."""
+        return CheckpointVerifier(self.origin, bytes(SigningKey(self.seed).verify_key))
+
+    @property
+    def key_id(self) -> bytes:
+        """The 4 bytes that name the key in signature lines."""
+        return self.verifier.key_id
+
+    @property
+    def vkey(self) -> str:
+        """The text to hand to whoever shall check this log."""
+        return self.verifier.vkey
+
+
+class _Signature(msgspec.Struct, frozen=True):
+    name: str
+    key_id: bytes
+    signature: bytes
+
+
+def sign_checkpoint(checkpoint: Checkpoint, key: CheckpointKey) -> str:
+    """Return the signed note of a checkpoint; equal input gives an equal note (C2SP tlog-checkpoint).
+
+    Raises:
+        Refused: the key is of another origin.
+
+    """
+    if checkpoint.origin != key.origin:
+        message = f"A key of {key.origin!r} does not sign for {checkpoint.origin!r}."
+        raise Refused("INVALID_FORMAT", message, origin=checkpoint.origin, key_origin=key.origin)
+    text = f"{checkpoint.origin}\n{checkpoint.size}\n{encode_base64(checkpoint.root)}\n"
+    signature = SigningKey(key.seed).sign(text.encode()).signature
+    return f"{text}\n— {key.origin} {encode_base64(key.key_id + signature)}\n"
+
+
+def parse_checkpoint(note: str) -> Checkpoint:
+    """Return what a checkpoint note claims, without checking who signed it: for display and for choosing a key.
+
+    Raises:
+        Refused: it is not a note, or its text is not that of a checkpoint.
+
+    """
+    text, _ = _split_note(note)
+    return _parse_text(text)
+
+
+def verify_checkpoint(note: str, verifier: CheckpointVerifier) -> Checkpoint:
+    """Return the checkpoint that the verifier's key signed for its origin (C2SP tlog-checkpoint).
+
+    Raises:
+        Corrupted: the key did not sign this note, or the checkpoint is of another origin.
+        Refused: it is not a note, or its text is not that of a checkpoint.
+
+    """
+    checkpoint = _parse_text(open_note(note, verifier))
+    if checkpoint.origin != verifier.origin:
+        message = f"The checkpoint is of {checkpoint.origin!r}, not of {verifier.origin!r}."
+        raise Corrupted("VERIFICATION_FAILED", message, origin=checkpoint.origin, expected=verifier.origin)
+    return checkpoint
+
+
+def open_note(note: str, verifier: CheckpointVerifier) -> str:
+    """Return the text, final newline included, that the verifier's key signed (C2SP signed-note, Signatures).
+
+    Raises:
+        Corrupted: no signature is by this key, or one that names it is wrong.
+        Refused: it is not a note.
+
+    """
+    text, signatures = _split_note(note)
+    name, key_id = verifier.origin, verifier.key_id
+    ours = [line.signature for line in signatures if line.name == name and line.key_id == key_id]
+    if not ours:
+        message = f"No signature on the note is by the key {key_id.hex()} of {name!r}."
+        raise Corrupted("VERIFICATION_FAILED", message, origin=name, key_id=key_id.hex())
+    if not all(_is_signed(text, signature, verifier) for signature in ours):
+        message = f"The note's signature by the key {key_id.hex()} of {name!r} does not fit its text."
+        raise Corrupted("VERIFICATION_FAILED", message, origin=name, key_id=key_id.hex())
+    return text
+
+
+def encode_utf8(text: str, what: str) -> bytes:
+    """Return the text's bytes; ``what`` names it in the error.
+
+    Raises:
+        Refused: the text has half of a surrogate pair, as JSON may smuggle in.
+
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Refused("INVALID_FORMAT", f"The {what} is not valid Unicode text.") from None
+
+
+def encode_base64(data: bytes) -> str:
+    """Return standard base64 with padding (RFC 4648 §4)."""
+    return b64encode(data).decode()
+
+
+def decode_base64(encoded: str, what: str) -> bytes:
+    """Return the bytes of standard base64 in its one canonical form (RFC 4648 §4); ``what`` names it in the error.
+
+    Raises:
+        Refused: it is not base64, or is padded or spelled in another way than an encoder would.
+
+    """
+    try:
+        decoded = b64decode(encoded, validate=True)
+    except ValueError:
+        decoded = None
+    if decoded is None or encode_base64(decoded) != encoded:
+        raise Refused("INVALID_FORMAT", f"The {what} is not base64.")
+    return decoded
+
+
+def decode_decimal(digits: str, what: str) -> int:
+    """Return the number of ASCII digits without leading zeroes, at most 2**63-1; ``what`` names it in the error.
+
+    Raises:
+        Refused: it is written in another way, or too large.
+
+    """
+    if not _DECIMAL.fullmatch(digits) or int(digits) > tree_size_max:
+        raise Refused("INVALID_FORMAT", f"The {what} is not a decimal number of at most {tree_size_max}.")
+    return int(digits)
+
+
+def _parse_text(text: str) -> Checkpoint:
+    # Only \n separates lines: str.splitlines would also break at U+2028 and its kin, which an origin may contain.
+    lines = text.removesuffix("\n").split("\n")
+    if len(lines) < 3 or not all(lines):
+        raise Refused("INVALID_FORMAT", "A checkpoint has at least three lines, none of them empty.")
+    # Further lines are extensions: signed along, and opaque.
+    origin, size, root, *_ = lines
+    return Checkpoint(origin, decode_decimal(size, "checkpoint's size"), decode_base64(root, "checkpoint's root"))
+
+
+def _split_note(note: str) -> tuple[str, list[_Signature]]:
+    """Return a note's text and its signature lines, in their order (C2SP signed-note, Format)."""
+    size = len(encode_utf8(note, "note"))
+    if size > note_size_max_bytes:
+        message = f"A note has at most {note_size_max_bytes} bytes, not {size}."
+        raise Refused("TOO_LARGE", message, size_bytes=size, limit_bytes=note_size_max_bytes)
+    if _CONTROL.search(note.replace("\n", "")):
+        raise Refused("INVALID_FORMAT", "The note contains a control character other than newline.")
+    # The text may have empty lines of its own; the last one in the note is the separator.
+    text, separator, signed = note.rpartition("\n\n")
+    if not separator or not signed.endswith("\n"):
+        raise Refused("INVALID_FORMAT", "A note is a text, an empty line, and signature lines that end in newlines.")
+    lines = signed.removesuffix("\n").split("\n")
+    if len(lines) > note_signatures_max:
+        message = f"A note has at most {note_signatures_max} signatures, not {len(lines)}."
+        raise Refused("TOO_LARGE", message, signatures=len(lines), limit=note_signatures_max)
+    return text + "\n", [_parse_signature(line) for line in lines]
+
+
+def _parse_signature(line: str) -> _Signature:
+    parts = line.split(" ")
+    if len(parts) != 3 or parts[0] != "—":
+        raise Refused("INVALID_FORMAT", "A signature line is an em dash, a key name and a signature.")
+    _check_key_name(parts[1])
+    blob = decode_base64(parts[2], "signature")
+    if len(blob) <= _KEY_ID_SIZE_BYTES:
+        raise Refused("INVALID_FORMAT", "A signature line has no signature after the key id.")
+    return _Signature(parts[1], blob[:_KEY_ID_SIZE_BYTES], blob[_KEY_ID_SIZE_BYTES:])
+
+
+def _is_signed(text: str, signature: bytes, verifier: CheckpointVerifier) -> bool:
+    if len(signature) != _SIGNATURE_SIZE_BYTES:
+        return False
+    try:
+        VerifyKey(verifier.public_key).verify(text.encode(), signature)
+    except BadSignatureError:
+        return False
+    return True
+
+
+def _check_key_name(name: str) -> None:
+    _check_line(name, "key name")
+    if "+" in name or any(character.isspace() for character in name):
+        raise Refused("INVALID_FORMAT", f"The key name {name!r} contains a space or a plus sign.")
+
+
+def _check_line(line: str, what: str) -> None:
+    encode_utf8(line, what)
+    if not line or _CONTROL.search(line):
+        raise Refused("INVALID_FORMAT", f"The {what} is empty or contains a control character.")

@@ -1,0 +1,165 @@
+"""The only encoders and decoders of Baton: strict JSON for what agents sign, minimal msgpack for what is stored.
+
+Two rules meet here. What an agent signed is a sequence of bytes that nobody re-encodes, so decoding must
+refuse every JSON text that two readers could understand differently: duplicate keys, integers beyond
+±(2^53−1), NaN, bytes that are not UTF-8, nesting beyond the limit. And what is stored has one form only, so
+that equal content has equal hashes.
+
+``msgspec`` decodes quickly but accepts duplicate keys and large integers in float fields. So a decoded value
+is encoded again in sorted form: when that equals the bytes, they were canonical and cannot hide anything.
+Only otherwise does the standard library's parser, with hooks, look at every key and number.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, NoReturn, TypeVar
+
+import msgspec
+import rfc8785
+
+from ledger.errors import Refused
+from ledger.limits import json_depth_max, json_integer_max
+
+T = TypeVar("T")
+
+_sorted_json = msgspec.json.Encoder(order="sorted")
+_msgpack = msgspec.msgpack.Encoder()
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
+
+
+def encode_canonical(value: Any) -> bytes:
+    """Return ``value`` as RFC 8785 (JCS) bytes: what Baton's own authors sign.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` when the value has no canonical form (NaN, an integer beyond ±(2^53−1)).
+    """
+    try:
+        return rfc8785.dumps(msgspec.to_builtins(value, str_keys=True))
+    except rfc8785.IntegerDomainError as error:
+        raise Refused("INTEGER_OUT_OF_RANGE", str(error)) from error
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError, TypeError) as error:
+        raise Refused("INVALID_FORMAT", f"this value has no canonical JSON form: {error}") from error
+
+
+def encode_sorted(value: Any) -> bytes:
+    """Return ``value`` as JSON with sorted keys: equal to JCS unless it holds whole floats or non-ASCII keys."""
+    return _sorted_json.encode(value)
+
+
+def check_depth(text: bytes, limit: int = json_depth_max) -> None:
+    """Refuse JSON nested deeper than ``limit`` before any recursive parser sees it.
+
+    Raises:
+        Refused: ``NESTING_TOO_DEEP``.
+    """
+    if text.count(b"{") + text.count(b"[") <= limit:
+        return
+    depth = 0
+    for bracket in _STRINGS.sub(b"", text).translate(None, _NOT_BRACKETS):
+        if bracket in b"{[":
+            depth += 1
+            if depth > limit:
+                raise Refused("NESTING_TOO_DEEP", f"the JSON is nested deeper than {limit} levels", limit=limit)
+        else:
+            depth -= 1
+
+
+def check_strict(text: bytes) -> Any:
+    """Parse JSON and look at every key and number; return the plain value.
+
+    Raises:
+        Refused: ``INVALID_FORMAT``, ``DUPLICATE_KEY``, ``INTEGER_OUT_OF_RANGE`` or ``NESTING_TOO_DEEP``.
+    """
+    check_depth(text)
+    try:
+        return json.loads(
+            text.decode("utf-8", "strict"),
+            object_pairs_hook=_unique_keys,
+            parse_int=_bounded_integer,
+            parse_float=_finite_float,
+            parse_constant=_refuse_constant,
+        )
+    except UnicodeDecodeError as error:
+        raise Refused("INVALID_FORMAT", f"the bytes are not UTF-8 (at byte {error.start})") from error
+    except json.JSONDecodeError as error:
+        raise Refused("INVALID_FORMAT", f"this is not JSON: {error.msg} at character {error.pos}") from error
+
+
+def decode_strict(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode JSON into the decoder's type under all strict rules.
+
+    Raises:
+        Refused: as ``check_strict``, and ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` with the field's path.
+    """
+    check_depth(text)
+    try:
+        value = decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        check_strict(text)  # the more basic fault is the one to report
+        raise schema_error(error) from error
+    if _sorted_json.encode(value) != text:
+        check_strict(text)
+    return value
+
+
+def schema_error(error: Exception) -> Refused:
+    """Translate a msgspec error into the refusal that names the field."""
+    message = str(error)
+    path = message.rsplit(" - at `", 1)[1].rstrip("`") if " - at `" in message else "$"
+    if "unknown field" in message:
+        name = message.split("`")[1]
+        return Refused("UNKNOWN_FIELD", f"unknown field {name!r} at {path}", field=name, path=path)
+    if isinstance(error, msgspec.ValidationError):
+        return Refused("INVALID_FIELD", message, path=path)
+    return Refused("INVALID_FORMAT", message)
+
+
+def encode_packed(value: Any) -> bytes:
+    """Return ``value`` in its one minimal msgpack form."""
+    return _msgpack.encode(value)
+
+
+def decode_packed(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
+    """Decode msgpack that must be in its one minimal form.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` when it is not msgpack, not of the type, or not minimal.
+    """
+    try:
+        value = decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused("INVALID_FORMAT", f"this is not the msgpack expected here: {error}") from error
+    if _msgpack.encode(value) != data:
+        raise Refused("INVALID_FORMAT", "the msgpack is not in its minimal form")
+    return value
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise Refused("DUPLICATE_KEY", f"the key {key!r} stands twice in one object", field=key)
+            seen.add(key)
+    return found
+
+
+def _bounded_integer(digits: str) -> int:
+    if len(digits) > len("-9007199254740991") or abs(int(digits)) > json_integer_max:
+        raise Refused("INTEGER_OUT_OF_RANGE", f"the integer {digits[:24]} lies outside ±(2^53−1)")
+    return int(digits)
+
+
+def _finite_float(digits: str) -> float:
+    value = float(digits)
+    if value in (float("inf"), float("-inf")):
+        raise Refused("INVALID_FORMAT", f"the number {digits[:24]} is too large")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise Refused("INVALID_FORMAT", f"{name} is not JSON")

@@ -1,0 +1,207 @@
+"""What is signed, how it is named, and what is stored: PAE, event ids, entries, submissions.
+
+- The signed bytes are DSSE's pre-authentication encoding (PAE) of the body under Baton's event type, or, for a
+  batch, the PAE of (size, RFC 6962 root over the events' PAEs) under the batch type: one signature, many events.
+- An event's id is ``blake3:`` + BLAKE3(PAE); it leaves out the signature.
+- An **entry** is what the log stores, hashes into the tree, serves and replicates. It has one form: a decoded
+  entry that does not encode to the same bytes is refused.
+
+Source: DSSE protocol.md (PAE); RFC 6962 §2.1; the wire specification in ``proto/README.md``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final, Literal
+
+import msgspec
+from blake3 import blake3
+
+from ledger.codec import decode_packed, decode_strict, encode_packed
+from ledger.errors import Refused
+from ledger.limits import batch_events_max, batch_size_max_bytes, entry_size_max_bytes
+from ledger.merkle import leaf_hash, root_of
+
+EVENT_TYPE: Final = "application/vnd.baton.event.v1+json"
+BATCH_TYPE: Final = "application/vnd.baton.batch.v1"
+ENTRY_VERSION: Final = 1
+ED25519: Final = 1
+
+_EVENT_PREFIX: Final = f"DSSEv1 {len(EVENT_TYPE)} {EVENT_TYPE} ".encode()
+_BATCH_PREFIX: Final = f"DSSEv1 {len(BATCH_TYPE)} {BATCH_TYPE} ".encode()
+
+
+def pae(body: bytes) -> bytes:
+    """Return the bytes that an event's own signature covers."""
+    return b"%b%d %b" % (_EVENT_PREFIX, len(body), body)
+
+
+def event_id(signed: bytes) -> str:
+    """Return the id of the event whose PAE is ``signed``."""
+    return "blake3:" + blake3(signed).hexdigest()
+
+
+def batch_pae(signed: list[bytes]) -> bytes:
+    """Return the bytes that the one signature of a batch covers, from the PAEs of its events in order."""
+    body = len(signed).to_bytes(8, "big") + root_of([leaf_hash(one) for one in signed])
+    return b"%b%d %b" % (_BATCH_PREFIX, len(body), body)
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One stored event: the author's bytes, the key and signature, its place in its batch, the ledger's clock.
+
+    ``batch_size`` 1 means that the signature covers the event's own PAE. ``accepted_ms`` is Unix time in
+    milliseconds by the ledger's clock and never decreases along the log.
+    """
+
+    version: Literal[1]
+    body: bytes
+    key: bytes
+    alg: Literal[1]
+    sig: bytes
+    batch_index: int
+    batch_size: int
+    accepted_ms: int
+
+    def encode(self) -> bytes:
+        """Return the entry's one stored form."""
+        return encode_packed(self)
+
+
+_entry_decoder = msgspec.msgpack.Decoder(Entry)
+
+
+def decode_entry(data: bytes) -> Entry:
+    """Return the entry stored as ``data``.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when the bytes are not an entry in its one form.
+    """
+    if len(data) > entry_size_max_bytes:
+        raise Refused("TOO_LARGE", f"an entry of {len(data)} bytes exceeds {entry_size_max_bytes}")
+    entry = decode_packed(data, _entry_decoder)
+    if len(entry.key) != 32 or len(entry.sig) != 64:  # noqa: PLR2004 - Ed25519 sizes, RFC 8032 §5.1
+        raise Refused("INVALID_FORMAT", "the entry's key or signature has the wrong length")
+    if not 0 <= entry.batch_index < entry.batch_size <= batch_events_max or entry.accepted_ms < 0:
+        raise Refused("INVALID_FORMAT", "the entry's place in its batch or its clock is impossible")
+    return entry
+
+
+class Submission(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """1 to 256 events of one key that are committed whole or not at all.
+
+    Either one signature for each body, or one for all of them (a batch signature over ``batch_pae``).
+    """
+
+    version: Literal[1]
+    key: bytes
+    sigs: tuple[bytes, ...]
+    bodies: tuple[bytes, ...]
+
+    @property
+    def is_batch_signed(self) -> bool:
+        """Whether one signature covers several events."""
+        return len(self.sigs) == 1 and len(self.bodies) > 1
+
+    def encode(self) -> bytes:
+        """Return the form in which a submission travels over the bus."""
+        return encode_packed(self)
+
+
+_submission_decoder = msgspec.msgpack.Decoder(Submission)
+
+
+def decode_submission(data: bytes) -> Submission:
+    """Return the submission in ``data``: Baton's msgpack form, a DSSE JSON envelope, or a JSON array of those.
+
+    Raises:
+        Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` and the strict JSON codes.
+    """
+    if len(data) > batch_size_max_bytes + 64 * 1024:
+        raise Refused("TOO_LARGE", f"a submission of {len(data)} bytes exceeds {batch_size_max_bytes}")
+    if data[:1] in (b"{", b"["):
+        return _from_dsse(data)
+    return check_shape(decode_packed(data, _submission_decoder))
+
+
+def check_shape(submission: Submission) -> Submission:
+    """Return ``submission`` if its counts and lengths are possible at all.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` or ``TOO_LARGE``.
+    """
+    count = len(submission.bodies)
+    if count == 0:
+        raise Refused("INVALID_FORMAT", "a submission holds at least one event")
+    if count > batch_events_max:
+        raise Refused("TOO_LARGE", f"a submission of {count} events exceeds {batch_events_max}", limit=batch_events_max)
+    size = sum(map(len, submission.bodies))
+    if size > batch_size_max_bytes:
+        raise Refused("TOO_LARGE", f"a submission of {size} bytes exceeds {batch_size_max_bytes}", size=size)
+    if len(submission.sigs) not in (1, count):
+        raise Refused("INVALID_FORMAT", "a submission has one signature, or one for each event")
+    if len(submission.key) != 32 or any(len(sig) != 64 for sig in submission.sigs):  # noqa: PLR2004 - RFC 8032 §5.1
+        raise Refused("INVALID_FORMAT", "a key has 32 bytes and a signature 64")
+    return submission
+
+
+class DsseSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One signature of a DSSE envelope; ``keyid`` is ``ed25519:`` + the public key in hex."""
+
+    keyid: str
+    sig: str
+
+
+class DsseEnvelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
+    """A DSSE JSON envelope (DSSE envelope.md) of one event.
+
+    ``baton_batch`` is Baton's extension for an event signed within a batch: its index, the batch's size and the
+    RFC 6962 path from the event's leaf to the batch root, base64.
+    """
+
+    payload_type: str
+    payload: str
+    signatures: list[DsseSignature]
+    baton_batch: dict[str, Any] | None = None
+
+
+_dsse_decoder = msgspec.json.Decoder(DsseEnvelope | list[DsseEnvelope])
+
+
+def to_dsse(entry: Entry, path: list[bytes] | None = None) -> dict[str, Any]:
+    """Return the event as a DSSE JSON envelope; a batch-signed one needs its ``path`` within the batch."""
+    batch = None
+    if entry.batch_size > 1:
+        hashes = [base64.b64encode(one).decode() for one in path or []]
+        batch = {"index": entry.batch_index, "size": entry.batch_size, "path": hashes}
+    envelope = DsseEnvelope(
+        payload_type=EVENT_TYPE,
+        payload=base64.b64encode(entry.body).decode(),
+        signatures=[DsseSignature("ed25519:" + entry.key.hex(), base64.b64encode(entry.sig).decode())],
+        baton_batch=batch,
+    )
+    plain: dict[str, Any] = msgspec.to_builtins(envelope)
+    return plain
+
+
+def _from_dsse(data: bytes) -> Submission:
+    found = decode_strict(data, _dsse_decoder)
+    envelopes = found if isinstance(found, list) else [found]
+    bodies, sigs, keys = [], [], set()
+    for envelope in envelopes:
+        if envelope.payload_type != EVENT_TYPE:
+            raise Refused("INVALID_FORMAT", f"the payload type is not {EVENT_TYPE}", found=envelope.payload_type)
+        if envelope.baton_batch is not None:
+            raise Refused("INVALID_FORMAT", "an event of a signed batch is submitted with its whole batch")
+        if len(envelope.signatures) != 1 or not envelope.signatures[0].keyid.startswith("ed25519:"):
+            raise Refused("INVALID_FORMAT", "an envelope has one signature whose keyid is ed25519:HEX")
+        try:
+            bodies.append(base64.b64decode(envelope.payload, validate=True))
+            sigs.append(base64.b64decode(envelope.signatures[0].sig, validate=True))
+            keys.add(bytes.fromhex(envelope.signatures[0].keyid.removeprefix("ed25519:")))
+        except (binascii.Error, ValueError) as error:
+            raise Refused("INVALID_FORMAT", f"payload, signature or keyid cannot be decoded: {error}") from error
+    if len(keys) > 1:
+        raise Refused("INVALID_FORMAT", "all events of a submission are signed by one key")
+    return check_shape(Submission(1, keys.pop() if keys else b"", tuple(sigs), tuple(bodies)))

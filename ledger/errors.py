@@ -1,0 +1,174 @@
+"""Every error Baton raises, and every code it answers with.
+
+The tree is grouped by who must act:
+
+    BatonError
+    ├── Refused        the caller: the request cannot be accepted as it is
+    ├── Unavailable    the operator: the store, the bus or a key cannot be used now
+    └── Corrupted      nobody can repair it by retrying: stop, keep the evidence, audit
+
+A code is stable: it is published in ``proto/errors.json`` (generated from ``CODES``), carried in
+every answer as ``{"code", "message", "recoverable", "details"}``, and decides the exit code of the
+command line. Foreign exceptions are translated where the foreign call is made, so callers never
+see an ``lmdb`` or ``nats`` exception.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple, Self
+
+
+class Exit(IntEnum):
+    """Exit codes of the command line (DESIGN §13)."""
+
+    OK = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    GATED = 5
+    UNVERIFIED = 6
+    UNAVAILABLE = 7
+
+
+class Code(NamedTuple):
+    """What a code means: its exit code, whether the same request may succeed later, and one sentence."""
+
+    exit: Exit
+    recoverable: bool
+    meaning: str
+
+
+CODES: dict[str, Code] = {
+    # The bytes or their form.
+    "INVALID_FORMAT": Code(Exit.USAGE, False, "The bytes do not have the form that is required here."),
+    "TOO_LARGE": Code(Exit.USAGE, False, "The event, request or blob is larger than its stated limit."),
+    "NESTING_TOO_DEEP": Code(Exit.USAGE, False, "The JSON is nested deeper than the limit."),
+    "DUPLICATE_KEY": Code(Exit.USAGE, False, "A JSON object has the same key twice."),
+    "INTEGER_OUT_OF_RANGE": Code(Exit.USAGE, False, "An integer lies outside ±(2^53−1)."),
+    "UNKNOWN_KIND": Code(Exit.USAGE, False, "The ledger knows no such kind of event."),
+    "UNKNOWN_FIELD": Code(Exit.USAGE, False, "A field is not part of this kind of event."),
+    "INVALID_FIELD": Code(Exit.USAGE, False, "A field is missing, or its value is not allowed."),
+    "UNSUPPORTED_VERSION": Code(Exit.USAGE, False, "The data is of a format version this software does not read."),
+    "USAGE": Code(Exit.USAGE, False, "The command was called in a way it cannot be run."),
+    # Signature, key and author.
+    "SIGNATURE_INVALID": Code(Exit.GATED, False, "The signature does not fit the bytes and the key."),
+    "KEY_UNKNOWN": Code(Exit.GATED, False, "The signing key is not registered in this ledger."),
+    "KEY_REVOKED": Code(Exit.GATED, False, "The signing key was revoked before this event."),
+    "KEY_EXPIRED": Code(Exit.GATED, False, "The delegated key has expired."),
+    "KEY_EXHAUSTED": Code(Exit.GATED, False, "The delegated key has signed as many events as it may."),
+    "KEY_OUT_OF_SCOPE": Code(Exit.GATED, False, "The delegated key may not sign this kind or stream."),
+    "KEY_EXISTS": Code(Exit.CONFLICT, False, "The key is registered already."),
+    "KEY_LOCKED": Code(Exit.GATED, True, "The key is sealed with a passphrase that was not given or is wrong."),
+    "KEY_FILE_MISSING": Code(Exit.NOT_FOUND, True, "There is no key file for this agent."),
+    "KEY_FILE_MODE": Code(Exit.GATED, True, "The key file can be read by others."),
+    "AUTHOR_MISMATCH": Code(Exit.GATED, False, "The author named in the event does not own the signing key."),
+    "WRONG_LEDGER": Code(Exit.CONFLICT, False, "The event was made for another ledger."),
+    # Order and repetition.
+    "STREAM_CONFLICT": Code(Exit.CONFLICT, True, "The stream is not at the version the author expected."),
+    "IDEMPOTENCY_CONFLICT": Code(Exit.CONFLICT, False, "The idempotency key was used for other content."),
+    "PARTIAL_RETRY": Code(Exit.CONFLICT, False, "Some events of the submission are in the ledger already."),
+    "DEPENDS_ON_REFUSED": Code(Exit.CONFLICT, True, "An earlier event of the same submission was refused."),
+    "ALREADY_RECORDED": Code(Exit.CONFLICT, False, "The event is in the ledger, signed with another key."),
+    # Who may do what, in which state.
+    "NOT_AUTHORIZED": Code(Exit.GATED, False, "The author does not have the role or part that this event needs."),
+    "AGENT_EXISTS": Code(Exit.CONFLICT, False, "An agent of this name is registered already."),
+    "AGENT_UNKNOWN": Code(Exit.NOT_FOUND, False, "No agent of this name is registered."),
+    "TRANSITION_NOT_ALLOWED": Code(Exit.CONFLICT, False, "The event does not follow from the present state."),
+    "NOT_APPROVED": Code(Exit.GATED, True, "The handoff has not been approved."),
+    "SELF_APPROVAL": Code(Exit.GATED, False, "The sender or receiver of a handoff cannot review it."),
+    "REVIEWER_REQUIRED": Code(Exit.GATED, False, "Only a human may create a handoff without a reviewer."),
+    "VERSION_MISMATCH": Code(Exit.CONFLICT, False, "The approval names another version of the handoff."),
+    "ALREADY_CLAIMED": Code(Exit.CONFLICT, False, "The handoff was claimed first by somebody else or earlier."),
+    "DEPENDENCY_PENDING": Code(Exit.GATED, True, "A handoff this one depends on has not unlocked it."),
+    "DEPENDENCY_MISSING": Code(Exit.GATED, True, "A handoff this one depends on does not exist."),
+    "DEPENDENCY_CYCLE": Code(Exit.CONFLICT, False, "The handoff would depend on itself."),
+    "CRITERIA_OPEN": Code(Exit.GATED, True, "An acceptance criterion is neither checked nor waived."),
+    "STEP_CONFLICT": Code(Exit.CONFLICT, False, "A reasoning step or dependency does not fit the steps before it."),
+    # Finding things.
+    "NOT_FOUND": Code(Exit.NOT_FOUND, False, "There is no such thing in this ledger."),
+    "REF_AMBIGUOUS": Code(Exit.CONFLICT, False, "The shortened reference fits more than one thing."),
+    "NO_LEDGER": Code(Exit.UNAVAILABLE, True, "There is no ledger in this folder or any above it."),
+    "LEDGER_EXISTS": Code(Exit.CONFLICT, False, "There is a ledger in this folder already."),
+    # Store and bus.
+    "STORE_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The store cannot be opened or written."),
+    "STORE_FULL": Code(Exit.UNAVAILABLE, True, "The store's map or disk is full."),
+    "STORE_IN_USE": Code(Exit.UNAVAILABLE, True, "Another process holds what this command needs alone."),
+    "BUS_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The bus did not answer."),
+    "BUS_DENIED": Code(Exit.GATED, False, "The bus does not allow this agent to do that."),
+    "BUS_DEGRADED": Code(Exit.UNAVAILABLE, True, "The stream on the bus is not what the ledger published."),
+    "SERVER_MISSING": Code(Exit.UNAVAILABLE, True, "No suitable nats-server program was found."),
+    "BUSY": Code(Exit.UNAVAILABLE, True, "Too many requests wait already."),
+    # Verification.
+    "VERIFICATION_FAILED": Code(Exit.UNVERIFIED, False, "What was verified is not what it claims to be."),
+    "CORRUPTED": Code(Exit.UNVERIFIED, False, "Stored data is damaged."),
+    "UNEXPECTED": Code(Exit.UNEXPECTED, False, "An error nobody foresaw: please report it."),
+}  # fmt: skip
+
+
+class BatonError(Exception):
+    """The base of every error; carries a stable code and what a program needs to act on it."""
+
+    def __init__(self, code: str, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details = details
+
+    @property
+    def exit_code(self) -> Exit:
+        """The command line's exit code for this error."""
+        return CODES[self.code].exit
+
+    @property
+    def recoverable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return CODES[self.code].recoverable
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the published form ``{"code", "message", "recoverable", "details"}``."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "recoverable": self.recoverable,
+            "details": self.details,
+        }
+
+    @classmethod
+    def from_dict(cls, answer: dict[str, Any]) -> BatonError:
+        """Rebuild the error that ``to_dict`` published, as the class that fits its code."""
+        code = str(answer.get("code", "UNEXPECTED"))
+        if code not in CODES:
+            code = "UNEXPECTED"
+        kind = _class_of(code)
+        return kind(code, str(answer.get("message", CODES[code].meaning)), **dict(answer.get("details") or {}))
+
+    def with_details(self, **details: Any) -> Self:
+        """Add details where the error passes somebody who knows more, and return it."""
+        self.details |= details
+        return self
+
+
+class Refused(BatonError):
+    """The caller must act: what was asked for cannot be accepted as it is."""
+
+
+class Unavailable(BatonError):
+    """The operator must act: the store, the bus or a key cannot be used now."""
+
+
+class Corrupted(BatonError):
+    """Stored or exported data is not what was written: stop, and audit."""
+
+
+def _class_of(code: str) -> type[BatonError]:
+    match CODES[code].exit:
+        case Exit.UNAVAILABLE:
+            return Unavailable
+        case Exit.UNVERIFIED:
+            return Corrupted
+        case Exit.UNEXPECTED:
+            return BatonError
+        case _:
+            return Refused

@@ -1,0 +1,67 @@
+"""Every kind of event the ledger knows: the only list.
+
+``KINDS`` maps a kind to the type of its ``data`` and the sort of stream it belongs to. JSON Schemas, AsyncAPI,
+admission rules, documentation and examples are counted against this table by tests. Kinds are past-tense facts;
+a published kind is never changed: a new version is a new kind.
+
+To add a kind: write its ``EventData`` in the module of its family, add the line here, give it a rule in
+``ledger.admission.rules`` (without one it is refused), fold it where it matters, run ``make contract``.
+
+    >>> from ledger.events import KINDS
+    >>> KINDS["handoff.claimed"].data.__name__
+    'HandoffClaimed'
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ledger.events import authority, handoff, reasoning, session
+from ledger.events.fields import EventData
+
+
+class Kind(NamedTuple):
+    """A kind's data type and the sort of stream it stands on: ``handoff`` for ``handoff/ID``."""
+
+    data: type[EventData]
+    stream: str
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "ledger.created": Kind(authority.LedgerCreated, "ledger"),
+    "agent.registered": Kind(authority.AgentRegistered, "agent"),
+    "role.granted": Kind(authority.RoleGranted, "agent"),
+    "role.revoked": Kind(authority.RoleRevoked, "agent"),
+    "key.delegated": Kind(authority.KeyDelegated, "agent"),
+    "key.revoked": Kind(authority.KeyRevoked, "agent"),
+    "session.started": Kind(session.SessionStarted, "session"),
+    "assessment.recorded": Kind(session.AssessmentRecorded, "session"),
+    "finding.logged": Kind(session.FindingLogged, "session"),
+    "unknown.logged": Kind(session.UnknownLogged, "session"),
+    "dead_end.logged": Kind(session.DeadEndLogged, "session"),
+    "tool.used": Kind(session.ToolUsed, "session"),
+    "session.ended": Kind(session.SessionEnded, "session"),
+    "reasoning.started": Kind(reasoning.ReasoningStarted, "reasoning"),
+    "reasoning.extended": Kind(reasoning.ReasoningExtended, "reasoning"),
+    "reasoning.concluded": Kind(reasoning.ReasoningConcluded, "reasoning"),
+    "reasoning.briefed": Kind(reasoning.ReasoningBriefed, "reasoning"),
+    "handoff.created": Kind(handoff.HandoffCreated, "handoff"),
+    "handoff.approved": Kind(handoff.HandoffApproved, "handoff"),
+    "handoff.rejected": Kind(handoff.HandoffRejected, "handoff"),
+    "handoff.claimed": Kind(handoff.HandoffClaimed, "handoff"),
+    "handoff.task_checked": Kind(handoff.HandoffTaskChecked, "handoff"),
+    "handoff.criterion_checked": Kind(handoff.HandoffCriterionChecked, "handoff"),
+    "handoff.criterion_waived": Kind(handoff.HandoffCriterionWaived, "handoff"),
+    "handoff.released": Kind(handoff.HandoffReleased, "handoff"),
+    "handoff.logged": Kind(handoff.HandoffLogged, "handoff"),
+    "handoff.blocked": Kind(handoff.HandoffBlocked, "handoff"),
+    "handoff.unblocked": Kind(handoff.HandoffUnblocked, "handoff"),
+    "handoff.completed": Kind(handoff.HandoffCompleted, "handoff"),
+    "handoff.changes_requested": Kind(handoff.HandoffChangesRequested, "handoff"),
+    "handoff.verified": Kind(handoff.HandoffVerified, "handoff"),
+    "handoff.cancelled": Kind(handoff.HandoffCancelled, "handoff"),
+}
+
+KIND_OF: Final[dict[type[EventData], str]] = {kind.data: name for name, kind in KINDS.items()}
+
+__all__ = ["KINDS", "KIND_OF", "EventData", "Kind"]

@@ -1,0 +1,70 @@
+"""Who may sign: the ledger's creation, agents, roles and session keys (DESIGN §6)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ledger.events.fields import Count, EventData, Label, Line, Name, NatsKey, PublicKey, Signature, Time
+
+Role = Literal["agent", "reviewer", "admin", "human", "service"]
+
+
+class LedgerCreated(EventData):
+    """Entry 0: names the keys of the ledger and its origin (the name on its checkpoints)."""
+
+    origin: Label
+    root: PublicKey
+    checkpoint_key: PublicKey
+    node_key: PublicKey
+
+
+class AgentRegistered(EventData):
+    """Binds a name to an identity key, the key of its bus connection, and roles.
+
+    ``proof`` is the identity key's own signature over ``identity.possession``: nobody can register a key that
+    they do not hold. ``ai_id`` (as ``claude-sonnet-4.5``) is a label without authority.
+    """
+
+    name: Name
+    key: PublicKey
+    proof: Signature
+    roles: list[Role]
+    nkey: NatsKey | None = None
+    ai_id: str = ""
+
+
+class RoleGranted(EventData):
+    """Gives an agent one more role."""
+
+    agent: Name
+    role: Role
+
+
+class RoleRevoked(EventData):
+    """Takes one role from an agent."""
+
+    agent: Name
+    role: Role
+    reason: Line = "no reason given"
+
+
+class KeyDelegated(EventData):
+    """An identity key lets another key sign for its agent, for a time and within a scope.
+
+    An empty ``kinds`` or ``streams`` means any (but approvals are never delegable); an item ending in ``*`` is a
+    prefix. ``expires_at`` is compared with the ledger's clock.
+    """
+
+    key: PublicKey
+    proof: Signature
+    expires_at: Time
+    kinds: list[Label] = []
+    streams: list[Line] = []
+    max_events: Count | None = None
+
+
+class KeyRevoked(EventData):
+    """From this entry on, nothing signed with the key is accepted."""
+
+    key: PublicKey
+    reason: Line = "no reason given"

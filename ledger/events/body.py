@@ -1,0 +1,127 @@
+"""The body that an author signs, decoded under all strict rules, and the event that folds and rules see.
+
+A body is ``{"ledger","kind","stream","author","at","causes","corr"?,"expect"?,"idem"?,"data"}``. Its ``data`` is
+decoded by the type of its kind; the whole must be strict JSON (``ledger.codec``).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from ledger.codec import check_depth, check_strict, encode_sorted, schema_error
+from ledger.errors import Refused
+from ledger.events import KINDS
+from ledger.events.fields import STREAM_PATTERN, Count, EventData, Label, Name, Ref, Time
+from ledger.limits import causes_max, stream_name_max_bytes
+
+LedgerId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$", description="BLAKE3 of the root key, 32 hex digits.")]
+Stream = Annotated[str, msgspec.Meta(pattern=STREAM_PATTERN, description="The aggregate, as handoff/ID.")]
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What an author signs. ``expect`` is the stream's version the author believed in; ``idem`` makes retries safe."""
+
+    ledger: LedgerId
+    kind: Label
+    stream: Stream
+    author: Name
+    at: Time
+    causes: Annotated[list[Ref], msgspec.Meta(max_length=causes_max)]
+    data: msgspec.Raw
+    corr: Label | None = None
+    expect: Count | None = None
+    idem: Label | None = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """A decoded event at its place in the log: what rules decide on and folds consume.
+
+    ``key`` is the signing key in hex; ``accepted_ms`` is the ledger's clock (Unix ms); ``at`` is the author's claim.
+    """
+
+    index: int
+    id: str
+    accepted_ms: int
+    key: str
+    ledger: str
+    kind: str
+    stream: str
+    author: str
+    at: str
+    causes: list[str]
+    data: Any
+    corr: str | None = None
+    expect: int | None = None
+    idem: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The part of the stream after its sort: the id of the handoff, session, reasoning or agent."""
+        return self.stream.partition("/")[2]
+
+
+_body = msgspec.json.Decoder(Body)
+_data: dict[str, msgspec.json.Decoder[EventData]] = {
+    name: msgspec.json.Decoder(kind.data) for name, kind in KINDS.items()
+}
+
+
+def decode_body(text: bytes) -> tuple[Body, EventData]:
+    """Return the body and its typed data.
+
+    Raises:
+        Refused: the strict JSON codes, ``UNKNOWN_KIND``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``.
+    """
+    check_depth(text)
+    try:
+        body = _body.decode(text)
+        decoder = _data.get(body.kind)
+        data = None if decoder is None else decoder.decode(body.data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        check_strict(text)  # the more basic fault is the one to report
+        raise schema_error(error) from error
+    if data is None:
+        check_strict(text)
+        raise Refused("UNKNOWN_KIND", f"there is no kind {body.kind!r}", kind=body.kind)
+    canonical = msgspec.structs.replace(body, data=msgspec.Raw(encode_sorted(data)))
+    if encode_sorted(canonical) != text:
+        check_strict(text)
+    check_stream(body.kind, body.stream)
+    return body, data
+
+
+def check_stream(kind: str, stream: str) -> None:
+    """Refuse a stream that is too long, or of another sort than the kind belongs to.
+
+    Raises:
+        Refused: ``TOO_LARGE`` or ``INVALID_FIELD``.
+    """
+    if len(stream.encode()) > stream_name_max_bytes:
+        raise Refused("TOO_LARGE", f"a stream's name has at most {stream_name_max_bytes} UTF-8 bytes", path="$.stream")
+    sort, _, name = stream.partition("/")
+    wanted = KINDS[kind].stream
+    if sort != wanted or (not name and wanted != "ledger"):
+        hint = wanted if wanted == "ledger" else f"{wanted}/ID"
+        raise Refused("INVALID_FIELD", f"{kind} belongs on a stream {hint}, not {stream!r}", path="$.stream")
+
+
+def make_event(body: Body, data: EventData, *, index: int, event_id: str, key: bytes, accepted_ms: int) -> Event:
+    """Return the event that ``body`` is at ``index``."""
+    return Event(
+        index=index,
+        id=event_id,
+        accepted_ms=accepted_ms,
+        key=key.hex(),
+        ledger=body.ledger,
+        kind=body.kind,
+        stream=body.stream,
+        author=body.author,
+        at=body.at,
+        causes=body.causes,
+        data=data,
+        corr=body.corr,
+        expect=body.expect,
+        idem=body.idem,
+    )

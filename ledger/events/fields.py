@@ -1,0 +1,35 @@
+"""The field types that events are made of: each refuses what no ledger should keep."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from ledger.limits import json_integer_max
+
+REF_PATTERN: Final = r"^(blake3|sha256):[0-9a-f]{64}$"
+NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+TIME_PATTERN: Final = r"^\d{4}-(0\d|1[0-2])-([0-2]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?Z$"
+STREAM_PATTERN: Final = r"^[a-z]+(/[^\x00-\x1f\x7f]+)?$"
+
+Ref = Annotated[str, msgspec.Meta(pattern=REF_PATTERN, description="A content reference: algorithm and digest.")]
+Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The registered name of an agent.")]
+Time = Annotated[str, msgspec.Meta(pattern=TIME_PATTERN, description="RFC 3339, UTC, ending in Z.")]
+PublicKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$", description="An Ed25519 public key in hex.")]
+Signature = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}$", description="An Ed25519 signature in hex.")]
+NatsKey = Annotated[str, msgspec.Meta(pattern=r"^U[A-Z2-7]{55}$", description="A NATS user nkey.")]
+
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=200, description="One short line.")]
+Line = Annotated[str, msgspec.Meta(min_length=1, max_length=2000, description="A sentence or two.")]
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="Text of any length an entry holds.")]
+OptionalText = Annotated[str, msgspec.Meta(max_length=40_000, description="Text; empty when there is none.")]
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=json_integer_max)]
+Position = Annotated[int, msgspec.Meta(ge=0, le=100_000, description="Zero-based position in a list.")]
+StepNumber = Annotated[int, msgspec.Meta(ge=1, le=1_000_000, description="The number of a reasoning step.")]
+Unit = Annotated[float, msgspec.Meta(ge=0.0, le=1.0, description="A value between 0 and 1.")]
+
+
+class EventData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The base of every event's ``data``: immutable, complete, without unknown fields."""

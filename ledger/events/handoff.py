@@ -1,0 +1,129 @@
+"""The life of a handoff (seed 002, Handoff Protocol v2). From = the author of ``handoff.created``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from ledger.events.fields import Count, EventData, Label, Line, Name, OptionalText, Position, Ref, Text
+
+HandoffId = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[^/\\.\s\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*$",
+        max_length=200,
+        description="The id of a handoff: the name of its file without .md.",
+    ),
+]
+Day = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="A day as YYYY-MM-DD.")]
+
+
+class HandoffCreated(EventData):
+    """Hands work to another agent. Everything in it is what a reviewer approves."""
+
+    title: Label
+    to: Name
+    reviewer: Name | None = None
+    created: Day | None = None
+    proposal: Line | None = None
+    depends_on: list[HandoffId] = []
+    unlock_at: Literal["completed", "verified"] = "completed"
+    task: OptionalText = ""
+    tasks: list[Line] = []
+    criteria: list[Line] = []
+    context: OptionalText = ""
+    answers: HandoffId | None = None
+    reasoning_ref: Ref | None = None
+    skeleton: Ref | None = None
+
+
+class HandoffApproved(EventData):
+    """The reviewer lets exactly this version be worked on."""
+
+    version: Ref
+    comment: OptionalText = ""
+
+
+class HandoffRejected(EventData):
+    """The reviewer does not want this done."""
+
+    reason: Text
+
+
+class HandoffClaimed(EventData):
+    """The receiver starts; with a lease, others know when it lapses."""
+
+    lease_seconds: Count | None = None
+
+
+class HandoffTaskChecked(EventData):
+    """The receiver ticks a task, or takes the tick back."""
+
+    position: Position
+    checked: bool = True
+
+
+class HandoffCriterionChecked(EventData):
+    """The receiver ticks an acceptance criterion, or takes the tick back."""
+
+    position: Position
+    checked: bool = True
+    evidence: OptionalText = ""
+
+
+class HandoffCriterionWaived(EventData):
+    """The reviewer does without an acceptance criterion."""
+
+    position: Position
+    reason: Text
+
+
+class HandoffReleased(EventData):
+    """The receiver gives the work back."""
+
+    reason: OptionalText = ""
+
+
+class HandoffLogged(EventData):
+    """A line in the handoff's log."""
+
+    text: Text
+
+
+class HandoffBlocked(EventData):
+    """The receiver cannot go on."""
+
+    reason: Text
+
+
+class HandoffUnblocked(EventData):
+    """What blocked the handoff is gone."""
+
+    comment: OptionalText = ""
+
+
+class HandoffCompleted(EventData):
+    """The receiver is done; every acceptance criterion is checked or waived."""
+
+    summary: OptionalText = ""
+    artifacts: list[Line] = []
+    reasoning_ref: Ref | None = None
+
+
+class HandoffChangesRequested(EventData):
+    """The reviewer wants more before it is verified."""
+
+    reasons: list[Text]
+
+
+class HandoffVerified(EventData):
+    """The reviewer has checked the result."""
+
+    comment: OptionalText = ""
+
+
+class HandoffCancelled(EventData):
+    """The sender or reviewer calls the work off."""
+
+    reason: Text

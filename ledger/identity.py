@@ -1,0 +1,215 @@
+"""Keys: what an agent signs with, how the key is kept in a file, and how it proves possession.
+
+A key file is JSON with mode 0600 (anything wider is refused) and holds either the seed in hex, or the seed sealed
+with a passphrase (Argon2id + XSalsa20-Poly1305). The bus key of an agent (an nkey) is another key in another file,
+never this one: a client signs any nonce that a server sends, so a hostile server could obtain the signature of
+an event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from blake3 import blake3
+from nacl import bindings, exceptions, pwhash, secret, utils
+from nacl.signing import SigningKey
+
+from ledger.codec import decode_strict
+from ledger.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POSSESSION_TYPE = "application/vnd.baton.possession.v1"
+
+
+class Key:
+    """An Ed25519 signing key held in memory."""
+
+    def __init__(self, seed: bytes) -> None:
+        """Hold the key of a 32-byte seed."""
+        self._key = SigningKey(seed)
+        self.public = bytes(self._key.verify_key)
+
+    @classmethod
+    def generate(cls) -> Key:
+        """Return a new random key."""
+        return cls(utils.random(32))
+
+    def __repr__(self) -> str:
+        """Show the public half only."""
+        return f"Key({self.public.hex()})"
+
+    @property
+    def seed(self) -> bytes:
+        """The secret half."""
+        return bytes(self._key)
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the 64-byte signature of ``message`` (RFC 8032)."""
+        return self._key.sign(message).signature
+
+    def prove_possession(self, ledger: str, agent: str) -> str:
+        """Return, in hex, the proof that whoever registers this key for ``agent`` holds it."""
+        return self.sign(possession(ledger, agent, self.public)).hex()
+
+
+def verify(public: bytes, message: bytes, signature: bytes) -> bool:
+    """Return whether ``signature`` is ``public``'s over ``message``; never raises on hostile input."""
+    try:
+        bindings.crypto_sign_open(signature + message, public)
+    except (exceptions.CryptoError, ValueError):
+        return False
+    return len(signature) == bindings.crypto_sign_BYTES
+
+
+def possession(ledger: str, agent: str, public: bytes) -> bytes:
+    """Return the bytes that a key signs to be registered: bound to one ledger and one agent."""
+    body = f"{ledger}\n{agent}\n{public.hex()}".encode()
+    return b"DSSEv1 %d %b %d %b" % (len(POSSESSION_TYPE), POSSESSION_TYPE.encode(), len(body), body)
+
+
+def ledger_id(root: bytes) -> str:
+    """Return the id of the ledger whose root key is ``root``: 32 hex digits."""
+    return blake3(root).hexdigest(length=16)
+
+
+class KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The content of a key file.
+
+    Either ``seed`` (hex) or ``sealed`` with its ``salt`` (hex). ``expires_at``, ``kinds`` and ``streams`` repeat
+    what a session key was delegated for, so that a caller can choose it without asking the ledger.
+    """
+
+    baton_key: Literal[1] = 1
+    ledger: str
+    name: str
+    public: str
+    seed: str | None = None
+    sealed: str | None = None
+    salt: str | None = None
+    expires_at: str | None = None
+    kinds: list[str] = []
+    streams: list[str] = []
+
+
+_decoder = msgspec.json.Decoder(KeyFile)
+
+
+def write_key(path: Path, key: Key, *, ledger: str, name: str, passphrase: str | None = None) -> None:
+    """Write a new key file; seal it when there is a passphrase. An existing file is never overwritten.
+
+    Raises:
+        Refused: ``KEY_EXISTS``.
+        Unavailable: ``STORE_UNAVAILABLE`` when it cannot be written.
+    """
+    content = KeyFile(ledger=ledger, name=name, public=key.public.hex(), seed=key.seed.hex())
+    if passphrase is not None:
+        salt = utils.random(pwhash.argon2id.SALTBYTES)
+        sealed = secret.SecretBox(_stretch(passphrase, salt)).encrypt(key.seed)
+        content = msgspec.structs.replace(content, seed=None, sealed=bytes(sealed).hex(), salt=salt.hex())
+    write_private(path, msgspec.json.encode(content) + b"\n")
+
+
+def write_session_key(path: Path, content: KeyFile) -> None:
+    """Write the file of a delegated key, replacing an older one."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    write_private(path, msgspec.json.encode(content) + b"\n")
+
+
+def read_key_file(path: Path) -> KeyFile:
+    """Return the content of a key file, still sealed if it is.
+
+    Raises:
+        Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE`` or ``INVALID_FORMAT``.
+    """
+    return decode_strict(read_private(path), _decoder)
+
+
+def open_key(path: Path, passphrase: str | None = None) -> Key:
+    """Return the key in a key file.
+
+    Raises:
+        Refused: as ``read_key_file``, and ``KEY_LOCKED`` when the passphrase is missing or wrong.
+    """
+    content = read_key_file(path)
+    try:
+        if content.seed is not None:
+            return _matching(Key(bytes.fromhex(content.seed)), content, path)
+        if passphrase is None:
+            raise Refused(
+                "KEY_LOCKED",
+                f"the key of {content.name} is sealed: give its passphrase with --passphrase-fd, or at the prompt",
+                name=content.name,
+            )
+        box = secret.SecretBox(_stretch(passphrase, bytes.fromhex(content.salt or "")))
+        return _matching(Key(box.decrypt(bytes.fromhex(content.sealed or ""))), content, path)
+    except exceptions.CryptoError as error:
+        raise Refused(
+            "KEY_LOCKED", f"this is not the passphrase of the key of {content.name}", name=content.name
+        ) from error
+    except ValueError as error:
+        raise Refused("INVALID_FORMAT", f"{path} does not hold a key: {error}", path=str(path)) from error
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Create a file that only its owner can read.
+
+    Raises:
+        Refused: ``KEY_EXISTS``.
+        Unavailable: ``STORE_UNAVAILABLE``.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+    except FileExistsError as error:
+        raise Refused("KEY_EXISTS", f"there is a key file {path} already", path=str(path)) from error
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error}", path=str(path)) from error
+
+
+def read_private(path: Path) -> bytes:
+    """Return the content of a file that only its owner can read.
+
+    Raises:
+        Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
+        Unavailable: ``STORE_UNAVAILABLE``.
+    """
+    try:
+        mode = path.stat().st_mode
+        if stat.S_IMODE(mode) & 0o077 or not stat.S_ISREG(mode):
+            raise Refused(
+                "KEY_FILE_MODE",
+                f"{path} has mode {stat.S_IMODE(mode):04o}: run `chmod 600 {path}`",
+                path=str(path),
+            )
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise Refused("KEY_FILE_MISSING", f"there is no key file {path}", path=str(path)) from error
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be read: {error}", path=str(path)) from error
+
+
+def _matching(key: Key, content: KeyFile, path: Path) -> Key:
+    if key.public.hex() != content.public:
+        raise Refused("INVALID_FORMAT", f"{path} holds another key than it says", path=str(path))
+    return key
+
+
+def _stretch(passphrase: str, salt: bytes) -> bytes:
+    return pwhash.argon2id.kdf(
+        secret.SecretBox.KEY_SIZE,
+        passphrase.encode(),
+        salt,
+        opslimit=pwhash.argon2id.OPSLIMIT_MODERATE,
+        memlimit=pwhash.argon2id.MEMLIMIT_MODERATE,
+    )

@@ -1,0 +1,78 @@
+"""The life of a reasoning graph: started, extended, concluded; always acyclic and without dangling steps.
+
+A step may rest only on steps that came before it or with it, so a graph can never hold a cycle once every
+extension was checked by itself. A concluded graph may still be extended (an assumption was settled since) and
+concluded anew: each is another version with another ref.
+"""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ledger.errors import Refused
+from ledger.events import reasoning as kinds
+
+if TYPE_CHECKING:
+    from ledger.events.body import Event
+
+
+class ReasoningState(msgspec.Struct, frozen=True, array_like=True, tag="reasoning"):
+    """Who owns the graph, which step numbers it holds, and whether it was concluded."""
+
+    owner: str
+    steps: frozenset[int] = frozenset()
+    is_concluded: bool = False
+
+
+def transition(state: ReasoningState | None, event: Event) -> ReasoningState:
+    """Return the state after ``event``.
+
+    Raises:
+        Refused: ``TRANSITION_NOT_ALLOWED``, ``NOT_AUTHORIZED`` or ``STEP_CONFLICT``.
+    """
+    if isinstance(event.data, kinds.ReasoningStarted):
+        if state is not None:
+            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was started already")
+        return ReasoningState(event.author)
+    if state is None:
+        raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was never started")
+    if isinstance(event.data, kinds.ReasoningBriefed):
+        if not state.steps:
+            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step to brief")
+        return state
+    if event.author != state.owner:
+        raise Refused("NOT_AUTHORIZED", f"reasoning {event.name} belongs to {state.owner}", owner=state.owner)
+    if isinstance(event.data, kinds.ReasoningConcluded):
+        if not state.steps:
+            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step to conclude from")
+        return msgspec.structs.replace(state, is_concluded=True)
+    return msgspec.structs.replace(state, steps=_extend(state.steps, event.data))
+
+
+def _extend(known: frozenset[int], data: kinds.ReasoningExtended) -> frozenset[int]:
+    added: set[int] = set()
+    for step in data.steps:
+        if step.step_number in known or step.step_number in added:
+            raise Refused("STEP_CONFLICT", f"step {step.step_number} exists already", step=step.step_number)
+        added.add(step.step_number)
+    if not added and not data.assumptions_updated:
+        raise Refused("STEP_CONFLICT", "an extension adds a step or updates an assumption")
+    present = known | added
+    for number, rests_on in data.dependencies.items():
+        if number not in added:
+            raise Refused("STEP_CONFLICT", f"dependencies are given with the step they belong to: {number} is not new")
+        for wanted in rests_on:
+            if wanted not in present:
+                raise Refused("STEP_CONFLICT", f"step {number} rests on step {wanted}, which does not exist")
+    for number in data.assumptions_updated:
+        if number not in present:
+            raise Refused("STEP_CONFLICT", f"the updated assumption {number} does not exist", step=number)
+    try:
+        TopologicalSorter(data.dependencies).prepare()
+    except CycleError as error:
+        cycle = [int(number) for number in error.args[1]]
+        raise Refused("STEP_CONFLICT", f"the steps rest on each other in a circle: {cycle}", cycle=cycle) from error
+    return present

@@ -1,0 +1,139 @@
+"""Reading the log within one short transaction: entries, look-ups, records and proofs of one moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger import merkle
+from ledger.errors import Corrupted, Refused
+from ledger.log import tables as layout
+from ledger.log.tiles import subtree_reader
+
+if TYPE_CHECKING:
+    import lmdb
+
+    from ledger.lifecycle.authority import AgentRecord, KeyRecord
+    from ledger.log.tables import Head, IdempotencyRecord, StreamRecord, Tables
+
+
+class Snapshot:
+    """The log as one transaction sees it; ``head`` is None while the log has no entry."""
+
+    def __init__(self, tables: Tables, txn: lmdb.Transaction) -> None:
+        """Look through ``txn``; it must stay open while the snapshot is used."""
+        self._tables = tables
+        self._txn = txn
+        self.head: Head | None = tables.read_head(txn)
+
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return 0 if self.head is None else self.head.size
+
+    def entry(self, index: int) -> bytes:
+        """Return the bytes of an entry.
+
+        Raises:
+            Refused: ``NOT_FOUND`` beyond the end.
+            Corrupted: it should be there and is not.
+        """
+        data: bytes | None = self._txn.get(layout.index_key(index), db=self._tables.entries) if index >= 0 else None
+        if data is not None and index < self.size:
+            return data
+        if 0 <= index < self.size:
+            raise Corrupted("CORRUPTED", f"entry {index} is missing", index=index)
+        raise Refused("NOT_FOUND", f"there is no entry {index}: the log has {self.size}", index=index, size=self.size)
+
+    def entries(self, start: int, *, limit: int, size_max_bytes: int) -> list[bytes]:
+        """Return entries from index ``start`` on: at most ``limit``, and at most ``size_max_bytes`` after the first."""
+        found: list[bytes] = []
+        total = 0
+        cursor = self._txn.cursor(db=self._tables.entries)
+        if start >= self.size or not cursor.set_key(layout.index_key(start)):
+            return found
+        for data in cursor.iternext(keys=False, values=True):
+            total += len(data)
+            if found and total > size_max_bytes:
+                break
+            found.append(data)
+            if len(found) == limit:
+                break
+        return found
+
+    def has_entry_beyond_end(self) -> bool:
+        """Return whether the table holds an entry where the head says the log ends."""
+        return self._txn.get(layout.index_key(self.size), db=self._tables.entries) is not None
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event of a stream, or None when the log does not hold it."""
+        found = self._txn.get(layout.id_key(stream, event_id), db=self._tables.ids)
+        return None if found is None else int.from_bytes(found, "big")
+
+    def stream(self, name: str) -> StreamRecord | None:
+        """Return the record of a stream."""
+        data = self.state(layout.stream_key(name))
+        return None if data is None else layout.stream_decoder.decode(data)
+
+    def agent(self, name: str) -> AgentRecord | None:
+        """Return the record of an agent."""
+        data = self.state(layout.agent_key(name))
+        return None if data is None else layout.agent_decoder.decode(data)
+
+    def agents(self) -> list[AgentRecord]:
+        """Return all agents, by name."""
+        found = []
+        cursor = self._txn.cursor(db=self._tables.state)
+        if cursor.set_range(b"a"):
+            for key, data in cursor:
+                if not key.startswith(b"a"):
+                    break
+                found.append(layout.agent_decoder.decode(data))
+        return found
+
+    def keys(self) -> list[tuple[str, KeyRecord]]:
+        """Return all signing keys (hex) with their records."""
+        found = []
+        cursor = self._txn.cursor(db=self._tables.state)
+        if cursor.set_range(b"k"):
+            for key, data in cursor:
+                if not key.startswith(b"k"):
+                    break
+                found.append((key[1:].hex(), layout.key_decoder.decode(data)))
+        return found
+
+    def key(self, public_key: str) -> KeyRecord | None:
+        """Return the record of a signing key (hex)."""
+        data = self.state(layout.key_key(public_key))
+        return None if data is None else layout.key_decoder.decode(data)
+
+    def idempotency(self, author: str, idem: str) -> IdempotencyRecord | None:
+        """Return what an author used an idempotency key for."""
+        data = self.state(layout.idempotency_key(author, idem))
+        return None if data is None else layout.idempotency_decoder.decode(data)
+
+    def root(self) -> bytes:
+        """Return the root of the tree over all entries."""
+        if self.head is None:
+            return merkle.EMPTY_ROOT
+        return merkle.Frontier.from_bytes(self.head.size, self.head.frontier).root()
+
+    def inclusion_proof(self, index: int, size: int | None = None) -> list[bytes]:
+        """Return the path of an entry in the tree of ``size`` entries (default: all)."""
+        size = self.size if size is None else size
+        self._check_size(size)
+        return merkle.inclusion_proof(index, size, subtree_reader(self._tables, self._txn, self.size))
+
+    def consistency_proof(self, old_size: int, new_size: int | None = None) -> list[bytes]:
+        """Return the path from the tree of ``old_size`` entries to that of ``new_size`` (default: all)."""
+        new_size = self.size if new_size is None else new_size
+        self._check_size(new_size)
+        return merkle.consistency_proof(old_size, new_size, subtree_reader(self._tables, self._txn, self.size))
+
+    def _check_size(self, size: int) -> None:
+        if not 0 <= size <= self.size:
+            raise Refused("NOT_FOUND", f"the log has {self.size} entries, not {size}", size=self.size)
+
+    def state(self, key: bytes) -> bytes | None:
+        """Return what is stored under a state key."""
+        data: bytes | None = self._txn.get(key, db=self._tables.state)
+        return data

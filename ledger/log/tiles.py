@@ -1,0 +1,89 @@
+"""The tree's hashes in tiles of 256 (C2SP tlog-tiles, height 8), so that a proof reads a few of them.
+
+A tile of level 0 is stored once it is full; until then its leaves are hashed from the entries when a proof needs
+them. A tile of a higher level grows by one hash each time a tile below it is full, and is stored each time.
+So a single append writes no tile 255 times out of 256. Level 0 also finds a damaged entry: its hash is there.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from ledger.errors import Corrupted
+from ledger.log.tables import index_key
+from ledger.merkle import leaf_hash, root_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import lmdb
+
+    from ledger.log.tables import Tables
+    from ledger.merkle import SubtreeReader
+
+TILE_HEIGHT: Final = 8
+TILE_WIDTH: Final = 1 << TILE_HEIGHT
+HASH_SIZE: Final = 32
+
+
+def tile_key(level: int, number: int) -> bytes:
+    """Return the key of a tile."""
+    return level.to_bytes(1, "big") + number.to_bytes(8, "big")
+
+
+def read_tile(tables: Tables, txn: lmdb.Transaction, level: int, number: int) -> list[bytes]:
+    """Return the hashes of a stored tile, up to 256; none when it is not stored."""
+    stored = txn.get(tile_key(level, number), db=tables.tiles) or b""
+    return [stored[start : start + HASH_SIZE] for start in range(0, len(stored), HASH_SIZE)]
+
+
+def read_leaves(tables: Tables, txn: lmdb.Transaction, start: int, end: int) -> list[bytes]:
+    """Return the leaf hashes of entries ``start`` to ``end`` (not included), hashed from the entries themselves.
+
+    Raises:
+        Corrupted: an entry is missing.
+    """
+    cursor = txn.cursor(db=tables.entries)
+    found = cursor.set_key(index_key(start)) if start < end else False
+    values: Iterator[bytes] = cursor.iternext(keys=False, values=True) if found else iter(())
+    leaves = [leaf_hash(entry) for entry in islice(values, end - start)]
+    if len(leaves) != end - start:
+        raise Corrupted("CORRUPTED", f"entry {start + len(leaves)} is missing", index=start + len(leaves))
+    return leaves
+
+
+def store_leaves(tables: Tables, txn: lmdb.Transaction, first: int, leaves: list[bytes]) -> None:
+    """Store the tiles that ``leaves`` complete; ``first`` is the index of the first one, a multiple of 256."""
+    for start in range(0, len(leaves) - TILE_WIDTH + 1, TILE_WIDTH):
+        complete = leaves[start : start + TILE_WIDTH]
+        _store_complete(tables, txn, 0, (first + start) // TILE_WIDTH, complete)
+
+
+def _store_complete(tables: Tables, txn: lmdb.Transaction, level: int, number: int, hashes: list[bytes]) -> None:
+    txn.put(tile_key(level, number), b"".join(hashes), db=tables.tiles)
+    above, position = divmod(number, TILE_WIDTH)
+    parent = [*read_tile(tables, txn, level + 1, above)[:position], root_of(hashes)]
+    if len(parent) == TILE_WIDTH:
+        _store_complete(tables, txn, level + 1, above, parent)
+    else:
+        txn.put(tile_key(level + 1, above), b"".join(parent), db=tables.tiles)
+
+
+def subtree_reader(tables: Tables, txn: lmdb.Transaction, size: int) -> SubtreeReader:
+    """Return the function that proofs over the first ``size`` entries read their hashes from."""
+
+    def subtree(level: int, number: int) -> bytes:
+        tile_level, height = divmod(level, TILE_HEIGHT)
+        first = number << height
+        tile, offset = divmod(first, TILE_WIDTH)
+        hashes = read_tile(tables, txn, tile_level, tile)
+        if not hashes and tile_level == 0:
+            start = tile * TILE_WIDTH
+            hashes = read_leaves(tables, txn, start, min(start + TILE_WIDTH, size))
+        wanted = hashes[offset : offset + (1 << height)]
+        if len(wanted) != 1 << height:
+            raise Corrupted("CORRUPTED", f"tile {tile} of level {tile_level} is not complete", level=tile_level)
+        return root_of(wanted)
+
+    return subtree

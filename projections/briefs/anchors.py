@@ -1,0 +1,59 @@
+"""The anchors of a text: what must survive letter by letter (DESIGN §9, A).
+
+Four sorts: numbers, paths (with a line if there is one), identifiers and hashes. A word can be paraphrased; ``30``,
+``api/auth.py:23``, ``JWT_SECRET`` and a hash cannot. Anchors are compared as a set of exact spellings, numbers
+without thousands separators and trailing zeros.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_CHUNK: Final = re.compile(r"(?:[A-Za-z0-9_~@./\\-]|(?<=[0-9]),(?=[0-9]{3}))+(?:\(\))?(?::[0-9]+)?")
+_TRAILING: Final = ".-,"
+_HASH: Final = re.compile(r"(?=.*[0-9])(?=.*[a-f])[0-9a-f]{12,128}")
+_NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_.])(?:(?<![\w)\]])-)?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?")
+_FILE: Final = re.compile(
+    r".*[A-Za-z0-9_]\.(?:py|pyi|js|ts|tsx|jsx|json|jsonl|ya?ml|toml|ini|cfg|conf|env|md|txt|log|rs|go|c|h|cc|cpp|hpp"
+    r"|java|kt|rb|php|sh|sql|html|css|csv|xml|lock|example|pdf|db)(?::[0-9]+)?",
+    re.IGNORECASE,
+)
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,}(?:\(\))?", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z]\w*?_\w*[A-Za-z0-9]\w*|\w*[a-z][A-Z]\w*|[A-Za-z]+[0-9]\w*", re.ASCII)
+_EVIDENCE: Final = re.compile(r"(?P<place>[^:\s][^:\n]*:[0-9]+)(?::|$)")
+
+
+def anchors(text: str) -> frozenset[str]:
+    """Return the numbers, paths, identifiers and hashes of a text, each as compared."""
+    found: set[str] = set()
+    for match in _CHUNK.finditer(text):
+        chunk = match[0].rstrip(_TRAILING)
+        if _is_whole_anchor(chunk):
+            found.add(chunk)
+        else:
+            found.update(number_value(number) for number in _NUMBER.findall(chunk))
+    return frozenset(found)
+
+
+def number_value(spelling: str) -> str:
+    """Return a number as it is compared: no thousands separators, no trailing zeros of a fraction."""
+    plain = spelling.replace(",", "")
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+def evidence_place(evidence: str) -> str:
+    """Return ``path:line`` of an evidence reference (SEEDS, 001), or the whole trimmed text if it has another form."""
+    match = _EVIDENCE.match(evidence.strip())
+    return match["place"] if match else evidence.strip()
+
+
+def _is_whole_anchor(chunk: str) -> bool:
+    if not any(sign.isalpha() for sign in chunk):
+        return False
+    if _HASH.fullmatch(chunk) or _FILE.fullmatch(chunk) or _DOTTED.fullmatch(chunk):
+        return True
+    if "/" in chunk or "\\" in chunk:
+        # "and/or" is prose; "logs/", "./run" and "a/b/c" are places.
+        return chunk.count("/") > 1 or chunk.endswith("/") or chunk.startswith(("/", "./", "~")) or ":" in chunk
+    return bool(_NAME.fullmatch(chunk.removesuffix("()"))) or (":" in chunk and "." in chunk)

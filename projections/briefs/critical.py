@@ -1,0 +1,159 @@
+"""What a brief must keep of a graph: its critical set (DESIGN §9).
+
+Four sorts of key facts, each a ``Unit``:
+
+- the steps that the conclusion rests on, and the conclusion itself;
+- assumptions nobody validated: steps, and the ``assumptions`` that a critical step states;
+- known limitations; one that only repeats an assumption ("Assumption unvalidated: …", as the seed does) is not a
+  second fact;
+- refuted alternatives: what a critical step considered and did not take.
+
+Everything else may be dropped without loss of fidelity. A graph that names no dependencies at all gives no ground to
+call any step dispensable, so there every step is critical; where only the conclusion names none, every step that
+infers, and what it rests on, is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from projections.briefs.text import NOT, content_of, stem, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+
+STEP_WEIGHT: Final = 1.0
+REMARK_WEIGHT: Final = 0.5
+"""A limitation, alternative or stated assumption weighs half a step: it qualifies a step, it does not carry one."""
+
+_repeat_share: Final = 0.8
+_weak_confidence: Final = 0.5
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One key fact: its sort, the step it belongs to (if any), its text, and what it weighs in recall."""
+
+    sort: str
+    step: int | None
+    text: str
+    weight: float
+
+
+def fact_text(step: ReasoningStep) -> str:
+    """Return the text that a brief's fact of this step must equal byte for byte."""
+    return step.content.strip()
+
+
+def own_conclusion(step: ReasoningStep) -> str:
+    """Return what a step itself concludes, trimmed, or nothing if it says no more than its content."""
+    said = step.conclusion.strip() if isinstance(step.conclusion, str) else ""
+    return "" if said == fact_text(step) else said
+
+
+def is_open_assumption(step: ReasoningStep) -> bool:
+    """Tell whether a step is an assumption that still needs validation (an assumption does unless it says not)."""
+    return step.needs_validation is True or (step.type == "assumption" and step.needs_validation is not False)
+
+
+def concluding_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
+    """Return the steps that state the graph's conclusion: by their words, else by type, else by position."""
+    target = words(memory.conclusion)
+    stated = [step for step in memory.steps if target in (words(step.content), words(own_conclusion(step)))]
+    typed = [step for step in memory.steps if step.type == "conclusion"]
+    if stated or typed:
+        return [step for step in stated if step in typed] or typed or stated
+    used = {number for rests_on in memory.dependencies.values() for number in rests_on}
+    sinks = [step for step in memory.steps if step.step_number in memory.dependencies.keys() - used]
+    return sinks or memory.steps[-1:]
+
+
+def critical_numbers(memory: ReasoningMemory) -> set[int]:
+    """Return the numbers of the critical steps (see the module docstring)."""
+    everything = {step.step_number for step in memory.steps}
+    if not any(memory.dependencies.values()):
+        return everything
+    targets = {step.step_number for step in concluding_steps(memory)}
+    if not any(memory.dependencies.get(number) for number in targets):
+        targets |= {step.step_number for step in memory.steps if step.type != "observation"}
+    open_assumptions = {step.step_number for step in memory.steps if is_open_assumption(step)}
+    refuted = {
+        step.step_number for step in memory.steps if step.type == "hypothesis" and step.confidence < _weak_confidence
+    }
+    return _ancestors(memory, targets) | open_assumptions | refuted
+
+
+def critical_units(memory: ReasoningMemory) -> list[Unit]:
+    """Return the key facts of a graph in reading order, each once."""
+    critical = critical_numbers(memory)
+    units = [Unit("conclusion", None, memory.conclusion.strip(), STEP_WEIGHT)]
+    remarks: list[Unit] = []
+    for step in memory.steps:
+        if step.step_number not in critical:
+            continue
+        number = step.step_number
+        sort = "assumption" if is_open_assumption(step) else "step"
+        units.append(Unit(sort, number, fact_text(step), STEP_WEIGHT))
+        units.append(Unit("step_conclusion", number, own_conclusion(step), REMARK_WEIGHT))
+        remarks += [Unit("assumption_stated", number, text.strip(), REMARK_WEIGHT) for text in step.assumptions]
+        remarks += [Unit("alternative", number, text.strip(), REMARK_WEIGHT) for text in step.alternatives_considered]
+    limits = [Unit("limitation", None, text.strip(), REMARK_WEIGHT) for text in memory.known_limitations]
+    return _without_repeats(unit for unit in (*units, *remarks, *limits) if unit.text)
+
+
+def critical_edges(memory: ReasoningMemory) -> list[tuple[int, int]]:
+    """Return the dependencies among critical steps as (premise, step)."""
+    critical = critical_numbers(memory)
+    return [
+        (premise, number)
+        for number, rests_on in memory.dependencies.items()
+        for premise in dict.fromkeys(rests_on)
+        if number in critical and premise in critical
+    ]
+
+
+def _ancestors(memory: ReasoningMemory, targets: set[int]) -> set[int]:
+    reached = set(targets)
+    waiting = list(targets)
+    while waiting:
+        for premise in memory.dependencies.get(waiting.pop(), ()):
+            if premise not in reached:
+                reached.add(premise)
+                waiting.append(premise)
+    return reached
+
+
+def _without_repeats(units: Iterable[Unit]) -> list[Unit]:
+    """Drop a unit that says word for word what an earlier one says, and remarks that repeat an assumption."""
+    kept: list[Unit] = []
+    seen: set[tuple[str, ...]] = set()
+    assumed: list[frozenset[str]] = []
+    for unit in units:
+        spelled = tuple(words(unit.text))
+        meaning = _meaning(unit.text)
+        remark = unit.sort in {"limitation", "assumption_stated"}
+        if spelled in seen or (remark and any(_repeats(meaning, other) for other in assumed)):
+            continue
+        kept.append(unit)
+        seen.add(spelled)
+        if unit.sort in {"assumption", "assumption_stated"}:
+            assumed.append(meaning)
+    return kept
+
+
+def _meaning(text: str) -> frozenset[str]:
+    """Return the content words of a text without a label such as "Assumption unvalidated:" before them."""
+    label, colon, rest = text.partition(":")
+    if colon and ("assumption" in label.lower() or "假设" in label or "假设" in label):
+        text = rest
+    return frozenset(content_of(words(text))) - {stem("assumption"), "假设"}
+
+
+def _repeats(one: frozenset[str], other: frozenset[str]) -> bool:
+    if not one or not other or (NOT in one) != (NOT in other):
+        return False
+    shared = len(one & other)
+    return shared / min(len(one), len(other)) >= _repeat_share and min(len(one), len(other)) > 1

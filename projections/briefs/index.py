@@ -1,0 +1,126 @@
+"""A graph prepared for measuring briefs against it: every text tokenised once (DESIGN §9).
+
+One brief is measured against one index; the compressor builds the index once and uses it for choosing, too. Work is
+linear in the size of the graph but for clauses that are not verbatim, which look up their sources word by word.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from projections.briefs.anchors import anchors, evidence_place
+from projections.briefs.critical import Unit, critical_edges, critical_numbers, critical_units, fact_text
+from projections.briefs.text import clauses, content_of, words
+
+if TYPE_CHECKING:
+    from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+
+_document_floor: Final = 1
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One clause of the graph: its text and its content words."""
+
+    text: str
+    content: list[str]
+
+
+class KeyFact(msgspec.Struct, frozen=True):
+    """A critical unit, tokenised: ``spelled`` is the run of words that makes a text verbatim."""
+
+    unit: Unit
+    spelled: str
+    content: list[str]
+
+
+class GraphIndex(msgspec.Struct, frozen=True):
+    """What the metric needs to know of one graph."""
+
+    memory: ReasoningMemory
+    key_facts: list[KeyFact]
+    idf: dict[str, float]
+    unseen_idf: float
+    sources: list[Source]
+    postings: dict[str, list[int]]
+    verbatim: set[str]
+    anchors: frozenset[str]
+    critical_anchors: frozenset[str]
+    edges: list[tuple[int, int]]
+    step_spelled: dict[int, str]
+
+    def weight_of(self, word: str) -> float:
+        """Return the inverse document frequency of a content word; a word the graph lacks weighs most."""
+        return self.idf.get(word, self.unseen_idf)
+
+
+def spelled(tokens: list[str]) -> str:
+    """Return words as one searchable string that matches at word boundaries only."""
+    return f" {' '.join(tokens)} "
+
+
+def index_graph(memory: ReasoningMemory) -> GraphIndex:
+    """Return the index of a graph."""
+    key_facts = [_key_fact(unit) for unit in critical_units(memory)]
+    critical = critical_numbers(memory)
+    steps = [step for step in memory.steps if step.step_number in critical]
+    documents = [set(content_of(words(text))) for text in _documents(memory)]
+    frequency = Counter(word for document in documents for word in document)
+    total = max(len(documents), _document_floor)
+    texts = _all_texts(memory)
+    sources, postings = _sources(texts)
+    return GraphIndex(
+        memory=memory,
+        key_facts=key_facts,
+        idf={word: math.log(1 + total / count) for word, count in frequency.items()},
+        unseen_idf=math.log(1 + total),
+        sources=sources,
+        postings=postings,
+        verbatim={spelled(words(text)) for text in (*texts, *(source.text for source in sources))},
+        anchors=frozenset().union(*(anchors(text) for text in texts)),
+        critical_anchors=_critical_anchors(key_facts, steps),
+        edges=critical_edges(memory),
+        step_spelled={step.step_number: spelled(words(fact_text(step))) for step in steps},
+    )
+
+
+def _key_fact(unit: Unit) -> KeyFact:
+    tokens = words(unit.text)
+    return KeyFact(unit=unit, spelled=spelled(tokens), content=content_of(tokens))
+
+
+def _documents(memory: ReasoningMemory) -> list[str]:
+    """Return the texts that count as documents for word frequencies: one a step, one a limitation."""
+    return [*(step.content for step in memory.steps), *memory.known_limitations]
+
+
+def _all_texts(memory: ReasoningMemory) -> list[str]:
+    texts = [memory.task, memory.conclusion, memory.reasoning_strategy, *memory.known_limitations]
+    for step in memory.steps:
+        texts += [step.content, *step.premises, *step.alternatives_considered, *step.assumptions]
+        texts += [text for text in (step.conclusion, step.validation_method) if isinstance(text, str)]
+        for evidence in step.evidence:
+            texts += [evidence, evidence_place(evidence)]
+    return [text for text in dict.fromkeys(texts) if text.strip()]
+
+
+def _sources(texts: list[str]) -> tuple[list[Source], dict[str, list[int]]]:
+    sources = [Source(clause, content_of(words(clause))) for text in texts for clause in clauses(text)]
+    postings: dict[str, list[int]] = defaultdict(list)
+    for position, source in enumerate(sources):
+        for word in dict.fromkeys(source.content):
+            postings[word].append(position)
+    return sources, dict(postings)
+
+
+def _critical_anchors(key_facts: list[KeyFact], steps: list[ReasoningStep]) -> frozenset[str]:
+    found: set[str] = set()
+    for fact in key_facts:
+        found |= anchors(fact.unit.text)
+    for step in steps:
+        for evidence in step.evidence:
+            found |= anchors(evidence_place(evidence))
+    return frozenset(found)

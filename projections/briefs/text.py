@@ -1,0 +1,119 @@
+"""The words of a text as the fidelity metric compares them (DESIGN §9, R).
+
+- *Words* are all tokens in order, lower case: what "verbatim" means.
+- *Content words* are what carries meaning: light stems without stop words, Chinese, Japanese and Korean as
+  character bigrams (those scripts have no spaces; splitting at spaces would make one word of a whole sentence).
+- *Clauses* end at sentence marks, semicolons, square brackets and newlines, so that text set side by side by a
+  renderer is never read as one statement.
+
+Stemming is light on purpose: it joins ``logs``/``logged``/``logging``, it does not guess at synonyms. Every rule here
+is part of the metric: changing one changes published values, so ``METRIC_VERSION`` in ``fidelity`` changes with it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Final
+
+NOT: Final = "¬"
+"""The one content word that every negator becomes."""
+
+_CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
+_TOKEN: Final = re.compile(rf"[{_CJK}]+|\d+(?:[.,]\d+)*|[^\W\d_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)?")
+_CLAUSE_END: Final = re.compile(r"[.!?](?=\s|$|[\"')\]])|[。！？；;\[\]\n\r]|→|\s[-–—]\s")
+_WHITESPACE: Final = re.compile(r"\s+")
+
+NEGATORS: Final = frozenset({"not", "no", "never", "none", "nor", "neither", "without", "cannot", "nothing", "nobody"})
+_STOP_WORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a an the this that these those is are was were be been being am do does did has have had having of in on at to"
+        " for from by with as it its they them their he she his her we our you your i my and or so then than there here"
+        " which who whom whose what when where will would can could shall should may might must also just very into"
+        " over such thus hence because since if while therefore",
+    )
+)
+_SUFFIXES: Final = ("ations", "ation", "ingly", "ions", "ion", "ings", "ing", "edly", "ed", "ies", "es", "s", "ly")
+_stem_min_chars: Final = 3
+
+
+def words(text: str) -> list[str]:
+    """Return all tokens of a text in order; a text of signs alone counts each sign."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    found: list[str] = []
+    for token in _TOKEN.findall(text.lower()):
+        if _is_cjk(token):
+            found.extend(_bigrams(token))
+        elif token.endswith(("n't", "n’t")):
+            found += [_whole_word(token[:-3]), "not"]
+        else:
+            found.append(re.split("['’]", token, maxsplit=1)[0])
+    return found or [sign for sign in text if not sign.isspace()]
+
+
+def content_of(tokens: list[str]) -> list[str]:
+    """Return the content words among tokens; if there are none, all of them."""
+    kept = [stem(token) for token in tokens if token not in _STOP_WORDS]
+    return kept or tokens
+
+
+def content_words(text: str) -> list[str]:
+    """Return the content words of a text in order."""
+    return content_of(words(text))
+
+
+def clauses(text: str) -> list[str]:
+    """Return the parts of a text that are statements of their own, trimmed, without empty ones."""
+    return [part.strip() for part in _CLAUSE_END.split(text) if part and part.strip()]
+
+
+def count_sentences(text: str) -> int:
+    """Return how many sentences a text has; a text without any mark is one."""
+    ends = re.findall(r"[.!?]+(?=\s|$)|[。！？]+", text.strip())
+    trailing = bool(re.search(r"[.!?。！？]\s*$", text))
+    return len(ends) + (0 if trailing or not text.strip() else 1)
+
+
+def one_line(text: str) -> str:
+    """Return a text with every run of white space and control characters as one space, so it cannot forge a heading."""
+    printable = "".join(" " if unicodedata.category(sign) in {"Cc", "Cs"} else sign for sign in text)
+    return _WHITESPACE.sub(" ", printable).strip()
+
+
+@lru_cache(maxsize=65_536)
+def stem(token: str) -> str:
+    """Return the light stem of one token."""
+    if token in NEGATORS:
+        return NOT
+    if not token.isalpha() or not token.isascii():
+        return token
+    for suffix in _SUFFIXES:
+        if token.endswith(suffix) and len(token) - len(suffix) >= _stem_min_chars:
+            return _tidy(token[: -len(suffix)], suffix)
+    return token.removesuffix("e") if len(token) > _stem_min_chars else token
+
+
+def _tidy(root: str, suffix: str) -> str:
+    if suffix == "ies":
+        return root + "y"
+    if suffix == "s" and root.endswith(("s", "u", "i")):
+        return root + suffix  # "class", "status", "analysis" are no plurals
+    if len(root) > _stem_min_chars and root[-1] == root[-2] and root[-1] not in "lsz":
+        return root[:-1]  # "logged" → "log" + "g"
+    return root.removesuffix("e") if len(root) > _stem_min_chars else root
+
+
+def _whole_word(token: str) -> str:
+    return {"ca": "can", "wo": "will", "sha": "shall"}.get(token, token)
+
+
+def _is_cjk(token: str) -> bool:
+    first = token[0]
+    return "\u3040" <= first <= "\u30ff" or "\u3400" <= first <= "\u9fff" or "\uac00" <= first <= "\ufaff"
+
+
+def _bigrams(run: str) -> list[str]:
+    return [run[start : start + 2] for start in range(len(run) - 1)] or [run]

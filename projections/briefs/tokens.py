@@ -1,0 +1,57 @@
+"""How many tokens a text costs the model that reads it (DESIGN §9 and §14, "tokens").
+
+One function, one tokenizer: ``o200k`` where the optional package is installed, else UTF-8 bytes divided by four,
+rounded up, and marked as an estimate. Budgets are held against whichever of the two is in use, and every answer that
+carries a count says which one it was. The tokenizer is loaded at the first count, because it costs more than
+importing this package may.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ESTIMATE_NAME: Final = "utf8-bytes/4"
+_estimate_bytes_per_token: Final = 4
+
+
+class Tokenizer(NamedTuple):
+    """What counts tokens here: its name, and whether its counts are exact or an estimate."""
+
+    name: str
+    exact: bool
+    count: Callable[[str], int]
+
+
+def count_tokens(text: str) -> int:
+    """Return the number of tokens of a text; half surrogate pairs are counted as the replacement character."""
+    return tokenizer().count(_encodable(text))
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    """Return the tokenizer in use, loaded once."""
+    return load_tokenizer()
+
+
+def load_tokenizer() -> Tokenizer:
+    """Return the exact tokenizer if its package can be imported, else the estimate."""
+    try:
+        encodings = import_module("rs_bpe.bpe").openai
+    except ImportError:
+        return Tokenizer(ESTIMATE_NAME, exact=False, count=estimate_tokens)
+    return Tokenizer("o200k_base", exact=True, count=encodings.o200k_base().count)
+
+
+def estimate_tokens(text: str) -> int:
+    """Return a quarter of the text's UTF-8 bytes, rounded up."""
+    return -(-len(_encodable(text).encode()) // _estimate_bytes_per_token)
+
+
+def _encodable(text: str) -> str:
+    # One half of a surrogate pair has no UTF-8 form, and the tokenizer raises on it.
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

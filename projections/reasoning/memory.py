@@ -1,0 +1,278 @@
+"""A reasoning graph: its shape, its one ref, and how foreign JSON becomes one (seed 001, "Data Structures").
+
+``ReasoningMemory`` and ``ReasoningStep`` carry the seed's dataclass fields under their dataclass names. Fields that
+only the seed's examples show (``needs_validation``, ``validation_method``, a step's own ``conclusion``) are first-class
+too, but absent by default: an absent one is ``msgspec.UNSET`` and leaves no trace in the hash.
+
+Rules this module keeps:
+
+- one graph has one ref (DESIGN §2): ``compute_reasoning_ref`` hashes the seed's ``json.dumps`` form with
+  ``reasoning_id`` empty. Dependency keys stay integers until the dump, so step 2 sorts before step 10; after a JSON
+  round trip they would be strings, "10" would come first, and the same graph would get another ref;
+- ``domain`` is never part of the graph: it belongs to the event that starts the reasoning (SEEDS, 001);
+- ``memory_from_dict`` is the only way in for JSON: what is malformed is refused with the field named, what is unknown
+  is handed back beside the graph, and nothing is dropped in silence.
+
+Folding events into a graph, versions and deltas are other modules' work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ledger.errors import Refused
+from ledger.limits import json_integer_max
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STEP_TYPES: Final = ("observation", "inference", "assumption", "hypothesis", "conclusion")
+REASONING_TYPES: Final = ("", "deductive", "inductive", "abductive", "analogical")
+
+steps_max: Final = 10_000
+_dependency_key_max_chars: Final = 16
+
+_STEP_ALIASES: Final = {"step": "step_number", "evidence_refs": "evidence"}
+
+
+class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One step of a reasoning graph (seed 001, ``ReasoningStep``)."""
+
+    step_number: int
+    type: str
+    content: str
+    reasoning_type: str = ""
+    evidence: list[str] = []
+    premises: list[str] = []
+    alternatives_considered: list[str] = []
+    assumptions: list[str] = []
+    confidence: float = 1.0
+    needs_validation: bool | UnsetType = UNSET
+    validation_method: str | UnsetType = UNSET
+    conclusion: str | UnsetType = UNSET
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the step as it is hashed: every dataclass field, the optional ones only when given."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in values.items() if value is not UNSET}
+
+
+class ReasoningMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole reasoning graph (seed 001, ``ReasoningMemory``); ``dependencies`` maps a step to those it rests on."""
+
+    reasoning_id: str
+    ai_id: str
+    task: str
+    conclusion: str
+    steps: list[ReasoningStep] = []
+    dependencies: dict[int, list[int]] = {}
+    reasoning_strategy: str = ""
+    confidence_in_reasoning: float = 1.0
+    known_limitations: list[str] = []
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the graph as plain values, dependency keys still integers (see the module docstring)."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        values["steps"] = [step.to_dict() for step in self.steps]
+        values["dependencies"] = {number: list(rests_on) for number, rests_on in self.dependencies.items()}
+        return values
+
+
+def canonical_json(memory: ReasoningMemory) -> bytes:
+    """Return the bytes whose SHA-256 is the graph's ref (seed 001, "Content Addressing")."""
+    values = memory.to_dict() | {"reasoning_id": ""}
+    return json.dumps(values, sort_keys=True, ensure_ascii=True, allow_nan=False).encode()
+
+
+def compute_reasoning_ref(memory: ReasoningMemory) -> str:
+    """Return ``sha256:`` and the hash of the graph, the same whatever ``reasoning_id`` says."""
+    return f"sha256:{hashlib.sha256(canonical_json(memory)).hexdigest()}"
+
+
+def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
+    """Return the graph that JSON values describe, and what was kept aside, by path (``steps[0].colour``).
+
+    Takes the seed's spellings ``step`` and ``evidence_refs``, and string dependency keys. A null stands for
+    an absent field. ``task``, ``conclusion`` and ``steps`` are required, the rest has the dataclass defaults.
+
+    Raises:
+        Refused: ``INVALID_FORMAT``, ``INVALID_FIELD``, ``TOO_LARGE`` or ``STEP_CONFLICT``, with ``field``.
+
+    """
+    if not isinstance(given, dict):
+        raise Refused("INVALID_FORMAT", "A reasoning graph is a JSON object.", field="")
+    fields = {name: value for name, value in given.items() if value is not None}
+    for name in ("task", "conclusion", "steps"):
+        if name not in fields:
+            raise _invalid(name, "is missing")
+    kept_aside = {str(name): fields[name] for name in fields if name not in ReasoningMemory.__struct_fields__}
+    steps = _read_steps(fields["steps"], kept_aside)
+    memory = ReasoningMemory(
+        reasoning_id=_read_text(fields.get("reasoning_id", ""), "reasoning_id"),
+        ai_id=_read_text(fields.get("ai_id", ""), "ai_id"),
+        task=_read_text(fields["task"], "task"),
+        conclusion=_read_text(fields["conclusion"], "conclusion"),
+        steps=steps,
+        dependencies=_read_dependencies(fields.get("dependencies", {})),
+        reasoning_strategy=_read_text(fields.get("reasoning_strategy", ""), "reasoning_strategy"),
+        confidence_in_reasoning=_read_confidence(fields.get("confidence_in_reasoning", 1.0), "confidence_in_reasoning"),
+        known_limitations=_read_texts(fields.get("known_limitations", []), "known_limitations"),
+    )
+    check_graph(memory)
+    return memory, kept_aside
+
+
+def check_graph(memory: ReasoningMemory) -> None:
+    """Refuse a graph whose steps and dependencies do not fit together.
+
+    Raises:
+        Refused: ``STEP_CONFLICT`` for a number used twice, a dependency on no step, or a cycle (which is named).
+
+    """
+    numbers: set[int] = set()
+    for position, step in enumerate(memory.steps):
+        if step.step_number in numbers:
+            raise _conflict(f"steps[{position}].step_number", f"Step {step.step_number} is given twice.")
+        numbers.add(step.step_number)
+    for number, rests_on in memory.dependencies.items():
+        for wanted in (number, *rests_on):
+            if wanted not in numbers:
+                raise _conflict(f"dependencies.{number}", f"The dependencies name step {wanted}, which is not given.")
+    try:
+        TopologicalSorter(memory.dependencies).prepare()
+    except CycleError as error:
+        cycle = " → ".join(str(number) for number in error.args[1])
+        raise _conflict("dependencies", f"The dependencies run in a circle: {cycle}.") from error
+
+
+def _read_steps(given: Any, kept_aside: dict[str, Any]) -> list[ReasoningStep]:
+    if not isinstance(given, list):
+        raise _invalid("steps", "is not a list")
+    if len(given) > steps_max:
+        raise Refused("TOO_LARGE", f"A graph has at most {steps_max} steps, not {len(given)}.", field="steps")
+    return [_read_step(item, f"steps[{position}]", kept_aside) for position, item in enumerate(given)]
+
+
+def _read_step(given: Any, path: str, kept_aside: dict[str, Any]) -> ReasoningStep:
+    if not isinstance(given, dict):
+        raise Refused("INVALID_FORMAT", f"{path} is not a JSON object.", field=path)
+    fields: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        own_name = _STEP_ALIASES.get(name, name)
+        if own_name not in ReasoningStep.__struct_fields__:
+            kept_aside[f"{path}.{name}"] = value
+        elif own_name in fields and fields[own_name] != value:
+            raise _invalid(f"{path}.{own_name}", f"is given twice, once as {name}, with different values")
+        else:
+            fields[own_name] = value
+    for name in ("step_number", "type", "content"):
+        if name not in fields:
+            raise _invalid(f"{path}.{name}", "is missing")
+    return ReasoningStep(**{name: _STEP_READERS[name](value, f"{path}.{name}") for name, value in fields.items()})
+
+
+def _read_dependencies(given: Any) -> dict[int, list[int]]:
+    if not isinstance(given, dict):
+        raise _invalid("dependencies", "is not an object of step number to step numbers")
+    dependencies: dict[int, list[int]] = {}
+    for key, rests_on in given.items():
+        path = f"dependencies.{key}"
+        number = _read_step_number(_number_of(key), path)
+        if number in dependencies:
+            raise _conflict(path, f"The dependencies of step {number} are given twice.")
+        if not isinstance(rests_on, list):
+            raise _invalid(path, "is not a list of step numbers")
+        dependencies[number] = [_read_step_number(item, path) for item in rests_on]
+    return dependencies
+
+
+def _number_of(key: Any) -> Any:
+    """Return the integer that a JSON key spells in its one minimal form; anything else is left to be refused."""
+    if isinstance(key, str) and len(key) <= _dependency_key_max_chars and key.isascii() and key.isdigit():
+        number = int(key)
+        return number if str(number) == key else key
+    return key
+
+
+def _read_step_number(value: Any, path: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= json_integer_max:
+        raise _invalid(path, "is not a step number (an integer from 0 on)")
+    return value
+
+
+def _read_text(value: Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise _invalid(path, "is not a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        # Half a surrogate pair: JSON escapes can spell it, UTF-8 cannot, so no event could ever hold it.
+        raise _invalid(path, "is not valid Unicode") from error
+    return value
+
+
+def _read_texts(value: Any, path: str) -> list[str]:
+    if not isinstance(value, list):
+        raise _invalid(path, "is not a list of texts")
+    return [_read_text(item, f"{path}[{position}]") for position, item in enumerate(value)]
+
+
+def _read_step_type(value: Any, path: str) -> str:
+    return _read_choice(value, path, STEP_TYPES)
+
+
+def _read_reasoning_type(value: Any, path: str) -> str:
+    return _read_choice(value, path, REASONING_TYPES)
+
+
+def _read_choice(value: Any, path: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise _invalid(path, f"is none of {', '.join(name for name in allowed if name)}")
+    return str(value)
+
+
+def _read_flag(value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise _invalid(path, "is neither true nor false")
+    return value
+
+
+def _read_confidence(value: Any, path: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _invalid(path, "is not a number")
+    if not 0 <= value <= 1:  # False for NaN too
+        raise _invalid(path, "is not between 0 and 1")
+    # -0.0 equals 0.0 but is spelt differently, and would give the same graph a second ref.
+    return float(value) + 0.0
+
+
+def _invalid(path: str, problem: str) -> Refused:
+    return Refused("INVALID_FIELD", f"{path} {problem}.", field=path)
+
+
+def _conflict(path: str, message: str) -> Refused:
+    return Refused("STEP_CONFLICT", message, field=path)
+
+
+_STEP_READERS: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "step_number": _read_step_number,
+    "type": _read_step_type,
+    "content": _read_text,
+    "reasoning_type": _read_reasoning_type,
+    "evidence": _read_texts,
+    "premises": _read_texts,
+    "alternatives_considered": _read_texts,
+    "assumptions": _read_texts,
+    "confidence": _read_confidence,
+    "needs_validation": _read_flag,
+    "validation_method": _read_text,
+    "conclusion": _read_text,
+}

@@ -1,0 +1,81 @@
+"""A real nats-server for one test, with a node and two agents, ended by its own pid."""
+
+from __future__ import annotations
+
+import os
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import nats
+import nkeys
+import pytest
+
+from ledger.bus.server import EmbeddedServer
+from ledger.bus.server_config import BusUsers
+from ledger.bus.subjects import INBOX_OF_NODES, inbox_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+LEDGER = "0123456789abcdef0123456789abcdef"
+
+
+def _new_seed() -> str:
+    return nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER).decode()
+
+
+def _public(seed: str) -> str:
+    return nkeys.from_seed(bytearray(seed, "ascii")).public_key.decode()
+
+
+@dataclass
+class Bus:
+    """A server and the seeds of everybody who may use it."""
+
+    server: EmbeddedServer
+    seeds: dict[str, str] = field(default_factory=lambda: {n: _new_seed() for n in ("node", "alice", "bob")})
+    ledger: str = LEDGER
+
+    @property
+    def users(self) -> BusUsers:
+        """The public keys, as the server's configuration names them."""
+        public = {name: _public(seed) for name, seed in self.seeds.items()}
+        return BusUsers(nodes=(public.pop("node"),), agents=public)
+
+    def add(self, name: str) -> None:
+        """Mint a key for one more agent."""
+        self.seeds[name] = _new_seed()
+
+    @asynccontextmanager
+    async def connect(self, name: str = "node", **options: Any) -> AsyncIterator[Client]:
+        """Connect as somebody; ``errors`` collects what the server says."""
+        errors: list[Exception] = options.pop("errors", [])
+
+        async def collect(error: Exception) -> None:
+            errors.append(error)
+
+        client = await nats.connect(
+            self.server.url,
+            nkeys_seed_str=self.seeds[name],
+            inbox_prefix=INBOX_OF_NODES if name == "node" else inbox_prefix(name),
+            error_cb=collect,
+            reconnect_time_wait=0.02,
+            **{"max_reconnect_attempts": -1} | options,
+        )
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[Bus]:
+    """A running server with its users."""
+    bus = Bus(EmbeddedServer(tmp_path / "nats", LEDGER))
+    bus.server.start(bus.users)
+    yield bus
+    bus.server.stop()

@@ -1,0 +1,31 @@
+"""A publisher in a process of its own, to be killed: each line it prints is a commit of its log."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+
+import nats
+from numbered_log import L, NumberedLog
+
+from ledger.bus.publisher import StreamPublisher
+from ledger.bus.stream import Incarnation, open_stream
+from ledger.bus.subjects import INBOX_OF_NODES
+
+
+async def main(url: str, seed: str, size: int, size_max: int) -> None:
+    """Commit and publish until the log is as large as it may become."""
+    log = NumberedLog(size)
+    client = await nats.connect(url, nkeys_seed_str=seed, inbox_prefix=INBOX_OF_NODES)
+    publisher = StreamPublisher(client, await open_stream(client, Incarnation(L)), log.read)
+    await publisher.start()
+    while publisher.published < size_max:
+        log.grow(random.choice([1, 1, 5, 40, 300]), size_max)  # noqa: S311
+        print(log.size, flush=True)
+        while await publisher.publish_next():
+            pass
+    await client.close()
+
+
+asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))

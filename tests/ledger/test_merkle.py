@@ -1,0 +1,393 @@
+"""Merkle tree: against reference vectors, against the RFC's recursive definitions, and against forgery.
+
+The vectors are the eight leaves that Certificate Transparency's implementations share. The reference below is
+RFC 6962 §2.1 written down as it stands, recursion and all: slow, and of another shape than the code under test.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.errors import Corrupted, Refused
+from ledger.merkle import (
+    EMPTY_ROOT,
+    Frontier,
+    consistency_proof,
+    inclusion_path,
+    inclusion_proof,
+    leaf_hash,
+    node_hash,
+    root_of,
+    subtrees_of,
+    tree_size_max,
+    verify_consistency,
+    verify_inclusion,
+)
+
+REFERENCE_ENTRIES: Final = [
+    bytes.fromhex(entry)
+    for entry in ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
+]
+REFERENCE_ROOTS: Final = [
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
+    "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",
+    "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77",
+    "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
+    "4e3bbb1f7b478dcfe71fb631631519a3bca12c9aefca1612bfce4c13a86264d4",
+    "76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef",
+    "ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
+    "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
+]
+PAIR_1: Final = "5f083f0a1a33ca076a95279832580db3e0ef4584bdff1f54c8a360f50de3031e"
+PAIR_3: Final = "ca854ea128ed050b41b35ffc1b87b8eb2bde461e9e3b5596ece6b9d5975a0ae0"
+LEAF_1: Final = "96a296d224f285c67bee93c30f8a309157f0daa35dc5b87e410b78630a09cfc7"
+LEAF_4: Final = "bc1a0643b12e4d2d7c77918f44e0f4f79a838b6cf9ec5b5c283e1f4d88599e6b"
+PAIR_2: Final = "0ebc5d3437fbe2db158b9f126a1d118e308181031d0a949f8dededebc558ef6a"
+RIGHT_HALF: Final = "6b47aaf29ee3c2af9af889bc1fb9254dabd31177f16232dd6aab035ca39bf6e4"
+
+LEAVES: Final = [leaf_hash(f"entry {index}".encode()) for index in range(300)]
+SUBTREES: Final = subtrees_of(LEAVES)
+
+sizes = st.integers(1, tree_size_max)
+
+
+@cache
+def reference_root(start: int, end: int) -> bytes:
+    """MTH of RFC 6962 §2.1 over ``LEAVES[start:end]``."""
+    if end - start == 1:
+        return LEAVES[start]
+    middle = start + reference_split(end - start)
+    return node_hash(reference_root(start, middle), reference_root(middle, end))
+
+
+def reference_split(size: int) -> int:
+    """Find the k of RFC 6962 §2.1: k < n ≤ 2k, a power of two."""
+    k = 1
+    while 2 * k < size:
+        k *= 2
+    return k
+
+
+def reference_path(index: int, start: int, end: int) -> list[bytes]:
+    """PATH of RFC 6962 §2.1.1."""
+    if end - start == 1:
+        return []
+    middle = start + reference_split(end - start)
+    if index < middle:
+        return [*reference_path(index, start, middle), reference_root(middle, end)]
+    return [*reference_path(index, middle, end), reference_root(start, middle)]
+
+
+def reference_subproof(old: int, start: int, end: int, *, complete: bool) -> list[bytes]:
+    """SUBPROOF of RFC 6962 §2.1.2."""
+    if old == end:
+        return [] if complete else [reference_root(start, end)]
+    middle = start + reference_split(end - start)
+    if old <= middle:
+        return [*reference_subproof(old, start, middle, complete=complete), reference_root(middle, end)]
+    return [*reference_subproof(old, middle, end, complete=False), reference_root(start, middle)]
+
+
+@cache
+def uniform_root(level: int) -> bytes:
+    """Root of 2**level equal leaves: lets a test stand in a tree too large to build."""
+    return LEAVES[0] if level == 0 else node_hash(uniform_root(level - 1), uniform_root(level - 1))
+
+
+def uniform_subtree(level: int, n: int) -> bytes:
+    """Read from the tree of equal leaves."""
+    assert n >= 0
+    return uniform_root(level)
+
+
+def uniform_tree_root(size: int) -> bytes:
+    """Root of ``size`` equal leaves."""
+    levels = [level for level in reversed(range(size.bit_length())) if size >> level & 1]
+    return Frontier(size, tuple(uniform_root(level) for level in levels)).root()
+
+
+def flip(data: bytes, bit: int) -> bytes:
+    """Change one bit."""
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def test_roots_are_those_of_the_reference_tree() -> None:
+    """Size 0 included: the hash of nothing."""
+    leaves = [leaf_hash(entry) for entry in REFERENCE_ENTRIES]
+    assert [root_of(leaves[:size]).hex() for size in range(9)] == REFERENCE_ROOTS
+
+
+@pytest.mark.parametrize(
+    ("index", "size", "path"),
+    [
+        (0, 1, []),
+        (0, 8, [LEAF_1, PAIR_1, RIGHT_HALF]),
+        (5, 8, [LEAF_4, PAIR_3, REFERENCE_ROOTS[4]]),
+        (2, 3, [REFERENCE_ROOTS[2]]),
+        (1, 5, [REFERENCE_ROOTS[1], PAIR_1, LEAF_4]),
+    ],
+)
+def test_inclusion_paths_are_those_of_the_reference_tree(index: int, size: int, path: list[str]) -> None:
+    """Made and accepted: both sides agree with other implementations."""
+    leaves = [leaf_hash(entry) for entry in REFERENCE_ENTRIES[:size]]
+    expected = [bytes.fromhex(sibling) for sibling in path]
+    assert inclusion_path(leaves, index) == expected
+    assert verify_inclusion(leaves[index], index, size, expected, bytes.fromhex(REFERENCE_ROOTS[size]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        (1, 1, []),
+        (1, 8, [LEAF_1, PAIR_1, RIGHT_HALF]),
+        (6, 8, [PAIR_2, PAIR_3, REFERENCE_ROOTS[4]]),
+        (2, 5, [PAIR_1, LEAF_4]),
+    ],
+)
+def test_consistency_paths_are_those_of_the_reference_tree(old: int, new: int, path: list[str]) -> None:
+    """Made and accepted: both sides agree with other implementations."""
+    subtrees = subtrees_of([leaf_hash(entry) for entry in REFERENCE_ENTRIES])
+    expected = [bytes.fromhex(sibling) for sibling in path]
+    old_root, new_root = bytes.fromhex(REFERENCE_ROOTS[old]), bytes.fromhex(REFERENCE_ROOTS[new])
+    assert consistency_proof(old, new, subtrees) == expected
+    assert verify_consistency(old, old_root, new, new_root, expected)
+
+
+def test_a_leaf_never_hashes_like_a_node() -> None:
+    """Else an entry of 64 bytes could pass for two subtrees (RFC 6962 §2.1)."""
+    assert leaf_hash(LEAVES[0] + LEAVES[1]) != node_hash(LEAVES[0], LEAVES[1])
+
+
+def test_frontier_has_the_root_of_the_recursive_definition_at_every_size() -> None:
+    """Grown leaf by leaf, and kept as one root for each set bit of the size."""
+    frontier = Frontier.empty()
+    assert frontier.root() == EMPTY_ROOT
+    for size, leaf in enumerate(LEAVES, start=1):
+        frontier = frontier.append(leaf)
+        assert (frontier.size, len(frontier.roots)) == (size, size.bit_count())
+        assert frontier.root() == reference_root(0, size)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, len(LEAVES)), max_size=8))
+def test_frontier_does_not_depend_on_how_leaves_were_grouped(cuts: list[int]) -> None:
+    """Nor is a frontier changed by growing it: an aborted transaction keeps the old one."""
+    frontier = Frontier.empty()
+    bounds = [0, *sorted(cuts), len(LEAVES)]
+    for start, end in pairwise(bounds):
+        before = frontier.to_bytes()
+        grown = frontier.extend(LEAVES[start:end])
+        assert (frontier.size, frontier.to_bytes()) == (start, before)
+        frontier = Frontier.from_bytes(grown.size, grown.to_bytes())
+        assert frontier == grown
+    assert frontier == Frontier.empty().extend(LEAVES)
+    assert frontier.root() == reference_root(0, len(LEAVES))
+
+
+@pytest.mark.parametrize(
+    ("size", "length"), [(0, 32), (1, 0), (1, 31), (1, 64), (3, 32), (5, 65), (-1, 32), (tree_size_max + 1, 32)]
+)
+def test_stored_frontier_of_wrong_length_is_corrupted(size: int, length: int) -> None:
+    """A frontier cut short would silently sign another tree."""
+    with pytest.raises(Corrupted) as caught:
+        Frontier.from_bytes(size, bytes(length))
+    assert caught.value.code == "CORRUPTED"
+
+
+def test_inclusion_is_proven_for_every_leaf_of_every_small_tree() -> None:
+    """The path is exactly that of the recursive definition, and reads perfect subtrees inside the tree only."""
+    for size in range(1, 71):
+
+        def subtree(level: int, n: int, size: int = size) -> bytes:
+            assert (n + 1) << level <= size
+            return SUBTREES(level, n)
+
+        root = reference_root(0, size)
+        for index in range(size):
+            path = inclusion_proof(index, size, subtree)
+            assert path == reference_path(index, 0, size)
+            assert verify_inclusion(LEAVES[index], index, size, path, root)
+
+
+def test_consistency_is_proven_for_every_pair_of_small_trees() -> None:
+    """The path is exactly that of the recursive definition, and reads perfect subtrees inside the tree only."""
+    for new in range(1, 71):
+
+        def subtree(level: int, n: int, new: int = new) -> bytes:
+            assert (n + 1) << level <= new
+            return SUBTREES(level, n)
+
+        for old in range(1, new + 1):
+            path = consistency_proof(old, new, subtree)
+            assert path == reference_subproof(old, 0, new, complete=True)
+            assert verify_consistency(old, reference_root(0, old), new, reference_root(0, new), path)
+
+
+@settings(deadline=None)
+@given(size=sizes, at=st.floats(0, 1, exclude_max=True))
+def test_inclusion_is_proven_in_trees_of_any_size(size: int, at: float) -> None:
+    """Up to 2**63-1 leaves, with at most one hash for each bit of the size."""
+    index = min(int(at * size), size - 1)
+    path = inclusion_proof(index, size, uniform_subtree)
+    assert len(path) <= size.bit_length()
+    assert verify_inclusion(LEAVES[0], index, size, path, uniform_tree_root(size))
+    assert not verify_inclusion(LEAVES[1], index, size, path, uniform_tree_root(size))
+
+
+@settings(deadline=None)
+@given(sizes, sizes)
+def test_consistency_is_proven_between_trees_of_any_size(one: int, other: int) -> None:
+    """Up to 2**63-1 leaves, with at most one hash more than the size has bits."""
+    old, new = sorted((one, other))
+    path = consistency_proof(old, new, uniform_subtree)
+    assert len(path) <= new.bit_length() + 1
+    assert verify_consistency(old, uniform_tree_root(old), new, uniform_tree_root(new), path)
+    assert not verify_consistency(old, LEAVES[1], new, uniform_tree_root(new), path)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13])
+def test_inclusion_fails_when_any_bit_is_flipped(size: int) -> None:
+    """In the leaf, in the root, or in any hash of the path."""
+    root = reference_root(0, size)
+    for index in range(size):
+        leaf, path = LEAVES[index], inclusion_proof(index, size, SUBTREES)
+        for bit in range(256):
+            assert not verify_inclusion(flip(leaf, bit), index, size, path, root)
+            assert not verify_inclusion(leaf, index, size, path, flip(root, bit))
+            for at, sibling in enumerate(path):
+                changed = [*path[:at], flip(sibling, bit), *path[at + 1 :]]
+                assert not verify_inclusion(leaf, index, size, changed, root)
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, 2), (2, 3), (3, 4), (4, 8), (5, 8), (6, 13), (8, 13), (13, 21)])
+def test_consistency_fails_when_any_bit_is_flipped(old: int, new: int) -> None:
+    """In either root, or in any hash of the path."""
+    old_root, new_root = reference_root(0, old), reference_root(0, new)
+    path = consistency_proof(old, new, SUBTREES)
+    for bit in range(256):
+        assert not verify_consistency(old, flip(old_root, bit), new, new_root, path)
+        assert not verify_consistency(old, old_root, new, flip(new_root, bit), path)
+        for at, sibling in enumerate(path):
+            changed = [*path[:at], flip(sibling, bit), *path[at + 1 :]]
+            assert not verify_consistency(old, old_root, new, new_root, changed)
+
+
+def test_inclusion_fails_at_every_other_index() -> None:
+    """A proof for one place is none for another, inside the tree or beyond it."""
+    for size in range(1, 34):
+        root = reference_root(0, size)
+        for index in range(size):
+            path = inclusion_proof(index, size, SUBTREES)
+            proven = [other for other in range(size + 3) if verify_inclusion(LEAVES[index], other, size, path, root)]
+            assert proven == [index]
+
+
+def test_inclusion_fails_at_every_size_whose_path_has_another_length() -> None:
+    """Sizes with equal turns on the way are told apart by the signed checkpoint alone: a root holds no size."""
+    for size in range(1, 34):
+        root = reference_root(0, size)
+        for index in range(size):
+            path = inclusion_proof(index, size, SUBTREES)
+            for other in range(70):
+                if index >= other or len(reference_path(index, 0, other)) != len(path):
+                    assert not verify_inclusion(LEAVES[index], index, other, path, root)
+
+
+def test_proofs_of_another_length_fail() -> None:
+    """One hash missing at either end, one doubled, or one added."""
+    for size in range(2, 34):
+        root = reference_root(0, size)
+        for index in range(size):
+            path = inclusion_proof(index, size, SUBTREES)
+            for changed in (path[1:], path[:-1], [*path, root], [root, *path], [path[0], *path]):
+                assert not verify_inclusion(LEAVES[index], index, size, changed, root)
+        for old in range(1, size):
+            path = consistency_proof(old, size, SUBTREES)
+            for changed in (path[1:], path[:-1], [*path, root], [root, *path], [path[0], *path]):
+                assert not verify_consistency(old, reference_root(0, old), size, root, changed)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(1, 300), st.data())
+def test_a_rewritten_history_is_caught(new: int, data: st.DataObject) -> None:
+    """Whatever entry was changed in the old part, no proof the new tree can offer fits the old root."""
+    old = data.draw(st.integers(1, new))
+    changed = data.draw(st.integers(0, old - 1))
+    forged = [*LEAVES[:changed], leaf_hash(b"forged"), *LEAVES[changed + 1 : new]]
+    path = consistency_proof(old, new, subtrees_of(forged))
+    assert not verify_consistency(old, reference_root(0, old), new, root_of(forged), path)
+
+
+def test_every_tree_begins_with_the_empty_one() -> None:
+    """So a first checkpoint needs no proof, but must not name a root of its own choice, nor carry a path."""
+    root = reference_root(0, 5)
+    assert consistency_proof(0, 5, SUBTREES) == []
+    assert verify_consistency(0, EMPTY_ROOT, 5, root, [])
+    assert verify_consistency(0, EMPTY_ROOT, 0, EMPTY_ROOT, [])
+    assert not verify_consistency(0, root, 5, root, [])
+    assert not verify_consistency(0, EMPTY_ROOT, 0, root, [])
+    assert not verify_consistency(0, EMPTY_ROOT, 5, root, [root])
+
+
+def test_equal_sizes_are_consistent_only_with_equal_roots() -> None:
+    """Two roots of one size are a fork."""
+    root = reference_root(0, 5)
+    assert verify_consistency(5, root, 5, root, [])
+    assert not verify_consistency(5, root, 5, flip(root, 0), [])
+    assert not verify_consistency(5, root, 5, root, [root])
+
+
+def test_a_smaller_tree_never_continues_a_larger_one() -> None:
+    """A rollback stays a rollback, even with the honest path read backwards."""
+    path = consistency_proof(5, 9, SUBTREES)
+    assert not verify_consistency(9, reference_root(0, 9), 5, reference_root(0, 5), path)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    one=st.integers() | st.integers(-3, 70) | st.just(2**4096),
+    other=st.integers() | st.integers(-3, 70) | st.just(2**4096),
+    path=st.lists(st.binary(max_size=40) | st.sampled_from(LEAVES), max_size=70),
+    root=st.binary(max_size=40) | st.sampled_from(LEAVES),
+)
+def test_hostile_proofs_are_false_and_never_raise(one: int, other: int, path: list[bytes], root: bytes) -> None:
+    """Any numbers, any number of hashes, of any length: no collision is in reach of this test."""
+    leaf = leaf_hash(b"never in the tree")
+    assert not verify_inclusion(leaf, one, other, path, root)
+    assert not verify_inclusion(leaf[:31], 0, 1, [], leaf[:31])
+    assert not verify_consistency(one, leaf, other, root, path)
+
+
+def test_hashes_of_another_length_prove_nothing() -> None:
+    """Two short hashes joined could otherwise be cut elsewhere and still make the same node."""
+    left, right = LEAVES[0][:31], LEAVES[0][31:] + LEAVES[1]
+    assert node_hash(left, right) == reference_root(0, 2)
+    assert not verify_inclusion(left, 0, 2, [right], reference_root(0, 2))
+    assert not verify_consistency(1, left, 2, reference_root(0, 2), [right])
+
+
+@pytest.mark.parametrize(("index", "size"), [(0, 0), (1, 1), (-1, 5), (5, 5), (2**70, 5)])
+def test_inclusion_of_a_leaf_that_is_not_there_is_refused(index: int, size: int) -> None:
+    """With a code, since the caller asked for it."""
+    with pytest.raises(Refused) as caught:
+        inclusion_proof(index, size, SUBTREES)
+    assert caught.value.code == "NOT_FOUND"
+    with pytest.raises(Refused):
+        inclusion_path(LEAVES[:size], index)
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, 0), (6, 5), (-1, 5), (-2, -1), (2**70, 5)])
+def test_consistency_with_a_tree_that_never_was_is_refused(old: int, new: int) -> None:
+    """With a code, since the caller asked for it."""
+    with pytest.raises(Refused) as caught:
+        consistency_proof(old, new, SUBTREES)
+    assert caught.value.code == "NOT_FOUND"
