@@ -73,8 +73,6 @@ class Receipt(msgspec.Struct, frozen=True):
         if not lines or not lines[0].startswith("index "):
             raise Refused("INVALID_FORMAT", "The receipt has no index line where one belongs.")
         index = decode_decimal(lines.pop(0).removeprefix("index "), "receipt's index")
-        if len(lines) > _PATH_MAX:
-            raise Refused("INVALID_FORMAT", f"A path has at most {_PATH_MAX} hashes, not {len(lines)}.")
         return cls(index, tuple(decode_base64(line, "hash in the path") for line in lines), checkpoint_text, extra)
 
     def to_text(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from blake3 import blake3
 
 from ledger.admission.check import Candidate, refusal_of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
 
 
-class Accepted(NamedTuple):
+class Accepted(msgspec.Struct, frozen=True, array_like=True):
     """Where an event stands in the log. ``is_repeat``: it stood there before this submission."""
 
     index: int

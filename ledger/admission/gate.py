@@ -12,6 +12,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ledger.admission.check import Checked, check
 from ledger.admission.decide import Accepted, decide
 from ledger.admission.state import Layer
@@ -94,7 +96,7 @@ class Gate:
         except Refused as refusal:
             return refusal
         if not decided.entries:
-            return [one._replace(accepted_ms=base.clock_at(one.index, accepted_ms)) for one in decided.accepted]
+            return [base.with_clock(one, accepted_ms) for one in decided.accepted]
         pending.entries += decided.entries
         pending.id_keys += [layout.id_key(event.stream, event.id) for event in decided.events]
         return decided.accepted
@@ -131,9 +133,11 @@ class _Transaction:
     def key_at(self, index: int) -> bytes:
         return decode_entry(self._snapshot.entry(index)).key
 
-    def clock_at(self, index: int, default: int) -> int:
-        """Return when an entry was accepted; ``default`` for one of the group that is being decided."""
-        return decode_entry(self._snapshot.entry(index)).accepted_ms if index < self.size else default
+    def with_clock(self, repeat: Accepted, group_ms: int) -> Accepted:
+        """Return a repeat with the time it was first accepted: ``group_ms`` if in the group being decided."""
+        is_stored = repeat.index < self.size
+        first_ms = decode_entry(self._snapshot.entry(repeat.index)).accepted_ms if is_stored else group_ms
+        return msgspec.structs.replace(repeat, accepted_ms=first_ms)
 
 
 def _first_head(ledger: str | None) -> Head:

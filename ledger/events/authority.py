@@ -9,7 +9,7 @@ from ledger.events.fields import Count, EventData, Label, Line, Name, NatsKey, P
 Role = Literal["agent", "reviewer", "admin", "human", "service"]
 
 
-class LedgerCreated(EventData):
+class LedgerCreated(EventData, frozen=True):
     """Entry 0: names the keys of the ledger and its origin (the name on its checkpoints)."""
 
     origin: Label
@@ -18,7 +18,7 @@ class LedgerCreated(EventData):
     node_key: PublicKey
 
 
-class AgentRegistered(EventData):
+class AgentRegistered(EventData, frozen=True):
     """Binds a name to an identity key, the key of its bus connection, and roles.
 
     ``proof`` is the identity key's own signature over ``identity.possession``: nobody can register a key that
@@ -33,14 +33,14 @@ class AgentRegistered(EventData):
     ai_id: str = ""
 
 
-class RoleGranted(EventData):
+class RoleGranted(EventData, frozen=True):
     """Gives an agent one more role."""
 
     agent: Name
     role: Role
 
 
-class RoleRevoked(EventData):
+class RoleRevoked(EventData, frozen=True):
     """Takes one role from an agent."""
 
     agent: Name
@@ -48,7 +48,7 @@ class RoleRevoked(EventData):
     reason: Line = "no reason given"
 
 
-class KeyDelegated(EventData):
+class KeyDelegated(EventData, frozen=True):
     """An identity key lets another key sign for its agent, for a time and within a scope.
 
     An empty ``kinds`` or ``streams`` means any (but approvals are never delegable); an item ending in ``*`` is a
@@ -63,7 +63,7 @@ class KeyDelegated(EventData):
     max_events: Count | None = None
 
 
-class KeyRevoked(EventData):
+class KeyRevoked(EventData, frozen=True):
     """From this entry on, nothing signed with the key is accepted."""
 
     key: PublicKey

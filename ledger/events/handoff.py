@@ -19,7 +19,7 @@ HandoffId = Annotated[
 Day = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="A day as YYYY-MM-DD.")]
 
 
-class HandoffCreated(EventData):
+class HandoffCreated(EventData, frozen=True):
     """Hands work to another agent. Everything in it is what a reviewer approves."""
 
     title: Label
@@ -38,33 +38,33 @@ class HandoffCreated(EventData):
     skeleton: Ref | None = None
 
 
-class HandoffApproved(EventData):
+class HandoffApproved(EventData, frozen=True):
     """The reviewer lets exactly this version be worked on."""
 
     version: Ref
     comment: OptionalText = ""
 
 
-class HandoffRejected(EventData):
+class HandoffRejected(EventData, frozen=True):
     """The reviewer does not want this done."""
 
     reason: Text
 
 
-class HandoffClaimed(EventData):
+class HandoffClaimed(EventData, frozen=True):
     """The receiver starts; with a lease, others know when it lapses."""
 
     lease_seconds: Count | None = None
 
 
-class HandoffTaskChecked(EventData):
+class HandoffTaskChecked(EventData, frozen=True):
     """The receiver ticks a task, or takes the tick back."""
 
     position: Position
     checked: bool = True
 
 
-class HandoffCriterionChecked(EventData):
+class HandoffCriterionChecked(EventData, frozen=True):
     """The receiver ticks an acceptance criterion, or takes the tick back."""
 
     position: Position
@@ -72,38 +72,38 @@ class HandoffCriterionChecked(EventData):
     evidence: OptionalText = ""
 
 
-class HandoffCriterionWaived(EventData):
+class HandoffCriterionWaived(EventData, frozen=True):
     """The reviewer does without an acceptance criterion."""
 
     position: Position
     reason: Text
 
 
-class HandoffReleased(EventData):
+class HandoffReleased(EventData, frozen=True):
     """The receiver gives the work back."""
 
     reason: OptionalText = ""
 
 
-class HandoffLogged(EventData):
+class HandoffLogged(EventData, frozen=True):
     """A line in the handoff's log."""
 
     text: Text
 
 
-class HandoffBlocked(EventData):
+class HandoffBlocked(EventData, frozen=True):
     """The receiver cannot go on."""
 
     reason: Text
 
 
-class HandoffUnblocked(EventData):
+class HandoffUnblocked(EventData, frozen=True):
     """What blocked the handoff is gone."""
 
     comment: OptionalText = ""
 
 
-class HandoffCompleted(EventData):
+class HandoffCompleted(EventData, frozen=True):
     """The receiver is done; every acceptance criterion is checked or waived."""
 
     summary: OptionalText = ""
@@ -111,19 +111,19 @@ class HandoffCompleted(EventData):
     reasoning_ref: Ref | None = None
 
 
-class HandoffChangesRequested(EventData):
+class HandoffChangesRequested(EventData, frozen=True):
     """The reviewer wants more before it is verified."""
 
     reasons: list[Text]
 
 
-class HandoffVerified(EventData):
+class HandoffVerified(EventData, frozen=True):
     """The reviewer has checked the result."""
 
     comment: OptionalText = ""
 
 
-class HandoffCancelled(EventData):
+class HandoffCancelled(EventData, frozen=True):
     """The sender or reviewer calls the work off."""
 
     reason: Text

@@ -17,7 +17,7 @@ ReasoningType = Literal["", "deductive", "inductive", "abductive", "analogical"]
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10_000_000, description="A number of tokens.")]
 
 
-class Step(EventData):
+class Step(EventData, frozen=True):
     """One step of a reasoning graph (seed 001, ``ReasoningStep``)."""
 
     step_number: StepNumber
@@ -34,7 +34,7 @@ class Step(EventData):
     conclusion: Text | None = None
 
 
-class ReasoningStarted(EventData):
+class ReasoningStarted(EventData, frozen=True):
     """Opens the reasoning named by the stream; from now on only its author extends it."""
 
     task: Text
@@ -44,7 +44,7 @@ class ReasoningStarted(EventData):
     session: str = ""
 
 
-class ReasoningExtended(EventData):
+class ReasoningExtended(EventData, frozen=True):
     """The delta between two versions of a graph: steps added, what they rest on, assumptions settled."""
 
     steps: list[Step] = []
@@ -52,7 +52,7 @@ class ReasoningExtended(EventData):
     assumptions_updated: dict[StepNumber, Line] = {}
 
 
-class ReasoningConcluded(EventData):
+class ReasoningConcluded(EventData, frozen=True):
     """What the reasoning comes to, and where it may be wrong."""
 
     conclusion: Text
@@ -60,7 +60,7 @@ class ReasoningConcluded(EventData):
     known_limitations: list[Line] = []
 
 
-class BriefFact(EventData):
+class BriefFact(EventData, frozen=True):
     """One fact of a brief: byte-equal to the trimmed text of the step it names."""
 
     step: StepNumber
@@ -68,7 +68,7 @@ class BriefFact(EventData):
     evidence: list[Line] = []
 
 
-class BriefTag(EventData):
+class BriefTag(EventData, frozen=True):
     """A routing tag, its sort (finding, action, urgency, domain) and the step it was drawn from, if any."""
 
     tag: Annotated[str, msgspec.Meta(pattern=r"^[^\s\x00-\x1f]{1,80}$")]
@@ -76,7 +76,7 @@ class BriefTag(EventData):
     step: StepNumber | None = None
 
 
-class BriefFidelity(EventData):
+class BriefFidelity(EventData, frozen=True):
     """How much of the graph's critical content the prompt keeps, measured; parts that do not exist are absent."""
 
     value: Unit
@@ -90,7 +90,7 @@ class BriefFidelity(EventData):
     metric: Label = "baton-lexical-1"
 
 
-class ReasoningBriefed(EventData):
+class ReasoningBriefed(EventData, frozen=True):
     """A brief of one version of a graph at one transfer level, made by a compressor."""
 
     reasoning_ref: Ref

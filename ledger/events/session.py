@@ -9,7 +9,7 @@ from ledger.events.fields import Count, EventData, Label, Line, OptionalText, Te
 Phase = Literal["PREFLIGHT", "THINK", "PLAN", "INVESTIGATE", "CHECK", "ACT", "POSTFLIGHT"]
 
 
-class Vectors(EventData):
+class Vectors(EventData, frozen=True):
     """The 13 epistemic vectors, each 0 to 1; one that was not assessed is absent, never 0."""
 
     engagement: Unit | None = None
@@ -27,7 +27,7 @@ class Vectors(EventData):
     uncertainty: Unit | None = None
 
 
-class SessionStarted(EventData):
+class SessionStarted(EventData, frozen=True):
     """Opens the session named by the stream; from now on only its author writes to it."""
 
     task: OptionalText = ""
@@ -35,7 +35,7 @@ class SessionStarted(EventData):
     resumes: str = ""
 
 
-class AssessmentRecorded(EventData):
+class AssessmentRecorded(EventData, frozen=True):
     """The agent's own assessment at one phase of its work."""
 
     phase: Phase
@@ -45,7 +45,7 @@ class AssessmentRecorded(EventData):
     overall_confidence: Unit | None = None
 
 
-class FindingLogged(EventData):
+class FindingLogged(EventData, frozen=True):
     """Something the agent learned."""
 
     finding: Text
@@ -54,7 +54,7 @@ class FindingLogged(EventData):
     subject: str = ""
 
 
-class UnknownLogged(EventData):
+class UnknownLogged(EventData, frozen=True):
     """Something the agent does not know yet."""
 
     unknown: Text
@@ -62,7 +62,7 @@ class UnknownLogged(EventData):
     subject: str = ""
 
 
-class DeadEndLogged(EventData):
+class DeadEndLogged(EventData, frozen=True):
     """An approach that failed, and why: so that nobody tries it again."""
 
     approach: Text
@@ -71,14 +71,14 @@ class DeadEndLogged(EventData):
     subject: str = ""
 
 
-class ToolUsed(EventData):
+class ToolUsed(EventData, frozen=True):
     """A tool the agent used to find something out."""
 
     tool: Label
     purpose: OptionalText = ""
 
 
-class SessionEnded(EventData):
+class SessionEnded(EventData, frozen=True):
     """Closes the session."""
 
     summary: OptionalText = ""

@@ -98,7 +98,7 @@ class Blobs:
             Corrupted: the chunk is missing.
         """
         with self._tables.reading() as txn:
-            data: bytes | None = txn.get(record.blake3 + number.to_bytes(4, "big"), db=self._tables.blobs)
+            data = self._tables.get(txn, self._tables.blobs, record.blake3 + number.to_bytes(4, "big"))
         if data is None:
             raise Corrupted("CORRUPTED", f"chunk {number} of blob {record.ref} is missing", ref=record.ref)
         return data
@@ -116,16 +116,16 @@ class Blobs:
 
     def refs(self) -> Iterable[str]:
         """Return the ids of all blobs."""
-        with self._tables.reading() as txn, txn.cursor(db=self._tables.blobs) as cursor:
-            keys = cursor.iternext(keys=True, values=False)
-            return ["blake3:" + key[:32].hex() for key in keys if len(key) == len(_RECORD) + 32 and key[32:] == _RECORD]
+        with self._tables.reading() as txn:
+            keys = [key for key, _ in self._tables.items(txn, self._tables.blobs, b"")]
+        return ["blake3:" + key[:32].hex() for key in keys if key[32:] == _RECORD]
 
     def _find(self, txn: lmdb.Transaction, ref: str) -> BlobRecord | None:
         algorithm, _, digest = ref.partition(":")
         key: bytes | None = bytes.fromhex(digest)
         if algorithm == "sha256":
-            key = txn.get(b"2" + bytes.fromhex(digest), db=self._tables.blobs)
-        data = None if key is None else txn.get(key + _RECORD, db=self._tables.blobs)
+            key = self._tables.get(txn, self._tables.blobs, b"2" + bytes.fromhex(digest))
+        data = None if key is None else self._tables.get(txn, self._tables.blobs, key + _RECORD)
         return None if data is None else _record_decoder.decode(data)
 
 

@@ -10,6 +10,8 @@ from ledger.log import tables as layout
 from ledger.log.tiles import subtree_reader
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import lmdb
 
     from ledger.lifecycle.authority import AgentRecord, KeyRecord
@@ -37,7 +39,7 @@ class Snapshot:
             Refused: ``NOT_FOUND`` beyond the end.
             Corrupted: it should be there and is not.
         """
-        data: bytes | None = self._txn.get(layout.index_key(index), db=self._tables.entries) if index >= 0 else None
+        data = self._get(self._tables.entries, layout.index_key(index)) if index >= 0 else None
         if data is not None and index < self.size:
             return data
         if 0 <= index < self.size:
@@ -48,10 +50,9 @@ class Snapshot:
         """Return entries from index ``start`` on: at most ``limit``, and at most ``size_max_bytes`` after the first."""
         found: list[bytes] = []
         total = 0
-        cursor = self._txn.cursor(db=self._tables.entries)
-        if start >= self.size or not cursor.set_key(layout.index_key(start)):
+        if start >= self.size:
             return found
-        for data in cursor.iternext(keys=False, values=True):
+        for data in self._tables.values(self._txn, self._tables.entries, layout.index_key(start)):
             total += len(data)
             if found and total > size_max_bytes:
                 break
@@ -62,11 +63,11 @@ class Snapshot:
 
     def has_entry_beyond_end(self) -> bool:
         """Return whether the table holds an entry where the head says the log ends."""
-        return self._txn.get(layout.index_key(self.size), db=self._tables.entries) is not None
+        return self._get(self._tables.entries, layout.index_key(self.size)) is not None
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None when the log does not hold it."""
-        found = self._txn.get(layout.id_key(stream, event_id), db=self._tables.ids)
+        found = self._get(self._tables.ids, layout.id_key(stream, event_id))
         return None if found is None else int.from_bytes(found, "big")
 
     def stream(self, name: str) -> StreamRecord | None:
@@ -81,25 +82,11 @@ class Snapshot:
 
     def agents(self) -> list[AgentRecord]:
         """Return all agents, by name."""
-        found = []
-        cursor = self._txn.cursor(db=self._tables.state)
-        if cursor.set_range(b"a"):
-            for key, data in cursor:
-                if not key.startswith(b"a"):
-                    break
-                found.append(layout.agent_decoder.decode(data))
-        return found
+        return [layout.agent_decoder.decode(data) for _, data in self._records(b"a")]
 
     def keys(self) -> list[tuple[str, KeyRecord]]:
         """Return all signing keys (hex) with their records."""
-        found = []
-        cursor = self._txn.cursor(db=self._tables.state)
-        if cursor.set_range(b"k"):
-            for key, data in cursor:
-                if not key.startswith(b"k"):
-                    break
-                found.append((key[1:].hex(), layout.key_decoder.decode(data)))
-        return found
+        return [(key[1:].hex(), layout.key_decoder.decode(data)) for key, data in self._records(b"k")]
 
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
@@ -135,5 +122,10 @@ class Snapshot:
 
     def state(self, key: bytes) -> bytes | None:
         """Return what is stored under a state key."""
-        data: bytes | None = self._txn.get(key, db=self._tables.state)
-        return data
+        return self._get(self._tables.state, key)
+
+    def _get(self, table: lmdb._Database, key: bytes) -> bytes | None:
+        return self._tables.get(self._txn, table, key)
+
+    def _records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self._tables.items(self._txn, self._tables.state, prefix)

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import lmdb
 import msgspec
@@ -159,6 +159,25 @@ class Tables:
         with translated(self.folder), self.env.begin(write=True) as txn:
             yield txn
 
+    def get(self, txn: lmdb.Transaction, table: lmdb._Database, key: bytes) -> bytes | None:
+        """Return the value under ``key``: bytes, because no transaction here is opened with buffers."""
+        return cast("bytes | None", txn.get(key, db=table))
+
+    def values(self, txn: lmdb.Transaction, table: lmdb._Database, start: bytes) -> Iterator[bytes]:
+        """Yield the values from the key ``start`` on; none when there is no such key."""
+        cursor = txn.cursor(db=table)
+        if cursor.set_key(start):
+            yield from cast("Iterator[bytes]", cursor.iternext(keys=False, values=True))
+
+    def items(self, txn: lmdb.Transaction, table: lmdb._Database, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the keys and values whose key begins with ``prefix``, in the order of keys."""
+        cursor = txn.cursor(db=table)
+        if cursor.set_range(prefix):
+            for key, value in cast("Iterator[tuple[bytes, bytes]]", cursor.iternext()):
+                if not key.startswith(prefix):
+                    return
+                yield key, value
+
     def last_transaction(self) -> int:
         """Return the number of LMDB's last committed write transaction: changes whenever anything was written."""
         return int(self.env.info()["last_txnid"])
@@ -175,7 +194,7 @@ class Tables:
         Raises:
             Refused: ``UNSUPPORTED_VERSION`` when newer software wrote this log.
         """
-        data = txn.get(HEAD_KEY, db=self.state)
+        data = self.get(txn, self.state, HEAD_KEY)
         if data is None:
             return None
         try:

@@ -15,8 +15,6 @@ from ledger.log.tables import index_key
 from ledger.merkle import leaf_hash, root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import lmdb
 
     from ledger.log.tables import Tables
@@ -34,7 +32,7 @@ def tile_key(level: int, number: int) -> bytes:
 
 def read_tile(tables: Tables, txn: lmdb.Transaction, level: int, number: int) -> list[bytes]:
     """Return the hashes of a stored tile, up to 256; none when it is not stored."""
-    stored = txn.get(tile_key(level, number), db=tables.tiles) or b""
+    stored = tables.get(txn, tables.tiles, tile_key(level, number)) or b""
     return [stored[start : start + HASH_SIZE] for start in range(0, len(stored), HASH_SIZE)]
 
 
@@ -44,10 +42,8 @@ def read_leaves(tables: Tables, txn: lmdb.Transaction, start: int, end: int) -> 
     Raises:
         Corrupted: an entry is missing.
     """
-    cursor = txn.cursor(db=tables.entries)
-    found = cursor.set_key(index_key(start)) if start < end else False
-    values: Iterator[bytes] = cursor.iternext(keys=False, values=True) if found else iter(())
-    leaves = [leaf_hash(entry) for entry in islice(values, end - start)]
+    entries = tables.values(txn, tables.entries, index_key(start))
+    leaves = [leaf_hash(entry) for entry in islice(entries, end - start)]
     if len(leaves) != end - start:
         raise Corrupted("CORRUPTED", f"entry {start + len(leaves)} is missing", index=start + len(leaves))
     return leaves

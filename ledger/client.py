@@ -1,0 +1,166 @@
+"""The one client: the same calls whether the ledger is a folder on this machine or a server on the bus.
+
+``open_client(settings)`` returns a ``LocalClient`` (LMDB, no server needed) or a ``RemoteClient`` (NATS). Both pass
+one suite of tests. Reading is by index, by (stream, id), or by following; what is refused is refused with the same
+code on both ways.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, Self
+
+import msgspec
+
+from ledger import limits
+from ledger.envelope import Entry, decode_entry, event_id, pae
+from ledger.errors import Refused
+from ledger.events.body import Event, decode_body, make_event
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Collection, Iterator
+    from types import TracebackType
+
+    from ledger.admission.decide import Accepted
+    from ledger.config import Settings
+    from ledger.envelope import Submission
+    from ledger.lifecycle.authority import AgentRecord
+    from ledger.receipt import Receipt
+
+
+class HeadView(msgspec.Struct, frozen=True):
+    """Where the log ends: its ledger, number of entries and root (hex)."""
+
+    ledger: str
+    size: int
+    root: str
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A stretch of the log: (index, entry bytes) of what matched, and where to go on."""
+
+    entries: list[tuple[int, bytes]]
+    next_index: int
+    size: int
+
+
+class Client(Protocol):
+    """What agents, subscribers and auditors ask of a ledger."""
+
+    @property
+    def ledger(self) -> str:
+        """The ledger's id."""
+        ...
+
+    def submit(self, submission: Submission) -> list[Accepted]:
+        """Admit a submission; when this returns, it is on disk."""
+        ...
+
+    def head(self) -> HeadView:
+        """Return where the log ends."""
+        ...
+
+    def entry(self, index: int) -> bytes:
+        """Return the bytes of one entry."""
+        ...
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event of a stream."""
+        ...
+
+    def entries(
+        self,
+        start: int,
+        *,
+        limit: int = limits.range_events_max,
+        kinds: Collection[str] = (),
+        stream: str | None = None,
+        wait_s: float = 0.0,
+    ) -> Page:
+        """Return entries from ``start`` on, only of ``kinds`` and ``stream`` if given; wait for one up to ``wait_s``."""
+        ...
+
+    def agents(self) -> list[AgentRecord]:
+        """Return the registered agents."""
+        ...
+
+    def prove(self, index: int) -> Receipt:
+        """Return the receipt of an entry: its inclusion under a signed checkpoint."""
+        ...
+
+    def checkpoint(self) -> str:
+        """Return a signed checkpoint of the log as it is now."""
+        ...
+
+    def put_blob(self, content: bytes) -> str:
+        """Store a blob and return its ref."""
+        ...
+
+    def get_blob(self, ref: str) -> bytes:
+        """Return a blob's content, checked against its ref."""
+        ...
+
+    def close(self) -> None:
+        """Close the client."""
+        ...
+
+    def __enter__(self) -> Self:
+        """Return the client itself."""
+        ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """Close the client."""
+        ...
+
+
+def read_event(index: int, data: bytes) -> Event:
+    """Return the event in an entry's bytes.
+
+    Raises:
+        Refused: the bytes are no entry of a kind this software knows.
+    """
+    entry: Entry = decode_entry(data)
+    body, content = decode_body(entry.body)
+    return make_event(
+        body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key, accepted_ms=entry.accepted_ms
+    )
+
+
+def follow(
+    client: Client,
+    start: int,
+    *,
+    kinds: Collection[str] = (),
+    stream: str | None = None,
+    stop: threading.Event | None = None,
+    wait_s: float = 5.0,
+) -> Iterator[Event | int]:
+    """Yield events from ``start`` on for ever, in order, without a gap; and, as an int, each index read up to.
+
+    The int lets a subscriber move its position past events that did not match. Ends when ``stop`` is set.
+    """
+    position = start
+    while stop is None or not stop.is_set():
+        page = client.entries(position, kinds=kinds, stream=stream, wait_s=wait_s)
+        for index, data in page.entries:
+            yield read_event(index, data)
+        if page.next_index != position:
+            position = page.next_index
+            yield position
+
+
+def open_client(settings: Settings) -> Client:
+    """Return the client that the settings ask for: remote when they name a server, else local.
+
+    Raises:
+        Unavailable: ``NO_LEDGER``, ``BUS_UNAVAILABLE``.
+    """
+    if settings.server is None:
+        from ledger.local import LocalClient  # noqa: PLC0415 - loads lmdb, which remote work does not need
+
+        return LocalClient(settings)
+    if settings.agent is None:
+        raise Refused("USAGE", "a server is asked as somebody: add --as NAME or set BATON_AGENT")
+    from ledger.bus.remote import RemoteClient  # noqa: PLC0415 - loads nats, which local work does not need
+
+    return RemoteClient(settings)

@@ -1,0 +1,121 @@
+"""Settings: one frozen object, read once from the environment and ``config.toml``, passed down.
+
+This is the only place that reads environment variables. Decoding is msgspec's, not pydantic's, because every
+command of the CLI starts here and importing pydantic costs five bare Python starts.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from ledger import limits
+from ledger.errors import Refused, Unavailable
+from ledger.events.fields import NAME_PATTERN, Name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FOLDER: Final = ".baton"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What ``config.toml`` in the ledger's folder may say.
+
+    ``map_size_bytes`` is the most the log can hold (address space, not disk); ``default_reviewer`` is written into
+    a handoff that names none; ``nats_server`` is the path of the server program for ``baton serve``.
+    """
+
+    map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.map_size_bytes
+    default_reviewer: Name | None = None
+    nats_server: str | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the ledger is, who acts, and what the folder's configuration says."""
+
+    home: Path
+    config: Config = Config()
+    server: str | None = None
+    agent: str | None = None
+
+
+def find_home(start: Path, environment: Mapping[str, str] | None = None) -> Path | None:
+    """Return the ledger's folder: ``BATON_HOME`` itself, else ``.baton`` of ``start`` or its nearest parent."""
+    environment = os.environ if environment is None else environment
+    if given := environment.get("BATON_HOME"):
+        return Path(given)
+    for folder in (start, *start.parents):
+        if (folder / FOLDER).is_dir():
+            return folder / FOLDER
+    return None
+
+
+def read_settings(
+    *,
+    home: Path | None = None,
+    server: str | None = None,
+    agent: str | None = None,
+    start: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """Return the settings; what is given wins over the environment, which wins over ``config.toml``.
+
+    Raises:
+        Unavailable: ``NO_LEDGER`` when no folder is given or found.
+        Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when ``config.toml`` or a name is wrong.
+    """
+    environment = os.environ if environment is None else environment
+    start = start or Path.cwd()
+    folder = home or find_home(start, environment)
+    if folder is None:
+        raise Unavailable(
+            "NO_LEDGER",
+            f"there is no {FOLDER} in {start} or any folder above it: run `baton init`, or name one with --home",
+            folder=str(start),
+        )
+    agent = agent or environment.get("BATON_AGENT") or None
+    if agent is not None:
+        check_name(agent)
+    return Settings(
+        home=folder, config=read_config(folder), server=server or environment.get("BATON_SERVER") or None, agent=agent
+    )
+
+
+def read_config(home: Path) -> Config:
+    """Return what ``config.toml`` in ``home`` says; all defaults when there is none.
+
+    Raises:
+        Refused: ``INVALID_FORMAT``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``, naming the file.
+    """
+    path = home / "config.toml"
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), Config)
+    except FileNotFoundError:
+        return Config()
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refused("INVALID_FORMAT", f"{path} is not TOML: {error}", path=str(path)) from error
+    except msgspec.ValidationError as error:
+        raise Refused("INVALID_FIELD", f"{path}: {error}", path=str(path)) from error
+
+
+def check_name(name: str) -> str:
+    """Return ``name`` if an agent can have it.
+
+    Raises:
+        Refused: ``INVALID_FIELD``.
+    """
+    try:
+        return msgspec.convert(name, Name)
+    except msgspec.ValidationError as error:
+        raise Refused("INVALID_FIELD", f"{name!r} is no agent's name: it must match {NAME_PATTERN}") from error
+
+
+def state_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Return the folder for what must outlive and stand outside any ledger (XDG state folder)."""
+    environment = os.environ if environment is None else environment
+    return Path(environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "baton"

@@ -1,0 +1,169 @@
+"""A ledger's folder: which file lies where, how a new ledger is made, which key an agent signs with.
+
+    .baton/
+      config.toml        settings (optional)
+      log/               the LMDB environment
+      keys/NAME.key      identity keys (0600); root, checkpoint and node among them
+      keys/NAME.nkey     the key of an agent's bus connection: never the event key
+      keys/NAME.session  a delegated session key
+      views.db           views; can always be rebuilt
+      bus/               the embedded nats-server's store, configuration and log
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import msgspec
+import nkeys
+from nacl import utils
+
+from ledger.admission.gate import Gate
+from ledger.author import Draft, draft_and_sign, now
+from ledger.checkpoint import CheckpointKey
+from ledger.errors import Refused, Unavailable
+from ledger.events.authority import LedgerCreated
+from ledger.identity import Key, ledger_id, open_key, read_key_file, read_private, write_key, write_private
+from ledger.lifecycle.authority import NODE, ROOT, covers, to_ms
+from ledger.log.log import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CHECKPOINT = "checkpoint"
+
+
+class Home(msgspec.Struct, frozen=True):
+    """The paths in a ledger's folder."""
+
+    path: Path
+
+    @property
+    def keys(self) -> Path:
+        """The folder of key files."""
+        return self.path / "keys"
+
+    @property
+    def views(self) -> Path:
+        """The file of views."""
+        return self.path / "views.db"
+
+    @property
+    def bus(self) -> Path:
+        """The folder of the embedded server."""
+        return self.path / "bus"
+
+    def key_file(self, name: str) -> Path:
+        """Return the path of an identity key."""
+        return self.keys / f"{name}.key"
+
+    def nkey_file(self, name: str) -> Path:
+        """Return the path of a bus key."""
+        return self.keys / f"{name}.nkey"
+
+    def session_file(self, name: str) -> Path:
+        """Return the path of a session key."""
+        return self.keys / f"{name}.session"
+
+    def is_local(self) -> bool:
+        """Whether the log itself is here (a remote agent's folder holds keys only)."""
+        return (self.path / "log" / "data.mdb").is_file()
+
+    def checkpoint_key(self, origin: str, passphrase: str | None = None) -> CheckpointKey:
+        """Return the key that signs checkpoints under the ledger's origin.
+
+        Raises:
+            Refused: as ``identity.open_key``.
+        """
+        return CheckpointKey(origin, open_key(self.key_file(CHECKPOINT), passphrase).seed)
+
+    def signing_key(
+        self, name: str, kinds: list[tuple[str, str]], ask: Callable[[str], str | None] = lambda _: None
+    ) -> Key:
+        """Return the key ``name`` signs with: a session key that covers all (kind, stream), else the identity key.
+
+        ``ask`` is called with the name when the identity key is sealed, and may return its passphrase.
+
+        Raises:
+            Refused: ``KEY_LOCKED``, ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            session = self.session_file(name)
+            if session.stat():
+                content = read_key_file(session)
+                is_fresh = content.expires_at is not None and to_ms(content.expires_at) > to_ms(now())
+                if is_fresh and all(covers(content.kinds, content.streams, kind, stream) for kind, stream in kinds):
+                    return open_key(session)
+        path = self.key_file(name)
+        is_sealed = read_key_file(path).sealed is not None
+        return open_key(path, ask(name) if is_sealed else None)
+
+    def bus_seed(self, name: str) -> str:
+        """Return the nkey seed of an agent's bus connection.
+
+        Raises:
+            Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
+        """
+        return read_private(self.nkey_file(name)).decode("ascii", "replace").strip()
+
+
+def new_bus_key(path: Path) -> str:
+    """Write a new nkey seed to ``path`` and return its public half."""
+    seed: bytes = nkeys.encode_seed(utils.random(32), nkeys.PREFIX_BYTE_USER)
+    write_private(path, seed + b"\n")
+    return public_bus_key(seed.decode())
+
+
+def public_bus_key(seed: str) -> str:
+    """Return the public half of an nkey seed."""
+    public: bytes = nkeys.from_seed(bytearray(seed.encode())).public_key
+    return public.decode()
+
+
+def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | None = None) -> str:
+    """Make a new ledger in ``home``: three keys and entry 0. Returns the ledger's id.
+
+    The root key is sealed when there is a passphrase. What happens if we crash here: keys without entry 0; the next
+    ``init`` finds them and goes on with them.
+
+    Raises:
+        Refused: ``LEDGER_EXISTS``.
+        Unavailable: ``STORE_UNAVAILABLE`` when the folder cannot be written.
+    """
+    CheckpointKey(origin, bytes(32))  # an origin that cannot name a key is refused before anything is written
+    try:
+        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (home.path / ".gitignore").write_text("*\n", "ascii")
+        (home.path / "log").mkdir(exist_ok=True)
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{home.path} cannot be written: {error}") from error
+    with Log(home.path, map_size=map_size, create=True) as log:
+        with log.snapshot() as snapshot:
+            if snapshot.size:
+                raise Refused("LEDGER_EXISTS", f"there is a ledger in {home.path} already", folder=str(home.path))
+        root = _key_for(home, ROOT, passphrase)
+        ledger = ledger_id(root.public)
+        node, checkpoint = (_key_for(home, name, None, ledger) for name in (NODE, CHECKPOINT))
+        if not home.nkey_file(NODE).exists():
+            new_bus_key(home.nkey_file(NODE))
+        created = LedgerCreated(
+            origin=origin,
+            root=root.public.hex(),
+            checkpoint_key=checkpoint.public.hex(),
+            node_key=node.public.hex(),
+        )
+        Gate(log).submit(
+            draft_and_sign([Draft(stream="ledger", data=created)], root, ledger=ledger, author=ROOT, at=now())
+        )
+    return ledger
+
+
+def _key_for(home: Home, name: str, passphrase: str | None, ledger: str | None = None) -> Key:
+    path = home.key_file(name)
+    if path.exists():
+        return open_key(path, passphrase)
+    key = Key.generate()
+    write_key(path, key, ledger=ledger or ledger_id(key.public), name=name, passphrase=passphrase)
+    return key

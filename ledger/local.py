@@ -1,0 +1,180 @@
+"""The client of a ledger in a folder on this machine: LMDB, no server, no network."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+
+from ledger import limits
+from ledger.admission.gate import Gate
+from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
+from ledger.client import HeadView, Page, read_event
+from ledger.envelope import decode_entry
+from ledger.errors import Unavailable
+from ledger.events.authority import LedgerCreated
+from ledger.log.log import Log
+from ledger.receipt import Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from types import TracebackType
+
+    from ledger.admission.decide import Accepted
+    from ledger.config import Settings
+    from ledger.envelope import Submission
+    from ledger.lifecycle.authority import AgentRecord
+
+poll_interval_s: Final = 0.02
+
+
+class LocalClient:
+    """A ``Client`` of a ledger in a folder; any number of processes may have one on the same folder."""
+
+    def __init__(self, settings: Settings, *, log: Log | None = None) -> None:
+        """Open the log (or share an open one, which then stays open when the client is closed).
+
+        Raises:
+            Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``.
+        """
+        self.settings = settings
+        self._owns_log = log is None
+        self.log = log or Log(settings.home, map_size=settings.config.map_size_bytes)
+        self._gate = Gate(self.log)
+        self._lock = threading.Lock()
+        with self.log.snapshot() as snapshot:
+            if snapshot.head is None:
+                raise Unavailable("NO_LEDGER", f"the ledger in {settings.home} is empty: run `baton init` again")
+            self.ledger: str = snapshot.head.ledger
+
+    def __enter__(self) -> Self:
+        """Return the client itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """Close the client."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the log if this client opened it."""
+        if self._owns_log:
+            self.log.close()
+
+    def submit(self, submission: Submission) -> list[Accepted]:
+        """Admit a submission; when this returns, it is on disk.
+
+        Raises:
+            Refused: it was not admitted, and nothing of it is in the log.
+        """
+        with self._lock:
+            return self._gate.submit(submission)
+
+    def head(self) -> HeadView:
+        """Return where the log ends."""
+        with self.log.snapshot() as snapshot:
+            return HeadView(self.ledger, snapshot.size, snapshot.root().hex())
+
+    def entry(self, index: int) -> bytes:
+        """Return the bytes of one entry.
+
+        Raises:
+            Refused: ``NOT_FOUND``.
+        """
+        with self.log.snapshot() as snapshot:
+            return snapshot.entry(index)
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event of a stream."""
+        with self.log.snapshot() as snapshot:
+            return snapshot.index_of(stream, event_id)
+
+    def entries(
+        self,
+        start: int,
+        *,
+        limit: int = limits.range_events_max,
+        kinds: Collection[str] = (),
+        stream: str | None = None,
+        wait_s: float = 0.0,
+    ) -> Page:
+        """Return entries from ``start`` on; a page may be empty and still say where to go on."""
+        if wait_s > 0:
+            self._wait_beyond(start, wait_s)
+        limit = max(1, min(limit, limits.range_events_max))
+        with self.log.snapshot() as snapshot:
+            raw = snapshot.entries(start, limit=limit, size_max_bytes=limits.range_size_max_bytes)
+            size = snapshot.size
+        found = [(start + offset, data) for offset, data in enumerate(raw)]
+        if kinds or stream is not None:
+            found = [(index, data) for index, data in found if _matches(data, kinds, stream)]
+        return Page(found, start + len(raw), size)
+
+    def agents(self) -> list[AgentRecord]:
+        """Return the registered agents."""
+        with self.log.snapshot() as snapshot:
+            return snapshot.agents()
+
+    def prove(self, index: int) -> Receipt:
+        """Return the receipt of an entry.
+
+        Raises:
+            Refused: ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here.
+        """
+        key = self._checkpoint_key()
+        with self.log.snapshot() as snapshot:
+            path = snapshot.inclusion_proof(index)
+            note = sign_checkpoint(Checkpoint(key.origin, snapshot.size, snapshot.root()), key)
+        return Receipt(index, tuple(path), note)
+
+    def checkpoint(self) -> str:
+        """Return a signed checkpoint of the log as it is now.
+
+        Raises:
+            Refused: the codes of a key file when the checkpoint key is not here.
+        """
+        key = self._checkpoint_key()
+        with self.log.snapshot() as snapshot:
+            return sign_checkpoint(Checkpoint(key.origin, snapshot.size, snapshot.root()), key)
+
+    def put_blob(self, content: bytes) -> str:
+        """Store a blob and return its ref.
+
+        Raises:
+            Refused: ``TOO_LARGE``.
+        """
+        with self._lock:
+            return self.log.blobs.put(content).ref
+
+    def get_blob(self, ref: str) -> bytes:
+        """Return a blob's content, checked against its ref.
+
+        Raises:
+            Refused: ``NOT_FOUND``.
+        """
+        return self.log.blobs.get(ref)
+
+    def _wait_beyond(self, start: int, wait_s: float) -> None:
+        deadline = time.monotonic() + min(wait_s, limits.poll_wait_max_s)
+        seen = -1
+        while time.monotonic() < deadline:
+            last = self.log.tables.last_transaction()
+            if last != seen:
+                seen = last
+                with self.log.snapshot() as snapshot:
+                    if snapshot.size > start:
+                        return
+            time.sleep(poll_interval_s)
+
+    def _checkpoint_key(self) -> CheckpointKey:
+        from ledger.home import Home  # noqa: PLC0415 - loads nkeys, which most reads do not need
+
+        created = read_event(0, self.entry(0)).data
+        assert isinstance(created, LedgerCreated)  # noqa: S101 - entry 0 is nothing else
+        return Home(self.settings.home).checkpoint_key(created.origin)
+
+
+def _matches(data: bytes, kinds: Collection[str], stream: str | None) -> bool:
+    head: dict[str, Any] = msgspec.json.decode(decode_entry(data).body)
+    return (not kinds or head["kind"] in kinds) and (stream is None or head["stream"] == stream)
