@@ -12,8 +12,10 @@ from ledger.envelope import Submission, batch_pae, check_shape, event_id, pae
 from ledger.events import KIND_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from ledger.admission.decide import Accepted
+    from ledger.client import Client
     from ledger.events import EventData
     from ledger.identity import Key
 
@@ -35,12 +37,16 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def kind_of(draft: Draft) -> str:
+    """Return the kind of a draft: given, or that of its data's type."""
+    return draft.kind if isinstance(draft.data, dict) else KIND_OF[type(draft.data)]
+
+
 def body_of(draft: Draft, *, ledger: str, author: str, at: str) -> bytes:
     """Return the canonical bytes that are signed for ``draft``."""
-    kind = draft.kind or KIND_OF[type(draft.data)]  # type: ignore[index]  # a plain dict always comes with a kind
     body: dict[str, Any] = {
         "ledger": ledger,
-        "kind": kind,
+        "kind": kind_of(draft),
         "stream": draft.stream,
         "author": author,
         "at": at,
@@ -76,3 +82,22 @@ def draft_and_sign(
 def ids_of(submission: Submission) -> list[str]:
     """Return the ids that the events of a submission have, accepted or not."""
     return [event_id(pae(body)) for body in submission.bodies]
+
+
+class Author:
+    """An agent that writes to one ledger: drafts in, signed and admitted events out."""
+
+    def __init__(self, client: Client, name: str, key_for: Callable[[list[tuple[str, str]]], Key]) -> None:
+        """Write as ``name``; ``key_for`` returns the key for the (kind, stream) pairs that are to be signed."""
+        self.client = client
+        self.name = name
+        self._key_for = key_for
+
+    def emit(self, *drafts: Draft) -> list[Accepted]:
+        """Sign ``drafts`` as one submission and admit it; it is on disk when this returns.
+
+        Raises:
+            Refused: it was not admitted, or the key cannot be used. Unavailable: see ``Client.submit``.
+        """
+        key = self._key_for([(kind_of(draft), draft.stream) for draft in drafts])
+        return self.client.submit(draft_and_sign(drafts, key, ledger=self.client.ledger, author=self.name))

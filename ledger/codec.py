@@ -27,6 +27,7 @@ T = TypeVar("T")
 _sorted_json = msgspec.json.Encoder(order="sorted")
 _msgpack = msgspec.msgpack.Encoder()
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_SIXTEEN_DIGITS: Final = re.compile(rb"[0-9]{16}")
 _NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
 
 
@@ -46,7 +47,10 @@ def encode_canonical(value: Any) -> bytes:
 
 def encode_sorted(value: Any) -> bytes:
     """Return ``value`` as JSON with sorted keys: equal to JCS unless it holds whole floats or non-ASCII keys."""
-    return _sorted_json.encode(value)
+    try:
+        return _sorted_json.encode(value)
+    except TypeError:  # integer keys (a reasoning's dependencies) have no order until they are text, as in JSON
+        return _sorted_json.encode(msgspec.to_builtins(value, str_keys=True))
 
 
 def check_depth(text: bytes, limit: int = json_depth_max) -> None:
@@ -100,7 +104,8 @@ def decode_strict(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         check_strict(text)  # the more basic fault is the one to report
         raise schema_error(error) from error
-    if _sorted_json.encode(value) != text:
+    # A type without bounds keeps a large integer as it is, so form alone does not tell: look at every long number.
+    if _SIXTEEN_DIGITS.search(text) or encode_sorted(value) != text:
         check_strict(text)
     return value
 

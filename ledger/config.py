@@ -115,6 +115,11 @@ def check_name(name: str) -> str:
         raise Refused("INVALID_FIELD", f"{name!r} is no agent's name: it must match {NAME_PATTERN}") from error
 
 
+def wants_traceback() -> bool:
+    """Return whether an unforeseen error is shown with its traceback (``BATON_TRACEBACK``)."""
+    return bool(os.environ.get("BATON_TRACEBACK"))
+
+
 def state_folder(environment: Mapping[str, str] | None = None) -> Path:
     """Return the folder for what must outlive and stand outside any ledger (XDG state folder)."""
     environment = os.environ if environment is None else environment

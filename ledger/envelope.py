@@ -44,7 +44,12 @@ def event_id(signed: bytes) -> str:
 
 def batch_pae(signed: list[bytes]) -> bytes:
     """Return the bytes that the one signature of a batch covers, from the PAEs of its events in order."""
-    body = len(signed).to_bytes(8, "big") + root_of([leaf_hash(one) for one in signed])
+    return batch_root_pae(len(signed), root_of([leaf_hash(one) for one in signed]))
+
+
+def batch_root_pae(size: int, root: bytes) -> bytes:
+    """Return the bytes that the one signature of a batch covers, from its size and RFC 6962 root."""
+    body = size.to_bytes(8, "big") + root
     return b"%b%d %b" % (_BATCH_PREFIX, len(body), body)
 
 

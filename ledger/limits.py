@@ -31,7 +31,7 @@ blob_chunk_bytes: Final = 64 * 1024 - 16
 
 # Reading.
 range_events_max: Final = 512
-range_size_max_bytes: Final = 768 * 1024
+range_size_max_bytes: Final = 600 * 1024
 poll_wait_max_s: Final = 30.0
 
 # The bus.

@@ -169,7 +169,7 @@ class EmbeddedServer:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=(),
+                pass_fds=(self._locks[1],),
                 start_new_session=True,
             )
         except OSError as error:

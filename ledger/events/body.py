@@ -6,6 +6,7 @@ decoded by the type of its kind; the whole must be strict JSON (``ledger.codec``
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any
 
 import msgspec
@@ -14,9 +15,12 @@ from ledger.codec import check_depth, check_strict, encode_sorted, schema_error
 from ledger.errors import Refused
 from ledger.events import KINDS
 from ledger.events.fields import STREAM_PATTERN, Count, EventData, Label, Name, Ref, Time
+from ledger.events.handoff import HandoffId
 from ledger.limits import causes_max, stream_name_max_bytes
 
-LedgerId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$", description="BLAKE3 of the root key, 32 hex digits.")]
+LedgerId = Annotated[
+    str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z", description="BLAKE3 of the root key, 32 hex digits.")
+]
 Stream = Annotated[str, msgspec.Meta(pattern=STREAM_PATTERN, description="The aggregate, as handoff/ID.")]
 
 
@@ -89,6 +93,7 @@ def decode_body(text: bytes) -> tuple[Body, EventData]:
     if encode_sorted(canonical) != text:
         check_strict(text)
     check_stream(body.kind, body.stream)
+    check_time(body.at)
     return body, data
 
 
@@ -102,9 +107,26 @@ def check_stream(kind: str, stream: str) -> None:
         raise Refused("TOO_LARGE", f"a stream's name has at most {stream_name_max_bytes} UTF-8 bytes", path="$.stream")
     sort, _, name = stream.partition("/")
     wanted = KINDS[kind].stream
-    if sort != wanted or (not name and wanted != "ledger"):
+    if sort != wanted or bool(name) == (wanted == "ledger"):
         hint = wanted if wanted == "ledger" else f"{wanted}/ID"
         raise Refused("INVALID_FIELD", f"{kind} belongs on a stream {hint}, not {stream!r}", path="$.stream")
+    if wanted == "handoff":
+        try:  # the id names a file, and other handoffs depend on it by this form
+            msgspec.convert(name, HandoffId)
+        except msgspec.ValidationError as error:
+            raise Refused("INVALID_FIELD", f"{name!r} is no handoff's id: {error}", path="$.stream") from error
+
+
+def check_time(at: str) -> None:
+    """Refuse a day that the calendar does not have (RFC 3339 §5.7); the pattern has seen to everything else.
+
+    Raises:
+        Refused: ``INVALID_FIELD``.
+    """
+    try:
+        date.fromisoformat(at[: len("YYYY-MM-DD")])
+    except ValueError as error:
+        raise Refused("INVALID_FIELD", f"{at} is not a time: {error}", path="$.at") from error
 
 
 def make_event(body: Body, data: EventData, *, index: int, event_id: str, key: bytes, accepted_ms: int) -> Event:

@@ -8,17 +8,20 @@ import msgspec
 
 from ledger.limits import json_integer_max
 
-REF_PATTERN: Final = r"^(blake3|sha256):[0-9a-f]{64}$"
-NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,62}$"
-TIME_PATTERN: Final = r"^\d{4}-(0\d|1[0-2])-([0-2]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?Z$"
-STREAM_PATTERN: Final = r"^[a-z]+(/[^\x00-\x1f\x7f]+)?$"
+# Patterns end in \Z, because Python's $ would let a trailing newline through, and spell digits out, because \d
+# would take those of every script. The published schemas say $, which in their dialect means the end.
+REF_PATTERN: Final = r"^(blake3|sha256):[0-9a-f]{64}\Z"
+NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,62}\Z"
+DAY_PATTERN: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+TIME_PATTERN: Final = DAY_PATTERN + r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?Z\Z"
+STREAM_PATTERN: Final = r"^[a-z]+(/[^\x00-\x1f\x7f]+)?\Z"
 
 Ref = Annotated[str, msgspec.Meta(pattern=REF_PATTERN, description="A content reference: algorithm and digest.")]
 Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The registered name of an agent.")]
 Time = Annotated[str, msgspec.Meta(pattern=TIME_PATTERN, description="RFC 3339, UTC, ending in Z.")]
-PublicKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$", description="An Ed25519 public key in hex.")]
-Signature = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}$", description="An Ed25519 signature in hex.")]
-NatsKey = Annotated[str, msgspec.Meta(pattern=r"^U[A-Z2-7]{55}$", description="A NATS user nkey.")]
+PublicKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z", description="An Ed25519 public key in hex.")]
+Signature = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z", description="An Ed25519 signature in hex.")]
+NatsKey = Annotated[str, msgspec.Meta(pattern=r"^U[A-Z2-7]{55}\Z", description="A NATS user nkey.")]
 
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=200, description="One short line.")]
 Line = Annotated[str, msgspec.Meta(min_length=1, max_length=2000, description="A sentence or two.")]

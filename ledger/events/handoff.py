@@ -6,17 +6,17 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ledger.events.fields import Count, EventData, Label, Line, Name, OptionalText, Position, Ref, Text
+from ledger.events.fields import DAY_PATTERN, Count, EventData, Label, Line, Name, OptionalText, Position, Ref, Text
 
 HandoffId = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^[^/\\.\s\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*$",
+        pattern=r"^[^/\\.\s\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*\Z",
         max_length=200,
         description="The id of a handoff: the name of its file without .md.",
     ),
 ]
-Day = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="A day as YYYY-MM-DD.")]
+Day = Annotated[str, msgspec.Meta(pattern=DAY_PATTERN + r"\Z", description="A day as YYYY-MM-DD.")]
 
 
 class HandoffCreated(EventData, frozen=True):

@@ -71,7 +71,7 @@ class BriefFact(EventData, frozen=True):
 class BriefTag(EventData, frozen=True):
     """A routing tag, its sort (finding, action, urgency, domain) and the step it was drawn from, if any."""
 
-    tag: Annotated[str, msgspec.Meta(pattern=r"^[^\s\x00-\x1f]{1,80}$")]
+    tag: Annotated[str, msgspec.Meta(pattern=r"^[^\s\x00-\x1f]{1,80}\Z")]
     sort: Literal["finding", "action", "urgency", "domain"]
     step: StepNumber | None = None
 

@@ -100,7 +100,7 @@ def test_a_signed_checkpoint_has_the_form_of_the_specification() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(
-    origin=st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Z"], exclude_characters="+"), min_size=1),
+    origin=st.text("az09./:-_=—é名🜚", min_size=1),
     seed=st.binary(min_size=32, max_size=32),
     size=st.integers(0, tree_size_max),
     root=st.binary(min_size=32, max_size=32),
@@ -285,7 +285,7 @@ def test_what_is_not_a_note_is_refused(note: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.text(st.characters(codec=None) | st.sampled_from("\n— +=A4")))
+@given(st.text("\n— +=A4.\0\r\t\x7f\u2028é🜚\ud800"))
 def test_any_text_is_refused_with_a_code(note: str) -> None:
     """Never another exception, whatever a stranger sends."""
     with pytest.raises(Refused):
@@ -367,7 +367,7 @@ def test_numbers_and_bytes_have_one_spelling() -> None:
     """Else two different notes would say the same."""
     assert (decode_decimal("0", "number"), decode_decimal(str(tree_size_max), "number")) == (0, tree_size_max)
     assert decode_base64("", "bytes") == b""
-    for digits in ("", "00", "01", "1 ", "1\n", "²"):
+    for digits in ("", "00", "01", "1 ", "1\n", "²", str(tree_size_max + 1)):
         with pytest.raises(Refused, match="The number is not"):
             decode_decimal(digits, "number")
     for encoded in ("=", "A", "QQ", "QQ=", "QR==", "QQ==\n", "QQ==QQ==", "Q Q=="):

@@ -282,13 +282,13 @@ def test_consistency_fails_when_any_bit_is_flipped(old: int, new: int) -> None:
 
 
 def test_inclusion_fails_at_every_other_index() -> None:
-    """A proof for one place is none for another, inside the tree or beyond it."""
+    """Inside the tree or beyond it; -1 would turn like the last leaf of a perfect tree."""
     for size in range(1, 34):
         root = reference_root(0, size)
         for index in range(size):
             path = inclusion_proof(index, size, SUBTREES)
-            proven = [other for other in range(size + 3) if verify_inclusion(LEAVES[index], other, size, path, root)]
-            assert proven == [index]
+            for other in range(-3, size + 3):
+                assert verify_inclusion(LEAVES[index], other, size, path, root) == (other == index)
 
 
 def test_inclusion_fails_at_every_size_whose_path_has_another_length() -> None:
@@ -302,6 +302,17 @@ def test_inclusion_fails_at_every_size_whose_path_has_another_length() -> None:
                     assert not verify_inclusion(LEAVES[index], index, other, path, root)
 
 
+def test_consistency_fails_at_every_size_whose_path_has_another_length() -> None:
+    """Else a short tree could be shown to one client, and passed off as a longer one to the next."""
+    for new in range(2, 34):
+        new_root = reference_root(0, new)
+        for old in range(1, new):
+            old_root, path = reference_root(0, old), consistency_proof(old, new, SUBTREES)
+            for other in range(old + 1, 70):
+                if len(reference_subproof(old, 0, other, complete=True)) != len(path):
+                    assert not verify_consistency(old, old_root, other, new_root, path)
+
+
 def test_proofs_of_another_length_fail() -> None:
     """One hash missing at either end, one doubled, or one added."""
     for size in range(2, 34):
@@ -312,7 +323,7 @@ def test_proofs_of_another_length_fail() -> None:
                 assert not verify_inclusion(LEAVES[index], index, size, changed, root)
         for old in range(1, size):
             path = consistency_proof(old, size, SUBTREES)
-            for changed in (path[1:], path[:-1], [*path, root], [root, *path], [path[0], *path]):
+            for changed in ([], path[1:], path[:-1], [*path, root], [root, *path], [path[0], *path]):
                 assert not verify_consistency(old, reference_root(0, old), size, root, changed)
 
 

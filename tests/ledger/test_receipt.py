@@ -60,7 +60,7 @@ def test_the_example_of_the_specification_is_read_to_the_letter() -> None:
 @given(
     st.integers(0, tree_size_max - 1),
     st.lists(hashes, max_size=63),
-    st.text(st.characters(codec="utf-8")),
+    st.text("\n— +=A4.\0\r\t\x7f\u2028é🜚"),
     st.none() | st.binary(),
 )
 def test_a_receipt_survives_its_text_form(index: int, path: list[bytes], note: str, extra: bytes | None) -> None:
@@ -149,7 +149,9 @@ def test_extra_data_is_not_authenticated() -> None:
         f"c2sp.org/tlog-proof@v2\nindex 0\n\n{NOTE}",
         f"\nc2sp.org/tlog-proof@v1\nindex 0\n\n{NOTE}",
         f"c2sp.org/tlog-proof@v1\r\nindex 0\r\n\r\n{NOTE}",
+        "c2sp.org/tlog-proof@v1\nindex 0",
         "c2sp.org/tlog-proof@v1\nindex 0\n",
+        f"c2sp.org/tlog-proof@v1\n0\n\n{NOTE}",
         f"c2sp.org/tlog-proof@v1\nindex\n\n{NOTE}",
         f"c2sp.org/tlog-proof@v1\nindex \n\n{NOTE}",
         f"c2sp.org/tlog-proof@v1\nindex 00\n\n{NOTE}",
@@ -194,7 +196,7 @@ def test_an_impossible_receipt_cannot_be_made(index: int, path: tuple[bytes, ...
 
 
 @settings(deadline=None)
-@given(st.text(st.characters(codec=None) | st.sampled_from("\n— +=A4")))
+@given(st.text("\n— +=A4.\0\r\t\x7f\u2028é🜚\ud800"))
 def test_any_text_is_refused_with_a_code(rest: str) -> None:
     """Never another exception, whatever a stranger sends."""
     with pytest.raises(BatonError):

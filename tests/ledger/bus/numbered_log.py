@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from ledger.bus.publisher import OutboundMessage
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.bus.publisher import OutboundMessage, StreamPublisher
+from ledger.bus.stream import Incarnation, open_stream
 from ledger.bus.subjects import event_subject
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nats.aio.client import Client
+
 L = "0123456789abcdef0123456789abcdef"
+FIRST = Incarnation(L)
 
 
 def message(index: int) -> OutboundMessage:
@@ -36,3 +48,43 @@ class NumberedLog:
         self.size = min(self.size + events, size_max)
         while self.size < size_max and message(self.size - 1).unit_left:
             self.size += 1
+
+
+async def check_stream(client: Client, incarnation: Incarnation, size: int) -> None:
+    """Read the stream as any NATS client would: it holds exactly the events below ``size``."""
+    subscription = await client.jetstream().subscribe(
+        f"baton.{L}.event.>", stream=incarnation.name, ordered_consumer=True
+    )
+    for index in range(incarnation.first_seq - 1, size):
+        stored = await subscription.next_msg(timeout=5)
+        assert stored.metadata.sequence.stream == index + 1
+        expected = message(index)
+        assert (stored.subject, stored.data) == (expected.subject, expected.payload)
+        assert expected.headers.items() <= (stored.headers or {}).items()
+    with pytest.raises(TimeoutError):
+        await subscription.next_msg(timeout=0.02)
+    await subscription.unsubscribe()
+
+
+async def publish_all(publisher: StreamPublisher) -> int:
+    """Publish until the log holds no more, and return how many events went out."""
+    total = 0
+    while count := await publisher.publish_next():
+        total += count
+    return total
+
+
+async def opened(client: Client, log: NumberedLog) -> StreamPublisher:
+    """Return a publisher that was started."""
+    publisher = StreamPublisher(client, await open_stream(client, FIRST), log.read)
+    await publisher.start()
+    return publisher
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    """Wait, for at most five seconds, until something is true."""
+    for _ in range(1000):
+        if is_true():
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("it did not become true")

@@ -7,10 +7,8 @@ import random
 import sys
 
 import nats
-from numbered_log import L, NumberedLog
+from numbered_log import NumberedLog, opened
 
-from ledger.bus.publisher import StreamPublisher
-from ledger.bus.stream import Incarnation, open_stream
 from ledger.bus.subjects import INBOX_OF_NODES
 
 
@@ -18,11 +16,11 @@ async def main(url: str, seed: str, size: int, size_max: int) -> None:
     """Commit and publish until the log is as large as it may become."""
     log = NumberedLog(size)
     client = await nats.connect(url, nkeys_seed_str=seed, inbox_prefix=INBOX_OF_NODES)
-    publisher = StreamPublisher(client, await open_stream(client, Incarnation(L)), log.read)
-    await publisher.start()
+    publisher = await opened(client, log)
     while publisher.published < size_max:
         log.grow(random.choice([1, 1, 5, 40, 300]), size_max)  # noqa: S311
-        print(log.size, flush=True)
+        sys.stdout.write(f"{log.size}\n")
+        sys.stdout.flush()
         while await publisher.publish_next():
             pass
     await client.close()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.bus import subjects
+from ledger.bus.server_config import BusUsers, render_config
 from ledger.bus.stream import Incarnation, open_stream, stream_info
 
 if TYPE_CHECKING:
@@ -18,25 +19,17 @@ L = "0123456789abcdef0123456789abcdef"
 STREAM = subjects.log_stream_name(L, 1)
 EVENT = subjects.event_subject(L, "handoff.completed", "evil")
 
-# Each is (subject, payload, reply): ways to have a message stored under EVENT, once as an effect of
-# something that is permitted to somebody. All were seen to work with one account or with the API exported.
+# Each is (subject, payload, reply): a way to have something stored under EVENT, the log's subject. ACK stands
+# for the acknowledgement of a message that a consumer of the log stream has delivered.
+ACK = "acknowledgement"
 INJECTIONS = {
     "publishes into the log": (EVENT, b"evil", ""),
     "has the answer to a submission stored": (subjects.submit_subject(L, "alice"), b"evil", EVENT),
     "has the answer to a read stored": (subjects.read_subject(L, "event"), b"evil", EVENT),
     "has a pulled message stored again": (f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.durable", b"1", EVENT),
-    "has the answer to an acknowledgement stored": (
-        f"$JS.ACK.{STREAM}.durable.1.1.1.1700000000000000000.0",
-        b"",
-        EVENT,
-    ),
-    "has a fetched message stored again": (f"$JS.API.DIRECT.GET.{STREAM}", b'{"seq":1}', EVENT),
-    "makes a consumer that delivers into the log": (
-        f"$JS.API.CONSUMER.CREATE.{STREAM}",
-        b'{"stream_name":"%s","config":{"deliver_subject":"%s","ack_policy":"none"}}'
-        % (STREAM.encode(), EVENT.encode()),
-        "_INBOX_alice.x",
-    ),
+    "has the answer to an acknowledgement stored": (ACK, b"", EVENT),
+    "has a fetched message stored": (f"$JS.API.STREAM.MSG.GET.{STREAM}", b'{"seq":1}', EVENT),
+    "has an answer about the stream stored": (f"$JS.API.STREAM.INFO.{STREAM}", b"", EVENT),
     "republishes a stream of its own into the log": (
         "$JS.API.STREAM.CREATE.EVIL",
         b'{"name":"EVIL","subjects":["evil"],"republish":{"src":"evil","dest":"%s"}}' % EVENT.encode(),
@@ -45,37 +38,55 @@ INJECTIONS = {
 }
 
 
+def render_one_account(users: BusUsers, text: str) -> str:
+    """Return a configuration in which everybody shares the node's account and may do anything."""
+    everybody = ", ".join(f"{{nkey: {nkey}}}" for nkey in (*users.nodes, *users.agents.values()))
+    return text[: text.index("accounts {")] + f"accounts {{ LEDGER {{ jetstream: enabled, users: [{everybody}] }} }}"
+
+
 async def answer(message: Msg) -> None:
     """Serve as a node does: say something to whoever asks."""
     await message.respond(b"answer to " + message.data)
 
 
+async def count_after(bus: Bus, form: str) -> int:
+    """Return how many messages the log stream holds, of one event, after alice has tried."""
+    subject, payload, reply = INJECTIONS[form]
+    async with bus.connect() as node, bus.connect("alice") as alice:
+        made = await open_stream(node, Incarnation(L))
+        await node.jetstream().publish(subjects.event_subject(L, "session.started", "s"), b"an event")
+        for name in ("durable", "other"):
+            await node.jetstream().add_consumer(STREAM, durable_name=name, ack_policy="explicit")
+        pulled = await node.jetstream().pull_subscribe_bind(durable="other", stream=STREAM)
+        [delivered] = await pulled.fetch(1)
+        for pattern in (subjects.submit_pattern(L), subjects.read_pattern(L)):
+            await node.subscribe(pattern, cb=answer)
+        await bus.settle(node)
+        await alice.publish(delivered.reply if subject == ACK else subject, payload, reply=reply)
+        own = await alice.request(subjects.read_subject(L, "event"), b"", timeout=2)
+        assert own.subject.startswith("_INBOX_alice.")
+        count = 1
+        for _ in range(10):
+            await alice.publish("evil", b"evil")  # For a stream of her own that republishes.
+            await asyncio.sleep(0.02)
+            count = max(count, (await stream_info(node, made)).state.messages)
+        return count
+
+
 @pytest.mark.parametrize("form", INJECTIONS)
 def test_no_agent_gets_a_message_into_the_log_stream(bus: Bus, form: str) -> None:
-    async def inject() -> None:
-        subject, payload, reply = INJECTIONS[form]
-        async with bus.connect() as node, bus.connect("alice") as alice:
-            made = await open_stream(node, Incarnation(L))
-            await node.jetstream().publish(subjects.event_subject(L, "session.started", "s"), b"an event")
-            await node.jetstream().add_consumer(STREAM, durable_name="durable", ack_policy="explicit")
-            for pattern in (subjects.submit_pattern(L), subjects.read_pattern(L)):
-                await node.subscribe(pattern, cb=answer)
-            await node.flush()
-            await alice.publish(subject, payload, reply=reply)
-            await alice.flush()
-            # Once the node has answered this, it has answered all before.
-            own = await alice.request(subjects.read_subject(L, "event"), b"", timeout=2)
-            assert own.subject.startswith("_INBOX_alice.")
-            await node.flush()
-            await asyncio.sleep(0.05)
-            assert (await stream_info(node, made)).state.messages == 1
-            # The stream does take what arrives under this subject: the count above could have been 2.
-            await node.publish(EVENT, b"from a node", reply=f"{subjects.INBOX_OF_NODES}.x")
-            await node.flush()
-            await asyncio.sleep(0.05)
-            assert (await stream_info(node, made)).state.messages == 2
+    assert asyncio.run(count_after(bus, form)) == 1
 
-    asyncio.run(inject())
+
+@pytest.mark.parametrize("form", INJECTIONS)
+def test_in_one_account_every_form_would_arrive(bus: Bus, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus.server.stop()
+    monkeypatch.setattr(
+        "ledger.bus.server.render_config",
+        lambda users, **settings: render_one_account(users, render_config(users=users, **settings)),
+    )
+    bus.server.start(bus.users)
+    assert asyncio.run(count_after(bus, form)) > 1
 
 
 async def heard_by_node(bus: Bus, subject: str, reply: str = "") -> tuple[list[str], list[Exception]]:
@@ -89,9 +100,9 @@ async def heard_by_node(bus: Bus, subject: str, reply: str = "") -> tuple[list[s
     async with bus.connect() as node, bus.connect("alice", errors=errors) as alice:
         await node.subscribe(subjects.submit_pattern(L), cb=hear)
         await node.subscribe(subjects.read_pattern(L), cb=answer)
-        await node.flush()
+        await bus.settle(node)
         await alice.publish(subject, b"x", reply=reply)
-        await alice.flush()
+        await bus.settle(alice)
         await asyncio.sleep(0.1)
     return heard, errors
 
@@ -123,9 +134,9 @@ def test_an_agent_cannot_listen_to_what_is_not_its_own(bus: Bus, subject: str) -
 
         async with bus.connect() as node, bus.connect("bob") as bob, bus.connect("alice", errors=errors) as alice:
             await node.subscribe(subjects.read_pattern(L), cb=answer)
-            await node.flush()
+            await bus.settle(node)
             await alice.subscribe(subject, cb=hear)
-            await alice.flush()
+            await bus.settle(alice)
             await bob.request(subjects.read_subject(L, "event"), b"secret", timeout=2)
             await asyncio.sleep(0.05)
         assert heard == []
@@ -140,7 +151,7 @@ def test_agents_hear_stored_events_and_checkpoints(bus: Bus) -> None:
             await open_stream(node, Incarnation(L))
             live = await alice.subscribe(subjects.live_subject(L, "handoff.completed"))
             checkpoints = await alice.subscribe(subjects.checkpoint_subject(L))
-            await alice.flush()
+            await bus.settle(alice)
             await node.jetstream().publish(EVENT, b"stored")
             await node.publish(subjects.checkpoint_subject(L), b"note")
             assert (await live.next_msg(timeout=2)).data == b"stored"

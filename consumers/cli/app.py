@@ -1,0 +1,207 @@
+"""What a command works with: settings, a client, the acting agent's key, views, and one way to print."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+import msgspec
+
+from ledger.config import Settings, read_settings
+from ledger.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.author import Author
+    from ledger.client import Client
+    from ledger.home import Home
+
+SCHEMA_VERSION = 1
+passphrase_max_bytes = 4096
+
+
+class AnswersViews(Protocol):
+    """What answers view queries: the local reader, or the server."""
+
+    def __call__(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of ``query``."""
+        ...
+
+
+class App:
+    """One run of the command line."""
+
+    def __init__(self) -> None:
+        """Start with nothing read or opened."""
+        self.home: Path | None = None
+        self.server: str | None = None
+        self.agent: str | None = None
+        self.passphrase_fd: int | None = None
+        self.as_json = False
+        self._exit = contextlib.ExitStack()
+        self._client: Client | None = None
+        self._answer: AnswersViews | None = None
+        self._passphrases: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Close whatever was opened."""
+        self._exit.close()
+
+    def settings(self) -> Settings:
+        """Return the settings of this run.
+
+        Raises:
+            Unavailable: ``NO_LEDGER``.
+        """
+        return read_settings(home=self.home, server=self.server, agent=self.agent)
+
+    def ledger_home(self) -> Home:
+        """Return the ledger's folder."""
+        from ledger.home import Home  # noqa: PLC0415 - loads keys, which reading verbs do not need
+
+        return Home(self.settings().home)
+
+    def client(self) -> Client:
+        """Return the client of this run, opened once."""
+        if self._client is None:
+            from ledger.client import open_client  # noqa: PLC0415 - opens lmdb or nats
+
+            self._client = self._exit.enter_context(open_client(self.settings()))
+        return self._client
+
+    def local_client(self) -> Any:
+        """Return the local client.
+
+        Raises:
+            Refused: ``USAGE`` when a server was named: the verb works on the ledger's own folder.
+        """
+        if self.settings().server is not None:
+            raise Refused("USAGE", "this verb works on the ledger's own folder: call it there, without --server")
+        return self.client()
+
+    def query(self, query: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer of a view query, with the views brought up to date first."""
+        if self._answer is None:
+            client = self.client()
+            if self.settings().server is not None:
+                self._answer = client.view  # type: ignore[attr-defined]  # the remote client has it
+            else:
+                from projections.reader import Reader  # noqa: PLC0415 - opens sqlite
+
+                reader = Reader(client, self.settings())
+                self._exit.callback(reader.close)
+                self._answer = reader.answer
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return self._answer(query, given)
+
+    def acting(self) -> str:
+        """Return the name of the agent who acts.
+
+        Raises:
+            Refused: ``USAGE`` when none was named.
+        """
+        agent = self.settings().agent
+        if agent is None:
+            raise Refused("USAGE", "somebody must sign this: add --as NAME, or set BATON_AGENT")
+        return agent
+
+    def author(self, name: str | None = None) -> Author:
+        """Return the author that signs as ``name`` (default: the acting agent)."""
+        from ledger.author import Author  # noqa: PLC0415 - only writing verbs sign
+
+        who = name or self.acting()
+        home = self.ledger_home()
+        return Author(self.client(), who, lambda kinds: home.signing_key(who, kinds, self.ask_passphrase))
+
+    def ask_passphrase(self, name: str) -> str | None:
+        """Return the passphrase of ``name``'s key from the descriptor or the terminal; None when there is neither."""
+        if name not in self._passphrases:
+            given = self.read_passphrase(f"Passphrase of {name}: ")
+            if given is None:
+                return None
+            self._passphrases[name] = given
+        return self._passphrases[name]
+
+    def read_passphrase(self, prompt: str, *, confirm: bool = False) -> str | None:
+        """Return a passphrase from ``--passphrase-fd``, else from the terminal, else None.
+
+        Raises:
+            Refused: ``USAGE`` when the descriptor cannot be read or two entries differ.
+        """
+        if self.passphrase_fd is not None:
+            try:
+                given = os.read(self.passphrase_fd, passphrase_max_bytes)
+            except OSError as error:
+                raise Refused("USAGE", f"descriptor {self.passphrase_fd} cannot be read: {error}") from error
+            return given.decode("utf-8", "strict").rstrip("\r\n")
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return None
+        return str(click.prompt(prompt, hide_input=True, err=True, prompt_suffix="", confirmation_prompt=confirm))
+
+    def show(self, kind: str, data: Any, text: Callable[[], None], *, following: str | None = None) -> None:
+        """Print an answer: one JSON document, or what ``text`` prints."""
+        if not self.as_json:
+            text()
+            return
+        document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": kind, "data": data}
+        if following is not None:
+            document["next"] = following
+        self.line(document)
+
+    def line(self, document: Any) -> None:
+        """Print one JSON document on one line."""
+        click.echo(msgspec.json.encode(document, order="deterministic"))
+
+
+def parse_json(text: str, what: str) -> dict[str, Any]:
+    """Return the JSON object given on the command line: the text itself, ``@FILE`` or ``-`` for standard input.
+
+    Raises:
+        Refused: the strict JSON codes, ``INVALID_FORMAT`` when it is no object; ``NOT_FOUND`` for the file.
+    """
+    from ledger.codec import check_strict  # noqa: PLC0415 - only verbs that take JSON need it
+
+    given = check_strict(read_argument(text, what))
+    if not isinstance(given, dict):
+        raise Refused("INVALID_FORMAT", f"{what} must be a JSON object")
+    return given
+
+
+def read_argument(text: str, what: str) -> bytes:
+    """Return the bytes of an argument: the text itself, ``@FILE`` or ``-`` for standard input.
+
+    Raises:
+        Refused: ``NOT_FOUND`` when the file cannot be read.
+    """
+    if text == "-":
+        return sys.stdin.buffer.read()
+    if not text.startswith("@"):
+        return text.encode("utf-8", "surrogateescape")
+    try:
+        return Path(text[1:]).read_bytes()
+    except OSError as error:
+        raise Refused("NOT_FOUND", f"{what}: {text[1:]} cannot be read: {error.strerror}", path=text[1:]) from error
+
+
+def read_text(text: str | None, what: str) -> str:
+    """Return the text of an argument as ``read_argument`` reads it; empty when it was not given.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``INVALID_FORMAT``.
+    """
+    if text is None:
+        return ""
+    try:
+        return read_argument(text, what).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused("INVALID_FORMAT", f"{what} is not UTF-8") from error
+
+
+def unavailable(error: OSError, what: str) -> Unavailable:
+    """Return the error for a file that cannot be written."""
+    return Unavailable("STORE_UNAVAILABLE", f"{what} cannot be written: {error.strerror or error}")

@@ -1,0 +1,57 @@
+"""Plain text for people: tables and field lists that stay readable when piped, with Chinese text counted as wide."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows in columns as wide as their content; says so when there is none."""
+    body = [[clean(str(cell)) for cell in row] for row in rows]
+    if not body:
+        click.echo("(none)")
+        return
+    widths = [max(map(width, column)) for column in zip(header, *body, strict=True)]
+    for number, row in enumerate([list(header), *body]):
+        line = "  ".join(cell + " " * (wide - width(cell)) for cell, wide in zip(row, widths, strict=True)).rstrip()
+        click.secho(line, bold=number == 0)
+
+
+def print_fields(fields: dict[str, Any], indent: str = "") -> None:
+    """Print names and values, nested ones indented; what is empty is left out."""
+    shown = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    wide = max((len(name) for name in shown), default=0)
+    for name, value in shown.items():
+        if isinstance(value, dict):
+            click.echo(f"{indent}{name}")
+            print_fields(value, indent + "  ")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            click.echo(f"{indent}{name}")
+            for item in value:
+                print_fields(item, indent + "  ")
+                click.echo()
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            click.echo(f"{indent}{name.ljust(wide)}  {clean(text)}")
+
+
+def clean(text: str) -> str:
+    """Return text that cannot move the cursor or reverse the reading direction of a terminal."""
+    return "".join(one if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf") else "\ufffd" for one in text)
+
+
+def width(text: str) -> int:
+    """Return the columns that ``text`` takes on a terminal."""
+    return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
+
+
+def when(milliseconds: int) -> str:
+    """Return a time of the ledger's clock, in UTC to the second."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

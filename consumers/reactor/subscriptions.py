@@ -1,0 +1,112 @@
+"""Where subscribers remember what they have done: one SQLite file, any number of named subscriptions.
+
+Attempts are counted and committed before the effect is tried, so an event that kills its subscriber is counted too
+and ends as a dead letter instead of killing it for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledger.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS positions (
+    name TEXT PRIMARY KEY, next_index INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS attempts (
+    name TEXT NOT NULL, event_index INTEGER NOT NULL, count INTEGER NOT NULL,
+    PRIMARY KEY (name, event_index)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS dead_letters (
+    name TEXT NOT NULL, event_index INTEGER NOT NULL, event_id TEXT NOT NULL, error TEXT NOT NULL,
+    PRIMARY KEY (name, event_index)) WITHOUT ROWID;
+"""
+_busy_timeout_s = 10.0
+
+
+class DeadLetter(NamedTuple):
+    """An event whose effect failed as often as it may: the log's index, the event's id, the last error."""
+
+    event_index: int
+    event_id: str
+    error: str
+
+
+class Subscriptions:
+    """The subscriptions kept in one file; ``db`` is the connection that effects write through."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE``.
+        """
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.db = sqlite3.connect(path, timeout=_busy_timeout_s, isolation_level=None, check_same_thread=False)
+            self.db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _SCHEMA)
+        except (sqlite3.Error, OSError) as error:
+            raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be used: {error}", path=str(path)) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self.db.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: everything inside commits together, or nothing does."""
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.db
+        except BaseException:
+            self.db.execute("ROLLBACK")
+            raise
+        self.db.execute("COMMIT")
+
+    def position(self, name: str) -> int | None:
+        """Return the index a subscription reads next, or None when it is new."""
+        row = self.db.execute("SELECT next_index FROM positions WHERE name = ?", (name,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def move(self, name: str, next_index: int) -> None:
+        """Remember the index to read next; forget the attempts at what lies before it."""
+        self.db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (name, next_index))
+        self.db.execute("DELETE FROM attempts WHERE name = ? AND event_index < ?", (name, next_index))
+
+    def count_attempt(self, name: str, index: int) -> int:
+        """Count one more attempt at an event, durably, and return how many that makes."""
+        with self.transaction() as db:
+            db.execute(
+                "INSERT INTO attempts VALUES (?, ?, 1) ON CONFLICT (name, event_index) DO UPDATE SET count = count + 1",
+                (name, index),
+            )
+            row = db.execute("SELECT count FROM attempts WHERE name = ? AND event_index = ?", (name, index)).fetchone()
+        return int(row[0])
+
+    def bury(self, name: str, letter: DeadLetter) -> None:
+        """Give an event up as a dead letter and go on after it."""
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?)", (name, *letter))
+            self.move(name, letter.event_index + 1)
+
+    def dead_letters(self, name: str) -> list[DeadLetter]:
+        """Return the dead letters of a subscription, oldest first."""
+        rows = self.db.execute(
+            "SELECT event_index, event_id, error FROM dead_letters WHERE name = ? ORDER BY event_index", (name,)
+        )
+        return [DeadLetter(*row) for row in rows]
+
+    def unbury(self, name: str, index: int) -> None:
+        """Forget a dead letter, after its effect happened.
+
+        Raises:
+            Refused: ``NOT_FOUND``.
+        """
+        done = self.db.execute("DELETE FROM dead_letters WHERE name = ? AND event_index = ?", (name, index))
+        if not done.rowcount:
+            raise Refused("NOT_FOUND", f"entry {index} is no dead letter of {name}", index=index)

@@ -1,0 +1,256 @@
+"""The published contract, generated: what ``proto/`` says about types, codes, limits and addresses.
+
+``generate`` is pure and deterministic: the same code gives the same bytes in every process. ``make contract`` writes
+them and ``make check`` runs ``python -m ledger.contract --check``, so the published files cannot drift from the types
+that the gate decodes with. Kept rules: every file stands alone (a schema refers to nothing outside itself, ids are
+URNs without a host); a published kind never changes, so a changed schema in a diff is a mistake.
+
+Left out: ``README.md`` is prose, ``examples/`` are written by hand, and ``vectors/`` are frozen, because a vector that
+is generated proves only that the generator agrees with itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from ledger import limits
+from ledger.admission.check import ENTRY_OVERHEAD_BYTES
+from ledger.asyncapi import document
+from ledger.envelope import DsseEnvelope
+from ledger.errors import CODES, Exit
+from ledger.events import KINDS
+from ledger.events.body import Body
+from ledger.events.fields import STREAM_PATTERN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER: Final = Path(__file__).parent.parent / "proto"
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+HAND_WRITTEN: Final = ("README.md", "examples/", "vectors/")
+
+_REF_TEMPLATE: Final = "#/$defs/{name}"
+
+# name -> unit and meaning. The limits of one process's own work (queues, map size, waits at start) are nobody else's
+# business and are not published.
+_FORMAT_LIMITS: Final = {
+    "entry_size_max_bytes": ("bytes", "An entry as it is stored."),
+    "json_depth_max": ("levels", "Nesting of objects and arrays in a body."),
+    "json_integer_max": ("value", "The largest integer, and its negative the smallest: 2^53-1."),
+    "stream_name_max_bytes": ("UTF-8 bytes", "The name of a stream."),
+    "causes_max": ("references", "The causes of one event."),
+    "batch_events_max": ("events", "The events of one submission."),
+    "batch_size_max_bytes": ("bytes", "The bodies of one submission together."),
+}
+_NODE_LIMITS: Final = {
+    "request_size_max_bytes": ("bytes", "A request on the bus, as it is sent."),
+    "request_timeout_s": ("seconds", "How long a client waits for an answer before it asks again."),
+    "range_events_max": ("events", "One answer of read.range."),
+    "range_size_max_bytes": ("bytes", "The entries of one answer of read.range, unless the first alone is larger."),
+    "poll_wait_max_s": ("seconds", "How long read.range waits for news."),
+    "blob_size_max_bytes": ("bytes", "A blob."),
+    "blob_chunk_bytes": ("bytes", "Every chunk of a blob but the last, which may be shorter."),
+}
+
+
+def generate() -> dict[str, bytes]:
+    """Return the generated files: path below ``proto/`` to content."""
+    found: dict[str, Any] = {
+        "asyncapi.json": document(),
+        "errors.json": errors(),
+        "limits.json": published_limits(),
+        "schemas/body.json": body_schema(),
+        "schemas/dsse-envelope.json": envelope_schema(),
+    }
+    found |= {f"schemas/{kind}.json": kind_schema(kind) for kind in KINDS}
+    return {path: _encode(value) for path, value in sorted(found.items())}
+
+
+def write(folder: Path = FOLDER) -> None:
+    """Write the generated files, and remove schemas of kinds that are no more."""
+    generated = generate()
+    for path, content in generated.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    for path in _generated_places(folder):
+        if path not in generated and path.startswith("schemas/"):
+            (folder / path).unlink()
+
+
+def drift(folder: Path = FOLDER) -> list[str]:
+    """Return how ``folder`` differs from what the code says, one line a file; empty if it does not."""
+    generated = generate()
+    lines = []
+    for path, content in generated.items():
+        target = folder / path
+        if not target.is_file():
+            lines.append(f"missing: {path}")
+        elif target.read_bytes() != content:
+            lines.append(f"changed: {path}")
+    lines += [f"extra: {path}" for path in _generated_places(folder) if path not in generated]
+    return lines
+
+
+def kind_schema(kind: str) -> dict[str, Any]:
+    """Return the schema of a whole body of one kind."""
+    data = KINDS[kind].data
+    definitions = _definitions(Body, data)
+    body = definitions.pop("Body")
+    properties = body["properties"]
+    properties["kind"] = {"const": kind}
+    properties["stream"] |= {"pattern": _stream_pattern(KINDS[kind].stream)}
+    properties["data"] = {"$ref": _REF_TEMPLATE.format(name=data.__name__)}
+    summary = definitions[data.__name__].get("description", "")
+    return _named(kind, body | {"description": summary}) | {"$defs": definitions}
+
+
+def body_schema() -> dict[str, Any]:
+    """Return the schema that every body fits, whatever its kind."""
+    return _named("body", _definitions(Body)["Body"])
+
+
+def envelope_schema() -> dict[str, Any]:
+    """Return the schema of a DSSE JSON envelope."""
+    definitions = _definitions(DsseEnvelope)
+    return _named("dsse-envelope", definitions.pop("DsseEnvelope")) | {"$defs": definitions}
+
+
+def errors() -> dict[str, Any]:
+    """Return every code an answer may carry, with the exit code of the command line."""
+    return {
+        "description": "Error codes. A code is stable: it is never renamed and never changes its meaning.",
+        "exit_codes": {exit_code.name: exit_code.value for exit_code in Exit},
+        "codes": {
+            name: {"exit": code.exit.value, "recoverable": code.recoverable, "meaning": code.meaning}
+            for name, code in CODES.items()
+        },
+    }
+
+
+def published_limits() -> dict[str, Any]:
+    """Return the limits that a peer meets: those of the format, and those of a node as it is shipped."""
+    fixed = _limits_of(_FORMAT_LIMITS)
+    fixed["body_size_max_bytes"] = {
+        "value": limits.entry_size_max_bytes - ENTRY_OVERHEAD_BYTES,
+        "unit": "bytes",
+        "meaning": "A body; what is larger goes into a blob.",
+    }
+    return {
+        "description": "Limits. Those of the format decide whether an event is valid and never change within it.",
+        "format": fixed,
+        "node": _limits_of(_NODE_LIMITS),
+    }
+
+
+def _limits_of(table: dict[str, tuple[str, str]]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"value": getattr(limits, name), "unit": unit, "meaning": meaning}
+        for name, (unit, meaning) in table.items()
+    }
+
+
+def _generated_places(folder: Path) -> list[str]:
+    files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in files if not path.startswith(HAND_WRITTEN))
+
+
+def _encode(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, indent=2).encode() + b"\n"
+
+
+def _named(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"$schema": DIALECT, "$id": f"urn:baton:schema:{name}"} | schema | {"title": name}
+
+
+def _stream_pattern(sort: str) -> str:
+    if sort == "ledger":
+        return "^ledger$"
+    _, _, name = _portable(STREAM_PATTERN).partition("(")
+    return f"^{sort}" + name.replace(")?", "").replace("(", "")
+
+
+def _definitions(*types: type[msgspec.Struct]) -> dict[str, Any]:
+    _, found = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
+    definitions: dict[str, Any] = {name: _tidy(schema) for name, schema in sorted(found.items())}
+    if "Body" in definitions:
+        definitions["Body"]["properties"]["data"] = {"type": "object"}
+        definitions["Body"]["properties"]["stream"]["maxLength"] = limits.stream_name_max_bytes
+    for struct in types:
+        for name, field, keys in _integer_keys(inspect.type_info(struct)):
+            definitions[name]["properties"][field]["propertyNames"] = {
+                "pattern": "^[1-9][0-9]*$",
+                "maxLength": len(str(keys.le)),
+            }
+    return definitions
+
+
+def _integer_keys(info: inspect.Type) -> Iterator[tuple[str, str, inspect.IntType]]:
+    """Yield (struct, field, key type) of every mapping with integer keys; msgspec's schemas say nothing of keys."""
+    match info:
+        case inspect.StructType():
+            for field in info.fields:
+                held = _bare(field.type)
+                keys = _bare(held.key_type) if isinstance(held, inspect.DictType) else None
+                if isinstance(keys, inspect.IntType):
+                    yield info.cls.__name__, field.encode_name, keys
+                yield from _integer_keys(held)
+        case inspect.ListType():
+            yield from _integer_keys(_bare(info.item_type))
+        case inspect.UnionType():
+            for one in info.types:
+                yield from _integer_keys(_bare(one))
+        case _:
+            return
+
+
+def _bare(info: inspect.Type) -> inspect.Type:
+    return info.type if isinstance(info, inspect.Metadata) else info
+
+
+def _tidy(schema: Any) -> Any:
+    """Return a schema with portable patterns, and descriptions of one line without markup."""
+    match schema:
+        case dict():
+            tidied = {name: _tidy(value) for name, value in schema.items()}
+            if isinstance(tidied.get("pattern"), str):
+                tidied["pattern"] = _portable(tidied["pattern"])
+            if isinstance(tidied.get("description"), str):
+                tidied["description"] = re.sub(r"\s+", " ", tidied["description"]).replace("``", "`").strip()
+            return tidied
+        case list():
+            return [_tidy(value) for value in schema]
+        case _:
+            return schema
+
+
+def _portable(pattern: str) -> str:
+    r"""Return a pattern in the dialect of JSON Schema (ECMA 262), whose ``$`` is what Python spells ``\Z``."""
+    return pattern.removesuffix(r"\Z") + "$" if pattern.endswith(r"\Z") else pattern
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the contract, or with ``--check`` say how it drifted; the exit code is 1 if it did."""
+    parser = argparse.ArgumentParser("python -m ledger.contract", description="Write the generated files of proto/.")
+    parser.add_argument("--check", action="store_true", help="write nothing; list what differs and exit with 1")
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="where it lies (default: proto/)")
+    options = parser.parse_args(arguments)
+    if not options.check:
+        write(options.folder)
+        return 0
+    lines = drift(options.folder)
+    if lines:
+        sys.stderr.write("\n".join([f"{options.folder} is not what the code says: run `make contract`", *lines, ""]))
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,215 @@
+"""Strict JSON says no to every text that two readers could read differently; canonical form is RFC 8785."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger import codec
+from ledger.errors import Refused
+from ledger.events.handoff import HandoffCreated
+from ledger.events.reasoning import ReasoningExtended, Step
+from ledger.events.session import AssessmentRecorded, Vectors
+from ledger.limits import json_depth_max, json_integer_max
+
+
+class Reading(msgspec.Struct, forbid_unknown_fields=True):
+    """A float, an integer and anything."""
+
+    level: float = 0.0
+    count: int = 0
+    extra: Any = None
+
+
+READING = msgspec.json.Decoder(Reading)
+ANYTHING = msgspec.json.Decoder(Any)
+NUMBERS = msgspec.msgpack.Decoder(list[int])
+
+REFUSED_JSON = {
+    "nothing": (b"", "INVALID_FORMAT"),
+    "garbage": (bytes(range(256)), "INVALID_FORMAT"),
+    "half an object": (b'{"level":1.5', "INVALID_FORMAT"),
+    "trailing junk": (b'{"level":1.5} x', "INVALID_FORMAT"),
+    "two documents": (b'{"level":1.5}{"level":1.5}', "INVALID_FORMAT"),
+    "single quotes": (b"{'level':1.5}", "INVALID_FORMAT"),
+    "trailing comma": (b'{"level":1.5,}', "INVALID_FORMAT"),
+    "leading zero": (b'{"count":01}', "INVALID_FORMAT"),
+    "byte order mark": (b'\xef\xbb\xbf{"level":1.5}', "INVALID_FORMAT"),
+    "UTF-16": ('{"level":1.5}'.encode("utf-16"), "INVALID_FORMAT"),
+    "bad UTF-8 in a string": (b'{"extra":"\xff"}', "INVALID_FORMAT"),
+    "overlong UTF-8": (b'{"extra":"\xc0\xaf"}', "INVALID_FORMAT"),
+    "surrogates in UTF-8": (b'{"extra":"\xed\xa0\x80"}', "INVALID_FORMAT"),
+    "lone high surrogate": (rb'{"extra":"\ud800"}', "INVALID_FORMAT"),
+    "lone low surrogate": (rb'{"extra":"\udc00x"}', "INVALID_FORMAT"),
+    "raw control character": (b'{"extra":"a\x01b"}', "INVALID_FORMAT"),
+    "NaN": (b'{"level":NaN}', "INVALID_FORMAT"),
+    "Infinity": (b'{"level":Infinity}', "INVALID_FORMAT"),
+    "minus Infinity": (b'{"extra":-Infinity}', "INVALID_FORMAT"),
+    "1e400": (b'{"level":1e400}', "INVALID_FORMAT"),
+    "-1e400, untyped": (b'{"extra":-1e400}', "INVALID_FORMAT"),
+    "the same key twice": (b'{"level":1.5,"level":1.5}', "DUPLICATE_KEY"),
+    "the same key, escaped": (rb'{"level":1.5,"lev\u0065l":2.5}', "DUPLICATE_KEY"),
+    "the same key within": (b'{"extra":{"a":1,"a":1}}', "DUPLICATE_KEY"),
+    "2^60": (b'{"count":1152921504606846976}', "INTEGER_OUT_OF_RANGE"),
+    "2^60 in a float": (b'{"level":1152921504606846976}', "INTEGER_OUT_OF_RANGE"),
+    "2^60, untyped": (b'{"extra":1152921504606846976}', "INTEGER_OUT_OF_RANGE"),
+    "2^60, untyped, in canonical form": (
+        b'{"count":1,"extra":[1152921504606846976],"level":1.5}',
+        "INTEGER_OUT_OF_RANGE",
+    ),
+    "2^53": (b'{"extra":9007199254740992}', "INTEGER_OUT_OF_RANGE"),
+    "-2^53": (b'{"level":-9007199254740992}', "INTEGER_OUT_OF_RANGE"),
+    "an integer of 5,000 digits": (b'{"extra":%b}' % (b"9" * 5000), "INTEGER_OUT_OF_RANGE"),
+    "33 deep": (b'{"extra":' + b"[" * json_depth_max + b"]" * json_depth_max + b"}", "NESTING_TOO_DEEP"),
+    "40 deep": (b"[" * 40 + b"]" * 40, "NESTING_TOO_DEEP"),
+    "40 deep, never closed": (b"[" * 40, "NESTING_TOO_DEEP"),
+    "a million deep": (b"[" * 1_000_000, "NESTING_TOO_DEEP"),
+    "unknown field": (b'{"mood":1}', "UNKNOWN_FIELD"),
+    "wrong type": (b'{"count":"1"}', "INVALID_FIELD"),
+    "no object": (b"[]", "INVALID_FIELD"),
+}
+
+# RFC 8785 writes whole floats from 2^53 up to 1e21 as integers, which no strict reader takes.
+floats = st.floats(allow_nan=False, allow_infinity=False).filter(lambda one: not json_integer_max < abs(one) < 1e21)
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-json_integer_max, json_integer_max)
+    | floats
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@pytest.mark.parametrize(("text", "code"), REFUSED_JSON.values(), ids=REFUSED_JSON.keys())
+def test_ambiguous_or_broken_json_is_refused_with_its_code(text: bytes, code: str) -> None:
+    with pytest.raises(Refused) as refused:
+        codec.decode_strict(text, READING)
+    assert refused.value.code == code, refused.value.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"level":1.5}',
+        b'{"level":1}',
+        b'{ "count" : 3 , "level" : 1e3 }\n',
+        b'{"count":9007199254740991,"level":-9007199254740991}',
+        rb'{"extra":"\ud83d\ude00 \u00e9 \" [[[["}',
+        b'{"extra":' + b"[" * (json_depth_max - 1) + b"]" * (json_depth_max - 1) + b"}",
+        b'{"extra":"' + b"[{" * 100 + b'"}',
+    ],
+)
+def test_strict_json_is_read_whatever_its_form(text: bytes) -> None:
+    assert msgspec.to_builtins(codec.decode_strict(text, READING)).items() >= json.loads(text).items()
+
+
+def test_refusal_names_the_field_and_its_path() -> None:
+    with pytest.raises(Refused) as refused:
+        codec.decode_strict(b'{"phase":"CHECK","vectors":{"luck":1}}', msgspec.json.Decoder(AssessmentRecorded))
+    assert refused.value.details == {"field": "luck", "path": "$.vectors"}
+
+
+def test_the_more_basic_fault_is_reported_first() -> None:
+    with pytest.raises(Refused) as refused:
+        codec.decode_strict(b'{"mood":1,"mood":2}', READING)
+    assert refused.value.code == "DUPLICATE_KEY"
+
+
+def test_canonical_bytes_are_not_parsed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    monkeypatch.setattr(codec, "check_strict", asked.append)
+    codec.decode_strict(b'{"count":3,"extra":{"a":"\xc3\xa9","b":[0.25]},"level":1.5}', READING)
+    assert asked == []
+    codec.decode_strict(b'{"count":3,"level":1.5,"extra":1}', READING)
+    assert len(asked) == 1
+
+
+def test_canonical_form_sorts_by_utf16_and_writes_numbers_as_rfc_8785() -> None:
+    # Key order and numbers of RFC 8785 §3.2.2.3 and §3.2.3: U+1F600 sorts before U+FB33 by UTF-16 units.
+    value = {"\ufb33": 1.0, "\U0001f600": 1e21, "€": 4.50, "\r": 2e-3, "1": 1e-27, "ö": -0.0, "\x80": 333333333.33333329}
+    expected = '{"\\r":0.002,"1":1e-27,"\x80":333333333.3333333,"ö":0,"€":4.5,"\U0001f600":1e+21,"\ufb33":1}'
+    assert codec.encode_canonical(value) == expected.encode()
+
+
+def test_canonical_form_of_events_leaves_out_defaults_and_spells_integer_keys() -> None:
+    extended = ReasoningExtended(
+        steps=[Step(step_number=10, type="inference", content="所以")], dependencies={10: [2], 2: []}
+    )
+    assert codec.encode_canonical(extended).decode() == (
+        '{"dependencies":{"10":[2],"2":[]},"steps":[{"content":"所以","step_number":10,"type":"inference"}]}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (math.nan, "INVALID_FORMAT"),
+        (math.inf, "INVALID_FORMAT"),
+        ("\ud800", "INVALID_FORMAT"),
+        ({"\udfff": 1}, "INVALID_FORMAT"),
+        (2**53, "INTEGER_OUT_OF_RANGE"),
+        (-(2**53), "INTEGER_OUT_OF_RANGE"),
+        (object(), "INVALID_FORMAT"),
+    ],
+)
+def test_what_has_no_canonical_form_is_refused(value: object, code: str) -> None:
+    with pytest.raises(Refused) as refused:
+        codec.encode_canonical({"value": value})
+    assert refused.value.code == code
+
+
+@given(json_values)
+def test_canonical_json_round_trips_and_is_stable(value: Any) -> None:
+    text = codec.encode_canonical(value)
+    back = codec.decode_strict(text, ANYTHING)
+    assert codec.encode_canonical(back) == text
+    assert codec.check_strict(text) == back
+
+
+@given(json_values)
+def test_any_json_text_of_a_value_is_read_as_that_value(value: Any) -> None:
+    text = json.dumps(value, ensure_ascii=True, indent=1).encode()
+    assert codec.decode_strict(text, ANYTHING) == json.loads(text)
+
+
+@given(st.binary(max_size=64) | st.text("[]{}\",:\\0123456789eE-+.naulft \n", max_size=40).map(str.encode))
+def test_hostile_bytes_are_read_alike_by_both_parsers_or_refused(text: bytes) -> None:
+    try:
+        value = codec.decode_strict(text, ANYTHING)
+    except Refused:
+        return
+    assert value == codec.check_strict(text)
+
+
+@given(st.builds(Vectors, know=st.floats(0, 1), uncertainty=st.none() | st.floats(0, 1)))
+def test_vectors_round_trip_whether_floats_are_whole_or_not(vectors: Vectors) -> None:
+    decoder = msgspec.json.Decoder(Vectors)
+    assert codec.decode_strict(codec.encode_canonical(vectors), decoder) == vectors
+
+
+def test_sorted_form_equals_canonical_form_of_plain_events() -> None:
+    data = HandoffCreated(title="缓存", to="bob", depends_on=["h1"], tasks=["a", "b"])
+    assert codec.encode_sorted(data) == codec.encode_canonical(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\xc1", b"\x91", b"\x91\xcc\x01", b"\xdc\x00\x01\x01", b"\x91\xa1x", b"\x91\x01\x00", b"\x91" * 10_000],
+    ids=["empty", "never used byte", "cut off", "wide integer", "wide array", "wrong type", "trailing", "deep"],
+)
+def test_msgpack_that_is_not_in_its_one_form_is_refused(data: bytes) -> None:
+    with pytest.raises(Refused) as refused:
+        codec.decode_packed(data, NUMBERS)
+    assert refused.value.code == "INVALID_FORMAT"
+
+
+def test_msgpack_in_its_one_form_is_read() -> None:
+    assert codec.decode_packed(codec.encode_packed([1, 300]), NUMBERS) == [1, 300]

@@ -1,0 +1,216 @@
+"""Signed bytes, ids and stored entries have one form, and nothing else is taken for them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+
+import msgspec
+import pytest
+from blake3 import blake3
+from building import key_named
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.author import ids_of, sign
+from ledger.codec import encode_packed
+from ledger.envelope import (
+    BATCH_TYPE,
+    EVENT_TYPE,
+    Entry,
+    Submission,
+    batch_pae,
+    check_shape,
+    decode_entry,
+    decode_submission,
+    event_id,
+    pae,
+    to_dsse,
+)
+from ledger.errors import Refused
+from ledger.identity import verify
+from ledger.limits import batch_events_max, batch_size_max_bytes, entry_size_max_bytes
+
+KEY = key_named("alice")
+GOOD = Entry(1, b'{"a":1}', KEY.public, 1, bytes(64), 0, 1, 1_770_890_400_000)
+
+
+def test_pae_is_dsse_v1() -> None:
+    # DSSE protocol.md: "DSSEv1" SP LEN(type) SP type SP LEN(body) SP body, lengths in bytes.
+    body = '{"缓":1}'.encode()
+    assert pae(body) == b"DSSEv1 35 application/vnd.baton.event.v1+json 9 " + body
+    assert len(EVENT_TYPE) == 35
+
+
+def test_id_is_blake3_of_the_pae_and_leaves_out_the_signature() -> None:
+    body = b'{"a":1}'
+    wanted = "blake3:" + blake3(pae(body)).hexdigest()
+    assert event_id(pae(body)) == wanted
+    assert ids_of(sign([body], KEY)) == ids_of(sign([body], key_named("bob"))) == [wanted]
+
+
+def test_batch_signature_covers_size_and_rfc_6962_root_of_the_paes() -> None:
+    signed = [pae(b"1"), pae(b"2"), pae(b"3")]
+
+    def leaf(data: bytes) -> bytes:
+        return hashlib.sha256(b"\0" + data).digest()
+
+    def node(left: bytes, right: bytes) -> bytes:
+        return hashlib.sha256(b"\1" + left + right).digest()
+
+    root = node(node(leaf(signed[0]), leaf(signed[1])), leaf(signed[2]))
+    head = f"DSSEv1 {len(BATCH_TYPE)} {BATCH_TYPE} 40 ".encode()
+    assert batch_pae(signed) == head + (3).to_bytes(8, "big") + root
+
+
+def test_one_signature_covers_a_batch_and_no_other_batch() -> None:
+    submission = sign([b"1", b"2", b"3"], KEY)
+    assert submission.is_batch_signed
+    (sig,) = submission.sigs
+    assert verify(KEY.public, batch_pae([pae(b"1"), pae(b"2"), pae(b"3")]), sig)
+    for other in ([b"1", b"2"], [b"2", b"1", b"3"], [b"1", b"2", b"3", b"3"]):
+        assert not verify(KEY.public, batch_pae([pae(one) for one in other]), sig)
+
+
+def test_batch_of_one_is_not_the_signature_of_its_event() -> None:
+    (sig,) = sign([b"1"], KEY).sigs
+    assert verify(KEY.public, pae(b"1"), sig)
+    assert not verify(KEY.public, batch_pae([pae(b"1")]), sig)
+
+
+def test_each_event_can_carry_its_own_signature() -> None:
+    submission = sign([b"1", b"2"], KEY, each=True)
+    assert not submission.is_batch_signed
+    assert all(verify(KEY.public, pae(one), sig) for one, sig in zip(submission.bodies, submission.sigs, strict=True))
+
+
+@given(
+    body=st.binary(max_size=300),
+    place=st.integers(1, batch_events_max).flatmap(lambda size: st.tuples(st.integers(0, size - 1), st.just(size))),
+    accepted_ms=st.integers(0, 2**62),
+)
+def test_entries_round_trip_in_one_form(body: bytes, place: tuple[int, int], accepted_ms: int) -> None:
+    entry = Entry(1, body, KEY.public, 1, bytes(64), *place, accepted_ms)
+    assert decode_entry(entry.encode()) == entry
+
+
+@given(st.data())
+def test_changed_entry_is_another_entry_or_none(data: st.DataObject) -> None:
+    good = GOOD.encode()
+    position = data.draw(st.integers(0, len(good) - 1))
+    changed = bytearray(good)
+    changed[position] ^= data.draw(st.integers(1, 255))
+    try:
+        entry = decode_entry(bytes(changed))
+    except Refused as refused:
+        assert refused.code == "INVALID_FORMAT"
+    else:
+        assert entry.encode() == bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        GOOD.encode() + b"\0",
+        GOOD.encode()[:-1],
+        GOOD.encode().replace(b"\x98\x01", b"\x98\xcc\x01", 1),
+        GOOD.encode().replace(b"\x98", b"\xdc\x00\x08", 1),
+        GOOD.encode().replace(b"\xc4\x07", b"\xc5\x00\x07", 1),
+        encode_packed([*msgspec.structs.astuple(GOOD), 1]),
+        msgspec.structs.replace(GOOD, key=b"short").encode(),
+        msgspec.structs.replace(GOOD, sig=bytes(65)).encode(),
+        msgspec.structs.replace(GOOD, batch_index=1).encode(),
+        msgspec.structs.replace(GOOD, batch_size=0).encode(),
+        msgspec.structs.replace(GOOD, batch_size=257).encode(),
+        msgspec.structs.replace(GOOD, accepted_ms=-1).encode(),
+        msgspec.structs.replace(GOOD, version=2).encode(),
+        msgspec.structs.replace(GOOD, alg=2).encode(),
+    ],
+)
+def test_what_is_not_an_entry_in_its_one_form_is_refused(data: bytes) -> None:
+    with pytest.raises(Refused) as refused:
+        decode_entry(data)
+    assert refused.value.code == "INVALID_FORMAT"
+
+
+def test_entry_beyond_its_size_is_refused() -> None:
+    with pytest.raises(Refused) as refused:
+        decode_entry(msgspec.structs.replace(GOOD, body=bytes(entry_size_max_bytes)).encode())
+    assert refused.value.code == "TOO_LARGE"
+
+
+def test_submission_travels_as_msgpack() -> None:
+    submission = sign([b"1", b"2"], KEY)
+    assert decode_submission(submission.encode()) == submission
+
+
+def test_submission_travels_as_dsse_json() -> None:
+    submission = sign([b'{"a":1}'], KEY)
+    entry = msgspec.structs.replace(GOOD, sig=submission.sigs[0])
+    envelope = to_dsse(entry)
+    assert decode_submission(json.dumps(envelope, indent=2).encode()) == submission
+    assert envelope == {
+        "payloadType": EVENT_TYPE,
+        "payload": base64.b64encode(b'{"a":1}').decode(),
+        "signatures": [
+            {"keyid": "ed25519:" + KEY.public.hex(), "sig": base64.b64encode(submission.sigs[0]).decode()}
+        ],
+    }
+
+
+def test_list_of_dsse_envelopes_is_one_submission() -> None:
+    submission = sign([b"1", b"2"], KEY, each=True)
+    envelopes = [
+        to_dsse(msgspec.structs.replace(GOOD, body=body, sig=sig))
+        for body, sig in zip(submission.bodies, submission.sigs, strict=True)
+    ]
+    assert decode_submission(json.dumps(envelopes).encode()) == submission
+
+
+def test_dsse_export_of_a_batch_signed_event_names_its_place_and_cannot_be_submitted_alone() -> None:
+    entry = msgspec.structs.replace(GOOD, batch_index=1, batch_size=3)
+    envelope = to_dsse(entry, [b"h" * 32])
+    assert envelope["batonBatch"] == {"index": 1, "size": 3, "path": [base64.b64encode(b"h" * 32).decode()]}
+    with pytest.raises(Refused) as refused:
+        decode_submission(json.dumps(envelope).encode())
+    assert refused.value.code == "INVALID_FORMAT"
+
+
+def test_dsse_envelopes_of_two_keys_are_no_submission() -> None:
+    envelopes = [to_dsse(GOOD), to_dsse(msgspec.structs.replace(GOOD, key=key_named("bob").public))]
+    with pytest.raises(Refused) as refused:
+        decode_submission(json.dumps(envelopes).encode())
+    assert refused.value.code == "INVALID_FORMAT"
+
+
+@pytest.mark.parametrize(
+    ("submission", "code"),
+    [
+        (Submission(1, KEY.public, (bytes(64),), ()), "INVALID_FORMAT"),
+        (Submission(1, KEY.public, (), (b"1",)), "INVALID_FORMAT"),
+        (Submission(1, KEY.public, (bytes(64),) * 2, (b"1",) * 3), "INVALID_FORMAT"),
+        (Submission(1, KEY.public, (bytes(63),), (b"1",)), "INVALID_FORMAT"),
+        (Submission(1, KEY.public[:31], (bytes(64),), (b"1",)), "INVALID_FORMAT"),
+        (Submission(1, KEY.public, (bytes(64),), (b"1",) * (batch_events_max + 1)), "TOO_LARGE"),
+        (Submission(1, KEY.public, (bytes(64),), (bytes(batch_size_max_bytes), b"1")), "TOO_LARGE"),
+    ],
+)
+def test_submission_of_impossible_counts_or_lengths_is_refused(submission: Submission, code: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check_shape(submission)
+    assert refused.value.code == code
+
+
+def test_submission_of_the_most_and_largest_is_let_through() -> None:
+    body = bytes(batch_size_max_bytes // batch_events_max)
+    submission = Submission(1, KEY.public, (bytes(64),), (body,) * batch_events_max)
+    assert decode_submission(submission.encode()) == submission
+
+
+@given(st.binary(max_size=200))
+def test_hostile_bytes_are_never_more_than_refused(data: bytes) -> None:
+    for text in (data, b"{" + data, b"[" + data, b"\x94\x01" + data):
+        with pytest.raises(Refused):
+            decode_submission(text)

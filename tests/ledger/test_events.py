@@ -1,0 +1,192 @@
+"""Every kind has a type, a rule and an example that validates; what is not in the table is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from event_examples import EXAMPLES, KEY, PROOF
+
+from ledger.admission.rules import AUTHORITY_KINDS, RULES
+from ledger.codec import encode_canonical
+from ledger.errors import Refused
+from ledger.events import KIND_OF, KINDS, EventData, body
+from ledger.events.body import decode_body, make_event
+from ledger.events.fields import Name, Ref, Time
+from ledger.events.handoff import Day, HandoffId
+from ledger.limits import json_integer_max, stream_name_max_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEAD = {"ledger": "0" * 32, "author": "alice", "at": "2026-02-12T10:00:00.000Z", "causes": []}
+
+
+def text_of(kind: str, data: dict[str, Any], **fields: Any) -> bytes:
+    """Return the canonical body of an event."""
+    sort = KINDS[kind].stream if kind in KINDS else "session"
+    stream = sort if sort == "ledger" else f"{sort}/s1"
+    return encode_canonical(HEAD | {"kind": kind, "stream": stream, "data": data} | fields)
+
+
+def code_of(text: bytes) -> tuple[str, Any]:
+    """Return the code and path with which a body is refused."""
+    with pytest.raises(Refused) as refused:
+        decode_body(text)
+    return refused.value.code, refused.value.details.get("path")
+
+
+def integers_in(kind: msgspec.inspect.Type) -> Iterator[msgspec.inspect.IntType]:
+    """Yield every integer type that a value of this type can hold."""
+    match kind:
+        case msgspec.inspect.IntType():
+            yield kind
+        case msgspec.inspect.StructType(fields=fields):
+            for field in fields:
+                yield from integers_in(field.type)
+        case msgspec.inspect.UnionType(types=types):
+            for one in types:
+                yield from integers_in(one)
+        case msgspec.inspect.ListType(item_type=item):
+            yield from integers_in(item)
+        case msgspec.inspect.DictType(key_type=key, value_type=value):
+            yield from integers_in(key)
+            yield from integers_in(value)
+        case msgspec.inspect.AnyType():
+            pytest.fail("a field of any type could hold any integer")
+        case _:
+            return
+
+
+def test_every_kind_has_a_rule_an_example_and_a_type_of_its_own() -> None:
+    assert KINDS.keys() == RULES.keys() == EXAMPLES.keys()
+    assert len(KIND_OF) == len(KINDS)
+    assert {name: kind.data for name, kind in KINDS.items()} == {name: data for data, name in KIND_OF.items()}
+
+
+def test_kinds_are_past_tense_facts_of_a_family() -> None:
+    assert all(name.count(".") == 1 and name.endswith("ed") for name in KINDS)
+
+
+def test_kinds_that_change_who_may_sign_are_those_of_authority() -> None:
+    assert {name for name, kind in KINDS.items() if kind.stream in ("agent", "ledger")} == AUTHORITY_KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_example_of_a_kind_is_decoded_as_its_type(kind: str) -> None:
+    body_, data = decode_body(text_of(kind, EXAMPLES[kind]))
+    assert type(data) is KINDS[kind].data
+    assert json.loads(encode_canonical(data)).items() <= EXAMPLES[kind].items()
+    event = make_event(body_, data, index=7, event_id="blake3:" + "0" * 64, key=b"k", accepted_ms=5)
+    assert (event.kind, event.index, event.data) == (kind, 7, data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kind_refuses_unknown_fields(kind: str) -> None:
+    assert code_of(text_of(kind, EXAMPLES[kind] | {"surprise": 1}))[0] == "UNKNOWN_FIELD"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kind_belongs_on_its_sort_of_stream_only(kind: str) -> None:
+    wrong = "session/s1" if KINDS[kind].stream != "session" else "handoff/h1"
+    assert code_of(text_of(kind, EXAMPLES[kind], stream=wrong)) == ("INVALID_FIELD", "$.stream")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kind_is_immutable(kind: str) -> None:
+    data = msgspec.convert(EXAMPLES[kind], KINDS[kind].data)
+    assert isinstance(data, EventData)
+    with pytest.raises(AttributeError):
+        setattr(data, next(iter(EXAMPLES[kind])), None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_integers_of_a_kind_have_bounds_that_json_can_carry(kind: str) -> None:
+    # The fast path of decoding trusts the types for this: see ledger.codec.
+    for one in integers_in(msgspec.inspect.type_info(KINDS[kind].data)):
+        assert one.ge is not None
+        assert one.le is not None
+        assert -json_integer_max <= one.ge <= one.le <= json_integer_max
+
+
+def test_canonical_body_is_not_parsed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    monkeypatch.setattr(body, "check_strict", asked.append)
+    for kind, data in EXAMPLES.items():
+        decode_body(text_of(kind, json.loads(encode_canonical(msgspec.convert(data, KINDS[kind].data)))))
+    # Whole floats (1.0 is written 1) and non-ASCII keys are the exceptions, and one example holds such a float.
+    assert [json.loads(text)["kind"] for text in asked] == ["assessment.recorded"]
+    decode_body(text_of("session.started", {"task": "x"}) + b"\n")
+    assert len(asked) == 2
+
+
+def test_unknown_kind_is_refused_by_name() -> None:
+    with pytest.raises(Refused) as refused:
+        decode_body(text_of("finding.dreamt", {}))
+    assert (refused.value.code, refused.value.details) == ("UNKNOWN_KIND", {"kind": "finding.dreamt"})
+
+
+def test_refusals_of_the_data_give_the_path_from_the_body_on() -> None:
+    assert code_of(text_of("finding.logged", {"finding": ""})) == ("INVALID_FIELD", "$.data.finding")
+    assert code_of(text_of("assessment.recorded", {"phase": "CHECK", "vectors": {"luck": 1}})) == (
+        "UNKNOWN_FIELD",
+        "$.data.vectors",
+    )
+    assert code_of(text_of("session.started", {"mood": 1})) == ("UNKNOWN_FIELD", "$.data")
+    assert code_of(text_of("session.started", {}, author="Alice")) == ("INVALID_FIELD", "$.author")
+    assert code_of(text_of("session.started", {}, nonce=1)) == ("UNKNOWN_FIELD", "$")
+
+
+def test_explicit_defaults_and_absent_fields_are_the_same_event_data() -> None:
+    _, short = decode_body(text_of("handoff.created", {"title": "t", "to": "bob"}))
+    _, long = decode_body(text_of("handoff.created", {"title": "t", "to": "bob", "reviewer": None, "tasks": []}))
+    assert short == long
+
+
+def test_stream_names_have_at_most_400_bytes() -> None:
+    longest = "session/" + "缓" * ((stream_name_max_bytes - 8) // 3)
+    decode_body(text_of("session.started", {}, stream=longest))
+    assert code_of(text_of("session.started", {}, stream=longest + "缓"))[0] == "TOO_LARGE"
+
+
+@pytest.mark.parametrize("name", ["..", ".hidden", "a/b", "a\\b", " a", "a\n", "", "x" * 201])
+def test_handoff_id_that_cannot_name_a_file_is_refused(name: str) -> None:
+    assert code_of(text_of("handoff.claimed", {}, stream=f"handoff/{name}"))[0] == "INVALID_FIELD"
+    created = {"title": "t", "to": "bob", "depends_on": [name]}
+    assert code_of(text_of("handoff.created", created, stream="handoff/h1"))[0] == "INVALID_FIELD"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Name, "alice\n"),
+        (Name, "Alice"),
+        (Name, "-alice"),
+        (Name, "a" * 64),
+        (Name, "älice"),
+        (Ref, "blake3:" + "1" * 64 + "\n"),
+        (Ref, "blake3:" + "A" * 64),
+        (Ref, "md5:" + "1" * 64),
+        (Time, "2026-02-12T10:00:00"),
+        (Time, "2026-02-12T10:00:00+00:00"),
+        (Time, "2026-02-12 10:00:00Z"),
+        (Time, "2026-02-12T24:00:00Z"),
+        (Time, "2026-02-12T10:00:60Z"),
+        (Time, "2026-02-00T10:00:00Z"),
+        (Time, "2026-02-12T10:00:00.Z"),
+        (Time, "٢٠٢٦-02-12T10:00:00Z"),
+        (Time, "2026-02-12T10:00:00Z\n"),
+        (Day, "2026-2-12"),
+        (Day, "2026-02-12\n"),
+        (HandoffId, "h1\n"),
+    ],
+)
+def test_field_refuses_what_only_looks_right(kind: Any, text: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(text, kind)
+
+
+def test_examples_of_keys_have_the_lengths_of_ed25519() -> None:
+    assert (len(KEY), len(PROOF)) == (64, 128)
