@@ -45,7 +45,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Baton ledger",
             "version": "1",
-            "description": "The bus of one ledger over NATS, as an agent sees it; specified by README.md beside this file.",
+            "description": "The bus of one ledger over NATS, as an agent sees it; README.md specifies it.",
         },
         "defaultContentType": "application/json",
         "channels": _channels(),
@@ -148,9 +148,8 @@ def _messages() -> dict[str, Any]:
         },
         "errorAnswer": {"summary": "Why not.", "payload": {"$ref": "#/components/schemas/errorAnswer"}},
         "checkpoint": {
-            "summary": "A C2SP checkpoint: a signed note.",
-            "contentType": "text/plain",
-            "payload": {"type": "string"},
+            "summary": "A C2SP checkpoint: the text of a signed note.",
+            "payload": _object(checkpoint={"type": "string"}),
         },
     }
     for kind in KINDS:

@@ -14,7 +14,6 @@ Left out: ECDSA, and the cosignatures of witnesses, which are signed over more t
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
 from hashlib import sha256
 from typing import Final, Self
 
@@ -22,6 +21,7 @@ import msgspec
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
+from ledger.codec import decode_base64, decode_decimal, encode_base64, encode_utf8
 from ledger.errors import Corrupted, Refused
 from ledger.merkle import hash_size_bytes, tree_size_max
 
@@ -33,7 +33,6 @@ _ED25519: Final = b"\x01"
 _KEY_ID_SIZE_BYTES: Final = 4
 _KEY_SIZE_BYTES: Final = 32
 _SIGNATURE_SIZE_BYTES: Final = 64
-_DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 
 
@@ -209,52 +208,6 @@ def open_note(note: str, verifier: CheckpointVerifier) -> str:
         message = f"The note's signature by the key {key_id.hex()} of {name!r} does not fit its text."
         raise Corrupted("VERIFICATION_FAILED", message, origin=name, key_id=key_id.hex())
     return text
-
-
-def encode_utf8(text: str, what: str) -> bytes:
-    """Return the text's bytes; ``what`` names it in the error.
-
-    Raises:
-        Refused: the text has half of a surrogate pair, as JSON may smuggle in.
-
-    """
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise Refused("INVALID_FORMAT", f"The {what} is not valid Unicode text.") from None
-
-
-def encode_base64(data: bytes) -> str:
-    """Return standard base64 with padding (RFC 4648 §4)."""
-    return b64encode(data).decode()
-
-
-def decode_base64(encoded: str, what: str) -> bytes:
-    """Return the bytes of standard base64 in its one canonical form (RFC 4648 §4); ``what`` names it in the error.
-
-    Raises:
-        Refused: it is not base64, or is padded or spelled in another way than an encoder would.
-
-    """
-    try:
-        decoded = b64decode(encoded, validate=True)
-    except ValueError:
-        decoded = None
-    if decoded is None or encode_base64(decoded) != encoded:
-        raise Refused("INVALID_FORMAT", f"The {what} is not base64.")
-    return decoded
-
-
-def decode_decimal(digits: str, what: str) -> int:
-    """Return the number of ASCII digits without leading zeroes, at most 2**63-1; ``what`` names it in the error.
-
-    Raises:
-        Refused: it is written in another way, or too large.
-
-    """
-    if not _DECIMAL.fullmatch(digits) or int(digits) > tree_size_max:
-        raise Refused("INVALID_FORMAT", f"The {what} is not a decimal number of at most {tree_size_max}.")
-    return int(digits)
 
 
 def _parse_text(text: str) -> Checkpoint:

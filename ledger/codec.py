@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode, b64encode
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
@@ -26,6 +27,8 @@ T = TypeVar("T")
 
 _sorted_json = msgspec.json.Encoder(order="sorted")
 _msgpack = msgspec.msgpack.Encoder()
+decimal_max: Final = 2**63 - 1
+_DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _SIXTEEN_DIGITS: Final = re.compile(rb"[0-9]{16}")
 _NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
@@ -110,15 +113,15 @@ def decode_strict(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     return value
 
 
-def schema_error(error: Exception) -> Refused:
-    """Translate a msgspec error into the refusal that names the field."""
-    message = str(error)
-    path = message.rsplit(" - at `", 1)[1].rstrip("`") if " - at `" in message else "$"
+def schema_error(error: Exception, root: str = "$") -> Refused:
+    """Translate a msgspec error into the refusal that names the field; ``root`` is the path of what was decoded."""
+    message, _, below = str(error).partition(" - at `")
+    path = root + below.rstrip("`").partition("$")[2]
     if "unknown field" in message:
         name = message.split("`")[1]
         return Refused("UNKNOWN_FIELD", f"unknown field {name!r} at {path}", field=name, path=path)
     if isinstance(error, msgspec.ValidationError):
-        return Refused("INVALID_FIELD", message, path=path)
+        return Refused("INVALID_FIELD", f"{message} at {path}", path=path)
     return Refused("INVALID_FORMAT", message)
 
 
@@ -140,6 +143,52 @@ def decode_packed(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
     if _msgpack.encode(value) != data:
         raise Refused("INVALID_FORMAT", "the msgpack is not in its minimal form")
     return value
+
+
+def encode_utf8(text: str, what: str) -> bytes:
+    """Return the text's bytes; ``what`` names it in the error.
+
+    Raises:
+        Refused: the text has half of a surrogate pair, as JSON may smuggle in.
+
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Refused("INVALID_FORMAT", f"The {what} is not valid Unicode text.") from None
+
+
+def encode_base64(data: bytes) -> str:
+    """Return standard base64 with padding (RFC 4648 §4)."""
+    return b64encode(data).decode()
+
+
+def decode_base64(encoded: str, what: str) -> bytes:
+    """Return the bytes of standard base64 in its one canonical form (RFC 4648 §4); ``what`` names it in the error.
+
+    Raises:
+        Refused: it is not base64, or is padded or spelled in another way than an encoder would.
+
+    """
+    try:
+        decoded = b64decode(encoded, validate=True)
+    except ValueError:
+        decoded = None
+    if decoded is None or encode_base64(decoded) != encoded:
+        raise Refused("INVALID_FORMAT", f"The {what} is not base64.")
+    return decoded
+
+
+def decode_decimal(digits: str, what: str) -> int:
+    """Return the number of ASCII digits without leading zeroes, at most 2**63-1; ``what`` names it in the error.
+
+    Raises:
+        Refused: it is written in another way, or too large.
+
+    """
+    if not _DECIMAL.fullmatch(digits) or int(digits) > decimal_max:
+        raise Refused("INVALID_FORMAT", f"The {what} is not a decimal number of at most {decimal_max}.")
+    return int(digits)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

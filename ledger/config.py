@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from ledger import limits
+from ledger.codec import schema_error
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import NAME_PATTERN, Name
 
@@ -91,6 +92,7 @@ def read_config(home: Path) -> Config:
 
     Raises:
         Refused: ``INVALID_FORMAT``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``, naming the file.
+        Unavailable: ``STORE_UNAVAILABLE`` when there is one that cannot be read.
     """
     path = home / "config.toml"
     try:
@@ -99,8 +101,11 @@ def read_config(home: Path) -> Config:
         return Config()
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Refused("INVALID_FORMAT", f"{path} is not TOML: {error}", path=str(path)) from error
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be read: {error}", path=str(path)) from error
     except msgspec.ValidationError as error:
-        raise Refused("INVALID_FIELD", f"{path}: {error}", path=str(path)) from error
+        refusal = schema_error(error)
+        raise Refused(refusal.code, f"{path}: {refusal.message}", **refusal.details, file=str(path)) from error
 
 
 def check_name(name: str) -> str:

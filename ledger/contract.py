@@ -51,7 +51,7 @@ _FORMAT_LIMITS: Final = {
     "batch_size_max_bytes": ("bytes", "The bodies of one submission together."),
 }
 _NODE_LIMITS: Final = {
-    "request_size_max_bytes": ("bytes", "A request on the bus, as it is sent."),
+    "request_size_max_bytes": ("bytes", "A submission on the bus, its framing included."),
     "request_timeout_s": ("seconds", "How long a client waits for an answer before it asks again."),
     "range_events_max": ("events", "One answer of read.range."),
     "range_size_max_bytes": ("bytes", "The entries of one answer of read.range, unless the first alone is larger."),

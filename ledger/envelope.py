@@ -11,16 +11,14 @@ Source: DSSE protocol.md (PAE); RFC 6962 §2.1; the wire specification in ``prot
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from blake3 import blake3
 
-from ledger.codec import decode_packed, decode_strict, encode_packed
+from ledger.codec import decode_base64, decode_packed, decode_strict, encode_base64, encode_packed
 from ledger.errors import Refused
-from ledger.limits import batch_events_max, batch_size_max_bytes, entry_size_max_bytes
+from ledger.limits import batch_events_max, batch_size_max_bytes, entry_size_max_bytes, request_size_max_bytes
 from ledger.merkle import leaf_hash, root_of
 
 EVENT_TYPE: Final = "application/vnd.baton.event.v1+json"
@@ -60,10 +58,10 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     milliseconds by the ledger's clock and never decreases along the log.
     """
 
-    version: Literal[1]
+    version: int
     body: bytes
     key: bytes
-    alg: Literal[1]
+    alg: int
     sig: bytes
     batch_index: int
     batch_size: int
@@ -81,11 +79,18 @@ def decode_entry(data: bytes) -> Entry:
     """Return the entry stored as ``data``.
 
     Raises:
-        Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when the bytes are not an entry in its one form.
+        Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when the bytes are not an entry in its one form;
+            ``UNSUPPORTED_VERSION`` when newer software wrote it.
     """
     if len(data) > entry_size_max_bytes:
         raise Refused("TOO_LARGE", f"an entry of {len(data)} bytes exceeds {entry_size_max_bytes}")
     entry = decode_packed(data, _entry_decoder)
+    if entry.version != ENTRY_VERSION or entry.alg != ED25519:
+        raise Refused(
+            "UNSUPPORTED_VERSION",
+            f"an entry of version {entry.version} and algorithm {entry.alg} is not one this software reads",
+            version=entry.version,
+        )
     if len(entry.key) != 32 or len(entry.sig) != 64:  # noqa: PLR2004 - Ed25519 sizes, RFC 8032 §5.1
         raise Refused("INVALID_FORMAT", "the entry's key or signature has the wrong length")
     if not 0 <= entry.batch_index < entry.batch_size <= batch_events_max or entry.accepted_ms < 0:
@@ -123,8 +128,8 @@ def decode_submission(data: bytes) -> Submission:
     Raises:
         Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` and the strict JSON codes.
     """
-    if len(data) > batch_size_max_bytes + 64 * 1024:
-        raise Refused("TOO_LARGE", f"a submission of {len(data)} bytes exceeds {batch_size_max_bytes}")
+    if len(data) > request_size_max_bytes:
+        raise Refused("TOO_LARGE", f"a submission of {len(data)} bytes exceeds {request_size_max_bytes}")
     if data[:1] in (b"{", b"["):
         return _from_dsse(data)
     return check_shape(decode_packed(data, _submission_decoder))
@@ -154,21 +159,28 @@ def check_shape(submission: Submission) -> Submission:
 class DsseSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One signature of a DSSE envelope; ``keyid`` is ``ed25519:`` + the public key in hex."""
 
-    keyid: str
+    keyid: Annotated[str, msgspec.Meta(pattern=r"^ed25519:[0-9a-f]{64}\Z")]
     sig: str
+
+
+class DsseBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where an event stands in its signed batch, and the RFC 6962 path to the batch root, base64."""
+
+    index: int
+    size: int
+    path: list[str]
 
 
 class DsseEnvelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
     """A DSSE JSON envelope (DSSE envelope.md) of one event.
 
-    ``baton_batch`` is Baton's extension for an event signed within a batch: its index, the batch's size and the
-    RFC 6962 path from the event's leaf to the batch root, base64.
+    ``baton_batch`` is Baton's extension for an event signed within a batch.
     """
 
     payload_type: str
     payload: str
     signatures: list[DsseSignature]
-    baton_batch: dict[str, Any] | None = None
+    baton_batch: DsseBatch | None = None
 
 
 _dsse_decoder = msgspec.json.Decoder(DsseEnvelope | list[DsseEnvelope])
@@ -178,12 +190,12 @@ def to_dsse(entry: Entry, path: list[bytes] | None = None) -> dict[str, Any]:
     """Return the event as a DSSE JSON envelope; a batch-signed one needs its ``path`` within the batch."""
     batch = None
     if entry.batch_size > 1:
-        hashes = [base64.b64encode(one).decode() for one in path or []]
-        batch = {"index": entry.batch_index, "size": entry.batch_size, "path": hashes}
+        hashes = [encode_base64(one) for one in path or []]
+        batch = DsseBatch(entry.batch_index, entry.batch_size, hashes)
     envelope = DsseEnvelope(
         payload_type=EVENT_TYPE,
-        payload=base64.b64encode(entry.body).decode(),
-        signatures=[DsseSignature("ed25519:" + entry.key.hex(), base64.b64encode(entry.sig).decode())],
+        payload=encode_base64(entry.body),
+        signatures=[DsseSignature("ed25519:" + entry.key.hex(), encode_base64(entry.sig))],
         baton_batch=batch,
     )
     plain: dict[str, Any] = msgspec.to_builtins(envelope)
@@ -199,14 +211,11 @@ def _from_dsse(data: bytes) -> Submission:
             raise Refused("INVALID_FORMAT", f"the payload type is not {EVENT_TYPE}", found=envelope.payload_type)
         if envelope.baton_batch is not None:
             raise Refused("INVALID_FORMAT", "an event of a signed batch is submitted with its whole batch")
-        if len(envelope.signatures) != 1 or not envelope.signatures[0].keyid.startswith("ed25519:"):
-            raise Refused("INVALID_FORMAT", "an envelope has one signature whose keyid is ed25519:HEX")
-        try:
-            bodies.append(base64.b64decode(envelope.payload, validate=True))
-            sigs.append(base64.b64decode(envelope.signatures[0].sig, validate=True))
-            keys.add(bytes.fromhex(envelope.signatures[0].keyid.removeprefix("ed25519:")))
-        except (binascii.Error, ValueError) as error:
-            raise Refused("INVALID_FORMAT", f"payload, signature or keyid cannot be decoded: {error}") from error
+        if len(envelope.signatures) != 1:
+            raise Refused("INVALID_FORMAT", "an envelope of one event has one signature")
+        bodies.append(decode_base64(envelope.payload, "payload"))
+        sigs.append(decode_base64(envelope.signatures[0].sig, "signature"))
+        keys.add(bytes.fromhex(envelope.signatures[0].keyid.removeprefix("ed25519:")))
     if len(keys) > 1:
         raise Refused("INVALID_FORMAT", "all events of a submission are signed by one key")
     return check_shape(Submission(1, keys.pop() if keys else b"", tuple(sigs), tuple(bodies)))

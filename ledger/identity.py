@@ -149,12 +149,12 @@ def open_key(path: Path, passphrase: str | None = None) -> Key:
             )
         box = secret.SecretBox(_stretch(passphrase, bytes.fromhex(content.salt or "")))
         return _matching(Key(box.decrypt(bytes.fromhex(content.sealed or ""))), content, path)
+    except ValueError as error:  # before CryptoError: what has a wrong length is both to PyNaCl
+        raise Refused("INVALID_FORMAT", f"{path} does not hold a key: {error}", path=str(path)) from error
     except exceptions.CryptoError as error:
         raise Refused(
             "KEY_LOCKED", f"this is not the passphrase of the key of {content.name}", name=content.name
         ) from error
-    except ValueError as error:
-        raise Refused("INVALID_FORMAT", f"{path} does not hold a key: {error}", path=str(path)) from error
 
 
 def write_private(path: Path, content: bytes) -> None:

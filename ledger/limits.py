@@ -18,7 +18,7 @@ batch_events_max: Final = 256
 batch_size_max_bytes: Final = 900 * 1024
 
 # One node's work.
-request_size_max_bytes: Final = 900 * 1024
+request_size_max_bytes: Final = batch_size_max_bytes + 64 * 1024
 group_commit_events_max: Final = 1024
 submit_queue_max: Final = 4096
 map_size_bytes: Final = 64 * 1024**3

@@ -11,16 +11,8 @@ from typing import Final, Self
 
 import msgspec
 
-from ledger.checkpoint import (
-    Checkpoint,
-    CheckpointVerifier,
-    decode_base64,
-    decode_decimal,
-    encode_base64,
-    encode_utf8,
-    note_size_max_bytes,
-    verify_checkpoint,
-)
+from ledger.checkpoint import Checkpoint, CheckpointVerifier, note_size_max_bytes, verify_checkpoint
+from ledger.codec import decode_base64, decode_decimal, encode_base64, encode_utf8
 from ledger.errors import Corrupted, Refused
 from ledger.merkle import hash_size_bytes, tree_size_max, verify_inclusion
 

@@ -85,6 +85,10 @@ class App:
         return self.client()
 
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer of a view query; arguments that are None are not sent."""
+        return self.query_with(query, {name: value for name, value in arguments.items() if value is not None})
+
+    def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the views brought up to date first."""
         if self._answer is None:
             client = self.client()
@@ -96,8 +100,7 @@ class App:
                 reader = Reader(client, self.settings())
                 self._exit.callback(reader.close)
                 self._answer = reader.answer
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return self._answer(query, given)
+        return self._answer(query, arguments)
 
     def acting(self) -> str:
         """Return the name of the agent who acts.

@@ -54,6 +54,8 @@ class Committer:
     def submit(self, submission: Submission) -> Answer:
         """Return the future answer; it resolves after the commit, or with ``Refused`` or ``Unavailable``.
 
+        Cancelling it works as long as nothing was done for it, and then nothing ever is.
+
         Raises:
             Unavailable: ``BUSY`` when too many wait already; ``STORE_UNAVAILABLE`` after ``close``.
         """
@@ -76,6 +78,8 @@ class Committer:
         self._writer.join()
 
     def _check(self, submission: Submission, answer: Answer) -> None:
+        if not answer.set_running_or_notify_cancel():
+            return  # the caller gave up while it waited; from here on nobody can, so the writer's answer always fits
         try:
             self._ready.put((check(submission), answer))
         except BaseException as error:  # noqa: BLE001 - whatever happened belongs to the caller who waits

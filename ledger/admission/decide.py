@@ -48,7 +48,7 @@ def decide(checked: Checked, group: Layer, accepted_ms: int) -> Decided:
         Refused: the code of the first bad event; ``details["events"]`` names every bad one, and those that were
             not decided because they follow a refused one (``DEPENDS_ON_REFUSED``).
     """
-    repeats = _repeats(checked, group)
+    repeats = _repeats(checked, group, accepted_ms)
     if repeats is not None:
         return Decided([], [], repeats)
     layer = Layer(group)
@@ -111,6 +111,7 @@ def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> E
     life = rule(event, layer, None if before is None else before.state)
     layer.put_stream(body.stream, StreamRecord(version + 1, event.index, life))
     layer.indexes[body.stream, candidate.id] = event.index
+    layer.signers[event.index] = key
     layer.size += 1
     if body.kind in AUTHORITY_KINDS:
         layer.authority_index = event.index
@@ -130,13 +131,21 @@ def _remember(candidate: Candidate, idem: str, layer: Layer) -> None:
     layer.put_idempotency(body.author, idem, IdempotencyRecord(idempotency_digest(candidate), layer.size))
 
 
-def _repeats(checked: Checked, layer: Layer) -> list[Accepted] | None:
-    """Return the first answers when the whole submission is in the log already; None when none of it is."""
-    found = [_first_index(candidate, checked.submission.key, layer) for candidate in checked.candidates]
+def _repeats(checked: Checked, layer: Layer, accepted_ms: int) -> list[Accepted] | None:
+    """Return the indexes of the first answers when the whole submission is in the log already; None when none is."""
+    found: list[int | None] = []
+    refusals: dict[int, Refused] = {}
+    for position, candidate in enumerate(checked.candidates):
+        try:
+            found.append(_first_index(candidate, checked.submission.key, layer, accepted_ms))
+        except Refused as refusal:
+            refusals[position] = refusal
+    if refusals:
+        raise refusal_of(refusals, len(checked.candidates))
     if all(index is None for index in found):
         return None
     accepted = [
-        Accepted(index, candidate.id, 0, is_repeat=True)
+        Accepted(index, candidate.id, accepted_ms, is_repeat=True)
         for index, candidate in zip(found, checked.candidates, strict=True)
         if index is not None
     ]
@@ -149,26 +158,26 @@ def _repeats(checked: Checked, layer: Layer) -> list[Accepted] | None:
     )
 
 
-def _first_index(candidate: Candidate, key: bytes, layer: Layer) -> int | None:
+def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> int | None:
+    """Return where the event stands already, by its id or its idempotency key."""
     body = candidate.body
     index = layer.index_of(body.stream, candidate.id)
     if index is not None:
         # The same bytes under another key is no retry: whoever answers must have signed.
-        if index < layer.size and layer.key_at(index) != key:
+        if layer.key_at(index) != key:
             raise Refused("ALREADY_RECORDED", f"{candidate.id} is entry {index}, signed with another key", index=index)
         return index
-    if body.idem is None:
+    if body.idem is None or body.ledger != layer.ledger:
         return None
     record = layer.idempotency(body.author, body.idem)
-    if record is None:
+    if record is None or record.digest != idempotency_digest(candidate):
         return None
-    owner = layer.key(key.hex())
-    if owner is None or owner.agent != body.author:
-        return None  # not the author's key: the key check will say so
-    if record.digest != idempotency_digest(candidate):
-        raise Refused(
-            "IDEMPOTENCY_CONFLICT", f"the idempotency key {body.idem!r} was used for other content", idem=body.idem
+    try:
+        check_key(
+            layer.key(key.hex()), author=body.author, kind=body.kind, stream=body.stream, now_ms=accepted_ms
         )
+    except Refused:
+        return None  # other bytes than the first time: the key must be good now, and ``apply`` says why it is not
     return record.index
 
 

@@ -12,13 +12,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ledger.admission.check import Checked, check
 from ledger.admission.decide import Accepted, decide
 from ledger.admission.state import Layer
 from ledger.codec import encode_packed
-from ledger.envelope import decode_entry
+from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.log import tables as layout
 from ledger.log.append import Pending
@@ -96,7 +94,7 @@ class Gate:
         except Refused as refusal:
             return refusal
         if not decided.entries:
-            return [base.with_clock(one, accepted_ms) for one in decided.accepted]
+            return [base.first_answer(one.index, pending) for one in decided.accepted]
         pending.entries += decided.entries
         pending.id_keys += [layout.id_key(event.stream, event.id) for event in decided.events]
         return decided.accepted
@@ -133,11 +131,11 @@ class _Transaction:
     def key_at(self, index: int) -> bytes:
         return decode_entry(self._snapshot.entry(index)).key
 
-    def with_clock(self, repeat: Accepted, group_ms: int) -> Accepted:
-        """Return a repeat with the time it was first accepted: ``group_ms`` if in the group being decided."""
-        is_stored = repeat.index < self.size
-        first_ms = decode_entry(self._snapshot.entry(repeat.index)).accepted_ms if is_stored else group_ms
-        return msgspec.structs.replace(repeat, accepted_ms=first_ms)
+    def first_answer(self, index: int, pending: Pending) -> Accepted:
+        """Return what was answered when the event at ``index`` was first accepted, perhaps in this very group."""
+        data = self._snapshot.entry(index) if index < self.size else pending.entries[index - self.size]
+        entry = decode_entry(data)
+        return Accepted(index, event_id(pae(entry.body)), entry.accepted_ms, is_repeat=True)
 
 
 def _first_head(ledger: str | None) -> Head:

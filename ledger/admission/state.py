@@ -49,6 +49,7 @@ class Layer:
         self.below = below
         self.records: dict[bytes, Any] = {}
         self.indexes: dict[tuple[str, str], int] = {}
+        self.signers: dict[int, bytes] = {}
         self.size: int = below.size
         self.ledger: str | None = below.ledger
         self.authority_index: int | None = None
@@ -64,8 +65,9 @@ class Layer:
         return self.below.index_of(stream, event_id) if found is None else found
 
     def key_at(self, index: int) -> bytes:
-        """Return the key that signed an entry below this layer."""
-        return self.below.key_at(index)
+        """Return the key that signed an entry, stored or decided here."""
+        found = self.signers.get(index)
+        return self.below.key_at(index) if found is None else found
 
     def merge_down(self) -> None:
         """Let the layer below have what was decided here."""
@@ -73,6 +75,7 @@ class Layer:
         assert isinstance(below, Layer)  # noqa: S101 - the base is written by the gate, never merged into
         below.records |= self.records
         below.indexes |= self.indexes
+        below.signers |= self.signers
         below.size = self.size
         below.ledger = self.ledger
         if self.authority_index is not None:

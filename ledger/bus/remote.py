@@ -93,7 +93,7 @@ class RemoteClient:
             Unavailable: ``BUS_UNAVAILABLE`` after the last attempt; sending it again later is harmless.
         """
         payload = submission.encode()
-        if len(payload) > limits.request_size_max_bytes + 64 * 1024:
+        if len(payload) > limits.request_size_max_bytes:
             raise Refused("TOO_LARGE", f"a request has at most {limits.request_size_max_bytes} bytes")
         answer = self._request(subjects.submit_subject(self.ledger, self._agent), payload)
         return [msgspec.convert(list(one.values()), Accepted) for one in answer["accepted"]]

@@ -23,6 +23,7 @@ from ledger.bus.uploads import Uploads
 from ledger.codec import decode_strict
 from ledger.envelope import decode_submission
 from ledger.errors import BatonError, Refused
+from ledger.events.fields import Ref
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -64,13 +65,13 @@ class FindArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of ``read.index``."""
 
     stream: str
-    id: Annotated[str, msgspec.Meta(pattern=r"^blake3:[0-9a-f]{64}$")]
+    id: Annotated[str, msgspec.Meta(pattern=r"^blake3:[0-9a-f]{64}\Z")]
 
 
 class BlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of ``read.blob``: one chunk of a blob."""
 
-    ref: Annotated[str, msgspec.Meta(pattern=r"^(blake3|sha256):[0-9a-f]{64}$")]
+    ref: Ref
     chunk: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 

@@ -79,13 +79,15 @@ def decode_body(text: bytes) -> tuple[Body, EventData]:
         Refused: the strict JSON codes, ``UNKNOWN_KIND``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``.
     """
     check_depth(text)
+    root = "$"
     try:
         body = _body.decode(text)
         decoder = _data.get(body.kind)
+        root = "$.data"
         data = None if decoder is None else decoder.decode(body.data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         check_strict(text)  # the more basic fault is the one to report
-        raise schema_error(error) from error
+        raise schema_error(error, root) from error
     if data is None:
         check_strict(text)
         raise Refused("UNKNOWN_KIND", f"there is no kind {body.kind!r}", kind=body.kind)

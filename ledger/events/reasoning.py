@@ -6,15 +6,13 @@ fetch; it is never part of the graph's own ref.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-import msgspec
-
-from ledger.events.fields import Count, EventData, Label, Line, OptionalText, Ref, StepNumber, Text, Unit
+from ledger.events.brief import Brief, Tokens
+from ledger.events.fields import EventData, Line, StepNumber, Text, Unit
 
 StepType = Literal["observation", "inference", "assumption", "hypothesis", "conclusion"]
 ReasoningType = Literal["", "deductive", "inductive", "abductive", "analogical"]
-Tokens = Annotated[int, msgspec.Meta(ge=0, le=10_000_000, description="A number of tokens.")]
 
 
 class Step(EventData, frozen=True):
@@ -60,59 +58,9 @@ class ReasoningConcluded(EventData, frozen=True):
     known_limitations: list[Line] = []
 
 
-class BriefFact(EventData, frozen=True):
-    """One fact of a brief: byte-equal to the trimmed text of the step it names."""
-
-    step: StepNumber
-    text: Text
-    evidence: list[Line] = []
-
-
-class BriefTag(EventData, frozen=True):
-    """A routing tag, its sort (finding, action, urgency, domain) and the step it was drawn from, if any."""
-
-    tag: Annotated[str, msgspec.Meta(pattern=r"^[^\s\x00-\x1f]{1,80}\Z")]
-    sort: Literal["finding", "action", "urgency", "domain"]
-    step: StepNumber | None = None
-
-
-class BriefFidelity(EventData, frozen=True):
-    """How much of the graph's critical content the prompt keeps, measured; parts that do not exist are absent."""
-
-    value: Unit
-    band: Literal["lossless", "high", "medium", "low"]
-    key_facts: Unit | None = None
-    anchors: Unit | None = None
-    edges: Unit | None = None
-    cap: Unit = 1.0
-    vetoes: list[Line] = []
-    weights: dict[str, Unit] = {}
-    metric: Label = "baton-lexical-1"
-
-
 class ReasoningBriefed(EventData, frozen=True):
-    """A brief of one version of a graph at one transfer level, made by a compressor."""
+    """A brief of one version of a graph, made by a compressor, and the prompt it renders to at its own level."""
 
-    reasoning_ref: Ref
-    level: Literal["minimal", "standard", "full"]
-    budget: Tokens
+    brief: Brief
     prompt: Text
     tokens: Tokens
-    full_tokens: Tokens
-    exact: bool
-    tokenizer: Label
-    compressor: Label
-    compressor_version: Label
-    fidelity: BriefFidelity
-    reasoning_brief: OptionalText = ""
-    facts: list[BriefFact] = []
-    tags: list[BriefTag] = []
-    top_assumptions: list[Line] = []
-    observations_summary: OptionalText = ""
-    inferences_summary: OptionalText = ""
-    conclusion_summary: OptionalText = ""
-    evidence_count: Count = 0
-    assumption_count: Count = 0
-    dropped_steps: list[StepNumber] = []
-    dropped_sections: list[Label] = []
-    budget_needed: Tokens | None = None

@@ -76,10 +76,11 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
 
 
 def _create(event: Event, data: kinds.HandoffCreated) -> HandoffState:
-    # Without a reviewer the sender verifies; that only a human may do so is a rule about roles.
+    # Without a reviewer the sender verifies; that only a human may do so is a rule about roles. Nobody ever reviews
+    # work that he does himself, so who hands work to himself names somebody else.
     reviewer = data.reviewer or event.author
-    if data.reviewer is not None and data.reviewer in (event.author, data.to):
-        raise Refused("SELF_APPROVAL", f"{data.reviewer} is sender or receiver and cannot review", name=data.reviewer)
+    if reviewer == data.to or data.reviewer == event.author:
+        raise Refused("SELF_APPROVAL", f"{reviewer} is sender or receiver and cannot review", name=reviewer)
     return HandoffState(
         sender=event.author,
         receiver=data.to,

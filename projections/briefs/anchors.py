@@ -20,7 +20,9 @@ _FILE: Final = re.compile(
     re.IGNORECASE,
 )
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,}(?:\(\))?", re.ASCII)
-_NAME: Final = re.compile(r"[A-Za-z]\w*?_\w*[A-Za-z0-9]\w*|\w*[a-z][A-Z]\w*|[A-Za-z]+[0-9]\w*", re.ASCII)
+_WORD: Final = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_WORD_WITH_NUMBER: Final = re.compile(r"[A-Za-z]+[0-9]")
+_CAMEL: Final = re.compile("[a-z][A-Z]")
 _EVIDENCE: Final = re.compile(r"(?P<place>[^:\s][^:\n]*:[0-9]+)(?::|$)")
 
 
@@ -28,7 +30,10 @@ def anchors(text: str) -> frozenset[str]:
     """Return the numbers, paths, identifiers and hashes of a text, each as compared."""
     found: set[str] = set()
     for match in _CHUNK.finditer(text):
-        chunk = match[0].rstrip(_TRAILING)
+        chunk = match[0]
+        if chunk.isalpha() and not _CAMEL.search(chunk):
+            continue  # Most of a text is plain words.
+        chunk = chunk.rstrip(_TRAILING)
         if _is_whole_anchor(chunk):
             found.add(chunk)
         else:
@@ -56,4 +61,11 @@ def _is_whole_anchor(chunk: str) -> bool:
     if "/" in chunk or "\\" in chunk:
         # "and/or" is prose; "logs/", "./run" and "a/b/c" are places.
         return chunk.count("/") > 1 or chunk.endswith("/") or chunk.startswith(("/", "./", "~")) or ":" in chunk
-    return bool(_NAME.fullmatch(chunk.removesuffix("()"))) or (":" in chunk and "." in chunk)
+    return _is_name(chunk.removesuffix("()")) or (":" in chunk and "." in chunk)
+
+
+def _is_name(chunk: str) -> bool:
+    # No single pattern: one for all three forms takes quadratic time on a long run of underscores.
+    if not _WORD.fullmatch(chunk):
+        return False
+    return "_" in chunk.strip("_") or bool(_CAMEL.search(chunk)) or bool(_WORD_WITH_NUMBER.match(chunk))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from projections.briefs.text import NOT, content_of, stem, words
+from projections.briefs.text import NOT, content_of, one_line, stem, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,8 +61,8 @@ def is_open_assumption(step: ReasoningStep) -> bool:
 
 def concluding_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
     """Return the steps that state the graph's conclusion: by their words, else by type, else by position."""
-    target = words(memory.conclusion)
-    stated = [step for step in memory.steps if target in (words(step.content), words(own_conclusion(step)))]
+    target = _plain(memory.conclusion)
+    stated = [step for step in memory.steps if target in {_plain(step.content), _plain(own_conclusion(step))}]
     typed = [step for step in memory.steps if step.type == "conclusion"]
     if stated or typed:
         return [step for step in stated if step in typed] or typed or stated
@@ -86,9 +86,8 @@ def critical_numbers(memory: ReasoningMemory) -> set[int]:
     return _ancestors(memory, targets) | open_assumptions | refuted
 
 
-def critical_units(memory: ReasoningMemory) -> list[Unit]:
-    """Return the key facts of a graph in reading order, each once."""
-    critical = critical_numbers(memory)
+def critical_units(memory: ReasoningMemory, critical: set[int]) -> list[Unit]:
+    """Return the key facts of a graph with these critical steps, in reading order, each once."""
     units = [Unit("conclusion", None, memory.conclusion.strip(), STEP_WEIGHT)]
     remarks: list[Unit] = []
     for step in memory.steps:
@@ -104,9 +103,8 @@ def critical_units(memory: ReasoningMemory) -> list[Unit]:
     return _without_repeats(unit for unit in (*units, *remarks, *limits) if unit.text)
 
 
-def critical_edges(memory: ReasoningMemory) -> list[tuple[int, int]]:
+def critical_edges(memory: ReasoningMemory, critical: set[int]) -> list[tuple[int, int]]:
     """Return the dependencies among critical steps as (premise, step)."""
-    critical = critical_numbers(memory)
     return [
         (premise, number)
         for number, rests_on in memory.dependencies.items()
@@ -142,6 +140,10 @@ def _without_repeats(units: Iterable[Unit]) -> list[Unit]:
         if unit.sort in {"assumption", "assumption_stated"}:
             assumed.append(meaning)
     return kept
+
+
+def _plain(text: str) -> str:
+    return one_line(text).casefold().rstrip(".!。！ ")
 
 
 def _meaning(text: str) -> frozenset[str]:

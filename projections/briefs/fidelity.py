@@ -19,17 +19,16 @@ from __future__ import annotations
 import json
 from typing import Final
 
-import msgspec
-
 from ledger.errors import Refused
+from ledger.events.brief import Band, Fidelity
 from projections.briefs.anchors import anchors
 from projections.briefs.index import GraphIndex, index_graph
 from projections.briefs.recall import read_text, recall_of
-from projections.briefs.vetoes import NO_CAP, Veto, find_vetoes
+from projections.briefs.vetoes import NO_CAP, find_vetoes
 from projections.briefs.wording import readable_text
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
 
-METRIC_NAME: Final = "baton-fidelity"
+METRIC_NAME: Final = "baton-lexical"
 METRIC_VERSION: Final = "1"
 WEIGHTS: Final = {"R": 0.75, "A": 0.15, "E": 0.10}
 EDGE_HIT: Final = 0.8
@@ -42,22 +41,7 @@ MEDIUM_BAND: Final = 0.75
 value_digits: Final = 4
 
 
-class Fidelity(msgspec.Struct, frozen=True):
-    """A measured fidelity with all that is needed to check it; a part the graph does not have is None."""
-
-    value: float
-    band: str
-    R: float | None
-    A: float | None
-    E: float | None
-    cap: float
-    vetoes: list[Veto]
-    weights: dict[str, float]
-    metric: str = METRIC_NAME
-    metric_version: str = METRIC_VERSION
-
-
-def band_of(value: float) -> str:
+def band_of(value: float) -> Band:
     """Return the seed's name for a fidelity: lossless, high, medium or low."""
     if value >= LOSSLESS:
         return "lossless"
@@ -107,7 +91,7 @@ def lossless(index: GraphIndex) -> Fidelity:
 
 def holds_whole_graph(text: str, memory: ReasoningMemory) -> bool:
     """Tell whether a line of the text is the graph's JSON, by its ref."""
-    for line in text.splitlines():
+    for line in text.split("\n"):
         opening = line.find("{")
         if opening < 0 or not line.rstrip().endswith("}"):
             continue

@@ -64,27 +64,36 @@ def spelled(tokens: list[str]) -> str:
 
 def index_graph(memory: ReasoningMemory) -> GraphIndex:
     """Return the index of a graph."""
-    key_facts = [_key_fact(unit) for unit in critical_units(memory)]
     critical = critical_numbers(memory)
+    key_facts = [_key_fact(unit) for unit in critical_units(memory, critical)]
     steps = [step for step in memory.steps if step.step_number in critical]
     documents = [set(content_of(words(text))) for text in _documents(memory)]
     frequency = Counter(word for document in documents for word in document)
     total = max(len(documents), _document_floor)
     texts = _all_texts(memory)
-    sources, postings = _sources(texts)
+    sources, postings, verbatim = _sources(texts)
     return GraphIndex(
         memory=memory,
         key_facts=key_facts,
-        idf={word: math.log(1 + total / count) for word, count in frequency.items()},
-        unseen_idf=math.log(1 + total),
+        idf={word: _rarity(count, total) for word, count in frequency.items()},
+        unseen_idf=_rarity(1, total),
         sources=sources,
         postings=postings,
-        verbatim={spelled(words(text)) for text in (*texts, *(source.text for source in sources))},
+        verbatim=verbatim,
         anchors=frozenset().union(*(anchors(text) for text in texts)),
         critical_anchors=_critical_anchors(key_facts, steps),
-        edges=critical_edges(memory),
+        edges=critical_edges(memory, critical),
         step_spelled={step.step_number: spelled(words(fact_text(step))) for step in steps},
     )
+
+
+def _rarity(count: int, total: int) -> float:
+    """Return the weight of a word: 2 in one document of many, towards 1 for a word of all documents.
+
+    Bounded on purpose: with a plain logarithm the few rarest words of a fact outweighed all the others, and a text
+    of those alone passed as half of the reasoning.
+    """
+    return 1 + math.log(1 + total / count) / math.log(1 + total)
 
 
 def _key_fact(unit: Unit) -> KeyFact:
@@ -107,13 +116,23 @@ def _all_texts(memory: ReasoningMemory) -> list[str]:
     return [text for text in dict.fromkeys(texts) if text.strip()]
 
 
-def _sources(texts: list[str]) -> tuple[list[Source], dict[str, list[int]]]:
-    sources = [Source(clause, content_of(words(clause))) for text in texts for clause in clauses(text)]
+def _sources(texts: list[str]) -> tuple[list[Source], dict[str, list[int]], set[str]]:
+    """Return the clauses of the texts, which of them hold a word, and every run of words that is verbatim."""
+    sources: list[Source] = []
     postings: dict[str, list[int]] = defaultdict(list)
-    for position, source in enumerate(sources):
-        for word in dict.fromkeys(source.content):
-            postings[word].append(position)
-    return sources, dict(postings)
+    verbatim: set[str] = set()
+    for text in texts:
+        parts = clauses(text)
+        if len(parts) > 1:
+            verbatim.add(spelled(words(text)))
+        for clause in parts:
+            tokens = words(clause)
+            source = Source(clause, content_of(tokens))
+            for word in dict.fromkeys(source.content):
+                postings[word].append(len(sources))
+            sources.append(source)
+            verbatim.add(spelled(tokens))
+    return sources, dict(postings), verbatim
 
 
 def _critical_anchors(key_facts: list[KeyFact], steps: list[ReasoningStep]) -> frozenset[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 scope_words: Final = 3
 _scope_chars: Final = 4
+_scope_reach_words: Final = 12
 
 _PREFIXES: Final = ("un", "non")
 _CJK_HARMLESS: Final = re.compile(
@@ -33,6 +34,15 @@ def negation_scopes(text: str, vocabulary: Collection[str]) -> list[frozenset[st
     if not text.isascii():
         scopes += _cjk_scopes(text)
     return [scope for scope in scopes if scope]
+
+
+def split_prefixes(content: Iterable[str], vocabulary: Collection[str]) -> list[str]:
+    """Return content words with "unencrypted" as two words, "not" and "encrypted", where the graph knows the second."""
+    split: list[str] = []
+    for word in content:
+        root = _without_prefix(word, vocabulary) if word not in vocabulary else ""
+        split += [NOT, root] if root else [word]
+    return split
 
 
 def negation_differs(
@@ -56,20 +66,25 @@ def negation_differs(
 def _latin_scopes(tokens: list[str], vocabulary: Collection[str]) -> Iterable[frozenset[str]]:
     for position, token in enumerate(tokens):
         if stem(token) == NOT:
-            following = [word for word in content_of(tokens[position + 1 :]) if word != NOT]
-            yield frozenset(following[:scope_words])
+            nearby = content_of(tokens[position + 1 : position + 1 + _scope_reach_words])
+            yield frozenset([word for word in nearby if word != NOT][:scope_words])
             continue
-        for prefix in _PREFIXES:
-            root = stem(token.removeprefix(prefix))
-            if token.startswith(prefix) and len(token) > len(prefix) and root in vocabulary:
-                yield frozenset({root})
+        root = _without_prefix(stem(token), vocabulary)
+        if root:
+            yield frozenset({root})
+
+
+def _without_prefix(word: str, vocabulary: Collection[str]) -> str:
+    roots = (word.removeprefix(prefix) for prefix in _PREFIXES if word.startswith(prefix))
+    return next((root for root in roots if root in vocabulary), "")
 
 
 def _cjk_scopes(text: str) -> list[frozenset[str]]:
     plain = _CJK_HARMLESS.sub(lambda match: "\n" * len(match[0]), text)
     scopes = []
     for match in _CJK_NEGATOR.finditer(plain):
-        following = re.split(r"[\n，,。；;：:、！？]", text[match.end() :], maxsplit=1)[0].strip()
+        nearby = text[match.end() : match.end() + _scope_reach_words]
+        following = re.split(r"[\n，,。；;：:、！？]", nearby, maxsplit=1)[0].strip()
         scopes.append(frozenset(content_words(following[:_scope_chars])) if following else frozenset())
     return scopes
 

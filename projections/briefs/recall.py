@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -57,11 +57,18 @@ def recall_of(fact: KeyFact, text: ReadText, index: GraphIndex) -> float:
     wanted = Counter(fact.content)
     width = math.floor(WINDOW_FACTOR * len(fact.content)) + WINDOW_SLACK_WORDS
     total = sum(index.weight_of(word) * count for word, count in wanted.items())
-    best = 0.0
+    within_reach = sum(
+        index.weight_of(word) * min(count, len(text.positions.get(word, ()))) for word, count in wanted.items()
+    )
+    if within_reach <= RAMP_START * total:
+        return 0.0  # No window can hold more of the fact than the whole text does.
+    best = RAMP_START * total
+    sums = [0.0, *accumulate(index.weight_of(text.content[place]) for place in found)]
     for start, first in enumerate(found):
         end = bisect_left(found, first + width)
-        window = [text.content[place] for place in found[start:end]]
-        best = max(best, _window_score(window, fact, index))
+        if sums[end] - sums[start] > best:  # Most windows hold too little to be looked at closely.
+            window = [text.content[place] for place in found[start:end]]
+            best = max(best, _window_score(window, fact, index))
     return max(0.0, min(1.0, (best / total - RAMP_START) / (1 - RAMP_START)))
 
 

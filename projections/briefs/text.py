@@ -23,6 +23,7 @@ NOT: Final = "¬"
 _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
 _TOKEN: Final = re.compile(rf"[{_CJK}]+|\d+(?:[.,]\d+)*|[^\W\d_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)?")
 _CLAUSE_END: Final = re.compile(r"[.!?](?=\s|$|[\"')\]])|[。！？；;\[\]\n\r]|→|\s[-–—]\s")
+_APOSTROPHE: Final = re.compile("['’]")
 _WHITESPACE: Final = re.compile(r"\s+")
 
 NEGATORS: Final = frozenset({"not", "no", "never", "none", "nor", "neither", "without", "cannot", "nothing", "nobody"})
@@ -50,7 +51,7 @@ def words(text: str) -> list[str]:
         elif token.endswith(("n't", "n’t")):
             found += [_whole_word(token[:-3]), "not"]
         else:
-            found.append(re.split("['’]", token, maxsplit=1)[0])
+            found.append(token if token.isalnum() else _APOSTROPHE.split(token, maxsplit=1)[0])
     return found or [sign for sign in text if not sign.isspace()]
 
 
@@ -79,6 +80,8 @@ def count_sentences(text: str) -> int:
 
 def one_line(text: str) -> str:
     """Return a text with every run of white space and control characters as one space, so it cannot forge a heading."""
+    if text.isprintable() and "  " not in text:
+        return text.strip()
     printable = "".join(" " if unicodedata.category(sign) in {"Cc", "Cs"} else sign for sign in text)
     return _WHITESPACE.sub(" ", printable).strip()
 

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from ledger.events.brief import Veto
 from projections.briefs.anchors import anchors, number_value
 from projections.briefs.index import spelled
-from projections.briefs.negation import negation_differs, negation_scopes
+from projections.briefs.negation import negation_differs, negation_scopes, split_prefixes
 from projections.briefs.text import clauses, content_words, words
 
 if TYPE_CHECKING:
@@ -33,15 +32,6 @@ _comparable_share: Final = 0.5
 _statement_min_words: Final = 2
 
 
-class Veto(msgspec.Struct, frozen=True):
-    """Why a text is capped: the rule, the clause, the highest fidelity it allows, and what was seen."""
-
-    rule: str
-    clause: str
-    cap: float
-    detail: str
-
-
 def find_vetoes(text: str, index: GraphIndex) -> list[Veto]:
     """Return every veto against a text, in reading order."""
     vetoes: list[Veto] = []
@@ -55,13 +45,13 @@ def _vetoes_of(clause: str, index: GraphIndex) -> list[Veto]:
     foreign = sorted(anchors(clause) - index.anchors)
     if foreign:
         return [Veto("foreign_anchor", clause, CONTRADICTION_CAP, ", ".join(foreign))]
-    content = content_words(clause)
+    content = split_prefixes(content_words(clause), index.postings.keys())
     used, support = _draw_on(content, index)
     if support < _supported_share and len(content) >= _statement_min_words:
         return [Veto("unsupported", clause, UNSUPPORTED_CAP, f"supported {support:.2f}")]
     if support < _comparable_share:
         return []
-    changed = _changed_number(content, used)
+    changed = _changed_number(content, used, index)
     if changed:
         return [Veto("number_changed", clause, CONTRADICTION_CAP, changed)]
     if _negation_changed(clause, content, used, index):
@@ -100,13 +90,13 @@ def _slots(content: list[str]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _changed_number(content: list[str], used: list[Source]) -> str:
+def _changed_number(content: list[str], used: list[Source], index: GraphIndex) -> str:
     stood = [slot for source in used for slot in _slots(source.content)]
     values = {value for _, value, _ in stood}
     said = _slots(content)
     for before, value, after in said:
         beside = [slot for slot in stood if (before and slot[0] == before) or (after and slot[2] == after)]
-        if any(slot[1] == value for slot in beside):
+        if any(slot[1] == value for slot in beside) or _stands_elsewhere((before, value, after), index):
             continue
         missing = values - {other for _, other, _ in said}
         if beside:
@@ -114,6 +104,18 @@ def _changed_number(content: list[str], used: list[Source]) -> str:
         if value not in values and missing:
             return f"{value} instead of {', '.join(sorted(missing))}"
     return ""
+
+
+def _stands_elsewhere(said: tuple[str, str, str], index: GraphIndex) -> bool:
+    """Tell whether some clause of the graph has this number beside one of these words (joined facts draw on many)."""
+    before, value, after = said
+    neighbours = [word for word in (before, after) if word and not word[0].isdigit()]
+    for word in neighbours:
+        for position in index.postings.get(word, ()):
+            for slot in _slots(index.sources[position].content):
+                if slot[1] == value and ((slot[0] == before == word) or (slot[2] == after == word)):
+                    return True
+    return False
 
 
 def _negation_changed(clause: str, content: list[str], used: list[Source], index: GraphIndex) -> bool:

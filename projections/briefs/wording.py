@@ -32,25 +32,33 @@ HEADINGS: Final = (
 
 LIMITATION: Final = "Limitation: "
 ALTERNATIVE: Final = "Alternative considered: "
-CHECK: Final = " CHECK: "
-LINKS: Final = "Links: "
 OTHER_STEPS: Final = "Other steps:"
-STOCK_SENTENCES: Final = (
-    "No further step is critical.",
-    "No assumption is open.",
-    "The full graph has the rest.",
-)
-"""What fills a brief up to three sentences when the graph is too small to (SEEDS: always 3 to 6 sentences)."""
-
+CHECK: Final = "CHECK: "
+POINTER: Final = "Available via reasoning_ref="
+CALL: Final = "Call: snapshot_provider.get_full_reasoning(reasoning_ref)"
 CUT: Final = "…"
 
 _UNCOUNTED: Final = frozenset({CONTEXT, TAGS, FIDELITY, FULL_REASONING})
 _HEADING: Final = re.compile(rf"^({'|'.join(HEADINGS)}):[ \t]?", re.MULTILINE)
+_LINK: Final = r"\[#\d+(?:<[\d,]+)?\]"
+_COUNTS: Final = r"The graph has \d+ steps?\.|Of these, \d+ (?:is|are) critical\.|This brief leaves out \d+ of them\."
 _LABELS: Final = re.compile(
-    rf"^(?:- )?(?:{LIMITATION}|{ALTERNATIVE}|{OTHER_STEPS})|^{LINKS}.*$|{CHECK.strip()}(?= )|"
-    + "|".join(re.escape(sentence) for sentence in STOCK_SENTENCES),
-    re.MULTILINE,
+    rf"^(?:- )?(?:{LIMITATION}|{ALTERNATIVE}|{OTHER_STEPS})|\({CHECK}|{_LINK}|{_COUNTS}|{CUT}", re.MULTILINE
 )
+
+
+def link(step: int, premises: list[int]) -> str:
+    """Return the label that says which step a fact is and which steps it rests on."""
+    return f"[#{step}{'<' if premises else ''}{','.join(str(number) for number in premises)}]"
+
+
+def counting_sentences(steps: int, critical: int, left_out: int) -> list[str]:
+    """Return the sentences that fill a brief up to three when the graph has too few facts (SEEDS: 3 to 6 always)."""
+    return [
+        f"The graph has {steps} step{'' if steps == 1 else 's'}.",
+        f"Of these, {critical} {'is' if critical == 1 else 'are'} critical.",
+        f"This brief leaves out {left_out} of them.",
+    ]
 
 
 def readable_text(prompt: str) -> str:

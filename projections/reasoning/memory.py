@@ -27,7 +27,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ledger.errors import Refused
-from ledger.limits import json_integer_max
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +35,7 @@ STEP_TYPES: Final = ("observation", "inference", "assumption", "hypothesis", "co
 REASONING_TYPES: Final = ("", "deductive", "inductive", "abductive", "analogical")
 
 steps_max: Final = 10_000
+step_number_max: Final = 1_000_000
 _dependency_key_max_chars: Final = 16
 
 _STEP_ALIASES: Final = {"step": "step_number", "evidence_refs": "evidence"}
@@ -203,8 +203,8 @@ def _number_of(key: Any) -> Any:
 
 
 def _read_step_number(value: Any, path: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= json_integer_max:
-        raise _invalid(path, "is not a step number (an integer from 0 on)")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= step_number_max:
+        raise _invalid(path, "is not a step number (an integer from 1 on)")
     return value
 
 

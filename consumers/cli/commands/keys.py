@@ -88,10 +88,11 @@ def list_(app: App, agent: str | None) -> None:
     """List signing keys: identity and session keys, with expiry and revocation."""
     keys: list[dict[str, Any]] = app.query("agents.keys", agent=agent)["keys"]
     rows = [
-        (one["agent"], one["sort"], one["key"][:16], one["expires_at"] or "-", one["revoked_index"] or "-")
+        (one["agent"], one["sort"], one["key"][:16], one["state"], one["expires_at"] or "", one["revoked_index"] or "")
         for one in keys
     ]
-    app.show("keys", {"keys": keys}, lambda: print_table(("agent", "sort", "key", "expires", "revoked at"), rows))
+    header = ("agent", "sort", "key", "state", "expires", "revoked at")
+    app.show("keys", {"keys": keys}, lambda: print_table(header, rows))
 
 
 def parse_ttl(text: str) -> timedelta:

@@ -1,0 +1,56 @@
+# Baton: `make demo` and `make test` are all that a fresh machine with Python 3.11, make and git needs.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/installed
+
+.PHONY: install demo test check bench faults contract clean lock
+
+install: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Baton needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: install
+	$(BIN)/baton demo
+
+test: install
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2 -q
+	$(BIN)/coverage combine -q
+	@for package in ledger projections consumers; do \
+	  echo "line and branch coverage of $$package: $$($(BIN)/coverage report --include="$$package/*" --format=total)%"; \
+	  $(BIN)/coverage report --include="$$package/*" --fail-under=90 --skip-covered --skip-empty >/dev/null || \
+	    { $(BIN)/coverage report --include="$$package/*" --skip-covered; exit 1; }; \
+	done
+
+check: install
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/deptry . --no-ansi
+	$(BIN)/python -m ledger.contract --check
+	$(BIN)/python tests/house.py
+
+bench: install
+	$(BIN)/python -m tests.bench
+
+# The long run: as many kills and flips as the issues name.
+faults: install
+	BATON_FAULTS=20 $(BIN)/python -m pytest -q --timeout 3600 -k "crash or kill or flip or fault or two_writers"
+
+contract: install
+	$(BIN)/python -m ledger.contract
+
+lock:
+	uv pip compile pyproject.toml --group dev --extra server --extra tokens --universal --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header -o requirements.lock
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,198 @@
+"""The tables that are derived from the entries, compared with a replay: state, ids and blobs.
+
+Each is read once, record by record, and none is kept whole in memory a second time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+from blake3 import blake3
+
+from consumers.auditor.packed import DECODERS
+from consumers.auditor.page_reader import UnreadableError
+from ledger.log.blobs import BlobRecord
+from ledger.log.tables import FORMAT, HEAD_KEY, Head, head_decoder, stream_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from consumers.auditor.page_reader import PageReader, Record
+    from consumers.auditor.replay import Replay
+    from consumers.auditor.report import Findings
+
+_RECORD_SUFFIX = b"\xff\xff\xff\xff"
+_ID_KEY_BYTES = 48
+_BLOB_KEY_BYTES = 36
+_ALIAS_KEY_BYTES = 33
+
+
+class StreamMarks:
+    """16 bytes for each entry: the digest of its stream, as the ids table keys it; zeros where it is unknown."""
+
+    def __init__(self) -> None:
+        """Start with no entry."""
+        self._marks = bytearray()
+
+    def observe(self, index: int, stream: str, _event_id: str) -> None:
+        """Remember the stream of an entry."""
+        self._marks.extend(bytes(16 * (index + 1) - len(self._marks)))
+        self._marks[16 * index :] = stream_digest(stream)
+
+    def of(self, index: int) -> bytes:
+        """Return the mark of an entry."""
+        return bytes(self._marks[16 * index : 16 * index + 16])
+
+
+def table_records(reader: PageReader, table: str, findings: Findings) -> Iterator[Record]:
+    """Yield the records of a table; what cannot be read is a problem."""
+    count = 0
+    try:
+        for record in reader.records(table):
+            count += 1
+            yield record
+    except UnreadableError as error:
+        findings.problem(None, "CORRUPTED", f"table {table}: {count} records were read, the rest cannot be ({error})")
+
+
+def check_state(reader: PageReader, replay: Replay, findings: Findings) -> None:
+    """Compare every stored record, and the head, with the replayed ones."""
+    expected = replay.state.packed
+    seen: set[bytes] = set()
+    for key, value in table_records(reader, "state", findings):
+        if key == HEAD_KEY:
+            _check_head(value, replay, findings)
+        elif replay.lost_from is None:
+            seen.add(key)
+            wanted = expected.get(key)
+            if wanted is None:
+                findings.problem(None, "CORRUPTED", f"the record of {_named(key)} follows from no entry")
+            elif wanted != value and not _is_same(key, wanted, value):
+                findings.problem(
+                    _last_index(key, wanted), "CORRUPTED", f"the record of {_named(key)} is not what the entries give"
+                )
+    if replay.lost_from is not None:
+        findings.note(replay.lost_from, "CORRUPTED", "records of streams, agents and keys were not compared")
+        return
+    for key in sorted(expected.keys() - seen):
+        findings.problem(_last_index(key, expected[key]), "CORRUPTED", f"the record of {_named(key)} is missing")
+
+
+def check_ids(reader: PageReader, replay: Replay, marks: StreamMarks, findings: Findings) -> None:
+    """Compare the table of the duplicate check with the events' ids."""
+    seen = bytearray(replay.size)
+    for key, value in table_records(reader, "ids", findings):
+        index = int.from_bytes(value, "big")
+        if index >= replay.size:
+            findings.problem(None, "CORRUPTED", f"the ids table names an entry {index}, beyond the log's end")
+            continue
+        seen[index] = 1
+        is_right = replay.state.indexes.get(key[16:]) == index and marks.of(index) == key[:16]
+        if not (is_right and len(key) == _ID_KEY_BYTES):
+            message = f"the ids table has entry {index} under an id or stream that it does not have"
+            findings.problem(index, "CORRUPTED", message)
+    place = seen.find(0)
+    while place >= 0:
+        findings.problem(place, "CORRUPTED", f"the ids table lacks entry {place}")
+        place = seen.find(0, place + 1)
+
+
+def check_blobs(reader: PageReader, findings: Findings) -> None:
+    """Hash every blob; chunks without a record are what a crash leaves, and only a note."""
+    aliases: dict[bytes, bytes] = {}
+    digest, size, hashes = b"", 0, (blake3(), hashlib.sha256())
+    for key, value in table_records(reader, "blobs", findings):
+        if len(key) == _ALIAS_KEY_BYTES and key[:1] == b"2":
+            aliases[key[1:]] = value
+            continue
+        if len(key) != _BLOB_KEY_BYTES:
+            findings.problem(None, "CORRUPTED", f"the blobs table has a record with the key {key.hex()}")
+            continue
+        if key[:32] != digest:
+            if size:
+                findings.note(None, "NOT_FOUND", f"blob blake3:{digest.hex()} was never finished")
+            digest, size, hashes = key[:32], 0, (blake3(), hashlib.sha256())
+        if key[32:] != _RECORD_SUFFIX:
+            size += len(value)
+            for one in hashes:
+                one.update(value)
+            continue
+        wanted = BlobRecord(size, hashes[0].digest(), hashes[1].digest())
+        if wanted.blake3 != digest or msgspec.msgpack.encode(wanted) != value:
+            findings.problem(None, "CORRUPTED", f"blob blake3:{digest.hex()} is damaged")
+        if aliases.pop(wanted.sha256, None) not in (None, digest):
+            findings.problem(None, "CORRUPTED", f"blob sha256:{wanted.sha256.hex()} leads to another blob")
+        size = 0
+
+
+def read_head(reader: PageReader) -> Head | None:
+    """Return the stored head, or None when it cannot be read."""
+    found = reader.first("state", HEAD_KEY)
+    if found is None or found[0] != HEAD_KEY:
+        return None
+    try:
+        head = head_decoder.decode(found[1])
+    except msgspec.DecodeError:
+        return None
+    is_possible = head.format == FORMAT and len(head.frontier) == 32 * head.size.bit_count() and head.size >= 0
+    return head if is_possible else None
+
+
+def _check_head(value: bytes, replay: Replay, findings: Findings) -> None:
+    frontier = replay.frontier
+    try:
+        head = head_decoder.decode(value)
+    except msgspec.DecodeError as error:
+        findings.problem(None, "CORRUPTED", f"the head cannot be decoded: {error}")
+        return
+    wrong = [
+        name
+        for name, is_right in (
+            ("format", head.format == FORMAT),
+            ("ledger", head.ledger == replay.ledger or replay.lost_from == 0),
+            ("size", head.size == replay.size),
+            ("frontier", frontier is None or head.frontier == frontier.to_bytes()),
+            ("accepted_ms", head.accepted_ms == replay.clock_ms),
+            ("authority_index", head.authority_index == replay.state.authority_index or replay.lost_from is not None),
+        )
+        if not is_right
+    ]
+    if wrong:
+        message = f"the head says another {', '.join(wrong)} than the entries give"
+        findings.problem(None, "CORRUPTED", message)
+
+
+def _is_same(key: bytes, wanted: bytes, value: bytes) -> bool:
+    """Whether two encodings are of one record: the roles of an agent are a set, in no order."""
+    try:
+        return bool(DECODERS[key[:1]](wanted) == DECODERS[key[:1]](value))
+    except msgspec.DecodeError:
+        return False
+
+
+def _last_index(key: bytes, value: bytes) -> int | None:
+    record = DECODERS[key[:1]](value)
+    match key[:1]:
+        case b"s":
+            index = record.last_index
+        case b"k":
+            index = record.since_index
+        case b"i":
+            index = record.index
+        case _:
+            return None
+    return int(index)
+
+
+def _named(key: bytes) -> str:
+    match key[:1]:
+        case b"s":
+            return f"stream {key[1:].decode('utf-8', 'replace')}"
+        case b"a":
+            return f"agent {key[1:].decode('utf-8', 'replace')}"
+        case b"k":
+            return f"key {key[1:].hex()}"
+        case _:
+            return f"state key {key.hex()}"

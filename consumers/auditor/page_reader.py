@@ -1,0 +1,193 @@
+"""Reading the tables of a log that may be damaged, through ``pages`` in a process of its own.
+
+What arrived before that process ended is used. Where it died, the stretch of entries that cannot be read is searched
+by galloping and halving: some 2 log2(n) starts of a small program for a stretch of n entries.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+from consumers.auditor.pages import END, FRAME, value_size_max_bytes
+from ledger.errors import Unavailable
+from ledger.log.tables import DATABASE, index_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from consumers.auditor.report import Findings
+
+silence_max_s: Final = 60.0
+unreadable_ranges_max: Final = 64
+careful_records_max: Final = 65_536
+_read_bytes: Final = 1024**2
+
+Record = tuple[bytes, bytes]
+
+
+class UnreadableError(Exception):
+    """The reading process ended before the end of the table; the message says how."""
+
+
+class PageReader:
+    """Reads the tables of the log in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the log of the ledger in ``folder``.
+
+        Raises:
+            Unavailable: ``NO_LEDGER``.
+        """
+        self._path = folder / DATABASE
+        if not (self._path / "data.mdb").is_file():
+            raise Unavailable("NO_LEDGER", f"there is no log in {folder}: run `baton init` first", folder=str(folder))
+
+    def records(self, table: str, start: bytes = b"", limit: int = 0) -> Iterator[Record]:
+        """Yield the records of a table from the key ``start`` on; at most ``limit`` unless it is 0.
+
+        Raises:
+            UnreadableError: after the last record that could be read.
+        """
+        # -P: a folder called `ledger` in the working directory is not what is imported.
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "consumers.auditor.pages",
+            str(self._path),
+            table,
+            start.hex(),
+            str(limit),
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own program
+            try:
+                yield from _frames(process)
+            finally:
+                process.kill()
+
+    def first(self, table: str, start: bytes) -> Record | None:
+        """Return the first record from ``start`` on, or None when there is none or it cannot be read."""
+        try:
+            return next(self.records(table, start, 1), None)
+        except UnreadableError:
+            return None
+
+    def entries(self, start: int, size: int, findings: Findings) -> Iterator[bytes | None]:
+        """Yield the entries from ``start`` to ``size``; None for one that is missing or unreadable, and reported.
+
+        It ends early where the table ends.
+        """
+        position = start
+        for _ in range(unreadable_ranges_max):
+            try:
+                for data in self._stretch(position, size, 0, findings):
+                    position += 1
+                    yield data
+            except UnreadableError as fast:
+                reason = str(fast)
+            else:
+                return
+            try:
+                for data in self._stretch(position, size, careful_records_max, findings):
+                    position += 1
+                    yield data
+            except UnreadableError as careful:
+                reason = str(careful)
+            else:
+                continue
+            end = self._end_of_unreadable(position, size)
+            message = f"entries {position} to {end - 1} cannot be read ({reason})"
+            if end == position + 1:
+                message = f"entry {position} cannot be read ({reason})"
+            findings.problem(position, "CORRUPTED", message, end=end)
+            yield from (None for _ in range(position, end))
+            position = end
+        findings.problem(position, "CORRUPTED", "too many stretches cannot be read: the rest was not tried", end=size)
+
+    def _stretch(self, position: int, size: int, limit: int, findings: Findings) -> Iterator[bytes | None]:
+        for (key, value), following in _with_next(self.records("entries", index_key(position), limit)):
+            if key == index_key(position):
+                yield value
+                position += 1
+                continue
+            index = int.from_bytes(key, "big") if len(key) == len(index_key(0)) else -1
+            if position == size:
+                findings.problem(position, "CORRUPTED", f"a record lies beyond the log's end at {size}")
+                return
+            if following == index_key(position + 1) or (following is None and position == size - 1 and not limit):
+                findings.problem(position, "CORRUPTED", f"the key of entry {position} is damaged: {key.hex()}")
+                yield value
+                position += 1
+            elif position < index < size:
+                findings.problem(position, "CORRUPTED", f"entries {position} to {index - 1} are missing", end=index)
+                yield from (None for _ in range(position, index))
+                yield value
+                position = index + 1
+            else:
+                findings.problem(position, "CORRUPTED", f"a record before entry {position} has the key {key.hex()}")
+
+    def _end_of_unreadable(self, first: int, size: int) -> int:
+        """Return the index after a stretch that begins at ``first``: taken to be in one piece."""
+        low, step = first, 1
+        while (high := first + step) < size and not self._is_readable(high):
+            low, step = high, step * 2
+        high = min(high, size)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._is_readable(middle):
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def _is_readable(self, index: int) -> bool:
+        found = self.first("entries", index_key(index))
+        return found is not None and found[0] == index_key(index)
+
+
+def _with_next(records: Iterator[Record]) -> Iterator[tuple[Record, bytes | None]]:
+    """Yield each record with the key after it; a record before an unreadable page is yielded first."""
+    held: Record | None = None
+    try:
+        for record in records:
+            if held is not None:
+                yield held, record[0]
+            held = record
+    except UnreadableError:
+        if held is not None:
+            yield held, None
+        raise
+    if held is not None:
+        yield held, None
+
+
+def _frames(process: subprocess.Popen[bytes]) -> Iterator[Record]:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    descriptor = process.stdout.fileno()
+    buffer, at = b"", 0
+    while True:
+        ready, _, _ = select.select([descriptor], [], [], silence_max_s)
+        if not ready:
+            raise UnreadableError(f"nothing was read for {silence_max_s:.0f} s")
+        data = os.read(descriptor, _read_bytes)
+        if not data:
+            break
+        buffer, at = buffer[at:] + data, 0
+        while len(buffer) - at >= FRAME.size:
+            key_size, value_size = FRAME.unpack_from(buffer, at)
+            if buffer[at : at + FRAME.size] == END:
+                return
+            end = at + FRAME.size + key_size + value_size
+            if value_size > value_size_max_bytes or end > len(buffer):
+                break
+            yield buffer[at + FRAME.size : end - value_size], buffer[end - value_size : end]
+            at = end
+    code = process.wait()
+    reason = process.stderr.read().decode("utf-8", "replace").strip()
+    raise UnreadableError(reason.splitlines()[-1] if reason else f"the reader ended with {code}")

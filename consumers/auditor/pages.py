@@ -1,0 +1,68 @@
+"""The program that reads pages of a log that may be damaged: it may crash, and then only it crashes.
+
+    python -P -m consumers.auditor.pages FOLDER TABLE START LIMIT
+
+LMDB maps its file into memory and believes what the pages say, so a damaged page can end the process with SIGSEGV or
+SIGBUS, or raise. This program writes the records of a table to standard output, from the key START (hex, may be
+empty) on: all with LIMIT 0, else at most LIMIT, each sent at once, so that the last one before a crash is known. Whoever
+started it takes what arrived before the end. A record is two
+u32 (little endian: lengths of key and value), key and value; a last frame of two ffffffff says that all were read.
+
+It imports nothing of the ledger: it is started again for every stretch that is searched.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from itertools import islice
+from typing import Final
+
+import lmdb
+
+FRAME: Final = struct.Struct("<II")
+END: Final = FRAME.pack(0xFFFFFFFF, 0xFFFFFFFF)
+UNREADABLE: Final = 6
+_flush_bytes: Final = 1024**2
+value_size_max_bytes: Final = 16 * 1024**2
+
+
+def main(arguments: list[str]) -> int:
+    """Write the records; return the exit code."""
+    folder, table, start, limit = arguments
+    try:
+        with lmdb.open(folder, readonly=True, max_dbs=8, max_readers=512, map_size=0, create=False) as env:
+            database = env.open_db(table.encode(), create=False)
+            with env.begin(db=database, buffers=True) as txn:
+                _write(txn.cursor(), bytes.fromhex(start), int(limit))
+    except (lmdb.Error, MemoryError, _TooLargeError) as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}")
+        return UNREADABLE
+    sys.stdout.buffer.write(END)
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def _write(cursor: lmdb.Cursor, start: bytes, limit: int) -> None:
+    out = sys.stdout.buffer
+    found = cursor.set_range(start) if start else cursor.first()
+    waiting: list[bytes] = []
+    size = 0
+    for key, value in islice(cursor.iternext() if found else (), limit or None):
+        if len(value) > value_size_max_bytes:
+            raise _TooLargeError(f"a value has {len(value)} bytes")
+        waiting += (FRAME.pack(len(key), len(value)), bytes(key), bytes(value))
+        size += len(value)
+        if limit or size > _flush_bytes:
+            out.write(b"".join(waiting))
+            out.flush()
+            waiting, size = [], 0
+    out.write(b"".join(waiting))
+
+
+class _TooLargeError(Exception):
+    """A value larger than any the log stores: its length is damaged."""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

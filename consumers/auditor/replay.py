@@ -1,0 +1,218 @@
+"""Replaying a log: every entry in its one form, every signature, and the very rules the gate decided by.
+
+The source does not matter: entries come in order, from LMDB, the bus or a bundle, and whoever feeds them may say which
+ones the tree does not hold (``damaged``). Nothing here stops at a problem. But an entry that could not be decoded
+is missing from the state, so what rules refuse after it is a note, not a problem: it would blame honest entries.
+
+A refused event leaves no trace in the replayed state, as at the gate. Gate-only checks (secret patterns) depend on
+more than the log and are not replayed (DESIGN §5).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from consumers.auditor.batches import Batches
+from consumers.auditor.packed import PackedState
+from consumers.auditor.signatures import Signatures
+from ledger.admission.check import ENTRY_OVERHEAD_BYTES, Candidate
+from ledger.admission.decide import apply
+from ledger.admission.rules import AUTHORITY_KINDS
+from ledger.admission.state import Layer
+from ledger.envelope import decode_entry, event_id, pae
+from ledger.errors import Refused
+from ledger.events.authority import LedgerCreated
+from ledger.events.body import decode_body
+from ledger.limits import entry_size_max_bytes
+from ledger.merkle import Frontier, leaf_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from consumers.auditor.report import Findings
+    from ledger.envelope import Entry
+    from ledger.events import EventData
+
+
+class Clock:
+    """The ledger's clock along the log: it never goes back.
+
+    When it does, either the entry before is ahead or this one is behind; the one that does not fit its neighbours is
+    named, and the other goes on.
+    """
+
+    def __init__(self, findings: Findings) -> None:
+        """Report into ``findings``."""
+        self._findings = findings
+        self._before = 0
+        self._changed_at = 0
+        self.now = 0
+
+    def check(self, index: int, accepted_ms: int) -> None:
+        """Compare the time of the next entry with those before it."""
+        if accepted_ms >= self.now:
+            if accepted_ms > self.now:
+                self._before, self.now, self._changed_at = self.now, accepted_ms, index
+            return
+        is_ahead = index - 1 == self._changed_at and accepted_ms >= self._before
+        blamed = index - 1 if is_ahead else index
+        self._findings.problem(
+            blamed, "VERIFICATION_FAILED", f"the clock goes back between entries {index - 1} and {index}"
+        )
+        if is_ahead:
+            self.now, self._changed_at = accepted_ms, index
+
+
+class Replay:
+    """One pass over a log. Feed it all entries in order, then call ``finish``.
+
+    ``roots_at`` are sizes whose roots are wanted (``roots``); ``observe`` is called with the index, stream and id of
+    every entry whose body could be decoded.
+    """
+
+    def __init__(
+        self,
+        findings: Findings,
+        expected_events: int,
+        *,
+        roots_at: Collection[int] = (),
+        observe: Callable[[int, str, str], None] | None = None,
+    ) -> None:
+        """Report into ``findings``; ``expected_events`` decides whether signatures are verified by workers."""
+        self.state = PackedState()
+        self.kinds: Counter[str] = Counter()
+        self.created: LedgerCreated | None = None
+        self.ledger: str | None = None
+        self.authority: list[tuple[str, EventData]] = []
+        self.roots: dict[int, bytes] = {}
+        self.lost_from: int | None = None
+        self._findings = findings
+        self._signatures = Signatures(findings, expected_events)
+        self._batches = Batches(findings)
+        self._clock = Clock(findings)
+        self._frontier: Frontier | None = Frontier.empty()
+        self._roots_at = frozenset(roots_at)
+        self._observe = observe
+        self._version = 0
+        self._size = 0
+        self._mark_root()
+
+    @property
+    def verified(self) -> int:
+        """The number of events whose signature was verified; complete after ``finish``."""
+        return self._signatures.verified + self._batches.verified
+
+    @property
+    def size(self) -> int:
+        """The number of entries fed."""
+        return self._size
+
+    @property
+    def clock_ms(self) -> int:
+        """The time of the last entry."""
+        return self._clock.now
+
+    @property
+    def frontier(self) -> Frontier | None:
+        """The frontier of the tree, None after an entry that could not be read."""
+        return self._frontier
+
+    def feed(self, entries: Sequence[bytes | None], *, damaged: Collection[int] = ()) -> None:
+        """Replay the next entries; None stands for one that could not be read (whoever read it reports that)."""
+        chunk = Layer(self.state)
+        leaves: list[bytes] = []
+        for index, data in enumerate(entries, self._size):
+            if data is None:
+                self._lose(index)
+                self._frontier = None
+            else:
+                leaves.append(leaf_hash(data))
+                self._replay(index, data, chunk, is_damaged=index in damaged)
+            chunk.size = index + 1
+        self.state.take(chunk)
+        self._grow(leaves)
+        self._size += len(entries)
+        self._mark_root()
+
+    def finish(self) -> None:
+        """Wait for all signatures; from now on the report is complete."""
+        self._batches.end()
+        self._signatures.close()
+        if self.lost_from is not None:
+            self._findings.note(
+                self.lost_from,
+                "VERIFICATION_FAILED",
+                f"entry {self.lost_from} is lost: what rules refuse after it is a note, not a problem",
+            )
+
+    def stop(self) -> None:
+        """Stop the workers after an error."""
+        self._signatures.stop()
+
+    def _grow(self, leaves: list[bytes]) -> None:
+        start = self._size
+        for wanted in sorted(size for size in self._roots_at if start < size < start + len(leaves)):
+            if self._frontier is not None:
+                self.roots[wanted] = self._frontier.extend(leaves[: wanted - start]).root()
+        if self._frontier is not None:
+            self._frontier = self._frontier.extend(leaves)
+
+    def _mark_root(self) -> None:
+        if self._frontier is not None and self._size in self._roots_at:
+            self.roots[self._size] = self._frontier.root()
+
+    def _lose(self, index: int) -> None:
+        self._batches.lose(index)
+        self.lost_from = index if self.lost_from is None else self.lost_from
+
+    def _replay(self, index: int, data: bytes, chunk: Layer, *, is_damaged: bool) -> None:
+        try:
+            entry = decode_entry(data)
+        except Refused as refusal:
+            self._findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
+            self._lose(index)
+            return
+        if entry.version < self._version:
+            self._findings.problem(index, "UNSUPPORTED_VERSION", f"the version of entry {index} goes back")
+        self._version = entry.version
+        signed = pae(entry.body)
+        if entry.batch_size > 1:
+            self._batches.add(index, entry, signed)
+        else:
+            self._batches.end()
+            self._signatures.add(index, entry.key, signed, entry.sig)
+        if not is_damaged:
+            self._clock.check(index, entry.accepted_ms)
+        if len(entry.body) + ENTRY_OVERHEAD_BYTES > entry_size_max_bytes:
+            self._findings.problem(index, "TOO_LARGE", f"the body of entry {index} has {len(entry.body)} bytes")
+        try:
+            body, content = decode_body(entry.body)
+        except Refused as refusal:
+            self._findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
+            self.lost_from = index if self.lost_from is None else self.lost_from
+            return
+        self._decide(index, Candidate(body, content, event_id(signed), entry.body), entry, chunk)
+
+    def _decide(self, index: int, candidate: Candidate, entry: Entry, chunk: Layer) -> None:
+        body = candidate.body
+        self.kinds[body.kind] += 1
+        if index == 0:
+            self.ledger = body.ledger
+            self.created = candidate.data if isinstance(candidate.data, LedgerCreated) else None
+        if body.kind in AUTHORITY_KINDS:
+            self.authority.append((body.author, candidate.data))
+        for cause in body.causes:
+            if cause.startswith("blake3:") and not self.state.knows(cause):
+                self._findings.note(index, "NOT_FOUND", f"entry {index} follows from {cause}, which is not before it")
+        layer = Layer(chunk)
+        try:
+            apply(candidate, entry.key, layer, self._clock.now)
+        except Refused as refusal:
+            report = self._findings.problem if self.lost_from is None else self._findings.note
+            report(index, refusal.code, f"entry {index} ({body.kind} on {body.stream}): {refusal.message}")
+        else:
+            layer.merge_down()
+        self.state.remember(candidate.id, index)
+        if self._observe is not None:
+            self._observe(index, body.stream, candidate.id)

@@ -1,0 +1,111 @@
+"""``baton verify``: what a stranger can check of a ledger, over a client or from a bundle, without writing anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from consumers.auditor.anchor import Anchor
+from consumers.auditor.bundle_check import check_log, check_stream
+from consumers.auditor.replay import Replay
+from consumers.auditor.report import AuditReport, Findings
+from ledger.bundle import open_bundle
+from ledger.errors import Corrupted
+from ledger.limits import range_events_max
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ledger.client import Client
+    from ledger.config import Settings
+
+
+def verify_log(
+    client: Client,
+    *,
+    root: str | None = None,
+    trusted_checkpoint: str | None = None,
+    views: Settings | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> AuditReport:
+    """Return the audit of a ledger, local or remote, as it is when it begins (DESIGN §4, §6).
+
+    ``root`` is the fingerprint of the root key, as ``init`` printed it; ``trusted_checkpoint`` a note kept from
+    earlier; with settings in ``views``, the views are rebuilt from the log and compared. ``progress`` is called with
+    entries done and to do.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` when the trusted checkpoint is no checkpoint.
+        Unavailable: the ledger could not be read.
+    """
+    findings = Findings()
+    head = client.head()
+    anchor = Anchor(findings, root, trusted_checkpoint)
+    replay = Replay(findings, head.size, roots_at=anchor.sizes)
+    try:
+        _replay_all(client, head.size, replay, findings, progress or (lambda _done, _total: None))
+        replay.finish()
+    finally:
+        replay.stop()
+    if replay.ledger != head.ledger:
+        findings.problem(0, "WRONG_LEDGER", f"entry 0 is not of the ledger {head.ledger} that was asked for")
+    frontier = replay.frontier
+    if replay.size == head.size and frontier is not None and frontier.root().hex() != head.root:
+        findings.problem(
+            None, "VERIFICATION_FAILED", "the entries do not give the root of the log's head: `baton fsck` says which"
+        )
+    if views is not None:
+        from projections.runner import verify_views  # noqa: PLC0415 - loads the view store, which most audits do not need
+
+        for difference in verify_views(client, views):
+            findings.problem(None, "VERIFICATION_FAILED", difference)
+    return anchor.report("log", replay)
+
+
+def verify_bundle(
+    path: Path,
+    *,
+    root: str | None = None,
+    trusted_checkpoint: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> AuditReport:
+    """Return the audit of an exported bundle; of one stream, rules cannot be replayed, and the report says so.
+
+    Raises:
+        Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE``: the file is no bundle.
+    """
+    findings = Findings()
+    anchor = Anchor(findings, root, trusted_checkpoint)
+    try:
+        with open_bundle(path) as bundle:
+            if bundle.manifest.content == "stream":
+                return check_stream(bundle, findings, anchor)
+            return check_log(bundle, findings, anchor, progress or (lambda _done, _total: None))
+    except Corrupted as error:
+        findings.problem(error.details.get("index"), error.code, error.message, end=error.details.get("end"))
+        return AuditReport(
+            source="bundle",
+            problems=findings.sorted_problems(),
+            problems_total=findings.problems_total,
+            rules_replayed=False,
+        )
+
+
+def _replay_all(
+    client: Client, size: int, replay: Replay, findings: Findings, progress: Callable[[int, int], None]
+) -> None:
+    while replay.size < size:
+        position = replay.size
+        try:
+            page = client.entries(position, limit=min(range_events_max, size - position))
+        except Corrupted as error:
+            findings.problem(
+                position, error.code, f"entries from {position} on cannot be read: {error.message}", end=size
+            )
+            return
+        entries = [data for offset, (index, data) in enumerate(page.entries) if index == position + offset]
+        if not entries:
+            findings.problem(position, "CORRUPTED", f"entry {position} is missing", end=size)
+            return
+        replay.feed(entries[: size - position])
+        progress(replay.size, size)

@@ -1,0 +1,106 @@
+"""`baton verify`, `fsck`, `checkpoint`, `export`: what an auditor calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from consumers.cli.app import App
+from consumers.cli.lazy import Command
+from consumers.cli.progress import progress
+from ledger.errors import Corrupted, Refused
+
+if TYPE_CHECKING:
+    from consumers.auditor.report import AuditReport
+
+
+@click.command(cls=Command)
+@click.option("--views", is_flag=True, help="Also rebuild the views from the log and compare them with the live ones.")
+@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Verify this exported bundle instead.")
+@click.option("--root", help="The root key's fingerprint; without it the verdict is 'self-asserted'.")
+@click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
+@click.pass_obj
+def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *, views: bool) -> None:
+    """Verify every signature, rule and tree hash of the ledger, or of an exported bundle."""
+    from consumers.auditor import verify_bundle, verify_log  # noqa: PLC0415 - loads the auditor
+
+    trusted = None if note is None else _read_note(note)
+    with progress("verifying", shown=not app.as_json) as step:
+        if bundle is not None:
+            report = verify_bundle(bundle, root=root, progress=step)
+        else:
+            report = verify_log(app.client(), root=root, trusted_checkpoint=trusted, views=views, progress=step)
+    conclude(app, "audit", report)
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def fsck(app: App) -> None:
+    """Check every stored byte of the ledger in this folder: entries, tree, look-up tables, state and blobs."""
+    from consumers.auditor import fsck as check  # noqa: PLC0415 - loads the auditor
+
+    settings = app.settings()
+    if settings.server is not None:
+        raise Refused("USAGE", "fsck reads the ledger's own folder: call it there, without --server")
+    with progress("checking", shown=not app.as_json) as step:
+        report = check(settings, progress=step)
+    conclude(app, "fsck", report)
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def checkpoint(app: App) -> None:
+    """Print a signed checkpoint of the log as it is now (C2SP tlog-checkpoint)."""
+    note = app.client().checkpoint()
+    app.show("checkpoint", {"checkpoint": note}, lambda: click.echo(note, nl=False))
+
+
+@click.command(cls=Command)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--stream", help="Only this stream, with the proofs of its events.")
+@click.pass_obj
+def export(app: App, file: Path, stream: str | None) -> None:
+    """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Baton."""
+    from consumers.auditor import export_bundle  # noqa: PLC0415 - loads the auditor
+
+    with progress("exporting", shown=not app.as_json) as step:
+        size = export_bundle(app.local_client(), file, stream=stream, progress=step)
+    data = {"file": str(file), "size": size}
+
+    def text() -> None:
+        click.echo(f"{size} entries in {file}")
+        click.echo(f"Anyone can check it: baton verify --bundle {file}, or python verify.py after unpacking")
+
+    app.show("bundle", data, text)
+
+
+def conclude(app: App, kind: str, report: AuditReport) -> None:
+    """Print a report; a bad one ends with exit code 6.
+
+    Raises:
+        Corrupted: ``VERIFICATION_FAILED``, naming the first problem.
+    """
+    data: dict[str, Any] = msgspec.to_builtins(report)
+    if not report.ok:
+        first = report.problems[0]
+        where = "" if first.index is None else f"entry {first.index}: "
+        raise Corrupted("VERIFICATION_FAILED", f"{where}{first.message}", index=first.index, report=data)
+
+    def text() -> None:
+        click.echo(f"ok: {report.size} entries, {report.signatures} signatures, root {(report.root or '')[:16]}…")
+        if not report.anchored:
+            click.echo("self-asserted: pass --root FINGERPRINT to check that this is the ledger you mean")
+        for note in report.notes:
+            click.echo(f"note: {note}")
+
+    app.show(kind, data, text)
+
+
+def _read_note(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused("NOT_FOUND", f"{path} cannot be read: {error}", path=str(path)) from error

@@ -1,0 +1,313 @@
+"""`baton handoff`: hand work over and see where it stands (seed 002)."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from consumers.cli.app import App, read_text
+from consumers.cli.commands.events import fields_of
+from consumers.cli.lazy import Group
+from consumers.cli.tables import clean, print_table
+from ledger.author import Draft
+from ledger.errors import Refused
+from ledger.events import handoff as kinds
+from ledger.events.fields import EventData
+
+rows_max = 1000
+
+
+@click.group(cls=Group, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"})
+def handoff() -> None:
+    """Hand work over: create, approve, claim, check, complete, verify."""
+
+
+@handoff.command()
+@click.option("--to", required=True, metavar="NAME", help="Who receives the work.")
+@click.option("--title", required=True)
+@click.option("--id", "id_", help="Its id, and the name of its file (default: day and title).")
+@click.option("--reviewer", metavar="NAME", help="Who approves it (default: default_reviewer of config.toml).")
+@click.option("--task", "tasks", multiple=True, help="A step of the work; may be given more than once.")
+@click.option("--criterion", "criteria", multiple=True, help="An acceptance criterion; may be given more than once.")
+@click.option("--depends-on", multiple=True, metavar="ID", help="A handoff that must be done first; ids may be joined by commas.")
+@click.option("--unlock-at", type=click.Choice(["completed", "verified"]), default="completed", show_default=True)
+@click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words.")
+@click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
+@click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
+@click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
+@click.option("--reasoning", metavar="REF", help="The reasoning behind it (a whole reference).")
+@click.pass_obj
+def create(app: App, /, to: str, title: str, id_: str | None, reviewer: str | None, **given: Any) -> None:
+    """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval."""
+    name = id_ or default_id(title)
+    wanted = [one for text in given["depends_on"] for one in split_ids(text)]
+    data = kinds.HandoffCreated(
+        title=title,
+        to=to,
+        reviewer=reviewer or default_reviewer(app, to),
+        created=datetime.now(UTC).strftime("%Y-%m-%d"),
+        proposal=given["proposal"],
+        depends_on=wanted,
+        unlock_at=given["unlock_at"],
+        task=read_text(given["body"], "--body"),
+        tasks=list(given["tasks"]),
+        criteria=list(given["criteria"]),
+        context=read_text(given["context"], "--context"),
+        answers=given["answers"],
+        reasoning_ref=given["reasoning"],
+    )
+    emit(app, name, data)
+
+
+@handoff.command("list")
+@click.option("--status", help="Only those in this state.")
+@click.option("--to", metavar="NAME", help="Only those for this agent.")
+@click.option("--from", "sender", metavar="NAME", help="Only those from this agent.")
+@click.option("--reviewer", metavar="NAME", help="Only those this agent reviews.")
+@click.option("--ready", is_flag=True, help="Only those that can be claimed now.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
+@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@click.pass_obj
+def list_(app: App, /, *, ready: bool, sender: str | None, cursor: int | None, **given: Any) -> None:
+    """List handoffs, newest first."""
+    answer = app.query("handoffs.list", ready=ready or None, **given, **{"from": sender}, after=cursor)
+    rows = [
+        (
+            one["id"],
+            f"[{one['status']} → {one['to']}]",
+            one["title"],
+            f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
+            "ready" if one["is_ready"] else one["reason"] or "",
+        )
+        for one in answer["handoffs"]
+    ]
+
+    def text() -> None:
+        print_table(("id", "status", "title", "tasks", ""), rows)
+        if answer["next"] is not None:
+            click.echo(f"{answer['total']} in all; go on with --cursor {answer['next']}")
+
+    following = None if answer["next"] is None else f"baton handoff list --cursor {answer['next']}"
+    app.show("handoffs", answer, text, following=following)
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.pass_obj
+def show(app: App, id_: str) -> None:
+    """Show one handoff: its state and why, tasks, criteria, history."""
+    found = app.query("handoffs.show", id=id_)
+    app.show("handoff", found, lambda: print_handoff(found))
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.pass_obj
+def why(app: App, id_: str) -> None:
+    """Say in one sentence why a handoff is not ready, or that it is."""
+    found = app.query("handoffs.why", id=id_)
+    app.show("why", found, lambda: click.echo(clean(found["sentence"])))
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.option("--version", help="The version you have read (default: the present one).")
+@click.option("--comment", default="")
+@click.pass_obj
+def approve(app: App, id_: str, version: str | None, comment: str) -> None:
+    """Let exactly this version be worked on. Signed with the reviewer's identity key."""
+    found = find(app, id_)
+    emit(app, found["id"], kinds.HandoffApproved(version=version or found["version"], comment=comment))
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.option("--reason", required=True)
+@click.pass_obj
+def reject(app: App, id_: str, reason: str) -> None:
+    """Refuse a handoff."""
+    emit(app, find(app, id_)["id"], kinds.HandoffRejected(reason=reason))
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.option("--lease-minutes", type=click.IntRange(1, 60 * 24 * 30), help="Give it up unless completed by then.")
+@click.pass_obj
+def claim(app: App, id_: str, lease_minutes: int | None) -> None:
+    """Start work on a handoff that is approved and whose dependencies are done."""
+    lease = None if lease_minutes is None else 60 * lease_minutes
+    emit(app, find(app, id_)["id"], kinds.HandoffClaimed(lease_seconds=lease))
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.option("--task", "tasks", multiple=True, type=click.IntRange(1), help="The number of a task, from 1.")
+@click.option("--criterion", "criteria", multiple=True, type=click.IntRange(1), help="The number of a criterion, from 1.")
+@click.option("--all", "is_all", is_flag=True, help="Every task and criterion that is open.")
+@click.option("--undo", is_flag=True, help="Take the tick back.")
+@click.pass_obj
+def check(app: App, id_: str, tasks: tuple[int, ...], criteria: tuple[int, ...], *, is_all: bool, undo: bool) -> None:
+    """Tick tasks and acceptance criteria."""
+    found = find(app, id_)
+    if is_all:
+        tasks = tuple(n for n, one in enumerate(found["tasks"], 1) if one["done"] == undo)
+        wanted = "checked" if undo else "open"
+        criteria = tuple(n for n, one in enumerate(found["criteria"], 1) if one["mark"] == wanted)
+    drafts: list[EventData] = [kinds.HandoffTaskChecked(position=n - 1, checked=not undo) for n in tasks]
+    drafts += [kinds.HandoffCriterionChecked(position=n - 1, checked=not undo) for n in criteria]
+    if not drafts:
+        raise Refused("USAGE", "nothing to tick: give --task N, --criterion N, or --all")
+    emit(app, found["id"], *drafts)
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.option("--criterion", type=click.IntRange(1), required=True, help="The number of the criterion, from 1.")
+@click.option("--reason", required=True)
+@click.pass_obj
+def waive(app: App, id_: str, criterion: int, reason: str) -> None:
+    """Do without an acceptance criterion, as the reviewer."""
+    emit(app, find(app, id_)["id"], kinds.HandoffCriterionWaived(position=criterion - 1, reason=reason))
+
+
+@handoff.command("log")
+@click.argument("id_", metavar="ID")
+@click.argument("text")
+@click.pass_obj
+def log_(app: App, id_: str, text: str) -> None:
+    """Add a line to a handoff's log."""
+    emit(app, find(app, id_)["id"], kinds.HandoffLogged(text=text))
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.option("--reason", default="")
+@click.pass_obj
+def release(app: App, id_: str, reason: str) -> None:
+    """Give the work back."""
+    emit(app, find(app, id_)["id"], kinds.HandoffReleased(reason=reason))
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.option("--reason", required=True)
+@click.pass_obj
+def block(app: App, id_: str, reason: str) -> None:
+    """Say that the work cannot go on, and why."""
+    emit(app, find(app, id_)["id"], kinds.HandoffBlocked(reason=reason))
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.option("--comment", default="")
+@click.pass_obj
+def unblock(app: App, id_: str, comment: str) -> None:
+    """Say that what blocked the work is gone."""
+    emit(app, find(app, id_)["id"], kinds.HandoffUnblocked(comment=comment))
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.option("--summary", default="", help="What was done.")
+@click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
+@click.option("--reasoning", metavar="REF", help="The reasoning behind it (a whole reference).")
+@click.pass_obj
+def complete(app: App, id_: str, summary: str, artifacts: tuple[str, ...], reasoning: str | None) -> None:
+    """Say that the work is done; every acceptance criterion must be checked or waived."""
+    data = kinds.HandoffCompleted(summary=summary, artifacts=list(artifacts), reasoning_ref=reasoning)
+    emit(app, find(app, id_)["id"], data)
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.option("--comment", default="")
+@click.pass_obj
+def verify(app: App, id_: str, comment: str) -> None:
+    """Accept the result, as the reviewer."""
+    emit(app, find(app, id_)["id"], kinds.HandoffVerified(comment=comment))
+
+
+@handoff.command("request-changes")
+@click.argument("id_", metavar="ID")
+@click.option("--reason", "reasons", multiple=True, required=True, help="May be given more than once.")
+@click.pass_obj
+def request_changes(app: App, id_: str, reasons: tuple[str, ...]) -> None:
+    """Send completed work back, as the reviewer."""
+    emit(app, find(app, id_)["id"], kinds.HandoffChangesRequested(reasons=list(reasons)))
+
+
+@handoff.command()
+@click.argument("id_", metavar="ID")
+@click.option("--reason", required=True)
+@click.pass_obj
+def cancel(app: App, id_: str, reason: str) -> None:
+    """Call the work off."""
+    emit(app, find(app, id_)["id"], kinds.HandoffCancelled(reason=reason))
+
+
+def emit(app: App, name: str, *data: EventData) -> None:
+    """Sign and append events of one handoff, and say where it stands now."""
+    stream = f"handoff/{name}"
+    accepted = app.author().emit(*(Draft(stream=stream, data=one) for one in data))
+    found = app.query("handoffs.show", id=name)
+    answer = {
+        "id": name,
+        "status": found["status"],
+        "version": found["version"],
+        "accepted": [fields_of(one) for one in accepted],
+    }
+    at = ", ".join(str(one.index) for one in accepted)
+    app.show("handoff", answer, lambda: click.echo(f"{name} is {found['status']} (entry {at})"))
+
+
+def find(app: App, id_: str) -> dict[str, Any]:
+    """Return a handoff by its id, with or without .md."""
+    return app.query("handoffs.show", id=id_)
+
+
+def default_reviewer(app: App, to: str) -> str | None:
+    """Return the configured reviewer, unless it is party to the handoff."""
+    name = app.settings().config.default_reviewer
+    return None if name in (app.acting(), to) else name
+
+
+def default_id(title: str) -> str:
+    """Return ``YYYY-MM-DD-`` and the title in lower-case words; letters of other scripts stay."""
+    plain = unicodedata.normalize("NFKC", title).lower()
+    slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:80].strip("-_")
+    if not slug:
+        raise Refused("USAGE", "the title has no word to make an id of: give one with --id")
+    return f"{datetime.now(UTC):%Y-%m-%d}-{slug}"
+
+
+def split_ids(text: str) -> list[str]:
+    """Return the ids in ``a.md, b``; ``(none)`` is no dependency."""
+    found = [one.strip().removesuffix(".md") for one in text.split(",")]
+    return [one for one in found if one and one != "(none)"]
+
+
+def print_handoff(found: dict[str, Any]) -> None:
+    """Print a handoff in the order of its file."""
+    click.secho(clean(found["title"]), bold=True)
+    click.echo(f"{found['id']}  [{found['status']} → {found['to']}]  version {found['version'][7:19]}")
+    click.echo(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}")
+    click.echo(clean(found["why"]["sentence"]))
+    if found["depends_on"]:
+        click.echo("depends on " + ", ".join(f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"]))
+    for heading in ("task", "context"):
+        if found[heading]:
+            click.echo(f"\n{heading.capitalize()}\n{clean(found[heading])}")
+    for heading, rows in (("Tasks", found["tasks"]), ("Acceptance criteria", found["criteria"])):
+        if rows:
+            click.echo(f"\n{heading}")
+        for number, one in enumerate(rows, 1):
+            mark = "x" if one.get("done") or one.get("mark") == "checked" else " "
+            note = f"  (waived: {clean(one['waived_because'])})" if one.get("mark") == "waived" else ""
+            click.echo(f"  {number}. [{mark}] {clean(one['text'])}{note}")
+    click.echo("\nLog")
+    for line in found["log"]:
+        click.echo(f"  {clean(line['line'])}")

@@ -1,0 +1,218 @@
+"""`baton reasoning`: record reasoning step by step, brief it, fetch it (seed 001)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from consumers.cli.app import App
+from consumers.cli.commands.events import fields_of
+from consumers.cli.commands.handoffs import default_id
+from consumers.cli.lazy import Group
+from consumers.cli.tables import clean, print_table
+from consumers.compressor.transfer import describe, fetch as fetch_graph, receive_brief
+from ledger.author import Draft
+from ledger.errors import Refused
+from ledger.events.reasoning import (
+    ReasoningConcluded,
+    ReasoningExtended,
+    ReasoningStarted,
+    ReasoningType,
+    Step,
+    StepType,
+)
+from projections.briefs.prompt import TransferLevel
+
+if TYPE_CHECKING:
+    from ledger.events import EventData
+
+LEVELS = [level.value for level in TransferLevel]
+rows_max = 500
+
+
+@click.group(cls=Group, aliases={"new": "start", "close": "conclude", "get": "fetch"})
+def reasoning() -> None:
+    """Record reasoning as signed steps; give others a brief whose fidelity is measured, or the whole graph."""
+
+
+@reasoning.command()
+@click.option("--task", required=True, help="What is to be reasoned about.")
+@click.option("--id", "id_", help="Its id (default: day and task).")
+@click.option("--ai-id", default="", help="A label of the model, as claude-sonnet-4.5.")
+@click.option("--strategy", default="", help="As top-down, bottom-up or hypothesis-driven.")
+@click.option("--domain", default="", help="As security, medical or legal: those are always fetched whole.")
+@click.option("--session", default="", help="The session it belongs to.")
+@click.pass_obj
+def start(app: App, task: str, id_: str | None, ai_id: str, strategy: str, domain: str, session: str) -> None:
+    """Start a reasoning; the acting agent owns it."""
+    started = ReasoningStarted(task=task, ai_id=ai_id, reasoning_strategy=strategy, domain=domain, session=session)
+    emit(app, id_ or default_id(task), started)
+
+
+@reasoning.command()
+@click.argument("id_", metavar="ID")
+@click.option("--content", required=True, help="The step in words.")
+@click.option("--type", "type_", type=click.Choice(get_args(StepType)), default="inference", show_default=True)
+@click.option("--reasoning-type", type=click.Choice(get_args(ReasoningType)[1:]), help="How an inference infers.")
+@click.option("--evidence", multiple=True, metavar="PATH:LINE[:TEXT]", help="May be given more than once.")
+@click.option("--rests-on", multiple=True, type=click.IntRange(1), metavar="N", help="A step this one follows from.")
+@click.option("--premise", "premises", multiple=True, help="A premise in words.")
+@click.option("--alternative", "alternatives", multiple=True, help="An alternative that was considered.")
+@click.option("--assuming", "assumptions", multiple=True, help="What the step takes for granted.")
+@click.option("--conclusion", help="The step's own conclusion.")
+@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@click.option("--number", type=click.IntRange(1), help="Its number (default: the next).")
+@click.pass_obj
+def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, **given: Any) -> None:
+    """Record one step."""
+    name, following = next_number(app, id_)
+    number = number or following
+    one = Step(
+        step_number=number,
+        type=given["type_"],
+        content=given["content"],
+        reasoning_type=given["reasoning_type"] or "",
+        evidence=list(given["evidence"]),
+        premises=list(given["premises"]),
+        alternatives_considered=list(given["alternatives"]),
+        assumptions=list(given["assumptions"]),
+        confidence=given["confidence"],
+        conclusion=given["conclusion"],
+    )
+    emit(app, name, ReasoningExtended(steps=[one], dependencies={number: list(rests_on)} if rests_on else {}))
+
+
+@reasoning.command()
+@click.argument("id_", metavar="ID")
+@click.option("--content", help="What is taken for granted.")
+@click.option("--check", "method", help="How somebody could find out.")
+@click.option("--step", "number", type=click.IntRange(1), help="Settle this assumption instead of adding one.")
+@click.option("--settled", metavar="TEXT", help="How it was settled, as 'Validated: logs encrypted since 2024-10'.")
+@click.pass_obj
+def assume(
+    app: App, id_: str, content: str | None, method: str | None, number: int | None, settled: str | None
+) -> None:
+    """Record an assumption that needs validation, or how one was settled (--step N --settled TEXT)."""
+    name, following = next_number(app, id_)
+    if (number is None) != (settled is None) or (content is None) == (settled is None):
+        raise Refused("USAGE", "give --content for a new assumption, or --step N with --settled TEXT")
+    if settled is not None and number is not None:
+        emit(app, name, ReasoningExtended(assumptions_updated={number: settled}))
+        return
+    assumed = Step(
+        step_number=following,
+        type="assumption",
+        content=content or "",
+        needs_validation=True,
+        validation_method=method,
+    )
+    emit(app, name, ReasoningExtended(steps=[assumed]))
+
+
+@reasoning.command()
+@click.argument("id_", metavar="ID")
+@click.option("--conclusion", required=True)
+@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@click.option("--limitation", "limitations", multiple=True, help="Where it may be wrong; may be given more than once.")
+@click.pass_obj
+def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations: tuple[str, ...]) -> None:
+    """Say what the reasoning comes to; the compressor then publishes briefs of it."""
+    concluded = ReasoningConcluded(
+        conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
+    )
+    emit(app, find(app, id_)["id"], concluded)
+
+
+@reasoning.command("list")
+@click.option("--author", help="Only those of this agent.")
+@click.option("--status", type=click.Choice(["open", "concluded"]))
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
+@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@click.pass_obj
+def list_(app: App, author: str | None, status: str | None, limit: int, cursor: int | None) -> None:
+    """List reasonings, newest first."""
+    answer = app.query("reasoning.list", author=author, status=status, limit=limit, after=cursor)
+    rows = [(one["id"], one["status"], one["author"], one["steps"], one["task"]) for one in answer["reasonings"]]
+    following = None if answer["next"] is None else f"baton reasoning list --cursor {answer['next']}"
+    header = ("id", "status", "author", "steps", "task")
+    app.show("reasonings", answer, lambda: print_table(header, rows), following=following)
+
+
+@reasoning.command()
+@click.argument("ref", metavar="ID|REF")
+@click.pass_obj
+def show(app: App, ref: str) -> None:
+    """Show a reasoning: its steps, what they rest on, its versions."""
+    found = find(app, ref)
+    app.show("reasoning", found, lambda: print_reasoning(found))
+
+
+@reasoning.command()
+@click.argument("ref", metavar="ID|REF")
+@click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True)
+@click.option("--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own).")
+@click.pass_obj
+def brief(app: App, ref: str, level: str, budget: int | None) -> None:
+    """Print the brief of a reasoning as a prompt; made on the spot if none of this level is published."""
+    received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
+    data = describe(received)
+
+    def text() -> None:
+        click.echo(clean(data["prompt"]))
+        count = f"{data['tokens']} tokens" if data["exact"] else f"about {data['tokens']} tokens"
+        click.echo(f"-- {count} of {data['budget']}, fidelity {data['fidelity']:.2f}", err=True)
+        if data["rule_fired"]:
+            click.echo(f"-- fetch the whole graph before acting: {data['rule_fired']['reason']}", err=True)
+
+    app.show("brief", data, text)
+
+
+@reasoning.command()
+@click.argument("ref", metavar="ID|REF")
+@click.pass_obj
+def fetch(app: App, ref: str) -> None:
+    """Fetch a whole graph and recompute its hash; prints the bytes that were hashed."""
+    found = fetch_graph(app.query_with, ref)
+    data = {"ref": found.ref, "verified": True, "canonical": found.canonical, "memory": found.memory.to_dict()}
+    app.show("graph", data, lambda: click.echo(found.canonical))
+
+
+def emit(app: App, name: str, data: EventData) -> None:
+    """Sign and append one event of a reasoning, and say where it stands now."""
+    accepted = app.author().emit(Draft(stream=f"reasoning/{name}", data=data))[0]
+    found = find(app, name)
+    answer = {"id": name, "ref": found["ref"], "steps": found["steps"], "accepted": fields_of(accepted)}
+    said = f"{name}: {found['steps']} steps, {found['ref'][:19]}… (entry {accepted.index})"
+    app.show("reasoning", answer, lambda: click.echo(said))
+
+
+def find(app: App, ref: str) -> dict[str, Any]:
+    """Return a reasoning by its id, or by the ref of any of its versions."""
+    return app.query("reasoning.show", id=ref)
+
+
+def next_number(app: App, ref: str) -> tuple[str, int]:
+    """Return the id of a reasoning and the number its next step would have."""
+    found = find(app, ref)
+    numbers = [one["step_number"] for one in found["memory"]["steps"]]
+    return found["id"], max(numbers, default=0) + 1
+
+
+def print_reasoning(found: dict[str, Any]) -> None:
+    """Print a reasoning, one step a paragraph."""
+    memory = found["memory"]
+    click.secho(clean(memory["task"]), bold=True)
+    click.echo(f"{found['id']}  [{found['status']}]  by {found['author']}  {found['ref']}")
+    dependencies = {int(number): rests_on for number, rests_on in memory["dependencies"].items()}
+    for one in memory["steps"]:
+        rests_on = dependencies.get(one["step_number"], [])
+        after = f"  ← {', '.join(map(str, rests_on))}" if rests_on else ""
+        click.echo(f"  {one['step_number']}. {one['type']} ({one['confidence']:.2f}){after}")
+        click.echo(f"     {clean(one['content'])}")
+        for evidence in one["evidence"]:
+            click.echo(f"       {clean(evidence)}")
+    if memory["conclusion"]:
+        click.echo(f"conclusion: {clean(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
+    for limitation in memory["known_limitations"]:
+        click.echo(f"limitation: {clean(limitation)}")

@@ -1,0 +1,143 @@
+"""Receiving reasoning: the brief at a level, the rule that says whether it is enough, the full graph if it is not.
+
+The seed's runtime flow (001, "Runtime Flow"). The receiver trusts nobody: the brief's facts are compared with the
+graph whenever that is fetched, and a fetched graph must hash to the reference it was asked for by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from consumers.compressor.compress import compress
+from ledger.errors import Corrupted, Refused
+from ledger.events.brief import Brief
+from projections.briefs.brief import check_certificate
+from projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
+from projections.briefs.prompt import TransferLevel, to_context_prompt
+from projections.reasoning.memory import ReasoningMemory, memory_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from projections.briefs.prompt import Prompt
+
+    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A brief as a receiver has it: rendered, judged, and whether it was published or made on the spot."""
+
+    brief: Brief
+    prompt: Prompt
+    answer: FetchAnswer
+    domain: str
+    is_published: bool
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """A full graph whose hash was recomputed and is ``ref``."""
+
+    ref: str
+    memory: ReasoningMemory
+    canonical: str
+
+
+def receive_brief(
+    view: View,
+    ref: str,
+    level: TransferLevel,
+    *,
+    budget: int | None = None,
+    vectors: Mapping[str, float | None] | None = None,
+) -> Received:
+    """Return the brief of a reasoning (id, ref or beginning of one) and the rule that fired, if any.
+
+    The published brief is taken when there is one for this level and no budget was asked for; else it is made here.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    """
+    shown = view("reasoning.show", {"id": ref})
+    brief = None if budget is not None else _published(view, ref, level)
+    is_published = brief is not None
+    if brief is None:
+        brief = compress(fetch(view, ref).memory, level, budget, domain=shown["domain"] or None)
+    prompt = to_context_prompt(brief, level, budget)
+    answer = should_fetch_full_reasoning(
+        fidelity=brief.fidelity.value,
+        domain=shown["domain"] or None,
+        vectors=vectors,
+        evidence_refs=brief.top_evidence_refs,
+    )
+    return Received(brief, prompt, answer, shown["domain"], is_published)
+
+
+def fetch(view: View, ref: str) -> Fetched:
+    """Return the full graph of a reasoning, its hash recomputed from the bytes that arrived.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+        Corrupted: ``VERIFICATION_FAILED`` when the bytes are not what the reference names.
+    """
+    full = view("reasoning.full", {"ref": ref})
+    canonical: str = full["canonical"]
+    computed = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+    if computed != full["ref"]:
+        raise Corrupted("VERIFICATION_FAILED", f"the graph hashes to {computed}, not {full['ref']}", ref=full["ref"])
+    memory, _ = memory_from_dict(msgspec.json.decode(canonical))
+    return Fetched(computed, memory, canonical)
+
+
+def verify_brief(brief: Brief, fetched: Fetched) -> None:
+    """Compare every fact of a brief with the graph it was made of.
+
+    Raises:
+        Corrupted: ``VERIFICATION_FAILED``, naming what is not the graph's.
+    """
+    problems = check_certificate(brief, fetched.memory)
+    if problems:
+        raise Corrupted(
+            "VERIFICATION_FAILED",
+            f"the brief says {problems[0].field} of step {problems[0].step} otherwise: {problems[0].message}",
+            problems=msgspec.to_builtins(problems),
+        )
+
+
+def describe(received: Received) -> dict[str, Any]:
+    """Return what a receiver wants to know of a brief, as plain values."""
+    rule = received.answer.rule
+    return {
+        "reasoning_ref": received.brief.reasoning_ref,
+        "level": received.prompt.level,
+        "prompt": received.prompt.prompt,
+        "tokens": received.prompt.tokens,
+        "exact": received.prompt.exact,
+        "tokenizer": received.prompt.tokenizer,
+        "budget": received.prompt.budget,
+        "fidelity": received.brief.fidelity.value,
+        "parts": msgspec.to_builtins(received.brief.fidelity),
+        "dropped": {
+            "steps": received.brief.dropped_steps,
+            "sections": received.prompt.dropped,
+            "shortened": received.prompt.shortened,
+        },
+        "budget_needed_for_0.90": received.brief.budget_needed_for_090,
+        "published": received.is_published,
+        "fetch_full": received.answer.fetch,
+        "rule_fired": None if rule is None else {"name": rule.name, "reason": rule.reason},
+        "not_assessed": received.answer.not_assessed,
+        "brief": msgspec.to_builtins(received.brief),
+    }
+
+
+def _published(view: View, ref: str, level: TransferLevel) -> Brief | None:
+    try:
+        found = view("briefs.best", {"ref": ref, "level": level.value})
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        return None
+    return msgspec.convert(found["data"]["brief"], Brief)

@@ -1,0 +1,42 @@
+"""Bundles: a whole log, or one stream of it, in a tar that a stranger can check without us (DESIGN §13).
+
+A bundle of a log holds, in this order and nothing else:
+
+    blobs/ALGORITHM/HEX       blobs that events refer to by this ref, as far as the ledger holds them
+    checkpoint                C2SP tlog-checkpoint: origin, size and root, signed by the checkpoint key
+    keys/checkpoint.vkey      the key that signed it, as a C2SP vkey
+    keys/root.vkey            the root key (signs entry 0; no notes)
+    keys/root.fingerprint     BLAKE3 of the root key, hex: what auditors compare with what they were told
+    keys/agents.vkeys         every key that entries register or delegate, one vkey a line, in the order of the log
+    manifest.json             what this is (``Manifest``), RFC 8785 form and a newline
+    tile/L/N[.p/W]            the tree's hashes, C2SP tlog-tiles
+    tile/entries/N[.p/W]      the entries, each after its length as big-endian u16, C2SP tlog-tiles
+    verify.py                 checks all of it; needs Python, PyNaCl and blake3, and nothing of Baton
+
+A bundle of one stream holds the same keys, checkpoint, manifest and verify.py, and instead of tiles, for each entry of
+the stream and each that registers or delegates a key or grants a role:
+
+    entries/INDEX.entry       the entry's bytes (INDEX has 20 digits)
+    entries/INDEX.tlog-proof  its inclusion under the checkpoint, C2SP tlog-proof; ``extra`` is its path in its batch
+
+From it signatures, keys and inclusion can be checked; rules cannot be replayed, because they depend on other streams.
+
+A tar of this format has one form: ustar headers without owner or time, zero padding, members in the order above. So
+equal logs give equal files, and a flipped byte anywhere is found. Nothing is ever extracted by this module.
+
+Sources: C2SP tlog-tiles.md, tlog-checkpoint.md, tlog-proof.md, signed-note.md.
+
+    from ledger.bundle import export_bundle, open_bundle
+
+    export_bundle(client, Path("audit.tar"))
+    with open_bundle(Path("audit.tar")) as bundle:
+        print(bundle.manifest.size, bundle.read("checkpoint").decode())
+"""
+
+from __future__ import annotations
+
+from ledger.bundle.archive import Bundle, open_bundle
+from ledger.bundle.export import export_bundle
+from ledger.bundle.layout import Manifest
+
+__all__ = ["Bundle", "Manifest", "export_bundle", "open_bundle"]

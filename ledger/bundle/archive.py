@@ -1,0 +1,174 @@
+"""The tar of a bundle, read without trusting it: one form, bounded sizes, nothing extracted."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+
+from ledger.bundle.layout import Manifest, entry_range, member_names
+from ledger.codec import decode_strict
+from ledger.errors import Corrupted, Refused
+from ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
+from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
+from ledger.receipt import receipt_size_max_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+members_max: Final = 4_000_000
+manifest_size_max_bytes: Final = 64 * 1024**2
+keys_size_max_bytes: Final = 256 * 1024**2
+text_size_max_bytes: Final = 1024**2
+
+
+_BLOCK: Final = 512
+_RECORD: Final = 10_240
+_SIZES: Final[tuple[tuple[re.Pattern[str], int], ...]] = tuple(
+    (re.compile(pattern, re.ASCII), limit)
+    for pattern, limit in (
+        (r"blobs/(blake3|sha256)/[0-9a-f]{64}", blob_size_max_bytes),
+        (r"checkpoint|verify\.py|keys/(checkpoint\.vkey|root\.vkey|root\.fingerprint)", text_size_max_bytes),
+        (r"keys/agents\.vkeys", keys_size_max_bytes),
+        (r"manifest\.json", manifest_size_max_bytes),
+        (r"entries/\d{20}\.entry", entry_size_max_bytes),
+        (r"entries/\d{20}\.tlog-proof", receipt_size_max_bytes + batch_events_max * HASH_SIZE),
+        (r"tile/\d{1,2}/(x\d{3}/)*\d{3}(\.p/\d{1,3})?", TILE_WIDTH * HASH_SIZE),
+        (r"tile/entries/(x\d{3}/)*\d{3}(\.p/\d{1,3})?", TILE_WIDTH * (2 + entry_size_max_bytes)),
+    )
+)
+
+_manifest_decoder = msgspec.json.Decoder(Manifest)
+
+
+def header(name: str, size: int) -> bytes:
+    """Return the one header that a member of this name and size has."""
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+
+
+def padding(size: int, block: int = _BLOCK) -> bytes:
+    """Return the zeros after ``size`` bytes."""
+    return bytes(-size % block)
+
+
+def ending(size: int) -> bytes:
+    """Return the end of a tar of ``size`` bytes so far."""
+    return bytes(2 * _BLOCK) + padding(size + 2 * _BLOCK, _RECORD)
+
+
+class Bundle:
+    """An open bundle whose members are all there, in order and of possible size; their content is unchecked."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the headers, the padding and the manifest.
+
+        Raises:
+            Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE``: this is no bundle.
+            Corrupted: it was one; ``details`` name the member, and the entries that it is about.
+        """
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise Refused("NOT_FOUND", f"{path} cannot be read: {error}", path=str(path)) from error
+        try:
+            self._members = self._scan(path)
+            self.manifest = self._read_manifest()
+            self._check_names()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Return the bundle itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a member.
+
+        Raises:
+            Corrupted: there is none of this name.
+        """
+        if name not in self._members:
+            raise Corrupted("CORRUPTED", f"the bundle has no {name}", member=name, **entry_range(name))
+        start, size = self._members[name]
+        self._file.seek(start)
+        return self._file.read(size)
+
+    def _scan(self, path: Path) -> dict[str, tuple[int, int]]:
+        members: dict[str, tuple[int, int]] = {}
+        file_size = self._file.seek(0, 2)
+        self._file.seek(0)
+        position, last = 0, "the beginning"
+        while (block := self._file.read(_BLOCK)) != bytes(_BLOCK):
+            name, size = _read_header(block, position, last, path)
+            if position + _BLOCK + size > file_size:
+                raise Corrupted("CORRUPTED", f"the bundle ends within {name}", member=name, **entry_range(name))
+            if name in members:
+                raise Refused("INVALID_FORMAT", f"{name} is twice in the bundle", member=name)
+            if len(members) == members_max:
+                raise Refused("TOO_LARGE", f"a bundle has at most {members_max} members")
+            members[name] = (position + _BLOCK, size)
+            self._file.seek(position + _BLOCK + size)
+            if self._file.read(-size % _BLOCK) != padding(size):
+                raise Corrupted("CORRUPTED", f"the padding after {name} is not zero", member=name, **entry_range(name))
+            position += _BLOCK + size + len(padding(size))
+            last = name
+        if file_size != position + len(ending(position)) or block + self._file.read() != ending(position):
+            raise Corrupted("CORRUPTED", f"the end of the bundle, after {last}, is damaged", member=last)
+        return members
+
+    def _read_manifest(self) -> Manifest:
+        content = self.read("manifest.json")
+        try:
+            manifest = decode_strict(content, _manifest_decoder)
+        except Refused as refusal:
+            raise Corrupted("CORRUPTED", f"manifest.json: {refusal.message}", member="manifest.json") from refusal
+        if manifest.encode() != content:
+            raise Corrupted("CORRUPTED", "manifest.json is not in its one form", member="manifest.json")
+        if manifest.size // TILE_WIDTH > members_max:
+            raise Corrupted("CORRUPTED", "manifest.json names an impossible size", member="manifest.json")
+        return manifest
+
+    def _check_names(self) -> None:
+        found = iter(self._members)
+        for wanted in member_names(self.manifest):
+            name = next(found, "nothing")
+            if name != wanted:
+                message = f"the bundle has {name} where {wanted} belongs"
+                raise Corrupted("CORRUPTED", message, member=wanted, **entry_range(wanted))
+        for name in found:
+            raise Corrupted("CORRUPTED", f"the bundle has {name} after its last member", member=name)
+
+
+def open_bundle(path: Path) -> Bundle:
+    """Return the bundle in a file, for use in a ``with`` block; see ``Bundle`` for what is checked already."""
+    return Bundle(path)
+
+
+def _read_header(block: bytes, position: int, last: str, path: Path) -> tuple[str, int]:
+    if position == 0 and block[257:262] != b"ustar" and not block.startswith((b"blobs/", b"checkpoint\0")):
+        raise Refused("INVALID_FORMAT", f"{path} is not a bundle: it is no tar", path=str(path))
+    try:
+        member = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+    except (tarfile.HeaderError, UnicodeDecodeError) as error:
+        message = f"the header after {last} is damaged: {error}"
+        raise Corrupted("CORRUPTED", message, member=last, **entry_range(last)) from error
+    name = block[:100].rstrip(b"\0").decode("ascii", "backslashreplace")
+    limit = next((limit for pattern, limit in _SIZES if pattern.fullmatch(name)), None)
+    if limit is None:
+        raise Refused("INVALID_FORMAT", f"{name!r} cannot be a member of a bundle", member=name)
+    if not 0 <= member.size <= limit:
+        raise Refused("TOO_LARGE", f"{name} has {member.size} bytes; it may have {limit}", member=name)
+    if header(name, member.size) != block:
+        message = f"the header of {name} is not in its one form: was the bundle packed anew?"
+        raise Refused("INVALID_FORMAT", message, member=name)
+    return name, member.size

@@ -1,0 +1,247 @@
+"""Writing a bundle: two passes over the log, so that memory holds the tree's hashes and never the entries.
+
+The checkpoint is made first, and everything in the bundle is of its size: the log may grow meanwhile. The file is
+written beside its place and renamed, so a crash leaves no half bundle under the name that was asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ledger.admission.rules import AUTHORITY_KINDS
+from ledger.bundle.archive import ending, header, padding
+from ledger.bundle.layout import (
+    FORMAT,
+    Manifest,
+    blob_name,
+    entry_names,
+    entry_range,
+    key_members,
+    levels_of,
+    program_digest,
+    tile_name,
+    tiles_of,
+    verify_program,
+)
+from ledger.checkpoint import parse_checkpoint
+from ledger.client import read_event
+from ledger.envelope import decode_entry, pae
+from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
+from ledger.merkle import inclusion_path, inclusion_proof, leaf_hash, node_hash
+from ledger.receipt import Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import IO
+
+    from ledger.client import Client
+    from ledger.events import EventData
+
+_REFS: Final = re.compile(rb'"((?:blake3|sha256):[0-9a-f]{64})"')
+
+
+class _Head(msgspec.Struct, frozen=True):
+    kind: str
+    stream: str
+    data: msgspec.Raw
+
+
+_head_decoder = msgspec.json.Decoder(_Head)
+
+
+class TreeHashes:
+    """The hashes of all perfect subtrees, 32 bytes each and nothing around them: 64 bytes an entry."""
+
+    def __init__(self) -> None:
+        """Start with the empty tree."""
+        self.levels: list[bytearray] = [bytearray()]
+
+    def add(self, leaf: bytes) -> None:
+        """Add the next leaf hash and the subtrees it completes."""
+        level = 0
+        while True:
+            self.levels[level] += leaf
+            count = len(self.levels[level]) // HASH_SIZE
+            if count % 2:
+                return
+            leaf = node_hash(self.subtree(level, count - 2), self.subtree(level, count - 1))
+            level += 1
+            if level == len(self.levels):
+                self.levels.append(bytearray())
+
+    def subtree(self, level: int, number: int) -> bytes:
+        """Return the root of a perfect subtree (a ``merkle.SubtreeReader``)."""
+        return bytes(self.levels[level][number * HASH_SIZE : (number + 1) * HASH_SIZE])
+
+    def tile(self, level: int, number: int, width: int) -> bytes:
+        """Return a tile (C2SP tlog-tiles, Merkle Tree)."""
+        start = number * TILE_WIDTH * HASH_SIZE
+        return bytes(self.levels[level * TILE_HEIGHT][start : start + width * HASH_SIZE])
+
+
+class _Survey(msgspec.Struct):
+    """What the first pass finds: the tree, the authority events, the refs in event data, the indexes to include."""
+
+    tree: TreeHashes
+    authority: list[tuple[str, EventData]]
+    refs: set[str]
+    indexes: list[int]
+
+
+def export_bundle(
+    client: Client, path: Path, *, stream: str | None = None, progress: Callable[[int, int], None] | None = None
+) -> Manifest:
+    """Write the ledger, or one stream of it, to a tar at ``path``; return the manifest.
+
+    ``progress`` is called with steps done and to do (two for each entry). Equal logs give equal files (DESIGN §13).
+
+    Raises:
+        Refused: ``NOT_FOUND`` when there is no such stream; the codes of a key file when that of the checkpoint
+            key is not here.
+        Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
+    """
+    note = client.checkpoint()
+    checkpoint = parse_checkpoint(note)
+    tell = progress or (lambda _done, _total: None)
+    survey = _survey(client, checkpoint.size, stream, lambda done: tell(done, 2 * checkpoint.size))
+    if stream is not None and not survey.indexes:
+        raise Refused("NOT_FOUND", f"there is no stream {stream}", stream=stream)
+    blobs = [ref for ref in sorted(survey.refs) if _get_blob(client, ref) is not None]
+    program = verify_program()
+    manifest = Manifest(
+        format=FORMAT,
+        ledger=client.ledger,
+        origin=checkpoint.origin,
+        size=checkpoint.size,
+        root=checkpoint.root.hex(),
+        content="log" if stream is None else "stream",
+        stream=stream,
+        indexes=survey.indexes,
+        blobs=blobs,
+        verify_py=program_digest(program),
+    )
+    with _replacing(path) as file:
+        position = 0
+        for name, content in _members(client, manifest, survey, note, program):
+            file.write(header(name, len(content)))
+            file.write(content)
+            file.write(padding(len(content)))
+            position += len(header(name, 0)) + len(content) + len(padding(len(content)))
+            if name.startswith("tile/entries/"):
+                done = min(checkpoint.size, entry_range(name)["end"])
+                tell(checkpoint.size + done, 2 * checkpoint.size)
+        file.write(ending(position))
+    return manifest
+
+
+def read_range(client: Client, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (index, entry bytes) of the entries from ``start`` to ``end`` (not included).
+
+    Raises:
+        Corrupted: the ledger does not hand out what it says it has.
+    """
+    while start < end:
+        page = client.entries(start)
+        for index, data in page.entries:
+            if index != start:
+                raise Corrupted("CORRUPTED", f"entry {start} is missing", index=start)
+            if index < end:
+                yield index, data
+            start += 1
+        if not page.entries:
+            raise Corrupted("CORRUPTED", f"entry {start} is missing", index=start)
+
+
+def _survey(client: Client, size: int, stream: str | None, tell: Callable[[int], None]) -> _Survey:
+    survey = _Survey(TreeHashes(), [], set(), [])
+    has_stream = False
+    for index, data in read_range(client, 0, size):
+        survey.tree.add(leaf_hash(data))
+        head = _head_decoder.decode(decode_entry(data).body)
+        is_authority = head.kind in AUTHORITY_KINDS
+        if is_authority:
+            event = read_event(index, data)
+            survey.authority.append((event.author, event.data))
+        is_asked = stream is None or head.stream == stream
+        has_stream = has_stream or is_asked
+        if is_asked:
+            survey.refs |= {found.decode() for found in _REFS.findall(bytes(head.data))}
+        if stream is not None and (is_asked or is_authority):
+            survey.indexes.append(index)
+        if index % TILE_WIDTH == 0:
+            tell(index)
+    if not has_stream:
+        survey.indexes = []
+    return survey
+
+
+def _members(
+    client: Client, manifest: Manifest, survey: _Survey, note: str, program: bytes
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the members in the order of ``layout.member_names``."""
+    for ref in manifest.blobs:
+        content = _get_blob(client, ref)
+        if content is None:
+            raise Unavailable("STORE_IN_USE", f"blob {ref} was erased while it was exported: export again", ref=ref)
+        yield blob_name(ref), content
+    yield "checkpoint", note.encode()
+    for index in manifest.indexes:
+        data = client.entry(index)
+        path = tuple(inclusion_proof(index, manifest.size, survey.tree.subtree))
+        receipt = Receipt(index, path, note, _batch_path(client, index, data))
+        yield from zip(entry_names(index), (data, receipt.to_text().encode()), strict=True)
+    yield from sorted(key_members(survey.authority).items())
+    yield "manifest.json", manifest.encode()
+    if manifest.content == "log":
+        for level in levels_of(manifest.size):
+            for number, width in tiles_of(manifest.size, level):
+                yield tile_name(level, number, width), survey.tree.tile(level, number, width)
+        for number, width in tiles_of(manifest.size, 0):
+            start = number * TILE_WIDTH
+            entries = [data for _, data in read_range(client, start, start + width)]
+            content = b"".join(len(data).to_bytes(2, "big") + data for data in entries)
+            yield tile_name("entries", number, width), content
+    yield "verify.py", program
+
+
+def _batch_path(client: Client, index: int, data: bytes) -> bytes | None:
+    entry = decode_entry(data)
+    if entry.batch_size == 1:
+        return None
+    first = index - entry.batch_index
+    bodies = [decode_entry(one).body for _, one in read_range(client, first, first + entry.batch_size)]
+    return b"".join(inclusion_path([leaf_hash(pae(body)) for body in bodies], entry.batch_index))
+
+
+def _get_blob(client: Client, ref: str) -> bytes | None:
+    try:
+        return client.get_blob(ref)
+    except Refused as refusal:
+        if refusal.code == "NOT_FOUND":
+            return None  # a ref to an event or a graph, or a blob that was erased
+        raise
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".part", delete=False) as file:
+            part = Path(file.name)
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                part.replace(path)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error}", path=str(path)) from error

@@ -1,0 +1,160 @@
+"""What a bundle consists of: the names of its members, its manifest, the files under keys/.
+
+Source: C2SP tlog-tiles.md, signed-note.md.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from importlib import resources
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+from blake3 import blake3
+
+from ledger.checkpoint import CheckpointVerifier
+from ledger.codec import encode_canonical
+from ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated
+from ledger.log.tiles import TILE_WIDTH
+from ledger.merkle import tree_size_max
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ledger.events import EventData
+
+FORMAT: Final = "baton-bundle-1"
+_TILE: Final = re.compile(r"tile/(\d{1,2}|entries)/((?:x\d{3}/)*\d{3})", re.ASCII)
+
+Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a bundle says it is; ``verify_bundle`` believes none of it.
+
+    ``indexes`` are the entries in a bundle of one stream, empty otherwise; ``verify_py`` is the SHA-256 of verify.py.
+    """
+
+    format: Literal["baton-bundle-1"]
+    ledger: str
+    origin: str
+    size: Annotated[int, msgspec.Meta(ge=0, le=tree_size_max)]
+    root: Digest
+    content: Literal["log", "stream"]
+    stream: str | None
+    indexes: list[Annotated[int, msgspec.Meta(ge=0, le=tree_size_max)]]
+    blobs: list[Annotated[str, msgspec.Meta(pattern=r"^(blake3|sha256):[0-9a-f]{64}$")]]
+    verify_py: Digest
+
+    def encode(self) -> bytes:
+        """Return the one form of the manifest."""
+        return encode_canonical(self) + b"\n"
+
+
+_manifest_decoder = msgspec.json.Decoder(Manifest)
+
+
+def verify_program() -> bytes:
+    """Return the program that each bundle carries, byte for byte the file ``standalone.py`` beside this one."""
+    return resources.files("ledger.bundle").joinpath("standalone.py").read_bytes()
+
+
+def program_digest(program: bytes) -> str:
+    """Return what a manifest says of verify.py: its SHA-256 in hex."""
+    return sha256(program).hexdigest()
+
+
+def tile_name(level: int | str, number: int, width: int = TILE_WIDTH) -> str:
+    """Return the path of a tile, or with level ``entries`` of an entry bundle (C2SP tlog-tiles, Merkle Tree)."""
+    digits = f"{number:03d}"
+    digits = digits.zfill(-(-len(digits) // 3) * 3)
+    parts = [digits[start : start + 3] for start in range(0, len(digits), 3)]
+    path = "".join(f"x{part}/" for part in parts[:-1]) + parts[-1]
+    return f"tile/{level}/{path}" + ("" if width == TILE_WIDTH else f".p/{width}")
+
+
+def tiles_of(size: int, level: int) -> Iterator[tuple[int, int]]:
+    """Yield (number, width) of the tiles that a tree of ``size`` has at a level; level 0 also of its entry bundles."""
+    whole, partial = divmod(size >> (8 * level), TILE_WIDTH)
+    for number in range(whole):
+        yield number, TILE_WIDTH
+    if partial:
+        yield whole, partial
+
+
+def levels_of(size: int) -> range:
+    """Return the levels at which a tree of ``size`` has tiles."""
+    return range(-(-size.bit_length() // 8) if size else 0)
+
+
+def entry_names(index: int) -> tuple[str, str]:
+    """Return the names of an entry and its proof in a bundle of one stream."""
+    return f"entries/{index:020d}.entry", f"entries/{index:020d}.tlog-proof"
+
+
+def blob_name(ref: str) -> str:
+    """Return the name of a blob."""
+    return "blobs/" + ref.replace(":", "/")
+
+
+def member_names(manifest: Manifest) -> Iterator[str]:
+    """Yield the name of every member, in order."""
+    yield from map(blob_name, manifest.blobs)
+    yield "checkpoint"
+    for index in manifest.indexes:
+        yield from entry_names(index)
+    yield from ("keys/agents.vkeys", "keys/checkpoint.vkey", "keys/root.fingerprint", "keys/root.vkey", "manifest.json")
+    if manifest.content == "log":
+        for level in levels_of(manifest.size):
+            yield from (tile_name(level, number, width) for number, width in tiles_of(manifest.size, level))
+        yield from (tile_name("entries", number, width) for number, width in tiles_of(manifest.size, 0))
+    yield "verify.py"
+
+
+def key_members(authority: Iterable[tuple[str, EventData]]) -> dict[str, bytes]:
+    """Return the members under keys/ that follow from the authority events, given as (author, data) in order."""
+    created: LedgerCreated | None = None
+    lines: list[str] = []
+    for author, data in authority:
+        match data:
+            case LedgerCreated():
+                created = data
+                lines += [_vkey("root", data.root), _vkey("node", data.node_key)]
+            case AgentRegistered():
+                lines.append(_vkey(data.name, data.key))
+            case KeyDelegated():
+                lines.append(_vkey(author, data.key))
+            case _:
+                continue
+    if created is None:
+        return {}
+    root = bytes.fromhex(created.root)
+    return {
+        "keys/agents.vkeys": "".join(f"{line}\n" for line in lines).encode(),
+        "keys/checkpoint.vkey": _vkey(created.origin, created.checkpoint_key).encode() + b"\n",
+        "keys/root.fingerprint": fingerprint(root).encode() + b"\n",
+        "keys/root.vkey": _vkey("root", created.root).encode() + b"\n",
+    }
+
+
+def fingerprint(root: bytes) -> str:
+    """Return the fingerprint of a root key: BLAKE3, 64 hex digits; the first 32 are the ledger's id."""
+    return blake3(root).hexdigest()
+
+
+def entry_range(name: str) -> dict[str, int]:
+    """Return, as error details, the indexes of the entries that a member is about; none for other members."""
+    if name.startswith("entries/"):
+        return {"index": int(name[8:28])}
+    found = _TILE.match(name)
+    if found is None:
+        return {}
+    level = 0 if found[1] == "entries" else int(found[1])
+    width = TILE_WIDTH ** (level + 1)
+    start = int(found[2].replace("x", "").replace("/", "")) * width
+    return {"index": start, "end": start + width}
+
+
+def _vkey(name: str, key: str) -> str:
+    return CheckpointVerifier(name, bytes.fromhex(key)).vkey

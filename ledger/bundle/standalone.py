@@ -1,0 +1,466 @@
+#!/usr/bin/env python3
+"""Checks a bundle of a Baton ledger; needs Python 3.11, PyNaCl and blake3, and nothing of Baton.
+
+    tar xf audit.tar && python3 verify.py [--root FINGERPRINT] [FOLDER or TAR]
+
+It checks the form of every entry, its id, its signature (its own, or that of its batch), that the ledger's clock
+never goes back, that every signing key was registered before it signed and not revoked, the Merkle tree, the
+signed checkpoint, and the blobs. It does not replay the rules of handoffs, reasonings and sessions: `baton verify
+--bundle` does. Exit code 0: everything fits; 6: something does not, and the output names the index; 2: no bundle.
+
+This file is written to be read: it shares no code with Baton, so that a mistake there is not repeated here.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+from blake3 import blake3
+from nacl.exceptions import BadSignatureError
+from nacl.signing import VerifyKey
+
+EVENT = b"application/vnd.baton.event.v1+json"
+BATCH = b"application/vnd.baton.batch.v1"
+ENTRY_MAX = 48 * 1024
+
+
+class Wrong(Exception):
+    """Something in the bundle is not what it must be."""
+
+
+def need(condition, message):
+    """Stop with a message unless the condition holds."""
+    if not condition:
+        raise Wrong(message)
+
+
+def leaf_hash(data):
+    """RFC 6962 §2.1: the hash of a leaf."""
+    return hashlib.sha256(b"\0" + data).digest()
+
+
+def node_hash(left, right):
+    """RFC 6962 §2.1: the hash of an inner node."""
+    return hashlib.sha256(b"\1" + left + right).digest()
+
+
+def tree_root(hashes):
+    """RFC 6962 §2.1: the root over leaf hashes."""
+    if not hashes:
+        return hashlib.sha256(b"").digest()
+    while len(hashes) > 1:
+        pairs = [node_hash(hashes[at], hashes[at + 1]) for at in range(0, len(hashes) - 1, 2)]
+        hashes = pairs + ([hashes[-1]] if len(hashes) % 2 else [])
+    return hashes[0]
+
+
+def path_root(leaf, index, size, path):
+    """RFC 9162 §2.1.3.2: the root that a path leads to."""
+    last, rest = size - 1, list(path)
+    while last > 0:
+        if index % 2 or index < last:
+            need(rest, "a path is too short")
+            sibling = rest.pop(0)
+            leaf = node_hash(sibling, leaf) if index % 2 else node_hash(leaf, sibling)
+        index, last = index // 2, last // 2
+    need(not rest, "a path is too long")
+    return leaf
+
+
+def pae(kind, body):
+    """DSSE: the bytes that are signed."""
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(body), body)
+
+
+def is_signed(key, message, signature):
+    """Whether an Ed25519 signature fits (RFC 8032)."""
+    try:
+        VerifyKey(key).verify(message, signature)
+    except (BadSignatureError, ValueError):
+        return False
+    return True
+
+
+def take(data, at, size):
+    """Take bytes out of an entry."""
+    need(at + size <= len(data), "the entry ends too soon")
+    return data[at : at + size], at + size
+
+
+def take_number(data, at):
+    """Read a msgpack unsigned integer in its shortest form."""
+    (first,), at = take(data, at, 1)
+    if first < 0x80:
+        return first, at
+    need(0xCC <= first <= 0xCF, "a number was expected")
+    size = 1 << (first - 0xCC)
+    raw, at = take(data, at, size)
+    number = int.from_bytes(raw, "big")
+    need(number >= (0x80 if size == 1 else 1 << (4 * size)), "a number is not in its shortest form")
+    return number, at
+
+
+def take_bytes(data, at):
+    """Read msgpack bytes in their shortest form."""
+    (first,), at = take(data, at, 1)
+    need(first in (0xC4, 0xC5), "bytes were expected")
+    raw, at = take(data, at, first - 0xC3)
+    size = int.from_bytes(raw, "big")
+    need(first == 0xC4 or size > 0xFF, "bytes are not in their shortest form")
+    return take(data, at, size)
+
+
+def read_entry(data):
+    """Return (body, key, signature, index in batch, size of batch, accepted_ms) of an entry in its one form."""
+    need(len(data) <= ENTRY_MAX, "the entry is too large")
+    need(data[:1] == b"\x98", "the entry is no array of eight")
+    version, at = take_number(data, 1)
+    need(version == 1, "the entry is of an unknown version")
+    body, at = take_bytes(data, at)
+    key, at = take_bytes(data, at)
+    algorithm, at = take_number(data, at)
+    need(algorithm == 1, "the signature is of an unknown algorithm")
+    signature, at = take_bytes(data, at)
+    number, at = take_number(data, at)
+    size, at = take_number(data, at)
+    accepted_ms, at = take_number(data, at)
+    need(at == len(data), "there are bytes after the entry")
+    need(len(key) == 32 and len(signature) == 64, "key or signature has the wrong length")
+    need(number < size <= 256, "its place in the batch is impossible")
+    return body, key, signature, number, size, accepted_ms
+
+
+def no_duplicates(pairs):
+    """Refuse a JSON object with a key twice."""
+    need(len(dict(pairs)) == len(pairs), "a JSON key stands twice")
+    return dict(pairs)
+
+
+def no_constant(name):
+    """Refuse NaN and infinities."""
+    raise Wrong(f"{name} is not JSON")
+
+
+def read_json(text):
+    """Parse strict JSON."""
+    try:
+        return json.loads(text.decode("utf-8"), object_pairs_hook=no_duplicates, parse_constant=no_constant)
+    except (ValueError, RecursionError) as error:
+        raise Wrong(f"this is not JSON: {error}") from error
+
+
+class Keys:
+    """Which key may sign for whom, as the authority events say, in the order of the log."""
+
+    def __init__(self):
+        """Start without keys."""
+        self.owner = {}
+        self.revoked = set()
+        self.origin = self.ledger = self.root = self.checkpoint = None
+        self.lines = []
+
+    def check(self, index, body, key):
+        """Compare the signing key with the author, then learn what the event changes."""
+        kind, author, data = body["kind"], body["author"], body["data"]
+        if index == 0:
+            need(kind == "ledger.created", "entry 0 is not ledger.created")
+            need(bytes.fromhex(data["root"]) == key, "entry 0 is not signed by the root key it names")
+            self.root, self.origin, self.ledger = key, data["origin"], blake3(key).hexdigest(length=16)
+            self.checkpoint = bytes.fromhex(data["checkpoint_key"])
+            self.register("root", key)
+            self.register("node", bytes.fromhex(data["node_key"]))
+        need(body["ledger"] == self.ledger, "the event is for another ledger")
+        need(self.owner.get(key) == author, f"the key is not one of {author}")
+        need(key not in self.revoked, f"the key of {author} was revoked before")
+        if kind == "agent.registered":
+            self.register(data["name"], bytes.fromhex(data["key"]))
+        elif kind == "key.delegated":
+            self.register(author, bytes.fromhex(data["key"]))
+        elif kind == "key.revoked":
+            self.revoked.add(bytes.fromhex(data["key"]))
+
+    def register(self, name, key):
+        """Let a key sign for a name."""
+        need(key not in self.owner, "a key is registered twice")
+        self.owner[key] = name
+        self.lines.append(vkey(name, key))
+
+
+def key_id(name, key):
+    """C2SP signed-note: the four bytes that name a key."""
+    return hashlib.sha256(name.encode() + b"\n\x01" + key).digest()[:4]
+
+
+def vkey(name, key):
+    """C2SP signed-note: the text of a key."""
+    return f"{name}+{key_id(name, key).hex()}+{base64.b64encode(bytes([1]) + key).decode()}"
+
+
+def read_checkpoint(note, origin, key):
+    """Return (size, root) of a C2SP tlog-checkpoint signed by the key."""
+    text, _, signatures = note.rpartition("\n\n")
+    text += "\n"
+    lines = text.split("\n")
+    need(len(lines) >= 4 and lines[0] == origin, "the checkpoint is not of this ledger")
+    ours = []
+    for line in signatures.removesuffix("\n").split("\n"):
+        need(line.startswith("— ") and line.count(" ") == 2, "the checkpoint has a malformed signature line")
+        _, name, blob = line.split(" ")
+        raw = base64.b64decode(blob, validate=True)
+        need(base64.b64encode(raw).decode() == blob, "the checkpoint's base64 is not in its one form")
+        if name == origin and raw[:4] == key_id(origin, key):
+            ours.append(raw[4:])
+    need(ours, "the checkpoint is not signed by the checkpoint key of entry 0")
+    need(all(is_signed(key, text.encode(), one) for one in ours), "the signature of the checkpoint does not fit")
+    need(signatures.endswith("\n"), "the checkpoint does not end in a newline")
+    return int(lines[1]), base64.b64decode(lines[2], validate=True)
+
+
+class Members:
+    """The files of a bundle, in a folder or still in the tar."""
+
+    def __init__(self, place):
+        """Open the place."""
+        self.tar = None if place.is_dir() else tarfile.open(place, "r:")  # noqa: SIM115 - closed with the process
+        self.place = place
+        self.used = {"verify.py"}
+
+    def read(self, name):
+        """Return the content of a member."""
+        self.used.add(name)
+        try:
+            if self.tar is None:
+                return (self.place / name).read_bytes()
+            return self.tar.extractfile(name).read()
+        except (OSError, KeyError, AttributeError) as error:
+            raise Wrong(f"{name} is missing") from error
+
+    def names(self):
+        """Return the names of all members."""
+        if self.tar is not None:
+            return self.tar.getnames()
+        return [str(one.relative_to(self.place)) for one in self.place.rglob("*") if one.is_file()]
+
+
+def tile_name(level, number, width):
+    """C2SP tlog-tiles: the path of a tile."""
+    digits = str(number)
+    digits = digits.zfill(-(-len(digits) // 3) * 3)
+    parts = [digits[at : at + 3] for at in range(0, len(digits), 3)]
+    path = "".join(f"x{part}/" for part in parts[:-1]) + parts[-1]
+    return f"tile/{level}/{path}" + ("" if width == 256 else f".p/{width}")
+
+
+class Audit:
+    """One run over one bundle."""
+
+    def __init__(self, members):
+        """Read the manifest."""
+        self.members = members
+        self.keys = Keys()
+        self.clock = self.signatures = 0
+        self.batch = []
+        self.problems = []
+        self.ids = set()
+        text = members.read("manifest.json")
+        self.manifest = read_json(text)
+        canonical = json.dumps(self.manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        need(canonical.encode() + b"\n" == text, "manifest.json is not in its one form")
+        need(self.manifest["format"] == "baton-bundle-1", "manifest.json names an unknown format")
+        self.size = self.manifest["size"]
+
+    def problem(self, index, message):
+        """Record a problem at an index."""
+        self.problems.append((index, message))
+
+    def entry(self, index, data, batch_path=None):
+        """Check one entry alone: form, id, key, clock; then its signature, or keep it for that of its batch."""
+        body, key, signature, number, size, accepted_ms = read_entry(data)
+        event = read_json(body)
+        signed = pae(EVENT, body)
+        identity = blake3(signed).digest()
+        need(identity not in self.ids, "the event is in the log twice")
+        self.ids.add(identity)
+        need(accepted_ms >= self.clock, "the ledger's clock goes back")
+        self.clock = accepted_ms
+        if size == 1:
+            need(not self.batch, "it stands within a batch")
+            need(is_signed(key, signed, signature), "its signature does not fit")
+            self.signatures += 1
+        elif batch_path is not None:
+            root = path_root(leaf_hash(signed), number, size, batch_path)
+            need(
+                is_signed(key, pae(BATCH, size.to_bytes(8, "big") + root), signature), "its batch's signature is wrong"
+            )
+            self.signatures += 1
+        else:
+            self.member(number, size, (key, signature, accepted_ms), leaf_hash(signed))
+        try:
+            self.keys.check(index, event, key)
+        except (KeyError, TypeError, ValueError) as error:
+            raise Wrong(f"the event lacks what it needs: {error}") from error
+
+    def member(self, number, size, shared, leaf):
+        """Add an event to its batch; when the batch is whole, check its one signature."""
+        need(number == len(self.batch), "it is not the next of its batch")
+        need(
+            not self.batch or self.batch[0][:2] == (size, shared), "it differs from its batch in key, signature or time"
+        )
+        self.batch.append((size, shared, leaf))
+        if number + 1 == size:
+            leaves, self.batch = [one[2] for one in self.batch], []
+            signed = pae(BATCH, size.to_bytes(8, "big") + tree_root(leaves))
+            need(
+                is_signed(shared[0], signed, shared[1]),
+                f"the signature of the batch of {size} ending here does not fit",
+            )
+            self.signatures += size
+
+    def guarded(self, index, check, *details):
+        """Run a check; what it finds is a problem of this index."""
+        try:
+            check(index, *details)
+        except Wrong as wrong:
+            self.problem(index, str(wrong))
+            self.batch = []
+
+    def log(self):
+        """Check a bundle of a whole log; return its leaf hashes."""
+        leaves = []
+        for number in range(-(-self.size // 256)):
+            width = min(256, self.size - number * 256)
+            tile = self.members.read(tile_name(0, number, width))
+            data, at = self.members.read(tile_name("entries", number, width)), 0
+            for position in range(width):
+                index = number * 256 + position
+                end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+                entry, at = data[at + 2 : end], end
+                leaves.append(leaf_hash(entry))
+                if leaves[-1] != tile[position * 32 : position * 32 + 32] or end > len(data):
+                    self.problem(index, "the entry is not the one that the tile holds")
+                self.guarded(index, self.entry, entry)
+            if at != len(data) or len(tile) != width * 32:
+                self.problem(number * 256, f"the tiles of entries {number * 256} to {index} have another length")
+        if self.batch:
+            self.problem(self.size - len(self.batch), "the last batch is not whole")
+        self.tiles(leaves)
+        return leaves
+
+    def tiles(self, hashes):
+        """Compare the tiles above level 0 with what they are computed from."""
+        level, below = 1, hashes
+        while len(below) >= 256:
+            below = [tree_root(below[at : at + 256]) for at in range(0, len(below) - 255, 256)]
+            for number in range(-(-len(below) // 256)):
+                wanted = below[number * 256 : number * 256 + 256]
+                if self.members.read(tile_name(level, number, len(wanted))) != b"".join(wanted):
+                    self.problem(
+                        number * 256 ** (level + 1), f"tile {number} of level {level} does not fit the entries"
+                    )
+            level += 1
+
+    def stream(self, root):
+        """Check a bundle of one stream: each entry and its proof."""
+        for index in self.manifest["indexes"]:
+            data = self.members.read(f"entries/{index:020d}.entry")
+            self.guarded(index, self.proven, data, root)
+
+    def proven(self, index, data, root):
+        """Check an entry and its C2SP tlog-proof."""
+        head, _, note = (
+            self.members.read(f"entries/{index:020d}.tlog-proof").decode("utf-8", "replace").partition("\n\n")
+        )
+        lines = head.split("\n")
+        need(lines.pop(0) == "c2sp.org/tlog-proof@v1", "its proof is of an unknown form")
+        extra = base64.b64decode(lines.pop(0)[6:]) if lines[0].startswith("extra ") else b""
+        need(lines.pop(0) == f"index {index}", "its proof is of another index")
+        need(note.encode() == self.members.read("checkpoint"), "its proof is under another checkpoint")
+        path = [base64.b64decode(line) for line in lines]
+        need(path_root(leaf_hash(data), index, self.size, path) == root, "its proof does not lead to the root")
+        self.entry(index, data, [extra[at : at + 32] for at in range(0, len(extra), 32)])
+
+    def blobs(self):
+        """Check that each blob has the hash it is named by."""
+        for ref in self.manifest["blobs"]:
+            algorithm, _, digest = ref.partition(":")
+            content = self.members.read(f"blobs/{algorithm}/{digest}")
+            found = blake3(content).hexdigest() if algorithm == "blake3" else hashlib.sha256(content).hexdigest()
+            need(found == digest, f"blob {ref} has another content")
+
+    def checkpoint(self, leaves):
+        """Check the checkpoint, the manifest and the key files against entry 0 and the tree."""
+        keys, manifest, read = self.keys, self.manifest, self.members.read
+        need(keys.checkpoint is not None, "entry 0 names no keys")
+        size, root = read_checkpoint(read("checkpoint").decode("utf-8", "replace"), keys.origin, keys.checkpoint)
+        need(size == self.size and root.hex() == manifest["root"], "checkpoint and manifest differ")
+        need(leaves is None or tree_root(leaves) == root, "the entries do not lead to the root of the checkpoint")
+        need(
+            manifest["ledger"] == keys.ledger and manifest["origin"] == keys.origin, "the manifest is of another ledger"
+        )
+        need(hashlib.sha256(read("verify.py")).hexdigest() == manifest["verify_py"], "verify.py is another program")
+        wanted = {
+            "keys/checkpoint.vkey": vkey(keys.origin, keys.checkpoint),
+            "keys/root.vkey": vkey("root", keys.root),
+            "keys/root.fingerprint": blake3(keys.root).hexdigest(),
+            "keys/agents.vkeys": "\n".join(keys.lines),
+        }
+        for name, text in wanted.items():
+            need(read(name) == text.encode() + b"\n", f"{name} is not what the entries say")
+        unknown = set(self.members.names()) - self.members.used
+        need(not unknown, f"files that do not belong to the bundle: {', '.join(sorted(unknown)[:3])}")
+
+    def run(self):
+        """Check everything; problems without an index stop it."""
+        need(self.manifest["content"] in ("log", "stream"), "manifest.json names an unknown content")
+        leaves = None
+        if self.manifest["content"] == "log":
+            leaves = self.log()
+        else:
+            self.stream(bytes.fromhex(self.manifest["root"]))
+        self.blobs()
+        self.checkpoint(leaves)
+
+
+def main(arguments):
+    """Check the bundle and print the verdict; return the exit code."""
+    fingerprint = None
+    if arguments[:1] == ["--root"] and len(arguments) > 1:
+        fingerprint, arguments = arguments[1], arguments[2:]
+    place = Path(arguments[0]) if arguments else Path(__file__).resolve().parent
+    try:
+        audit = Audit(Members(place))
+    except (OSError, tarfile.TarError) as error:
+        print(f"{place} is no bundle: {error}", file=sys.stderr)
+        return 2
+    except (Wrong, KeyError, TypeError) as wrong:
+        print(f"FAILED: {wrong}")
+        return 6
+    try:
+        audit.run()
+    except (Wrong, KeyError, TypeError, ValueError) as wrong:
+        audit.problem(None, str(wrong))
+    found = None if audit.keys.root is None else blake3(audit.keys.root).hexdigest()
+    if fingerprint is not None and (
+        found is None or len(fingerprint) < 32 or not found.startswith(fingerprint.lower())
+    ):
+        audit.problem(0, f"the root key has the fingerprint {found}, not {fingerprint}")
+    for index, message in audit.problems[:100]:
+        print(f"index {index}: {message}" if index is not None else message)
+    if audit.problems:
+        print(f"FAILED: {len(audit.problems)} problem(s) in {audit.size} entries")
+        return 6
+    trust = "root key as given" if fingerprint else f"self-asserted: compare the root key's fingerprint {found}"
+    scope = (
+        "whole log" if audit.manifest["content"] == "log" else f"stream {audit.manifest['stream']}, rules not replayed"
+    )
+    print(f"OK: {audit.signatures} signatures, tree of {audit.size}, checkpoint ({scope}; {trust})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

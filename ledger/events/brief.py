@@ -1,0 +1,134 @@
+"""A brief of a reasoning graph as it is published: complete, so that a receiver can render, check and recompute it.
+
+The shape lives here because it is signed; what makes, renders and measures briefs is ``projections.briefs`` and
+``consumers.compressor``. Facts are byte for byte the trimmed contents of steps (DESIGN §9).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from ledger.events.fields import Count, Label, OptionalText, Ref, StepNumber, Text, Unit
+
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=10_000_000, description="A number of tokens.")]
+
+
+Band: TypeAlias = Literal["lossless", "high", "medium", "low"]
+Level: TypeAlias = Literal["minimal", "standard", "full"]
+RemarkSort: TypeAlias = Literal["limitation", "alternative", "assumption_stated"]
+TagSort: TypeAlias = Literal["finding", "action", "urgency", "domain"]
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The base of a brief's parts: immutable, complete, without unknown fields."""
+
+
+class Veto(Part, frozen=True):
+    """Why a text is capped: the rule, the clause, the highest fidelity it allows, and what was seen."""
+
+    rule: Label
+    clause: OptionalText
+    cap: Unit
+    detail: OptionalText
+
+
+class Fidelity(Part, frozen=True):
+    """A measured fidelity with all that is needed to check it; a part the graph does not have is None."""
+
+    value: Unit
+    band: Band
+    R: Unit | None
+    A: Unit | None
+    E: Unit | None
+    cap: Unit
+    vetoes: list[Veto]
+    weights: dict[str, Unit]
+    metric: Label = "baton-lexical"
+    metric_version: Label = "1"
+
+
+class Fact(Part, frozen=True):
+    """One step as the receiver gets it; ``evidence`` holds the step's references whole."""
+
+    step: StepNumber
+    text: Text
+    evidence: list[OptionalText]
+    conclusion: OptionalText = ""
+    assumed: bool = False
+    check: OptionalText = ""
+    rests_on: list[StepNumber] = []
+
+
+class Remark(Part, frozen=True):
+    """A critical text that is no step."""
+
+    sort: RemarkSort
+    step: StepNumber | None
+    text: Text
+
+
+class Tag(Part, frozen=True):
+    """A routing label in snake_case, its sort and its step (seed 001, "Semantic Tags")."""
+
+    tag: Label
+    sort: TagSort
+    step: StepNumber | None
+
+
+class BlockSummaries(Part, frozen=True):
+    """The seed's hierarchical summary, under the seed's keys."""
+
+    observations_summary: OptionalText
+    inferences_summary: OptionalText
+    conclusion_summary: OptionalText
+    evidence_count: Count
+    assumption_count: Count
+
+
+class Sizes(Part, frozen=True):
+    """Tokens of the brief's prompt and of the full graph as JSON."""
+
+    compressed: Tokens
+    full: Tokens
+
+
+class Layout(Part, frozen=True):
+    """What the prompt shows beside the facts' texts: step numbers by particular, and the lead's steps."""
+
+    lead: list[StepNumber] = []
+    evidence: list[StepNumber] = []
+    checks: list[StepNumber] = []
+    links: list[StepNumber] = []
+    others: list[StepNumber] = []
+    tags: bool = False
+    top_evidence: bool = False
+    whole: bool = False
+
+
+class Brief(Part, frozen=True):
+    """A compressed reasoning graph with its measured fidelity (DESIGN §9)."""
+
+    reasoning_ref: Ref
+    level: Level
+    budget: Tokens
+    context: OptionalText
+    conclusion: OptionalText
+    reasoning_brief: OptionalText
+    facts: list[Fact]
+    remarks: list[Remark]
+    tags: list[Tag]
+    top_assumptions: list[OptionalText]
+    top_evidence_refs: list[OptionalText]
+    summaries: BlockSummaries
+    sizes: Sizes
+    fidelity: Fidelity
+    dropped_steps: list[StepNumber]
+    layout: Layout
+    compressor_name: Label
+    compressor_version: Label
+    tokenizer: Label
+    exact: bool
+    budget_needed_for_090: Tokens | None = msgspec.field(name="budget_needed_for_0.90", default=None)
+    whole_graph: OptionalText = ""

@@ -1,0 +1,179 @@
+"""The fold of agents: one state an agent, with its roles and every key it ever had.
+
+Roles are kept sorted: a set would be written in another order by another process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ledger.codec import encode_sorted
+from ledger.events import authority as kinds
+from ledger.lifecycle.authority import NODE, ROOT
+from projections.projection import Projection, Table
+
+if TYPE_CHECKING:
+    from ledger.events.body import Event
+    from projections.projection import Rows
+
+AGENTS: Final = Table(
+    "agents",
+    {
+        "name": "TEXT NOT NULL",
+        "roles": "TEXT NOT NULL",
+        "key": "TEXT NOT NULL",
+        "nkey": "TEXT",
+        "ai_id": "TEXT NOT NULL",
+        "registered_index": "INTEGER NOT NULL",
+        "registered_ms": "INTEGER NOT NULL",
+    },
+    primary_key=("name",),
+    owner="name",
+)
+KEYS: Final = Table(
+    "agent_keys",
+    {
+        "agent": "TEXT NOT NULL",
+        "key": "TEXT NOT NULL",
+        "sort": "TEXT NOT NULL",
+        "since_index": "INTEGER NOT NULL",
+        "expires_at": "TEXT",
+        "kinds": "TEXT NOT NULL",
+        "streams": "TEXT NOT NULL",
+        "max_events": "INTEGER",
+        "revoked_index": "INTEGER",
+        "revoked_because": "TEXT",
+    },
+    primary_key=("agent", "key"),
+    owner="agent",
+    indexes=(("key",),),
+)
+
+
+class KeyState(msgspec.Struct, frozen=True, array_like=True):
+    """One key of an agent: an ``identity`` or a delegated ``session`` key with its scope."""
+
+    key: str
+    sort: str
+    since_index: int
+    expires_at: str | None = None
+    kinds: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+    max_events: int | None = None
+    revoked_index: int | None = None
+    revoked_because: str | None = None
+
+
+class AgentState(msgspec.Struct, frozen=True, array_like=True):
+    """An agent as its events left it."""
+
+    name: str
+    roles: tuple[str, ...] = ()
+    key: str = ""
+    nkey: str | None = None
+    ai_id: str = ""
+    registered_index: int = -1
+    registered_ms: int = 0
+    keys: tuple[KeyState, ...] = ()
+
+
+def keys(event: Event) -> tuple[str, ...]:
+    """Return the agents an event is about: the ledger's creation registers two."""
+    return (ROOT, NODE) if event.kind == "ledger.created" else (event.name,)
+
+
+def fold(state: AgentState, event: Event) -> AgentState:
+    """Return the agent after one more event about it."""
+    match event.data:
+        case kinds.LedgerCreated() as data:
+            is_root = state.name == ROOT
+            return _registered(state, event, data.root if is_root else data.node_key, ("admin",) if is_root else ())
+        case kinds.AgentRegistered() as data:
+            state = _registered(state, event, data.key, tuple(sorted(set(data.roles))))
+            return msgspec.structs.replace(state, nkey=data.nkey, ai_id=data.ai_id)
+        case kinds.RoleGranted() as data:
+            return msgspec.structs.replace(state, roles=tuple(sorted({*state.roles, data.role})))
+        case kinds.RoleRevoked() as data:
+            return msgspec.structs.replace(state, roles=tuple(role for role in state.roles if role != data.role))
+        case kinds.KeyDelegated() as data:
+            delegated = KeyState(
+                key=data.key,
+                sort="session",
+                since_index=event.index,
+                expires_at=data.expires_at,
+                kinds=tuple(data.kinds),
+                streams=tuple(data.streams),
+                max_events=data.max_events,
+            )
+            return msgspec.structs.replace(state, keys=(*state.keys, delegated))
+        case kinds.KeyRevoked() as data:
+            return msgspec.structs.replace(
+                state,
+                keys=tuple(
+                    msgspec.structs.replace(one, revoked_index=event.index, revoked_because=data.reason)
+                    if one.key == data.key
+                    else one
+                    for one in state.keys
+                ),
+            )
+        case _:
+            return state
+
+
+def rows(state: AgentState) -> Rows:
+    """Return the agent's row and one for each of its keys."""
+    agent = (
+        state.name,
+        encode_sorted(state.roles).decode(),
+        state.key,
+        state.nkey,
+        state.ai_id,
+        state.registered_index,
+        state.registered_ms,
+    )
+    return {
+        "agents": [agent],
+        "agent_keys": [
+            (
+                state.name,
+                one.key,
+                one.sort,
+                one.since_index,
+                one.expires_at,
+                encode_sorted(one.kinds).decode(),
+                encode_sorted(one.streams).decode(),
+                one.max_events,
+                one.revoked_index,
+                one.revoked_because,
+            )
+            for one in state.keys
+        ],
+    }
+
+
+def _registered(state: AgentState, event: Event, key: str, roles: tuple[str, ...]) -> AgentState:
+    return AgentState(
+        name=state.name,
+        roles=roles,
+        key=key,
+        registered_index=event.index,
+        registered_ms=event.accepted_ms,
+        keys=(KeyState(key, "identity", event.index),),
+    )
+
+
+AGENT_VIEW: Final = Projection(
+    name="agents",
+    version=1,
+    handles=frozenset(
+        {"ledger.created", "agent.registered", "role.granted", "role.revoked", "key.delegated", "key.revoked"}
+    ),
+    tables=(AGENTS, KEYS),
+    state=AgentState,
+    initial=AgentState,
+    keys=keys,
+    fold=fold,
+    rows=rows,
+)

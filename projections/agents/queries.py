@@ -1,0 +1,70 @@
+"""Questions about agents and their keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ledger.lifecycle.authority import to_ms
+from projections.query import Arguments, Query, one
+
+if TYPE_CHECKING:
+    from projections.query import Answer, Moment
+
+
+class AgentName(Arguments, frozen=True):
+    """An agent by its registered name."""
+
+    name: str
+
+
+class KeyFilter(Arguments, frozen=True):
+    """Keys of one agent, or of all."""
+
+    agent: str | None = None
+
+
+def list_agents(moment: Moment, _asked: Arguments) -> Answer:
+    """Return ``{"agents", "total"}``, by name."""
+    agents = [_agent(row) for row in moment.rows("SELECT * FROM agents ORDER BY name")]
+    return {"agents": agents, "total": len(agents)}
+
+
+def show_agent(moment: Moment, asked: AgentName) -> Answer:
+    """Return one agent with its keys.
+
+    Raises:
+        Refused: ``NOT_FOUND``.
+    """
+    rows = moment.rows("SELECT * FROM agents WHERE name = ?", (asked.name,))
+    one([row["name"] for row in rows], asked.name, "agent")
+    return _agent(rows[0]) | {"keys": list_keys(moment, KeyFilter(agent=asked.name))["keys"]}
+
+
+def list_keys(moment: Moment, asked: KeyFilter) -> Answer:
+    """Return ``{"keys", "total"}``; ``state`` of a key is valid, expired or revoked."""
+    sql = "SELECT * FROM agent_keys WHERE ? IS NULL OR agent = ? ORDER BY agent, since_index, key"
+    keys = [_key(row, moment.now_ms) for row in moment.rows(sql, (asked.agent, asked.agent))]
+    return {"keys": keys, "total": len(keys)}
+
+
+def _agent(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"roles": msgspec.json.decode(row["roles"])}
+
+
+def _key(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    state = "valid"
+    if row["revoked_index"] is not None:
+        state = "revoked"
+    elif row["expires_at"] is not None and to_ms(row["expires_at"]) <= now_ms:
+        state = "expired"
+    lists = {name: msgspec.json.decode(row[name]) for name in ("kinds", "streams")}
+    return row | lists | {"state": state}
+
+
+QUERIES: Final = {
+    "agents.list": Query(Arguments, list_agents),
+    "agents.show": Query(AgentName, show_agent),
+    "agents.keys": Query(KeyFilter, list_keys),
+}

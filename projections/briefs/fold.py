@@ -1,0 +1,75 @@
+"""The fold of published briefs: one row a ``reasoning.briefed``, never changed.
+
+``data`` is the event's data as JSON; the columns beside it are what a receiver chooses by.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ledger.codec import encode_sorted
+from projections.projection import NoState, Projection, Table
+
+if TYPE_CHECKING:
+    from ledger.events.body import Event
+    from projections.projection import Logged, Rows
+
+BRIEFS: Final = Table(
+    "briefs",
+    {
+        "event_index": "INTEGER NOT NULL",
+        "reasoning_ref": "TEXT NOT NULL",
+        "level": "TEXT NOT NULL",
+        "budget": "INTEGER NOT NULL",
+        "tokens": "INTEGER NOT NULL",
+        "exact": "INTEGER NOT NULL",
+        "fidelity": "REAL NOT NULL",
+        "band": "TEXT NOT NULL",
+        "compressor": "TEXT NOT NULL",
+        "compressor_version": "TEXT NOT NULL",
+        "author": "TEXT NOT NULL",
+        "accepted_ms": "INTEGER NOT NULL",
+        "data": "TEXT NOT NULL",
+    },
+    primary_key=("event_index",),
+    indexes=(("reasoning_ref", "level"),),
+)
+
+
+def fold(state: NoState, _event: Event) -> NoState:
+    """Return the state: there is none."""
+    return state
+
+
+def added(_state: NoState | None, logged: Logged) -> Rows:
+    """Return the brief's row."""
+    event, data = logged.event, logged.event.data
+    brief = data.brief
+    row = (
+        event.index,
+        brief.reasoning_ref,
+        brief.level,
+        brief.budget,
+        data.tokens,
+        int(brief.exact),
+        brief.fidelity.value,
+        brief.fidelity.band,
+        brief.compressor_name,
+        brief.compressor_version,
+        event.author,
+        event.accepted_ms,
+        encode_sorted(data).decode(),
+    )
+    return {"briefs": [row]}
+
+
+BRIEF_VIEW: Final = Projection(
+    name="briefs",
+    version=1,
+    handles=frozenset({"reasoning.briefed"}),
+    tables=(BRIEFS,),
+    state=NoState,
+    initial=lambda _key: NoState(),
+    fold=fold,
+    added=added,
+)

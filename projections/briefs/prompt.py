@@ -1,0 +1,239 @@
+"""A brief as the text that the next agent reads, within a token budget (seed 001, "Three Transfer Levels").
+
+The headings and their order are the seed's. ``TransferLevel`` says how far down the list a prompt goes; facts stand
+under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on (measured:
+.65 against .92 at 200 tokens). A prompt never exceeds its budget. What does not fit is left out section by section, the
+least needed first, and named in ``dropped``; CONTEXT and CONCLUSION are shortened before they are dropped, at a word.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from projections.briefs import wording
+from projections.briefs.sentences import assumption_line, fact_sentence, own_line, remark_line
+from projections.briefs.text import one_line
+from projections.briefs.tokens import count_tokens, tokenizer
+
+if TYPE_CHECKING:
+    from ledger.events.brief import Brief
+
+REF_HEX_DIGITS: Final = 12
+context_share_max: Final = 0.25
+conclusion_share_max: Final = 0.5
+
+
+class TransferLevel(Enum):
+    """How much travels with a snapshot (seed 001)."""
+
+    MINIMAL = "minimal"
+    STANDARD = "standard"
+    FULL = "full"
+
+
+LEVEL_TOKENS: Final[dict[TransferLevel, tuple[int, int]]] = {
+    TransferLevel.MINIMAL: (60, 200),
+    TransferLevel.STANDARD: (200, 700),
+    TransferLevel.FULL: (200, 760),
+}
+"""The seed's ranges; FULL is STANDARD and the pointer's own lines, unless the graph is asked for inline."""
+
+inline_budget_tokens: Final = 3_000
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """A rendered prompt: its text, its tokens (and whether exactly counted), and what it had no room for."""
+
+    prompt: str
+    tokens: int
+    exact: bool
+    tokenizer: str
+    level: str
+    budget: int
+    dropped: list[str]
+    shortened: list[str]
+
+
+def to_context_prompt(
+    brief: Brief, level: TransferLevel | None = None, budget: int | None = None, *, inline: str | None = None
+) -> Prompt:
+    """Return the prompt of a brief, by default at the level and budget it was made for.
+
+    ``inline`` is the graph's JSON, shown at FULL in place of the pointer when it fits. Facts that a smaller budget
+    cuts off make the stated fidelity an upper bound, and the prompt says so.
+    """
+    level = level or TransferLevel(brief.level)
+    if budget is None:
+        same_level = level.value == brief.level
+        budget = brief.budget if same_level else LEVEL_TOKENS[level][1]
+        if inline is not None:
+            budget = max(budget, inline_budget_tokens)
+    sections = _sections(brief, level, inline)
+    shortened = _shorten(sections, budget)
+    dropped = _fit(sections, budget, brief, level)
+    text = _joined(sections)
+    return Prompt(
+        prompt=text,
+        tokens=count_tokens(text),
+        exact=tokenizer().exact,
+        tokenizer=tokenizer().name,
+        level=level.value,
+        budget=budget,
+        dropped=dropped,
+        shortened=[name for name in shortened if name not in dropped],
+    )
+
+
+def unfitted_tokens(brief: Brief, budget: int) -> int:
+    """Return what a brief's prompt would cost at its own level if nothing but CONTEXT and CONCLUSION were cut."""
+    sections = _sections(brief, TransferLevel(brief.level), None)
+    _shorten(sections, budget)
+    return count_tokens(_joined(sections))
+
+
+def short_ref(ref: str) -> str:
+    """Return the hex digits by which a prompt names a ref (the whole ref costs 40 tokens)."""
+    return ref.partition(":")[2][:REF_HEX_DIGITS]
+
+
+def cut_to_tokens(text: str, limit: int) -> str:
+    """Return as much of a text as a number of tokens allows, ended at a word and marked; nothing if none fits."""
+    if count_tokens(text) <= limit:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count_tokens(text[:middle].rstrip() + " " + wording.CUT) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    kept = text[:low]
+    if low < len(text) and kept and _joins(kept[-1], text[low]):
+        kept = kept[: len(kept) - len(_last_word(kept))]
+    return f"{kept.rstrip()} {wording.CUT}" if kept.strip() else ""
+
+
+def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
+    """Return the lines of each section that a level has, in the seed's order, empty sections left out."""
+    layout = brief.layout
+    hidden = {*layout.lead, *layout.others}
+    shown = [fact for fact in brief.facts if fact.step not in hidden and (fact.assumed or not brief.whole_graph)]
+    assumed = [fact for fact in shown if fact.assumed]
+    stated = [remark for remark in brief.remarks if remark.sort == "assumption_stated"]
+    others = [fact for fact in brief.facts if fact.step in layout.others]
+    lines = {
+        wording.CONTEXT: [one_line(brief.context)],
+        wording.CONCLUSION: [one_line(brief.conclusion)],
+        wording.TAGS: [", ".join(tag.tag for tag in brief.tags)] if layout.tags else [],
+        wording.TOP_ASSUMPTIONS: [
+            *(own_line(assumption_line(fact, layout)) for fact in assumed),
+            *(own_line(remark_line(remark)) for remark in stated),
+        ],
+        wording.REASONING_BRIEF: [
+            brief.reasoning_brief,
+            *(own_line(fact_sentence(fact, layout)) for fact in shown if not fact.assumed),
+            *(remark_line(remark) for remark in brief.remarks if remark.sort != "assumption_stated"),
+            *([wording.OTHER_STEPS] if others else []),
+            *(own_line(fact_sentence(fact, layout)) for fact in others),
+        ],
+    }
+    if level is not TransferLevel.MINIMAL:
+        evidence = "; ".join(one_line(ref) for ref in brief.top_evidence_refs)
+        lines[wording.EVIDENCE] = [evidence] if layout.top_evidence else []
+        lines[wording.FIDELITY] = [f"{_rounded_down(brief.fidelity.value)} ({brief.fidelity.band})"]
+    return {heading: content for heading, content in lines.items() if any(content)}
+
+
+def _sections(brief: Brief, level: TransferLevel, inline: str | None) -> dict[str, list[str]]:
+    sections = section_lines(brief, level)
+    whole = inline if inline is not None and level is TransferLevel.FULL else brief.whole_graph
+    if whole:
+        sections[wording.FULL_REASONING] = [whole]
+    elif level is TransferLevel.FULL:
+        sections[wording.FULL_REASONING] = [wording.POINTER + short_ref(brief.reasoning_ref), wording.CALL]
+    return sections
+
+
+def _joined(sections: dict[str, list[str]]) -> str:
+    return "\n".join(f"{heading}: " + "\n".join(lines) for heading, lines in sections.items() if lines)
+
+
+def _shorten(sections: dict[str, list[str]], budget: int) -> list[str]:
+    """Cut CONTEXT to a quarter of the budget and CONCLUSION to half, and return which was cut."""
+    shortened = []
+    for heading, share in ((wording.CONTEXT, context_share_max), (wording.CONCLUSION, conclusion_share_max)):
+        if heading not in sections:
+            continue
+        whole = sections[heading][0]
+        label = count_tokens(f"{heading}: \n")
+        sections[heading] = [cut_to_tokens(whole, max(0, int(budget * share) - label))]
+        if sections[heading] != [whole]:
+            shortened.append(heading)
+    return shortened
+
+
+def _held_back(brief: Brief, level: TransferLevel) -> list[str]:
+    """Return the headings that the envelope has something for, whether or not the layout shows it."""
+    evidence = brief.top_evidence_refs if level is not TransferLevel.MINIMAL else []
+    stands = {
+        wording.TAGS: brief.tags,
+        wording.TOP_ASSUMPTIONS: brief.top_assumptions,
+        wording.EVIDENCE: evidence,
+    }
+    return [heading for heading, content in stands.items() if content]
+
+
+def _fit(sections: dict[str, list[str]], budget: int, brief: Brief, level: TransferLevel) -> list[str]:
+    """Leave out what does not fit, the least needed first; return the headings left out or cut."""
+    order = [
+        wording.TAGS,
+        wording.EVIDENCE,
+        wording.REASONING_BRIEF,
+        wording.TOP_ASSUMPTIONS,
+        wording.FULL_REASONING,
+        wording.FIDELITY,
+        wording.CONTEXT,
+        wording.CONCLUSION,
+    ]
+    if brief.whole_graph:
+        order.remove(wording.FULL_REASONING)
+        order.insert(order.index(wording.CONTEXT), wording.FULL_REASONING)
+    dropped = [heading for heading, lines in sections.items() if not any(lines)]
+    dropped += [heading for heading in _held_back(brief, level) if heading not in sections]
+    for heading in dropped:
+        sections.pop(heading, None)
+    for heading in order:
+        if count_tokens(_joined(sections)) <= budget:
+            break
+        if heading in sections:
+            dropped.append(heading)
+            _drop_lines(sections, heading, budget)
+            if heading in {wording.REASONING_BRIEF, wording.TOP_ASSUMPTIONS} and wording.FIDELITY in sections:
+                sections[wording.FIDELITY] = [f"below {_rounded_down(brief.fidelity.value)} (cut)"]
+    return [heading for heading in wording.HEADINGS if heading in dropped]
+
+
+def _drop_lines(sections: dict[str, list[str]], heading: str, budget: int) -> None:
+    """Leave out a section, or only its last lines if that is enough."""
+    while sections[heading] and count_tokens(_joined(sections)) > budget:
+        sections[heading].pop()
+    if not sections[heading]:
+        del sections[heading]
+
+
+def _rounded_down(value: float) -> str:
+    """Return a fidelity with two digits, so that .899 does not read as having reached .90."""
+    return f"{math.floor(value * 100 + 1e-9) / 100:.2f}"
+
+
+def _joins(before: str, after: str) -> bool:
+    """Tell whether a cut between two characters would split a word (Chinese may be cut anywhere)."""
+    return before.isascii() and after.isascii() and not before.isspace() and not after.isspace()
+
+
+def _last_word(text: str) -> str:
+    return text.rsplit(maxsplit=1)[-1]

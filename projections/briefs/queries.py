@@ -1,0 +1,74 @@
+"""Questions about published briefs: which one serves a ref, a level and a budget best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from ledger.errors import Refused
+from projections.query import Arguments, Query
+from projections.reasoning.queries import find_version
+
+if TYPE_CHECKING:
+    from projections.query import Answer, Moment
+
+Level = Literal["minimal", "standard", "full"]
+
+
+class BriefWanted(Arguments, frozen=True):
+    """A brief of one version at one level; with a ``budget``, none with more tokens than that."""
+
+    ref: str
+    level: Level
+    budget: int | None = None
+
+
+class BriefsOf(Arguments, frozen=True):
+    """All briefs of one version."""
+
+    ref: str
+
+
+def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
+    """Return the brief of the highest fidelity that fits; among equals the shortest, then the newest.
+
+    Raises:
+        Refused: ``NOT_FOUND`` when no such brief was published (one can be made on the spot).
+    """
+    ref = _whole_ref(moment, asked.ref)
+    sql = (
+        "SELECT * FROM briefs WHERE reasoning_ref = ? AND level = ? AND (? IS NULL OR tokens <= ?) "
+        "ORDER BY fidelity DESC, tokens, event_index DESC LIMIT 1"
+    )
+    for row in moment.rows(sql, (ref, asked.level, asked.budget, asked.budget)):
+        return _brief(row)
+    raise Refused("NOT_FOUND", f"no {asked.level} brief of {ref} was published", ref=ref, level=asked.level)
+
+
+def list_briefs(moment: Moment, asked: BriefsOf) -> Answer:
+    """Return ``{"briefs", "total"}`` of a version, without their prompts, oldest first."""
+    ref = _whole_ref(moment, asked.ref)
+    sql = (
+        "SELECT event_index, reasoning_ref, level, budget, tokens, exact, fidelity, band, compressor, "
+        "compressor_version, author, accepted_ms FROM briefs WHERE reasoning_ref = ? ORDER BY event_index"
+    )
+    briefs = [row | {"exact": bool(row["exact"])} for row in moment.rows(sql, (ref,))]
+    return {"briefs": briefs, "total": len(briefs)}
+
+
+def _whole_ref(moment: Moment, asked: str) -> str:
+    name, version = find_version(moment, asked)
+    sql = "SELECT ref FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"
+    (row,) = moment.rows(sql, (name, version))
+    return str(row["ref"])
+
+
+def _brief(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"exact": bool(row["exact"]), "data": msgspec.json.decode(row["data"])}
+
+
+QUERIES: Final = {
+    "briefs.best": Query(BriefWanted, best_brief),
+    "briefs.list": Query(BriefsOf, list_briefs),
+}

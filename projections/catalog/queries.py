@@ -1,0 +1,184 @@
+"""Questions about events: find them, count them, resolve a shortened ref, walk from effects to causes (``why``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+
+from projections.query import Arguments, Limit, Query, Where, candidates_max, one
+from projections.refs import prefix_range
+
+if TYPE_CHECKING:
+    from projections.query import Answer, Moment
+
+depth_max: Final = 32
+events_walked_max: Final = 256
+
+Depth = Annotated[int, msgspec.Meta(ge=1, le=depth_max, description="Steps from the event asked about.")]
+
+
+class EventFilter(Arguments, frozen=True):
+    """Filters of a list of events; ``after`` is an index, and the page begins behind it."""
+
+    kind: str | None = None
+    stream: str | None = None
+    author: str | None = None
+    corr: str | None = None
+    after: int = -1
+    limit: Limit = 50
+
+
+class EventRef(Arguments, frozen=True):
+    """An event by its index, its id, the SHA-256 of its body, or 12 or more digits of either."""
+
+    ref: str
+
+
+class WhyEvent(Arguments, frozen=True):
+    """The event to explain, and how many steps to go back."""
+
+    ref: str
+    depth: Depth = 8
+
+
+class StreamFilter(Arguments, frozen=True):
+    """Streams of one sort (``handoff``), or all; ``after`` is the ``next`` of the page before."""
+
+    sort: str | None = None
+    after: str = ""
+    limit: Limit = 50
+
+
+def matching_events(moment: Moment, asked: str) -> list[dict[str, Any]]:
+    """Return the events (at most eleven) that an index, an id, a body's digest or a beginning of one may mean."""
+    if asked.isascii() and asked.isdigit() and len(asked) <= len(str(2**63 - 1)):
+        found = moment.rows("SELECT * FROM events WHERE event_index = ?", (min(int(asked), 2**63 - 1),))
+        if found:
+            return found
+    found = []
+    for column, algorithm in (("id", "blake3"), ("body_ref", "sha256")):
+        bounds = prefix_range(asked, algorithm)
+        if bounds is not None:
+            sql = f"SELECT * FROM events WHERE {column} >= ? AND {column} < ? LIMIT ?"  # noqa: S608 - fixed names
+            found += moment.rows(sql, (*bounds, candidates_max + 1))
+    return found
+
+
+def show_event(moment: Moment, asked: EventRef) -> Answer:
+    """Return one event's row with the ``refs`` it makes.
+
+    Raises:
+        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+    """
+    found = {row["event_index"]: row for row in matching_events(moment, asked.ref)}
+    names = [row["body_ref"] if asked.ref.startswith("sha256:") else row["id"] for row in found.values()]
+    one(names, asked.ref, "event")
+    (row,) = found.values()
+    return row | {"refs": _refs_of(moment, row["event_index"])}
+
+
+def find_events(moment: Moment, asked: EventFilter) -> Answer:
+    """Return ``{"events", "total", "next"}`` in the order of the log; ``total`` counts all that match."""
+    where = Where()
+    for column in ("kind", "stream", "author", "corr"):
+        where.equal(column, getattr(asked, column))
+    total = moment.count(f"SELECT count(*) FROM events{where.sql}", where.values)  # noqa: S608 - fixed texts
+    where.add("event_index > ?", asked.after)
+    sql = f"SELECT * FROM events{where.sql} ORDER BY event_index LIMIT ?"  # noqa: S608 - fixed texts
+    rows = moment.rows(sql, (*where.values, asked.limit + 1))
+    page = rows[: asked.limit]
+    return {"events": page, "total": total, "next": page[-1]["event_index"] if len(rows) > asked.limit else None}
+
+
+def count_events(moment: Moment, _asked: Arguments) -> Answer:
+    """Return ``{"total", "kinds", "authors", "streams"}``: how many of each."""
+    kinds = moment.rows("SELECT kind, count(*) AS number FROM events GROUP BY kind ORDER BY kind")
+    authors = moment.rows("SELECT author, count(*) AS number FROM events GROUP BY author ORDER BY author")
+    sorts = moment.rows("SELECT sort, count(*) AS number FROM streams GROUP BY sort ORDER BY sort")
+    return {
+        "total": sum(row["number"] for row in kinds),
+        "kinds": {row["kind"]: row["number"] for row in kinds},
+        "authors": {row["author"]: row["number"] for row in authors},
+        "streams": {row["sort"]: row["number"] for row in sorts},
+    }
+
+
+def list_streams(moment: Moment, asked: StreamFilter) -> Answer:
+    """Return ``{"streams", "total", "next"}``, by name."""
+    where = Where()
+    where.equal("sort", asked.sort)
+    total = moment.count(f"SELECT count(*) FROM streams{where.sql}", where.values)  # noqa: S608 - fixed texts
+    where.add("stream > ?", asked.after)
+    sql = f"SELECT * FROM streams{where.sql} ORDER BY stream LIMIT ?"  # noqa: S608 - fixed texts
+    rows = moment.rows(sql, (*where.values, asked.limit + 1))
+    page = rows[: asked.limit]
+    return {"streams": page, "total": total, "next": page[-1]["stream"] if len(rows) > asked.limit else None}
+
+
+def why_event(moment: Moment, asked: WhyEvent) -> Answer:
+    """Return the event, what it follows from back to the first evidence (``causes``), and what follows (``effects``).
+
+    A cause is an event's row with its ``depth``, the ``ref`` it was named by and ``via`` (``causes`` or
+    ``reasoning_ref``); ``unresolved`` lists refs that lead to no event here. ``is_complete`` is false when the walk
+    ended at ``depth`` or at 256 events.
+    """
+    event = show_event(moment, EventRef(ref=asked.ref))
+    seen = {event["event_index"]}
+    causes: list[dict[str, Any]] = []
+    unresolved: list[dict[str, Any]] = []
+    layer, depth = [event], 0
+    while layer and depth < asked.depth and len(seen) <= events_walked_max:
+        depth += 1
+        above: list[dict[str, Any]] = []
+        for effect in layer:
+            for ref in effect["refs"]:
+                cause = _event_behind(moment, ref["ref"])
+                named = {"depth": depth, "ref": ref["ref"], "via": ref["via"], "of": effect["event_index"]}
+                if cause is None:
+                    unresolved.append(named)
+                elif cause["event_index"] not in seen:
+                    seen.add(cause["event_index"])
+                    above.append(cause | named | {"refs": _refs_of(moment, cause["event_index"])})
+        causes += above
+        layer = above
+    return {
+        "event": event,
+        "causes": causes,
+        "effects": _effects(moment, event),
+        "unresolved": unresolved,
+        "is_complete": not any(one["refs"] for one in layer),
+    }
+
+
+def _refs_of(moment: Moment, index: int) -> list[dict[str, Any]]:
+    return moment.rows("SELECT ref, via FROM event_refs WHERE event_index = ? ORDER BY position", (index,))
+
+
+def _event_behind(moment: Moment, ref: str) -> dict[str, Any] | None:
+    """Return the event that a whole ref names: by its id, its body, or the graph version it made."""
+    sql = (
+        "SELECT * FROM events WHERE event_index = (SELECT min(found) FROM ("
+        "SELECT event_index AS found FROM events WHERE id = ? UNION ALL "
+        "SELECT event_index FROM events WHERE body_ref = ? UNION ALL "
+        "SELECT event_index FROM reasoning_versions WHERE ref = ?))"
+    )
+    found = moment.rows(sql, (ref, ref, ref))
+    return found[0] if found else None
+
+
+def _effects(moment: Moment, event: dict[str, Any]) -> list[dict[str, Any]]:
+    sql = (
+        "SELECT e.*, r.via FROM event_refs r JOIN events e ON e.event_index = r.event_index WHERE r.ref IN (?, ?) "
+        "OR r.ref IN (SELECT ref FROM reasoning_versions WHERE event_index = ?) ORDER BY e.event_index LIMIT ?"
+    )
+    return moment.rows(sql, (event["id"], event["body_ref"], event["event_index"], events_walked_max))
+
+
+QUERIES: Final = {
+    "catalog.find": Query(EventFilter, find_events),
+    "catalog.show": Query(EventRef, show_event),
+    "catalog.counts": Query(Arguments, count_events),
+    "catalog.streams": Query(StreamFilter, list_streams),
+    "catalog.why": Query(WhyEvent, why_event),
+}

@@ -1,0 +1,167 @@
+"""Questions about handoffs: list, show, why, ready (seed 002, DESIGN §10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from ledger.errors import Refused
+from projections.handoffs.why import Standing, explain
+from projections.query import Arguments, Limit, Query, Where, candidates_max, one
+
+if TYPE_CHECKING:
+    from projections.query import Answer, Moment
+
+dependencies_walked_max: Final = 10_000
+
+_UNLOCKED: Final = (
+    "NOT EXISTS (SELECT 1 FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
+    "WHERE d.handoff_id = h.id AND (o.id IS NULL OR (o.status <> 'verified' AND o.status <> h.unlock_at)))"
+)
+_CLAIMABLE: Final = "(h.status = 'approved' OR (h.status = 'in_progress' AND h.lease_until_ms <= ?))"
+_SUMMARY: Final = (
+    "SELECT h.id, h.status, h.title, h.sender, h.receiver, h.reviewer, h.created, h.tasks_done, h.tasks_total, "
+    "h.criteria_done, h.criteria_total, h.reason, h.created_index, h.updated_index, "
+    f"({_CLAIMABLE} AND {_UNLOCKED}) AS is_ready FROM handoffs h"
+)
+_STANDING: Final = (
+    "SELECT id, status, receiver, coalesce(reviewer, sender) AS reviewer, unlock_at, reason, lease_until_ms "
+    "FROM handoffs WHERE id IN (SELECT id FROM wanted)"
+)
+_CLOSURE: Final = (
+    "WITH RECURSIVE wanted(id) AS (SELECT ? UNION SELECT d.depends_on FROM handoff_dependencies d "
+    f"JOIN wanted w ON d.handoff_id = w.id LIMIT {dependencies_walked_max}) "
+)
+Status = Literal["pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled"]
+
+
+class HandoffList(Arguments, frozen=True, rename={"sender": "from", "receiver": "to"}):
+    """Filters of a list; ``after`` is the ``next`` of the page before (newest first)."""
+
+    status: Status | None = None
+    receiver: str | None = None
+    sender: str | None = None
+    reviewer: str | None = None
+    ready: bool | None = None
+    after: int | None = None
+    limit: Limit = 50
+
+
+class HandoffId(Arguments, frozen=True):
+    """A handoff by its id, its file's name (``ID.md``) or an unambiguous beginning of it."""
+
+    id: str
+
+
+def find_handoff(moment: Moment, asked: str) -> str:
+    """Return the whole id of a handoff.
+
+    Raises:
+        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+    """
+    name = asked.removeprefix("handoff/")
+    for candidate in dict.fromkeys((name, name.removesuffix(".md"))):
+        if moment.rows("SELECT id FROM handoffs WHERE id = ?", (candidate,)):
+            return candidate
+    prefix = name.removesuffix(".md")
+    sql = "SELECT id FROM handoffs WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
+    found = moment.rows(sql, (len(prefix), prefix, candidates_max + 1)) if prefix else []
+    return one([row["id"] for row in found], asked, "handoff")
+
+
+def list_handoffs(moment: Moment, asked: HandoffList) -> Answer:
+    """Return ``{"handoffs", "total", "next"}``, newest first."""
+    where = Where()
+    for column, value in (("status", asked.status), ("receiver", asked.receiver), ("sender", asked.sender)):
+        where.equal(f"h.{column}", value)
+    where.equal("coalesce(h.reviewer, h.sender)", asked.reviewer)
+    if asked.ready is not None:
+        where.add(f"coalesce({_CLAIMABLE} AND {_UNLOCKED}, 0) = ?", moment.now_ms, int(asked.ready))
+    total = moment.count(f"SELECT count(*) FROM handoffs h{where.sql}", where.values)  # noqa: S608 - fixed texts
+    if asked.after is not None:
+        where.add("h.created_index < ?", asked.after)
+    sql = f"{_SUMMARY}{where.sql} ORDER BY h.created_index DESC LIMIT ?"
+    rows = moment.rows(sql, (moment.now_ms, *where.values, asked.limit + 1))
+    page = [_summary(row) for row in rows[: asked.limit]]
+    return {"handoffs": page, "total": total, "next": page[-1]["created_index"] if len(rows) > asked.limit else None}
+
+
+def show_handoff(moment: Moment, asked: HandoffId) -> Answer:
+    """Return everything about one handoff: content, checks, log, dependencies with their status, and ``why``."""
+    name = find_handoff(moment, asked.id)
+    (row,) = moment.rows("SELECT * FROM handoffs WHERE id = ?", (name,))
+    shown = _renamed(row)
+    shown["artifacts"] = msgspec.json.decode(row["artifacts"])
+    tasks = moment.rows("SELECT * FROM handoff_tasks WHERE handoff_id = ? ORDER BY position", (name,))
+    shown["tasks"] = [
+        {"position": one["position"], "text": one["text"], "done": bool(one["is_done"])} for one in tasks
+    ]
+    criteria = "SELECT position, text, mark, evidence, waived_because FROM handoff_criteria"
+    shown["criteria"] = moment.rows(f"{criteria} WHERE handoff_id = ? ORDER BY position", (name,))  # noqa: S608
+    shown["depends_on"] = moment.rows(
+        "SELECT d.depends_on AS id, o.status FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
+        "WHERE d.handoff_id = ? ORDER BY d.position",
+        (name,),
+    )
+    shown["dependents"] = moment.rows(
+        "SELECT DISTINCT o.id, o.status FROM handoff_dependencies d JOIN handoffs o ON o.id = d.handoff_id "
+        "WHERE d.depends_on = ? ORDER BY o.id",
+        (name,),
+    )
+    shown["log"] = [
+        line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"}
+        for line in moment.rows(
+            "SELECT event_index, day, at, author, kind, text FROM handoff_log WHERE handoff_id = ? "
+            "ORDER BY event_index",
+            (name,),
+        )
+    ]
+    shown["why"] = why_handoff(moment, HandoffId(id=name))
+    shown["is_ready"] = shown["why"]["is_ready"]
+    return shown
+
+
+def why_handoff(moment: Moment, asked: HandoffId) -> Answer:
+    """Return why a handoff is ready or not: ``{"id", "status", "is_ready", "sentence", "reasons"}``."""
+    name = find_handoff(moment, asked.id)
+    known = {row["id"]: row for row in moment.rows(_CLOSURE + _STANDING, (name,))}
+    edges = moment.rows(
+        _CLOSURE + "SELECT handoff_id, depends_on FROM handoff_dependencies WHERE handoff_id IN "
+        "(SELECT id FROM wanted) ORDER BY handoff_id, position",
+        (name,),
+    )
+    if len(known) >= dependencies_walked_max:
+        raise Refused("TOO_LARGE", f"{name} depends on more than {dependencies_walked_max} handoffs", id=name)
+    depends_on: dict[str, list[str]] = {}
+    for edge in edges:
+        depends_on.setdefault(edge["handoff_id"], []).append(edge["depends_on"])
+    standings = {key: Standing(**row, depends_on=tuple(depends_on.get(key, ()))) for key, row in known.items()}
+    return explain(standings[name], standings, moment.now_ms)
+
+
+def graph_handoffs(moment: Moment, _asked: Arguments) -> Answer:
+    """Return all handoffs as ``nodes`` and who waits for whom as ``edges`` (``from`` waits for ``to``)."""
+    nodes = moment.rows("SELECT id, title, status, sender, receiver FROM handoffs ORDER BY created_index")
+    edges = moment.rows("SELECT handoff_id, depends_on FROM handoff_dependencies ORDER BY handoff_id, position")
+    return {
+        "nodes": [_renamed(node) for node in nodes],
+        "edges": [{"from": edge["handoff_id"], "to": edge["depends_on"]} for edge in edges],
+    }
+
+
+def _renamed(row: dict[str, Any]) -> dict[str, Any]:
+    names = {"sender": "from", "receiver": "to"}
+    return {names.get(name, name): value for name, value in row.items()}
+
+
+def _summary(row: dict[str, Any]) -> dict[str, Any]:
+    return _renamed(row) | {"is_ready": bool(row["is_ready"])}
+
+
+QUERIES: Final = {
+    "handoffs.list": Query(HandoffList, list_handoffs),
+    "handoffs.show": Query(HandoffId, show_handoff),
+    "handoffs.why": Query(HandoffId, why_handoff),
+    "handoffs.graph": Query(Arguments, graph_handoffs),
+}

@@ -1,0 +1,96 @@
+"""What a query of a view is: typed arguments in, plain JSON values out, all from one moment of the store.
+
+Queries filter in SQL before any limit. ``total`` counts all that match, a page holds at most ``limit`` of them, and
+``next`` is the cursor of the page after it (None at the end).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from projections.store.store import Reading, Value
+
+page_rows_max: Final = 500
+candidates_max: Final = 10
+prefix_digits_min: Final = 12
+
+Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=page_rows_max, description="Rows of a page.")]
+Answer: TypeAlias = "dict[str, Any]"
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of every query's arguments: complete, without unknown ones."""
+
+
+class Moment(NamedTuple):
+    """What a query sees: the views of one moment, and the time by which leases have run out or not."""
+
+    reading: Reading
+    now_ms: int
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
+        """Return the rows of a query as dicts."""
+        return self.reading.rows(sql, values)
+
+    def count(self, sql: str, values: Sequence[Value] = ()) -> int:
+        """Return the one number that a query counts."""
+        (row,) = self.reading.rows(sql, values)
+        (number,) = row.values()
+        return int(number)
+
+
+class Query(NamedTuple):
+    """A named question: the type of its arguments and the function that answers it."""
+
+    arguments: type[Arguments]
+    run: Callable[[Moment, Any], Answer]
+
+
+class Where:
+    """Conditions of a query, joined by AND; each is a fixed text with the values it binds."""
+
+    def __init__(self) -> None:
+        """Start without a condition."""
+        self._texts: list[str] = []
+        self.values: list[Value] = []
+
+    def add(self, text: str, *values: Value) -> None:
+        """Add a condition."""
+        self._texts.append(text)
+        self.values.extend(values)
+
+    def equal(self, column: str, value: Value) -> None:
+        """Add ``column = value`` unless the value is None."""
+        if value is not None:
+            self.add(f"{column} = ?", value)
+
+    @property
+    def sql(self) -> str:
+        """The WHERE clause, empty without conditions."""
+        return " WHERE " + " AND ".join(self._texts) if self._texts else ""
+
+
+def one(found: Sequence[str], asked: str, what: str) -> str:
+    """Return the one name that was found.
+
+    Raises:
+        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with up to ten ``candidates``.
+    """
+    if not found:
+        raise Refused("NOT_FOUND", f"there is no {what} {asked}", asked=asked)
+    if len(found) > 1:
+        candidates = list(found[:candidates_max])
+        raise Refused(
+            "REF_AMBIGUOUS",
+            f"{asked} fits more than one {what}: {', '.join(candidates)}",
+            asked=asked,
+            candidates=candidates,
+        )
+    return found[0]

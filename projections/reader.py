@@ -1,0 +1,166 @@
+"""The reader: brings the views up to date, then answers, all from one moment of the store.
+
+The command line uses it on the folder beside it, the bus service on behalf of agents elsewhere: ``answer`` takes a
+query's name and plain arguments, and returns plain JSON values, so both give the same answers. Whoever reads a view
+folds first (DESIGN §4): an answer holds everything that was in the log when the question was asked.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import msgspec
+
+from ledger.errors import Refused
+from ledger.home import Home
+from projections.query import Moment
+from projections.reasoning.queries import FullReasoning, get_full_reasoning
+from projections.resolve import AnyRef, resolve
+from projections.runner import Runner
+from projections.store.sqlite import SqliteStore
+from projections.views import QUERIES, VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from ledger.client import Client
+    from ledger.config import Settings
+    from projections.query import Answer
+    from projections.runner import Progress
+    from projections.store.store import Reading
+
+T = TypeVar("T")
+
+
+class Reader:
+    """Answers about one ledger; threads may share it, and any number of processes may have one on the same folder."""
+
+    def __init__(
+        self, client: Client, settings: Settings, *, views_file: Path | None = None, until: int | None = None
+    ) -> None:
+        """Open the views of the ledger's folder (or another ``views_file``), folding no further than ``until``.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
+            Corrupted: the views file is damaged, or is of another ledger.
+        """
+        self.client = client
+        self.settings = settings
+        self.store = SqliteStore(views_file or Home(settings.home).views, ledger=client.ledger)
+        try:
+            self.runner = Runner(client, self.store, VIEWS, until=until)
+        except BaseException:
+            self.store.close()
+            raise
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        """Return the reader itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """Close the views."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the views; the client stays open."""
+        self.store.close()
+
+    def catch_up(self, *, progress: Callable[[Progress], None] | None = None) -> int:
+        """Fold up to the end of the log; return the position reached."""
+        with self._lock:
+            return self.runner.catch_up(progress=progress)
+
+    def rebuild(self, names: list[str], *, progress: Callable[[Progress], None] | None = None) -> int:
+        """Rebuild views from the log; return the position reached.
+
+        Raises:
+            Refused: ``NOT_FOUND`` for a view that does not exist.
+        """
+        with self._lock:
+            return self.runner.rebuild(names, progress=progress)
+
+    def answer(self, query: str, arguments: dict[str, Any] | None = None) -> Answer:
+        """Return the answer to a query by its name (see ``QUERIES``), as plain JSON values.
+
+        Raises:
+            Refused: ``USAGE`` for an unknown query, ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` for wrong arguments, and
+                the query's own codes (``NOT_FOUND``, ``REF_AMBIGUOUS``).
+        """
+        found = QUERIES.get(query)
+        if found is None:
+            raise Refused("USAGE", f"there is no query {query!r}: there are {', '.join(sorted(QUERIES))}", query=query)
+        try:
+            asked = msgspec.convert(arguments or {}, found.arguments)
+        except msgspec.ValidationError as error:
+            code = "UNKNOWN_FIELD" if "unknown field" in str(error) else "INVALID_FIELD"
+            raise Refused(code, f"{query}: {error}", query=query) from error
+        return self._ask(lambda moment: found.run(moment, asked))
+
+    def resolve(self, ref: str) -> Answer:
+        """Return what a bare id, an index, a stream, a ref or a beginning of one stands for.
+
+        Raises:
+            Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+        """
+        return self._ask(lambda moment: resolve(moment, AnyRef(ref=ref)))
+
+    def full_reasoning(self, ref: str) -> FullReasoning:
+        """Return a version of a graph by its ref, with the bytes whose SHA-256 the ref is.
+
+        Raises:
+            Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+        """
+        return self._ask(lambda moment: get_full_reasoning(moment, ref))
+
+    def as_of(self, size: int) -> AsOf:
+        """Return a reader of the views as they were when the log had ``size`` entries, in a temporary store.
+
+        Raises:
+            Refused: ``NOT_FOUND`` when the log is shorter.
+        """
+        return AsOf(self.client, self.settings, size)
+
+    def _ask(self, question: Callable[[Moment], T]) -> T:
+        with self._lock:
+            self.runner.catch_up()
+            with self.store.reading() as reading:
+                return question(Moment(reading, self._now_ms(reading)))
+
+    def _now_ms(self, _reading: Reading) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class AsOf(Reader):
+    """A ``Reader`` of a prefix of the log; its temporary store goes when it is closed."""
+
+    def __init__(self, client: Client, settings: Settings, size: int) -> None:
+        """Fold the first ``size`` entries into a temporary store.
+
+        Raises:
+            Refused: ``NOT_FOUND`` when the log is shorter.
+        """
+        held = client.head().size
+        if not 0 < size <= held:
+            raise Refused("NOT_FOUND", f"the log has {held} entries, not {size}", size=held)
+        self._folder = tempfile.TemporaryDirectory(prefix="baton-as-of-")
+        try:
+            super().__init__(client, settings, views_file=Path(self._folder.name) / "views.db", until=size)
+        except BaseException:
+            self._folder.cleanup()
+            raise
+
+    def close(self) -> None:
+        """Close the store and delete it."""
+        super().close()
+        self._folder.cleanup()
+
+    def _now_ms(self, reading: Reading) -> int:
+        # The moment is that of the last entry: a lease that ran since then had not run out.
+        (row,) = reading.rows("SELECT max(accepted_ms) AS last FROM events")
+        return int(row["last"])

@@ -1,0 +1,163 @@
+"""The fold of reasoning graphs: their present version, and the chain of deltas that leads to every earlier one.
+
+No version is stored whole. ``reasoning_versions`` keeps, for each event, the version's ref and the delta (the event's
+data) that made it from the version before: thirty versions of a 200-step graph cost one graph, not thirty. A version
+is read by applying the deltas up to it with the same function that folds the events, and its ref is computed anew and
+compared, so a damaged row can never pass for the graph that was asked for.
+
+Two reasonings with equal content have equal refs: a ref names content, not a stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ledger.codec import encode_sorted
+from ledger.events import reasoning as kinds
+from projections.projection import Projection, Table, by_name_of_stream
+from projections.reasoning.graph import GraphState, apply_delta, ref_of
+
+if TYPE_CHECKING:
+    from ledger.events.body import Event
+    from projections.projection import Logged, Rows
+
+REASONINGS: Final = Table(
+    "reasonings",
+    {
+        "id": "TEXT NOT NULL",
+        "task": "TEXT NOT NULL",
+        "ai_id": "TEXT NOT NULL",
+        "author": "TEXT NOT NULL",
+        "domain": "TEXT NOT NULL",
+        "session": "TEXT NOT NULL",
+        "reasoning_strategy": "TEXT NOT NULL",
+        "status": "TEXT NOT NULL",
+        "conclusion": "TEXT NOT NULL",
+        "confidence": "REAL NOT NULL",
+        "ref": "TEXT NOT NULL",
+        "version": "INTEGER NOT NULL",
+        "steps": "INTEGER NOT NULL",
+        "started_index": "INTEGER NOT NULL",
+        "updated_index": "INTEGER NOT NULL",
+        "updated_ms": "INTEGER NOT NULL",
+    },
+    primary_key=("id",),
+    owner="id",
+    indexes=(("author",), ("session",), ("started_index",)),
+)
+VERSIONS: Final = Table(
+    "reasoning_versions",
+    {
+        "reasoning_id": "TEXT NOT NULL",
+        "version": "INTEGER NOT NULL",
+        "ref": "TEXT NOT NULL",
+        "base": "TEXT",
+        "event_index": "INTEGER NOT NULL",
+        "kind": "TEXT NOT NULL",
+        "steps": "INTEGER NOT NULL",
+        "delta_bytes": "INTEGER NOT NULL",
+        "delta": "TEXT NOT NULL",
+    },
+    primary_key=("reasoning_id", "version"),
+    indexes=(("ref",), ("event_index",)),
+)
+
+
+class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A reasoning as its events left it; ``base`` is the ref of the version before the latest."""
+
+    id: str
+    author: str = ""
+    domain: str = ""
+    session: str = ""
+    status: str = "open"
+    graph: GraphState = GraphState()
+    version: int = 0
+    ref: str = ""
+    base: str | None = None
+    started_index: int = -1
+    updated_index: int = -1
+    updated_ms: int = 0
+
+
+def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
+    """Return the record with the version that the event makes."""
+    graph = apply_delta(state.graph, event.data)
+    state = msgspec.structs.replace(
+        state,
+        graph=graph,
+        version=state.version + 1,
+        ref=ref_of(graph),
+        base=state.ref or None,
+        updated_index=event.index,
+        updated_ms=event.accepted_ms,
+    )
+    match event.data:
+        case kinds.ReasoningStarted() as data:
+            return msgspec.structs.replace(
+                state, author=event.author, domain=data.domain, session=data.session, started_index=event.index
+            )
+        case kinds.ReasoningConcluded():
+            return msgspec.structs.replace(state, status="concluded")
+        case _:
+            return msgspec.structs.replace(state, status="open")
+
+
+def rows(state: ReasoningRecord) -> Rows:
+    """Return the row of the reasoning at its latest version."""
+    graph = state.graph
+    row = (
+        state.id,
+        graph.task,
+        graph.ai_id,
+        state.author,
+        state.domain,
+        state.session,
+        graph.reasoning_strategy,
+        state.status,
+        graph.conclusion,
+        graph.confidence_in_reasoning,
+        state.ref,
+        state.version,
+        len(graph.steps),
+        state.started_index,
+        state.updated_index,
+        state.updated_ms,
+    )
+    return {"reasonings": [row]}
+
+
+def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
+    """Return the row of the version that the event made."""
+    if state is None:
+        return {}
+    event = logged.event
+    delta = encode_sorted(event.data)
+    row = (
+        state.id,
+        state.version,
+        state.ref,
+        state.base,
+        event.index,
+        event.kind,
+        len(state.graph.steps),
+        len(delta),
+        delta.decode(),
+    )
+    return {"reasoning_versions": [row]}
+
+
+REASONING_VIEW: Final = Projection(
+    name="reasoning",
+    version=1,
+    handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded"}),
+    tables=(REASONINGS, VERSIONS),
+    state=ReasoningRecord,
+    initial=ReasoningRecord,
+    keys=by_name_of_stream,
+    fold=fold,
+    rows=rows,
+    added=added,
+)

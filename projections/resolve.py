@@ -1,0 +1,103 @@
+"""Bare ids and shortened refs: what a text that somebody typed stands for (DESIGN §1, ``reader``)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ledger.errors import Refused
+from ledger.events import KINDS
+from ledger.events.reasoning import ReasoningExtended
+from projections.catalog.queries import matching_events
+from projections.query import Arguments, Query, candidates_max, one
+from projections.reasoning.queries import find_version
+from projections.refs import prefix_range
+
+if TYPE_CHECKING:
+    from projections.query import Answer, Moment
+
+_STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
+
+
+class AnyRef(Arguments, frozen=True):
+    """An index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name."""
+
+    ref: str
+
+
+def resolve(moment: Moment, asked: AnyRef) -> Answer:
+    """Return ``{"sort", "ref", "stream", "event_index", …}``; ``sort`` is event, reasoning, step or stream.
+
+    An event has its ``id``, a reasoning its ``reasoning_id`` and ``version``, a step its ``step`` too; a stream's
+    ``event_index`` is that of its last event.
+
+    Raises:
+        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+    """
+    found_step = _STEP.fullmatch(asked.ref)
+    if found_step is not None:
+        return _step(moment, found_step[1], int(found_step[2]))
+    found = {row["id"]: _event(row) for row in matching_events(moment, asked.ref)}
+    bounds = prefix_range(asked.ref, "sha256")
+    if bounds is not None:
+        sql = "SELECT DISTINCT ref FROM reasoning_versions WHERE ref >= ? AND ref < ? ORDER BY ref LIMIT ?"
+        for row in moment.rows(sql, (*bounds, candidates_max + 1)):
+            found[row["ref"]] = _version(moment, row["ref"])
+    if not found:
+        found = {row["stream"]: _stream(row) for row in _streams(moment, asked.ref)}
+    return found[one(list(found), asked.ref, "event, reasoning or stream")]
+
+
+def _event(row: dict[str, Any]) -> dict[str, Any]:
+    names = ("id", "body_ref", "kind", "stream", "stream_version", "author", "event_index")
+    return {"sort": "event", "ref": row["id"]} | {name: row[name] for name in names}
+
+
+def _version(moment: Moment, ref: str) -> dict[str, Any]:
+    name, version = find_version(moment, ref)
+    sql = "SELECT ref, event_index FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"
+    (row,) = moment.rows(sql, (name, version))
+    return {
+        "sort": "reasoning",
+        "ref": row["ref"],
+        "stream": f"reasoning/{name}",
+        "event_index": row["event_index"],
+        "reasoning_id": name,
+        "version": version,
+    }
+
+
+def _step(moment: Moment, ref: str, number: int) -> dict[str, Any]:
+    """Return the event that added a step, as the version ``ref`` holds it."""
+    name, version = find_version(moment, ref)
+    sql = (
+        "SELECT event_index, kind, delta FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? "
+        "AND kind = 'reasoning.extended' ORDER BY version"
+    )
+    for row in moment.rows(sql, (name, version)):
+        delta = msgspec.json.decode(row["delta"], type=KINDS[row["kind"]].data)
+        if isinstance(delta, ReasoningExtended) and any(step.step_number == number for step in delta.steps):
+            whole = _version(moment, ref)
+            return whole | {"sort": "step", "version": version, "step": number, "event_index": row["event_index"]}
+    raise Refused("NOT_FOUND", f"{ref} has no step {number}", ref=ref, step=number)
+
+
+def _stream(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "sort": "stream",
+        "ref": row["stream"],
+        "stream": row["stream"],
+        "event_index": row["last_index"],
+        "stream_version": row["version"],
+    }
+
+
+def _streams(moment: Moment, asked: str) -> list[dict[str, Any]]:
+    name = asked.removesuffix(".md")
+    sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"
+    return moment.rows(sql, (asked, name, asked, name, candidates_max + 1))
+
+
+QUERIES: Final = {"resolve": Query(AnyRef, resolve)}

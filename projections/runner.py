@@ -1,0 +1,208 @@
+"""The runner: follow the log, decode each event once for all views, fold in large batches, commit rows and position.
+
+A batch is read and decoded without any lock, so that a slow log never makes another process wait. Then the store's
+write lock is taken and the positions are read again: if another process folded meanwhile, the batch is dropped and the
+next one starts where that process ended. So no event is applied twice, and none is left out, however many processes
+fold at once. States that this process left in the store are kept in memory for as long as the positions say that
+nobody else wrote.
+
+If we crash before the commit, neither rows nor position have moved, and the next run does the same work again. A view
+that is rebuilt goes on from its own position.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from blake3 import blake3
+
+from ledger.errors import Corrupted, Refused, Unavailable
+from projections.decode import read_logged
+from projections.work import Work
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ledger.client import Client
+    from projections.projection import Logged, Projection
+    from projections.store.store import Slot, Store, Writing
+
+batch_events_max: Final = 10_000
+batch_size_max_bytes: Final = 16 * 1024**2
+states_cached_max: Final = 20_000
+
+
+class Progress(NamedTuple):
+    """How far a long fold has come: events applied, of how many in the log."""
+
+    position: int
+    size: int
+
+
+class Runner:
+    """Keeps some views of one store up to date with one log; used by one thread at a time."""
+
+    def __init__(
+        self, client: Client, store: Store, views: Sequence[Projection[Any]], *, until: int | None = None
+    ) -> None:
+        """Fold what ``client`` reads into ``store``: all of it, or the first ``until`` entries (as-of).
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views.
+            Corrupted: the store is damaged.
+        """
+        self._client = client
+        self._store = store
+        self._until = until
+        self._views = {view.name: view for view in views}
+        self._works: dict[tuple[str, bool], Work[Any]] = {}
+        self._expected: list[Slot] = []
+        self._prepare(())
+
+    def catch_up(self, *, progress: Callable[[Progress], None] | None = None) -> int:
+        """Fold up to the end of the log; return the position reached.
+
+        Raises:
+            Unavailable: the log or the store cannot be used.
+            Corrupted: the store is damaged, or holds views of entries that the log does not have.
+        """
+        while True:
+            position = self._step(0.0, progress)
+            if position is not None:
+                return position
+
+    def rebuild(self, names: Iterable[str], *, progress: Callable[[Progress], None] | None = None) -> int:
+        """Rebuild views from the log beside their live rows, and let them take their place; return the position.
+
+        Raises:
+            Refused: ``NOT_FOUND`` for a view that does not exist.
+        """
+        for name in (names := list(names)):
+            if name not in self._views:
+                raise Refused("NOT_FOUND", f"there is no view {name}: there are {', '.join(self._views)}", view=name)
+        self._prepare(names)
+        return self.catch_up(progress=progress)
+
+    def run(self, stop: threading.Event, *, wait_s: float = 1.0) -> None:
+        """Keep the views up to date until ``stop`` is set; look for ``stop`` at least every ``wait_s`` seconds."""
+        while not stop.is_set():
+            self._step(wait_s, None)
+
+    def position(self) -> int:
+        """Return the index up to which every view is folded."""
+        with self._store.reading() as reading:
+            return min((slot.position for slot in self._mine(reading.slots())), default=0)
+
+    def digest(self, name: str) -> str:
+        """Return the BLAKE3 (hex) over a view's tables: equal for equal rows, whatever batches they came in.
+
+        Raises:
+            Refused: ``NOT_FOUND`` for a view that does not exist.
+        """
+        if name not in self._views:
+            raise Refused("NOT_FOUND", f"there is no view {name}", view=name)
+        with self._store.reading() as reading:
+            digests = reading.table_digests(self._views[name])
+        return blake3("\n".join(f"{table} {digest}" for table, digest in sorted(digests.items())).encode()).hexdigest()
+
+    def _prepare(self, anew: Iterable[str]) -> None:
+        """Start building what has no slot of its version, and what is wanted anew."""
+        with self._store.reading() as reading:
+            missing = self._missing(reading.slots(), anew)
+        if not missing:
+            return
+        with self._store.writing() as writing:
+            for view in self._missing(writing.slots(), anew):
+                writing.start_building(view)
+        self._works.clear()
+
+    def _missing(self, slots: list[Slot], anew: Iterable[str]) -> list[Projection[Any]]:
+        for slot in slots:
+            view = self._views.get(slot.view)
+            if view is not None and slot.version > view.version:
+                raise Unavailable(
+                    "STORE_UNAVAILABLE",
+                    f"the view {view.name} was made by a newer version of Baton: use that, or delete the views file",
+                    view=view.name,
+                )
+        held = {(slot.view, slot.version) for slot in slots}
+        return [view for view in self._views.values() if (view.name, view.version) not in held or view.name in anew]
+
+    def _mine(self, slots: Iterable[Slot]) -> list[Slot]:
+        """Return the slots this software can fold: a live one of an older version waits to be replaced."""
+        return [slot for slot in slots if slot.view in self._views and slot.version == self._views[slot.view].version]
+
+    def _step(self, wait_s: float, progress: Callable[[Progress], None] | None) -> int | None:
+        """Fold one batch; return the position when there was nothing more to fold, else None."""
+        with self._store.reading() as reading:
+            slots = self._mine(reading.slots())
+        start = min((slot.position for slot in slots), default=0)
+        batch = self._read(start, wait_s)
+        end = batch.size if self._until is None else min(self._until, batch.size)
+        if any(slot.position > batch.size for slot in slots):
+            raise Corrupted(
+                "CORRUPTED",
+                f"the views are of a log with more than the {batch.size} entries of this one: delete the views file",
+                size=batch.size,
+            )
+        is_current = all(slot.is_live and slot.position >= end for slot in slots)
+        if is_current and not batch.events and batch.next_index <= start:
+            return start
+        with self._store.writing() as writing:
+            if self._mine(writing.slots()) != slots:
+                return None  # another process folded meanwhile
+            self._apply(writing, slots, batch, end)
+        if progress is not None:
+            progress(Progress(batch.next_index, end))
+        return batch.next_index if batch.next_index >= end and all(slot.is_live for slot in slots) else None
+
+    def _apply(self, writing: Writing, slots: list[Slot], batch: Batch, end: int) -> None:
+        if slots != self._expected:
+            self._works.clear()
+        self._expected = []  # until the commit, nothing that is kept in memory is true
+        moved: dict[tuple[str, bool], Slot] = {}
+        for slot in slots:
+            view = self._views[slot.view]
+            if batch.next_index > slot.position:
+                work = self._works.setdefault((slot.view, slot.is_live), Work(view))
+                wanted = [logged for logged in batch.events if logged.event.index >= slot.position]
+                changes = work.fold(wanted, functools.partial(writing.load, slot))
+                writing.write(slot, view, changes)
+                writing.move(slot, batch.next_index)
+                work.shrink(states_cached_max)
+            moved[slot.view, slot.is_live] = slot._replace(position=max(slot.position, batch.next_index))
+        for view_name, slot in [(name, slot) for (name, is_live), slot in moved.items() if not is_live]:
+            if slot.position >= end:
+                writing.make_live(self._views[view_name])
+                moved[view_name, True] = moved.pop((view_name, False))._replace(is_live=True)
+                self._works[view_name, True] = self._works.pop((view_name, False), Work(self._views[view_name]))
+        self._expected = sorted(moved.values(), key=lambda slot: (slot.view, not slot.is_live))
+
+    def _read(self, start: int, wait_s: float) -> Batch:
+        events: list[Logged] = []
+        position, total = start, 0
+        while True:
+            wanted = batch_events_max - len(events)
+            if self._until is not None:
+                wanted = min(wanted, self._until - position)
+            page = self._client.entries(position, limit=max(1, wanted), wait_s=wait_s)
+            wait_s = 0.0
+            if wanted <= 0:
+                return Batch(events, position, page.size)
+            for index, data in page.entries:
+                events.append(read_logged(index, data))
+                total += len(data)
+            position = page.next_index
+            is_full = len(events) >= batch_events_max or total >= batch_size_max_bytes
+            if is_full or position >= page.size or (self._until is not None and position >= self._until):
+                return Batch(events, position, page.size)
+
+
+class Batch(NamedTuple):
+    """A stretch of the log, decoded: its events, the index after it, and the log's size when it was read."""
+
+    events: list[Logged]
+    next_index: int
+    size: int

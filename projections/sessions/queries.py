@@ -1,0 +1,94 @@
+"""Questions about sessions: list them, and show one with all that was recorded in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from projections.query import Arguments, Limit, Query, Where, candidates_max, one
+from projections.sessions.tables import VECTOR_NAMES
+
+if TYPE_CHECKING:
+    from projections.query import Answer, Moment
+
+
+class SessionList(Arguments, frozen=True):
+    """Filters of a list; ``after`` is the ``next`` of the page before (newest first)."""
+
+    author: str | None = None
+    ai_id: str | None = None
+    status: Literal["open", "ended"] | None = None
+    after: int | None = None
+    limit: Limit = 50
+
+
+class SessionId(Arguments, frozen=True):
+    """A session by its id or an unambiguous beginning of it."""
+
+    id: str
+
+
+def find_session(moment: Moment, asked: str) -> str:
+    """Return the whole id of a session.
+
+    Raises:
+        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+    """
+    name = asked.removeprefix("session/")
+    if moment.rows("SELECT id FROM sessions WHERE id = ?", (name,)):
+        return name
+    sql = "SELECT id FROM sessions WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
+    found = moment.rows(sql, (len(name), name, candidates_max + 1)) if name else []
+    return one([row["id"] for row in found], asked, "session")
+
+
+def list_sessions(moment: Moment, asked: SessionList) -> Answer:
+    """Return ``{"sessions", "total", "next"}``, newest first."""
+    where = Where()
+    for column in ("author", "ai_id", "status"):
+        where.equal(column, getattr(asked, column))
+    total = moment.count(f"SELECT count(*) FROM sessions{where.sql}", where.values)  # noqa: S608 - fixed texts
+    if asked.after is not None:
+        where.add("started_index < ?", asked.after)
+    sql = f"SELECT * FROM sessions{where.sql} ORDER BY started_index DESC LIMIT ?"  # noqa: S608 - fixed texts
+    rows = moment.rows(sql, (*where.values, asked.limit + 1))
+    page = rows[: asked.limit]
+    return {"sessions": page, "total": total, "next": page[-1]["started_index"] if len(rows) > asked.limit else None}
+
+
+def show_session(moment: Moment, asked: SessionId) -> Answer:
+    """Return a session with its assessments, findings, unknowns, dead ends and tools, in the order of the log.
+
+    The numbers of each stand under ``counts``. A vector that was not assessed is absent from ``vectors``.
+    """
+    name = find_session(moment, asked.id)
+    (row,) = moment.rows("SELECT * FROM sessions WHERE id = ?", (name,))
+    counted = ("assessments", "findings", "unknowns", "dead_ends", "tools")
+    shown = {key: value for key, value in row.items() if key not in counted}
+    shown["counts"] = {key: row[key] for key in counted}
+    shown["assessments"] = [_assessment(one) for one in _of(moment, "assessments", name)]
+    shown["findings"] = [
+        one | {"evidence": msgspec.json.decode(one["evidence"])} for one in _of(moment, "findings", name)
+    ]
+    shown["unknowns"] = _of(moment, "unknowns", name)
+    shown["dead_ends"] = _of(moment, "dead_ends", name)
+    shown["tools"] = _of(moment, "tools_used", name)
+    return shown
+
+
+def _of(moment: Moment, table: str, session: str) -> list[dict[str, Any]]:
+    sql = f"SELECT * FROM {table} WHERE session_id = ? ORDER BY event_index"  # noqa: S608 - fixed names
+    rows = moment.rows(sql, (session,))
+    return [{key: value for key, value in row.items() if key != "session_id"} for row in rows]
+
+
+def _assessment(row: dict[str, Any]) -> dict[str, Any]:
+    plain = {key: value for key, value in row.items() if key not in VECTOR_NAMES}
+    return plain | {"vectors": {name: row[name] for name in VECTOR_NAMES if row[name] is not None}}
+
+
+QUERIES: Final = {
+    "sessions.list": Query(SessionList, list_sessions),
+    "sessions.show": Query(SessionId, show_session),
+}

@@ -1,0 +1,250 @@
+"""Views in one SQLite file (``views.db``), WAL mode, tables under their plain names for anybody's SQL tool.
+
+- A write transaction begins with ``BEGIN IMMEDIATE``: the write lock is taken before the positions are read, so two
+  processes that fold at once never apply an event twice.
+- ``synchronous=NORMAL``: after a power cut the last commits may be missing, but rows and position are missing
+  together, and the next fold makes them again from the log. Views hold nothing of their own.
+- A view being built has the suffix ``__next`` on its tables and no secondary indexes; ``make_live`` drops the old
+  tables, renames the new ones and then sorts the indexes into place at once, which is several times faster than
+  growing them row by row.
+- The file names the ledger it was made from and the format of its bookkeeping; anything else is refused with the
+  advice to delete it, because a view can always be rebuilt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from blake3 import blake3
+
+from ledger.errors import Corrupted
+from projections.projection import Table
+from projections.store.faults import ADVICE, translated
+from projections.store.store import Changes, Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from projections.projection import Projection
+    from projections.store.store import Value
+
+APPLICATION_ID: Final = 0x4241544E  # "BATN"
+FORMAT: Final = 1
+busy_wait_max_s: Final = 60.0
+cache_size_kib: Final = 65_536
+
+_pack = msgspec.msgpack.Encoder().encode
+_SLOTS: Final = "SELECT view, version, is_live, position FROM baton_views ORDER BY view, is_live DESC"
+_BOOKKEEPING: Final = (
+    "CREATE TABLE baton_ledger (ledger TEXT PRIMARY KEY)",
+    "CREATE TABLE baton_views (view TEXT NOT NULL, version INTEGER NOT NULL, is_live INTEGER NOT NULL, "
+    "position INTEGER NOT NULL, PRIMARY KEY (view, is_live))",
+    "CREATE TABLE baton_tables (view TEXT NOT NULL, is_live INTEGER NOT NULL, name TEXT NOT NULL, "
+    "PRIMARY KEY (view, is_live, name))",
+)
+
+
+class SqliteStore:
+    """A ``Store`` in a file; used by any number of threads and processes."""
+
+    def __init__(self, path: Path, *, ledger: str) -> None:
+        """Open the file, or make it.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
+            Corrupted: the file is damaged, is no views file, or is of another ledger.
+        """
+        self.path = path
+        self._lock = threading.RLock()
+        with translated(path):
+            try:
+                path.touch(mode=0o600)
+                self._db = sqlite3.connect(
+                    path,
+                    timeout=busy_wait_max_s,
+                    isolation_level=None,
+                    check_same_thread=False,
+                    cached_statements=512,
+                )
+            except OSError as error:
+                raise sqlite3.OperationalError(str(error)) from error
+            try:
+                self._open(ledger)
+            except BaseException:
+                self._db.close()
+                raise
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[SqliteTransaction]:
+        """The views of one moment, as long as the block lasts."""
+        with self._transaction("BEGIN") as transaction:
+            yield transaction
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[SqliteTransaction]:
+        """A write transaction: it waits for the write lock, and commits at the end of the block."""
+        with self._transaction("BEGIN IMMEDIATE") as transaction:
+            yield transaction
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[SqliteTransaction]:
+        with self._lock, translated(self.path):
+            self._db.execute(begin)
+            try:
+                yield SqliteTransaction(self._db)
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _open(self, ledger: str) -> None:
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        self._db.execute(f"PRAGMA cache_size = -{cache_size_kib}")
+        self._db.execute("PRAGMA temp_store = MEMORY")
+        if self._identity() == (0, 0):
+            with self._transaction("BEGIN IMMEDIATE"):
+                self._make(ledger)
+        if self._identity() != (APPLICATION_ID, FORMAT):
+            raise Corrupted("CORRUPTED", f"{self.path} is no views file of this version of Baton: {ADVICE}")
+        found = self._db.execute("SELECT ledger FROM baton_ledger").fetchall()
+        if found != [(ledger,)]:
+            raise Corrupted("CORRUPTED", f"{self.path} holds the views of another ledger: {ADVICE}", ledger=ledger)
+
+    def _make(self, ledger: str) -> None:
+        if self._identity() != (0, 0):
+            return  # another process made it while this one waited for the lock
+        if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+            raise Corrupted("CORRUPTED", f"{self.path} is a database of something else: {ADVICE}")
+        for statement in _BOOKKEEPING:
+            self._db.execute(statement)
+        self._db.execute("INSERT INTO baton_ledger VALUES (?)", (ledger,))
+        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._db.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def _identity(self) -> tuple[int, int]:
+        (application,) = self._db.execute("PRAGMA application_id").fetchone()
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        return application, version
+
+
+class SqliteTransaction:
+    """Both a ``Reading`` and a ``Writing``, inside one transaction of SQLite."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        """Work within the open transaction of ``db``."""
+        self._db = db
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
+        """Return the rows of a query as dicts."""
+        cursor = self._db.execute(sql, tuple(values))
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def slots(self) -> list[Slot]:
+        """Return the slots as this transaction sees them."""
+        return [Slot(view, version, bool(is_live), at) for view, version, is_live, at in self._db.execute(_SLOTS)]
+
+    def table_digests(self, view: Projection[Any]) -> dict[str, str]:
+        """Return, for each table of a live view and for its states, the BLAKE3 (hex) over its sorted rows."""
+        return {table.name: self._digest(table) for table in _tables(view)}
+
+    def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the packed states of those keys that have one."""
+        sql = f'SELECT data FROM "{_physical(states_table(slot.view).name, is_live=slot.is_live)}" WHERE key = ?'  # noqa: S608
+        found: dict[str, bytes] = {}
+        for key in keys:
+            row = self._db.execute(sql, (key,)).fetchone()
+            if row is not None:
+                found[key] = row[0]
+        return found
+
+    def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
+        """Replace and add rows and states."""
+        for name, rows in changes.added.items():
+            self._insert(slot, view.table(name), rows)
+        for table in view.tables:
+            if table.owner is not None and table.primary_key != (table.owner,) and changes.replaced:
+                sql = f'DELETE FROM "{_physical(table.name, is_live=slot.is_live)}" WHERE "{table.owner}" = ?'  # noqa: S608
+                self._db.executemany(sql, [(key,) for key in changes.replaced])
+        for name, rows in changes.rows.items():
+            self._insert(slot, view.table(name), rows)
+        self._insert(slot, states_table(view.name), changes.states)
+
+    def move(self, slot: Slot, position: int) -> None:
+        """Set the slot's position."""
+        sql = "UPDATE baton_views SET position = ? WHERE view = ? AND is_live = ?"
+        self._db.execute(sql, (position, slot.view, slot.is_live))
+
+    def start_building(self, view: Projection[Any]) -> None:
+        """Make an empty slot beside the live one (or in place of an older one being built)."""
+        self._drop(view.name, is_live=False)
+        for table in _tables(view):
+            name = _physical(table.name, is_live=False)
+            columns = ", ".join(f'"{column}" {sort}' for column, sort in table.columns.items())
+            key = ", ".join(f'"{column}"' for column in table.primary_key)
+            # A clustered table keeps the rows of one owner together; a single key keeps SQLite's own row number.
+            option = " WITHOUT ROWID" if len(table.primary_key) > 1 else ""
+            self._db.execute(f'CREATE TABLE "{name}" ({columns}, PRIMARY KEY ({key})){option}')
+            self._db.execute("INSERT INTO baton_tables VALUES (?, 0, ?)", (view.name, table.name))
+        self._db.execute("INSERT INTO baton_views VALUES (?, ?, 0, 0)", (view.name, view.version))
+
+    def make_live(self, view: Projection[Any]) -> None:
+        """Let the slot being built take the place of the live one, whose tables are dropped."""
+        self._drop(view.name, is_live=True)
+        for table in _tables(view):
+            self._db.execute(f'ALTER TABLE "{_physical(table.name, is_live=False)}" RENAME TO "{table.name}"')
+            for columns in table.indexes:
+                listed = ", ".join(f'"{column}"' for column in columns)
+                index = "_".join(("by", table.name, *columns))
+                self._db.execute(f'CREATE INDEX "{index}" ON "{table.name}" ({listed})')
+        for book in ("baton_views", "baton_tables"):
+            self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = ?", (view.name,))  # noqa: S608
+
+    def _drop(self, view: str, *, is_live: bool) -> None:
+        # The names come from the books: an older version of the view may have had other tables.
+        held = self._db.execute("SELECT name FROM baton_tables WHERE view = ? AND is_live = ?", (view, is_live))
+        for (name,) in held.fetchall():
+            self._db.execute(f'DROP TABLE "{_physical(name, is_live=is_live)}"')
+        for book in ("baton_views", "baton_tables"):
+            self._db.execute(f"DELETE FROM {book} WHERE view = ? AND is_live = ?", (view, is_live))  # noqa: S608
+
+    def _insert(self, slot: Slot, table: Table, rows: Sequence[Any]) -> None:
+        if not rows:
+            return
+        verb = "INSERT OR REPLACE" if table.primary_key == (table.owner,) else "INSERT"
+        marks = ", ".join("?" * len(table.columns))
+        name = _physical(table.name, is_live=slot.is_live)
+        self._db.executemany(f'{verb} INTO "{name}" VALUES ({marks})', rows)
+
+    def _digest(self, table: Table) -> str:
+        order = ", ".join(f'"{column}"' for column in table.primary_key)
+        hasher = blake3()
+        for row in self._db.execute(f'SELECT * FROM "{table.name}" ORDER BY {order}'):  # noqa: S608
+            hasher.update(_pack(row))
+        return hasher.hexdigest()
+
+
+def states_table(view: str) -> Table:
+    """Return the table that keeps the packed states of a view."""
+    columns = {"key": "TEXT NOT NULL", "data": "BLOB NOT NULL"}
+    return Table(f"baton_states_{view}", columns, primary_key=("key",), owner="key")
+
+
+def _tables(view: Projection[Any]) -> tuple[Table, ...]:
+    return (*view.tables, states_table(view.name))
+
+
+def _physical(name: str, *, is_live: bool) -> str:
+    return name if is_live else f"{name}__next"

@@ -1,0 +1,221 @@
+"""What tests are built from: a clock that is moved by hand, agents with fixed keys, a real ledger in a folder.
+
+``Actors`` signs and knows no store, so the same tests can send what it signs through a gate, a client or the bus.
+``Ledger`` is ``Actors`` over a log on disk: what the rules of every store are held against.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from blake3 import blake3
+
+from ledger.admission.gate import Gate
+from ledger.author import Draft, draft_and_sign, sign
+from ledger.checkpoint import CheckpointKey
+from ledger.client import read_event
+from ledger.config import Config, Settings
+from ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated, Role
+from ledger.events.handoff import (
+    HandoffApproved,
+    HandoffClaimed,
+    HandoffCompleted,
+    HandoffCreated,
+    HandoffCriterionChecked,
+    HandoffVerified,
+)
+from ledger.home import CHECKPOINT, Home
+from ledger.identity import Key, ledger_id, write_key
+from ledger.lifecycle.authority import NODE, ROOT
+from ledger.lifecycle.handoff import HandoffState, compute_version
+from ledger.local import LocalClient
+from ledger.log.log import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from ledger.admission.decide import Accepted
+    from ledger.envelope import Submission
+    from ledger.events import EventData
+    from ledger.events.body import Event
+
+ORIGIN: Final = "test.example/ledger"
+START_MS: Final = 1_770_890_400_000  # 2026-02-12T10:00:00Z
+MAP_SIZE: Final = 256 * 1024**2
+AGENTS: Final[dict[str, list[Role]]] = {"alice": ["agent"], "bob": ["agent"], "rita": ["human", "reviewer"]}
+
+
+def key_named(name: str) -> Key:
+    """Return the same key for the same name, in every run."""
+    return Key(blake3(name.encode()).digest())
+
+
+class Clock:
+    """Unix milliseconds that stand still until a test moves them."""
+
+    def __init__(self, now_ms: int = START_MS) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def advance(self, seconds: float) -> None:
+        """Move on."""
+        self.now_ms += int(seconds * 1000)
+
+    def text(self, seconds: float = 0) -> str:
+        """Return the time, some seconds from now, as events carry it."""
+        moment = datetime.fromtimestamp(self.now_ms / 1000 + seconds, UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Actors:
+    """Root, node and agents with their keys; whatever they sign goes to ``submit``."""
+
+    def __init__(self, submit: Callable[[Submission], list[Accepted]] | None = None, clock: Clock | None = None) -> None:
+        self.clock = clock or Clock()
+        self.keys = {name: key_named(name) for name in (ROOT, NODE, CHECKPOINT, *AGENTS)}
+        self.id = ledger_id(self.keys[ROOT].public)
+        self._submit = submit
+
+    @property
+    def checkpoint_key(self) -> CheckpointKey:
+        """The key that signs checkpoints."""
+        return CheckpointKey(ORIGIN, self.keys[CHECKPOINT].seed)
+
+    def submit(self, submission: Submission) -> list[Accepted]:
+        """Send a signed submission on its way."""
+        assert self._submit is not None
+        return self._submit(submission)
+
+    def created(self) -> Draft:
+        """Return the draft of entry 0."""
+        root, node, checkpoint = (self.keys[name].public.hex() for name in (ROOT, NODE, CHECKPOINT))
+        data = LedgerCreated(origin=ORIGIN, root=root, checkpoint_key=checkpoint, node_key=node)
+        return Draft(stream="ledger", data=data)
+
+    def registered(self, name: str, roles: Sequence[Role], key: Key | None = None) -> Draft:
+        """Return the draft that registers an agent; its key is kept under its name."""
+        key = self.keys.setdefault(name, key or key_named(name))
+        proof = key.prove_possession(self.id, name)
+        data = AgentRegistered(name=name, key=key.public.hex(), proof=proof, roles=list(roles))
+        return Draft(stream=f"agent/{name}", data=data)
+
+    def delegated(self, name: str, key: Key, *, seconds: float = 3600, **scope: Any) -> Draft:
+        """Return the draft with which ``name`` lets ``key`` sign for it."""
+        proof = key.prove_possession(self.id, name)
+        data = KeyDelegated(key=key.public.hex(), proof=proof, expires_at=self.clock.text(seconds), **scope)
+        return Draft(stream=f"agent/{name}", data=data)
+
+    def sign(self, author: str, *drafts: Draft, key: Key | None = None) -> Submission:
+        """Return the signed submission of drafts, made now by the clock."""
+        return draft_and_sign(drafts, key or self.keys[author], ledger=self.id, author=author, at=self.clock.text())
+
+    def sign_bytes(self, author: str, *bodies: bytes, each: bool = False) -> Submission:
+        """Return the signed submission of bodies exactly as they are."""
+        return sign(bodies, self.keys[author], each=each)
+
+    def emit(
+        self, author: str, stream: str, data: EventData | dict[str, Any], *, key: Key | None = None, **draft: Any
+    ) -> Accepted:
+        """Sign and submit one event."""
+        return self.submit(self.sign(author, Draft(stream=stream, data=data, **draft), key=key))[0]
+
+    def register(self, name: str, *roles: Role) -> Key:
+        """Register one more agent and return its key."""
+        self.submit(self.sign(ROOT, self.registered(name, roles or ("agent",))))
+        return self.keys[name]
+
+    def delegate(self, name: str, key: Key, *, seconds: float = 3600, **scope: Any) -> Key:
+        """Let ``key`` sign for ``name``, and return it."""
+        self.submit(self.sign(name, self.delegated(name, key, seconds=seconds, **scope)))
+        return key
+
+    def hand_over(self, name: str, *, sender: str = "alice", **fields: Any) -> HandoffCreated:
+        """Create a handoff, by default from alice to bob with rita as reviewer; return its data."""
+        data = HandoffCreated(**{"title": name, "to": "bob", "reviewer": "rita"} | fields)
+        self.emit(sender, f"handoff/{name}", data)
+        return data
+
+    def approve(self, name: str, data: HandoffCreated, *, sender: str = "alice") -> None:
+        """Let the reviewer approve what ``hand_over`` returned."""
+        assert data.reviewer is not None
+        version = compute_version(sender, data)
+        self.emit(data.reviewer, f"handoff/{name}", HandoffApproved(version=version))
+
+    def claim(self, name: str, *, by: str = "bob", lease_seconds: int | None = None) -> Accepted:
+        """Let the receiver claim a handoff."""
+        return self.emit(by, f"handoff/{name}", HandoffClaimed(lease_seconds=lease_seconds))
+
+    def finish(self, name: str, *, verify: bool = False, **fields: Any) -> None:
+        """Take a new handoff through to ``completed``, or on to ``verified``."""
+        data = self.hand_over(name, **fields)
+        self.approve(name, data)
+        self.claim(name, by=data.to)
+        for position in range(len(data.criteria)):
+            self.emit(data.to, f"handoff/{name}", HandoffCriterionChecked(position=position))
+        self.emit(data.to, f"handoff/{name}", HandoffCompleted())
+        if verify:
+            self.emit(data.reviewer or "alice", f"handoff/{name}", HandoffVerified())
+
+
+class Ledger(Actors):
+    """A real ledger in a folder, made in one commit: entry 0 and one registration for each of ``AGENTS``."""
+
+    def __init__(self, folder: Path, *, map_size: int = MAP_SIZE, clock: Clock | None = None) -> None:
+        super().__init__(clock=clock)
+        self.home = Home(folder)
+        (folder / "log").mkdir(parents=True, exist_ok=True)
+        self.log = Log(folder, map_size=map_size, create=True)
+        self.gate = Gate(self.log, clock_ms=self.clock)
+        self._submit = self.gate.submit
+        if self.head()[0] == 0:
+            drafts = [self.created(), *(self.registered(name, roles) for name, roles in AGENTS.items())]
+            self.submit(self.sign(ROOT, *drafts))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the log."""
+        self.log.close()
+
+    def head(self) -> tuple[int, bytes]:
+        """Return the size and root: equal only if nothing was appended."""
+        with self.log.snapshot() as snapshot:
+            return snapshot.size, snapshot.root()
+
+    def event(self, index: int) -> Event:
+        """Return the event of an entry; negative indexes count from the end."""
+        with self.log.snapshot() as snapshot:
+            at = index if index >= 0 else snapshot.size + index
+            return read_event(at, snapshot.entry(at))
+
+    def handoff(self, name: str) -> HandoffState:
+        """Return where a handoff stands."""
+        with self.log.snapshot() as snapshot:
+            record = snapshot.stream(f"handoff/{name}")
+        assert record is not None
+        assert isinstance(record.state, HandoffState)
+        return record.state
+
+    def write_keys(self) -> None:
+        """Write the key files that clients and commands look for, unsealed."""
+        for name, key in self.keys.items():
+            if not self.home.key_file(name).exists():
+                write_key(self.home.key_file(name), key, ledger=self.id, name=name)
+
+    def settings(self) -> Settings:
+        """Return the settings with which a client opens this ledger."""
+        return Settings(home=self.home.path, config=Config(map_size_bytes=MAP_SIZE))
+
+    def client(self) -> LocalClient:
+        """Return a client that shares the open log."""
+        self.write_keys()
+        return LocalClient(self.settings(), log=self.log)

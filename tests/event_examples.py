@@ -1,0 +1,110 @@
+"""One good example of the data of every kind, and the smallest that is allowed: what tests count against ``KINDS``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+PROTO: Final = Path(__file__).parents[1] / "proto"
+
+REF: Final = "blake3:" + "1" * 64
+KEY: Final = "ab" * 32
+PROOF: Final = "cd" * 64
+
+EXAMPLES: Final[dict[str, dict[str, Any]]] = {
+    "ledger.created": {"origin": "example.org/team", "root": KEY, "checkpoint_key": "12" * 32, "node_key": "34" * 32},
+    "agent.registered": {
+        "name": "minimax",
+        "key": KEY,
+        "proof": PROOF,
+        "roles": ["agent", "reviewer"],
+        "nkey": "U" + "A" * 55,
+        "ai_id": "minimax-m2",
+    },
+    "role.granted": {"agent": "minimax", "role": "reviewer"},
+    "role.revoked": {"agent": "minimax", "role": "reviewer", "reason": "moved to another team"},
+    "key.delegated": {
+        "key": KEY,
+        "proof": PROOF,
+        "expires_at": "2026-02-12T22:00:00Z",
+        "kinds": ["finding.logged", "handoff.*"],
+        "streams": ["session/*"],
+        "max_events": 500,
+    },
+    "key.revoked": {"key": KEY, "reason": "laptop lost"},
+    "session.started": {"task": "修复缓存", "ai_id": "claude-sonnet-4.5", "resumes": "s0"},
+    "assessment.recorded": {
+        "phase": "PREFLIGHT",
+        "vectors": {"know": 0.4, "uncertainty": 1.0, "engagement": 0.85},
+        "reasoning": "I have not read the cache yet.",
+        "round": 1,
+        "overall_confidence": 0.5,
+    },
+    "finding.logged": {"finding": "The token never expires.", "evidence": ["auth.py:42"], "impact": 0.7, "subject": "auth"},
+    "unknown.logged": {"unknown": "Who rotates the keys?", "impact": 0.2},
+    "dead_end.logged": {"approach": "raise the timeout", "why_failed": "the call never returns", "subject": "auth"},
+    "tool.used": {"tool": "ripgrep", "purpose": "find callers"},
+    "session.ended": {"summary": "fixed"},
+    "reasoning.started": {
+        "task": "why do users stay signed in",
+        "ai_id": "minimax-m2",
+        "reasoning_strategy": "root cause",
+        "domain": "security",
+        "session": "s1",
+    },
+    "reasoning.extended": {
+        "steps": [
+            {
+                "step_number": 1,
+                "type": "observation",
+                "content": "exp is absent",
+                "evidence": ["auth.py:42"],
+                "confidence": 0.9,
+            },
+            {
+                "step_number": 10,
+                "type": "inference",
+                "content": "tokens live for ever",
+                "reasoning_type": "deductive",
+                "premises": ["1"],
+                "needs_validation": True,
+                "validation_method": "decode one",
+            },
+        ],
+        "dependencies": {"10": [1], "1": []},
+        "assumptions_updated": {"1": "seen in the code"},
+    },
+    "reasoning.concluded": {
+        "conclusion": "Set exp.",
+        "confidence_in_reasoning": 0.8,
+        "known_limitations": ["only the web client was read"],
+    },
+    "reasoning.briefed": json.loads((PROTO / "examples" / "reasoning.briefed.json").read_bytes())["data"],
+    "handoff.created": {
+        "title": "Verify the fix",
+        "to": "claude",
+        "reviewer": "rita",
+        "created": "2026-02-12",
+        "depends_on": ["2026-02-11-fix-缓存"],
+        "unlock_at": "verified",
+        "task": "Run the tests.",
+        "tasks": ["read", "run"],
+        "criteria": ["all tests pass"],
+        "reasoning_ref": REF,
+    },
+    "handoff.approved": {"version": "sha256:" + "2" * 64, "comment": "go"},
+    "handoff.rejected": {"reason": "not now"},
+    "handoff.claimed": {"lease_seconds": 3600},
+    "handoff.task_checked": {"position": 0, "checked": False},
+    "handoff.criterion_checked": {"position": 0, "evidence": "ci/run/12"},
+    "handoff.criterion_waived": {"position": 0, "reason": "covered elsewhere"},
+    "handoff.released": {"reason": "out of time"},
+    "handoff.logged": {"text": "half done"},
+    "handoff.blocked": {"reason": "no credentials"},
+    "handoff.unblocked": {"comment": "there they are"},
+    "handoff.completed": {"summary": "done", "artifacts": ["report.md"], "reasoning_ref": REF},
+    "handoff.changes_requested": {"reasons": ["add a test"]},
+    "handoff.verified": {"comment": "good"},
+    "handoff.cancelled": {"reason": "obsolete"},
+}

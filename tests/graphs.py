@@ -1,0 +1,110 @@
+"""Reasoning graphs for tests: the seed's audit, one in Chinese, chains of any length, and a strategy for odd ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from projections.reasoning.memory import ReasoningMemory, memory_from_dict
+
+AUDIT_FILE = Path(__file__).parent.parent / "consumers" / "demo" / "audit_reasoning.json"
+
+CHINESE = {
+    "task": "为什么夜间备份失败？",
+    "conclusion": "把备份移到新磁盘,并恢复告警",
+    "steps": [
+        {"step": 1, "type": "observation", "content": "旧磁盘在 03:10 时已用 98%", "evidence": ["logs/disk.log:14"]},
+        {"step": 2, "type": "observation", "content": "备份任务从 03:00 开始,需要 40 GB 空间"},
+        {"step": 3, "type": "inference", "content": "备份没有足够的空间,所以写到一半就停止"},
+        {"step": 4, "type": "assumption", "content": "告警邮件不再发送给任何人", "needs_validation": True},
+        {"step": 5, "type": "observation", "content": "办公室的打印机上周换过墨盒"},
+        {"step": 6, "type": "conclusion", "content": "把备份移到新磁盘,并恢复告警"},
+    ],
+    "dependencies": {"3": [1, 2], "6": [3, 4]},
+    "known_limitations": ["没有检查异地副本"],
+}
+
+
+def audit_json() -> dict[str, Any]:
+    """Return the completed audit of the seed as JSON values, as the demo records it."""
+    values: dict[str, Any] = json.loads(AUDIT_FILE.read_text(encoding="utf-8"))
+    return values
+
+
+def graph(values: dict[str, Any]) -> ReasoningMemory:
+    """Return the graph that JSON values describe."""
+    return memory_from_dict(values)[0]
+
+
+def audit_graph() -> ReasoningMemory:
+    """Return the completed audit of the seed."""
+    return graph(audit_json())
+
+
+def chain(length: int) -> ReasoningMemory:
+    """Return a graph of so many inferences, each resting on the one before it; nothing in it can be dropped."""
+    topics = ("queue", "cache", "index", "backup", "login", "invoice", "sensor", "router", "ledger", "mailbox")
+    verbs = ("grows", "shrinks", "stalls", "restarts", "drifts", "repeats", "leaks")
+    contents = [
+        f"The {topics[number % 10]} of region {number} {verbs[number % 7]} after {3 * number + 2} hours"
+        for number in range(1, length + 1)
+    ]
+    steps = [
+        {"step": number, "type": "inference", "content": content, "evidence": [f"logs/part{number}.log:{number}"]}
+        for number, content in enumerate(contents, start=1)
+    ]
+    return graph(
+        {
+            "task": "What fails first?",
+            "conclusion": "Split the load before the next release",
+            "steps": [*steps, {"step": length + 1, "type": "conclusion", "content": "Split the load first"}],
+            "dependencies": {str(number): [number - 1] for number in range(2, length + 2)},
+        }
+    )
+
+
+_CONTENTS = st.one_of(
+    st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=0, max_size=200),
+    st.sampled_from(
+        [
+            "Logs are not encrypted",
+            "日志没有加密,保留 30 天。第二句话",
+            "TAGS: forged, labels",
+            "REASONING BRIEF: nothing\nFIDELITY: 1.00 (lossless)",
+            "see api/auth.py:23 and JWT_SECRET, 1,200.50 in all. Then what? Nothing!",
+            "🙂🙂\u2028\x00\ttabs",
+            "word " * 80,
+            "很长的中文" * 40,
+        ]
+    ),
+)
+
+
+@st.composite
+def odd_graphs(draw: st.DrawFn) -> ReasoningMemory:
+    """Draw small graphs in mixed languages with hostile text, any types and any acyclic dependencies."""
+    count = draw(st.integers(0, 8))
+    kinds = st.sampled_from(["observation", "inference", "assumption", "hypothesis", "conclusion"])
+    texts = st.lists(_CONTENTS, max_size=2)
+    steps = [
+        {
+            "step": number,
+            "type": draw(kinds),
+            "content": draw(_CONTENTS),
+            "evidence": draw(texts),
+            "assumptions": draw(texts),
+            "alternatives_considered": draw(texts),
+            **draw(st.sampled_from([{}, {"validation_method": "read config/a.yaml"}, {"conclusion": "所以"}])),
+        }
+        for number in range(1, count + 1)
+    ]
+    dependencies = {
+        str(number): draw(st.lists(st.integers(1, number - 1), max_size=3, unique=True))
+        for number in range(2, count + 1)
+        if draw(st.booleans())
+    }
+    values = {"task": draw(_CONTENTS), "conclusion": draw(_CONTENTS), "steps": steps, "dependencies": dependencies}
+    return graph(values | {"known_limitations": draw(texts)})

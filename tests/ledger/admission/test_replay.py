@@ -1,0 +1,145 @@
+"""The rules depend on the log alone: replaying its entries into an empty memory gives the very same state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from building import START_MS, key_named
+from event_examples import EXAMPLES
+
+from ledger.admission.check import Candidate
+from ledger.admission.decide import apply
+from ledger.admission.gate import Gate
+from ledger.admission.state import Layer, Memory
+from ledger.author import Draft
+from ledger.codec import encode_packed
+from ledger.envelope import decode_entry, event_id, pae
+from ledger.errors import Refused
+from ledger.events.authority import KeyRevoked, RoleGranted
+from ledger.events.body import decode_body
+from ledger.events.handoff import HandoffCriterionWaived, HandoffReleased
+from ledger.events.session import FindingLogged, SessionEnded, SessionStarted
+from ledger.lifecycle.authority import ROOT
+
+if TYPE_CHECKING:
+    from building import Ledger
+
+
+def replayed(entries: list[bytes]) -> Memory:
+    """Return the state after deciding every entry anew, by the entry's own clock."""
+    memory = Memory()
+    for data in entries:
+        entry = decode_entry(data)
+        body, content = decode_body(entry.body)
+        layer = Layer(memory)
+        apply(Candidate(body, content, event_id(pae(entry.body)), entry.body), entry.key, layer, entry.accepted_ms)
+        memory.take(layer)
+    return memory
+
+
+def stored(ledger: Ledger) -> tuple[list[bytes], dict[bytes, bytes]]:
+    """Return all entries, and all state records as they are stored."""
+    with ledger.log.snapshot() as snapshot:
+        entries = [snapshot.entry(index) for index in range(snapshot.size)]
+    with ledger.log.tables.reading() as txn:
+        state = dict(ledger.log.tables.items(txn, ledger.log.tables.state, b""))
+    return entries, {key: value for key, value in state.items() if key != b"h"}
+
+
+def packed(memory: Memory) -> dict[bytes, bytes]:
+    """Return the records of a memory in their stored form."""
+    return {key: encode_packed(record) for key, record in memory.records.items()}
+
+
+@pytest.fixture
+def lived(ledger: Ledger) -> Ledger:
+    """A ledger in which most things have happened once, some of them refused."""
+    ledger.register("compressor", "service")
+    session = ledger.delegate("alice", key_named("session"), kinds=["session.*", "finding.*"], max_events=9)
+    ledger.emit("alice", "session/s1", SessionStarted(task="t"), key=session, idem="start")
+    drafts = [Draft(stream="session/s1", data=FindingLogged(finding=str(number)), idem=f"f{number}") for number in range(5)]
+    ledger.submit(ledger.sign("alice", *drafts, key=session))
+    ledger.clock.advance(60)
+    for kind in ("reasoning.started", "reasoning.extended", "reasoning.concluded"):
+        ledger.emit("alice", "reasoning/r1", EXAMPLES[kind], kind=kind)
+    ledger.emit("compressor", "reasoning/r1", EXAMPLES["reasoning.briefed"], kind="reasoning.briefed")
+    ledger.finish("h1", criteria=["a"], verify=True)
+    ledger.approve("h2", ledger.hand_over("h2", depends_on=["h1"], criteria=["x", "y"], tasks=["z"]))
+    ledger.claim("h2", lease_seconds=60)
+    ledger.emit("rita", "handoff/h2", HandoffCriterionWaived(position=1, reason="known"))
+    ledger.emit("bob", "handoff/h2", HandoffReleased())
+    ledger.emit(ROOT, "agent/bob", RoleGranted(agent="bob", role="reviewer"))
+    ledger.emit("alice", "agent/alice", KeyRevoked(key=session.public.hex()))
+    for author, stream, data in (("bob", "session/s1", SessionEnded()), ("bob", "session/s0", SessionEnded())):
+        with pytest.raises(Refused):
+            ledger.emit(author, stream, data)
+    return ledger
+
+
+def test_replay_of_the_log_gives_identical_state_records(lived: Ledger) -> None:
+    entries, state = stored(lived)
+    memory = replayed(entries)
+    assert packed(memory) == state
+    assert (memory.size, memory.ledger) == (len(entries), lived.id)
+
+
+def test_replay_finds_every_event_where_it_stands(lived: Ledger) -> None:
+    entries, _ = stored(lived)
+    memory = replayed(entries)
+    with lived.log.snapshot() as snapshot:
+        for (stream, identity), index in memory.indexes.items():
+            assert snapshot.index_of(stream, identity) == index
+    assert sorted(memory.indexes.values()) == list(range(len(entries)))
+
+
+@pytest.mark.parametrize("lost", [1, 4, 5, 6])
+def test_replay_without_one_entry_does_not_pass_for_the_whole(lived: Ledger, lost: int) -> None:
+    entries, state = stored(lived)
+    try:
+        memory = replayed(entries[:lost] + entries[lost + 1 :])
+    except Refused:
+        return
+    assert packed(memory) != state
+
+
+def test_repeated_entry_is_refused_in_a_replay(lived: Ledger) -> None:
+    entries, _ = stored(lived)
+    with pytest.raises(Refused) as refused:
+        replayed([*entries, entries[-1]])
+    assert refused.value.code == "PARTIAL_RETRY"
+
+
+def test_entry_with_another_clock_is_decided_by_that_clock(ledger: Ledger) -> None:
+    session = ledger.delegate("alice", key_named("session"), seconds=60)
+    ledger.emit("alice", "session/s1", SessionStarted(), key=session)
+    entries, _ = stored(ledger)
+    late = decode_entry(entries[-1])
+    fields: dict[str, Any] = {name: getattr(late, name) for name in late.__struct_fields__}
+    moved = type(late)(**(fields | {"accepted_ms": START_MS + 60_000})).encode()
+    with pytest.raises(Refused) as refused:
+        replayed([*entries[:-1], moved])
+    assert refused.value.code == "KEY_EXPIRED"
+
+
+def test_state_read_back_from_disk_decides_as_the_cache_does(lived: Ledger) -> None:
+    fresh = Gate(lived.log, clock_ms=lived.clock)
+    again = lived.sign("alice", Draft(stream="session/s1", data=FindingLogged(finding="late"), idem="f0"))
+    for gate in (lived.gate, fresh):
+        with pytest.raises(Refused) as refused:
+            gate.submit(again)
+        assert refused.value.code == "IDEMPOTENCY_CONFLICT"
+    accepted = fresh.submit(lived.sign("alice", Draft(stream="session/s2", data=SessionStarted())))[0]
+    assert lived.claim("h2").index == accepted.index + 1
+
+
+def test_two_gates_on_one_log_never_decide_on_what_the_other_made_stale(ledger: Ledger) -> None:
+    other = Gate(ledger.log, clock_ms=ledger.clock)
+    started = ledger.sign("alice", Draft(stream="session/s1", data=SessionStarted()))
+    ledger.submit(started)
+    other.submit(ledger.sign("alice", Draft(stream="session/s1", data=FindingLogged(finding="one"), expect=1)))
+    ledger.emit("alice", "session/s1", FindingLogged(finding="two"), expect=2)
+    other.submit(ledger.sign(ROOT, Draft(stream="agent/alice", data=KeyRevoked(key=ledger.keys["alice"].public.hex()))))
+    with pytest.raises(Refused) as refused:
+        ledger.emit("alice", "session/s1", FindingLogged(finding="three"))
+    assert refused.value.code == "KEY_REVOKED"

@@ -1,0 +1,104 @@
+"""Which key may sign what, when: registered, its own author's, not revoked, fresh, in scope, within its budget."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.errors import Refused
+from ledger.events import KINDS
+from ledger.events.authority import KeyDelegated
+from ledger.lifecycle.authority import NEVER_DELEGABLE, KeyRecord, check_key, covers, delegated, to_ms
+
+IDENTITY = KeyRecord("alice", is_identity=True, since_index=1)
+SESSION = KeyRecord("alice", is_identity=False, since_index=2, expires_ms=1000, kinds=("finding.*",), max_events=2)
+
+
+def check(record: KeyRecord | None, **use: object) -> KeyRecord:
+    """Check a use that is allowed but for what is given."""
+    fits: dict[str, object] = {"author": "alice", "kind": "finding.logged", "stream": "session/s1", "now_ms": 999}
+    return check_key(record, **(fits | use))  # type: ignore[arg-type]  # what differs is the test
+
+
+@pytest.mark.parametrize(
+    ("record", "use", "code"),
+    [
+        (None, {}, "KEY_UNKNOWN"),
+        (IDENTITY, {"author": "bob"}, "AUTHOR_MISMATCH"),
+        (KeyRecord("alice", is_identity=True, since_index=1, revoked_index=5), {}, "KEY_REVOKED"),
+        (SESSION, {"now_ms": 1000}, "KEY_EXPIRED"),
+        (SESSION, {"kind": "tool.used"}, "KEY_OUT_OF_SCOPE"),
+        (KeyRecord("alice", is_identity=False, since_index=2, streams=("session/s2",)), {}, "KEY_OUT_OF_SCOPE"),
+        (KeyRecord("alice", is_identity=False, since_index=2, max_events=2, used=2), {}, "KEY_EXHAUSTED"),
+        (KeyRecord("alice", is_identity=False, since_index=2, max_events=0), {}, "KEY_EXHAUSTED"),
+    ],
+)
+def test_key_that_may_not_sign_is_refused_with_the_reason(record: KeyRecord, use: dict[str, object], code: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check(record, **use)
+    assert refused.value.code == code
+
+
+def test_identity_key_signs_anything_of_its_agent_at_any_time() -> None:
+    assert check(IDENTITY, kind="handoff.approved", stream="handoff/h1", now_ms=2**60) == IDENTITY
+
+
+def test_each_use_of_a_budget_is_counted() -> None:
+    twice = check(check(SESSION))
+    assert twice.used == 2
+    with pytest.raises(Refused):
+        check(twice)
+
+
+def test_key_without_a_budget_is_not_counted() -> None:
+    record = KeyRecord("alice", is_identity=False, since_index=2)
+    assert check(record) == record
+
+
+@pytest.mark.parametrize(
+    ("kinds", "streams", "is_covered"),
+    [
+        ([], [], True),
+        (["finding.logged"], [], True),
+        (["finding.*"], ["session/*"], True),
+        (["*"], ["*"], True),
+        (["tool.used", "finding.*"], ["session/s1"], True),
+        (["finding"], [], False),
+        (["finding.logge"], [], False),
+        ([], ["session/s"], False),
+        ([], ["session/s2*"], False),
+        (["finding.*"], ["handoff/*"], False),
+    ],
+)
+def test_scope_is_a_list_of_names_and_prefixes(kinds: list[str], streams: list[str], is_covered: bool) -> None:
+    assert covers(kinds, streams, "finding.logged", "session/s1") is is_covered
+
+
+@pytest.mark.parametrize("kind", sorted(NEVER_DELEGABLE))
+def test_approvals_and_authority_are_in_no_scope(kind: str) -> None:
+    assert kind in KINDS
+    assert not covers([], [], kind, "handoff/h1")
+    assert not covers(["*"], ["*"], kind, "handoff/h1")
+    assert not covers([kind], [], kind, "handoff/h1")
+
+
+def test_delegation_is_remembered_as_it_was_made() -> None:
+    data = KeyDelegated(
+        key="ab" * 32, proof="cd" * 64, expires_at="1970-01-01T00:00:01Z", kinds=["finding.*"], max_events=2
+    )
+    assert delegated("alice", 2, data) == SESSION
+
+
+@given(st.integers(0, 253402300799999))
+def test_times_are_read_to_the_millisecond(moment: int) -> None:
+    text = datetime.fromtimestamp(moment // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{moment % 1000:03d}Z"
+    assert to_ms(text) == moment
+
+
+def test_day_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(Refused) as refused:
+        to_ms("2026-02-30T00:00:00Z")
+    assert refused.value.code == "INVALID_FIELD"

@@ -1,0 +1,161 @@
+"""Whatever anybody tries in whatever order, a handoff never reaches a state that the protocol forbids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from given import fact
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from ledger.errors import Refused
+from ledger.events import EventData
+from ledger.events import handoff as kinds
+from ledger.lifecycle.handoff import FINAL, HandoffState, compute_version, transition
+
+if TYPE_CHECKING:
+    from ledger.events.body import Event
+
+NAMES = ["alice", "bob", "rita", "eve"]
+WRONG_VERSION = "sha256:" + "0" * 64
+LEADS_TO = {
+    None: {"pending", "approved"},
+    "pending": {"approved", "rejected", "cancelled"},
+    "approved": {"in_progress", "cancelled"},
+    "in_progress": {"approved", "blocked", "completed", "cancelled"},
+    "blocked": {"in_progress", "cancelled"},
+    "completed": {"in_progress", "verified", "cancelled"},
+    "rejected": set(),
+    "verified": set(),
+    "cancelled": set(),
+}
+REVIEWS = (
+    kinds.HandoffApproved,
+    kinds.HandoffRejected,
+    kinds.HandoffCriterionWaived,
+    kinds.HandoffChangesRequested,
+    kinds.HandoffVerified,
+)
+names = st.sampled_from(NAMES)
+positions = st.integers(0, 3)
+data_of_steps: st.SearchStrategy[EventData] = st.one_of(
+    st.builds(kinds.HandoffRejected, reason=st.just("no")),
+    st.builds(kinds.HandoffClaimed, lease_seconds=st.none() | st.integers(0, 30)),
+    st.builds(kinds.HandoffTaskChecked, position=positions, checked=st.booleans()),
+    st.builds(kinds.HandoffCriterionChecked, position=positions, checked=st.booleans()),
+    st.builds(kinds.HandoffCriterionWaived, position=positions, reason=st.just("known")),
+    st.builds(kinds.HandoffReleased),
+    st.builds(kinds.HandoffLogged, text=st.just("note")),
+    st.builds(kinds.HandoffBlocked, reason=st.just("stuck")),
+    st.builds(kinds.HandoffUnblocked),
+    st.builds(kinds.HandoffCompleted),
+    st.builds(kinds.HandoffChangesRequested, reasons=st.just(["more"])),
+    st.builds(kinds.HandoffVerified),
+    st.builds(kinds.HandoffCancelled, reason=st.just("off")),
+)
+
+
+class HandoffMachine(RuleBasedStateMachine):
+    """Four agents try every step at any time; only the transition function decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state: HandoffState | None = None
+        self.history: list[Event] = []
+        self.now_s = 0
+
+    @initialize(
+        sender=names, to=names, reviewer=st.none() | names, tasks=st.integers(0, 2), criteria=st.integers(0, 2)
+    )
+    def create(self, sender: str, to: str, reviewer: str | None, tasks: int, criteria: int) -> None:
+        """Hand something over, between any two."""
+        self.version = WRONG_VERSION
+        data = kinds.HandoffCreated(
+            title="t", to=to, reviewer=reviewer, tasks=["x"] * tasks, criteria=["y"] * criteria
+        )
+        if self.attempt(sender, data):
+            self.version = compute_version(sender, data)
+
+    @rule(author=names, data=data_of_steps, seconds=st.integers(0, 20))
+    def step(self, author: str, data: EventData, seconds: int) -> None:
+        """Try a step."""
+        self.now_s += seconds
+        self.attempt(author, data)
+
+    @rule(author=names, is_right=st.booleans())
+    def approve(self, author: str, is_right: bool) -> None:  # noqa: FBT001 - hypothesis passes by name
+        """Try to approve, the right version or another."""
+        self.attempt(author, kinds.HandoffApproved(version=self.version if is_right else WRONG_VERSION))
+
+    @rule()
+    def do_the_next_thing(self) -> None:
+        """Let whoever is next do what the protocol wants: else deep states would be rare."""
+        if self.state is None:
+            return
+        steps: dict[str, list[tuple[str, EventData]]] = {
+            "pending": [(self.state.reviewer, kinds.HandoffApproved(version=self.version))],
+            "approved": [(self.state.receiver, kinds.HandoffClaimed())],
+            "blocked": [(self.state.receiver, kinds.HandoffUnblocked())],
+            "in_progress": [
+                *(
+                    (self.state.receiver, kinds.HandoffCriterionChecked(position=position))
+                    for position in range(len(self.state.criteria))
+                ),
+                (self.state.receiver, kinds.HandoffCompleted()),
+            ],
+        }
+        for author, data in steps.get(self.state.status, []):
+            assert self.attempt(author, data)
+
+    def attempt(self, author: str, data: EventData) -> bool:
+        """Apply one event; check what it changed."""
+        event = fact(author, data, at_s=self.now_s)
+        before = self.state
+        try:
+            self.state = transition(before, event)
+        except Refused:
+            return False
+        self.history.append(event)
+        status = None if before is None else before.status
+        if status != self.state.status:
+            assert self.state.status in LEADS_TO[status]
+        if isinstance(data, REVIEWS):
+            assert author == self.state.reviewer
+            assert author != self.state.receiver
+        if isinstance(data, kinds.HandoffApproved):
+            assert author != self.state.sender
+            assert data.version == self.state.version
+        if isinstance(data, kinds.HandoffCompleted):
+            assert "open" not in self.state.criteria
+        if before is not None and before.status in FINAL:
+            assert self.state == before
+        return True
+
+    @invariant()
+    def work_was_approved_before_it_began(self) -> None:
+        """Nothing is in progress, completed or verified that its reviewer did not approve or, alone, create."""
+        if self.state is None or self.state.status in ("pending", "rejected", "cancelled"):
+            return
+        approvals = [event.author for event in self.history if isinstance(event.data, kinds.HandoffApproved)]
+        assert approvals == ([] if self.state.reviewer == self.state.sender else [self.state.reviewer])
+
+    @invariant()
+    def reviewer_is_nobody_who_works(self) -> None:
+        """The receiver never reviews; the sender only where nobody else was named."""
+        if self.state is not None:
+            assert self.state.reviewer != self.state.receiver
+            if self.state.reviewer == self.state.sender:
+                assert self.history[0].data.reviewer is None
+
+    @invariant()
+    def history_alone_gives_the_state(self) -> None:
+        """Replaying the accepted events gives the same state: nothing is remembered elsewhere."""
+        state: HandoffState | None = None
+        for event in self.history:
+            state = transition(state, event)
+        assert state == self.state
+
+
+TestHandoffMachine = HandoffMachine.TestCase
+TestHandoffMachine.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)

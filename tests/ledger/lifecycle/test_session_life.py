@@ -1,0 +1,49 @@
+"""A session belongs to whoever started it, until it ends."""
+
+from __future__ import annotations
+
+import pytest
+from given import fact, fold, refusal
+
+from ledger.events import EventData
+from ledger.events import session as kinds
+from ledger.lifecycle.session import SessionState, transition
+
+START = fact("alice", kinds.SessionStarted(task="find out"))
+END = fact("alice", kinds.SessionEnded())
+WRITTEN: list[EventData] = [
+    kinds.AssessmentRecorded(phase="CHECK", vectors=kinds.Vectors(know=0.5)),
+    kinds.FindingLogged(finding="f"),
+    kinds.UnknownLogged(unknown="u"),
+    kinds.DeadEndLogged(approach="a", why_failed="w"),
+    kinds.ToolUsed(tool="t"),
+]
+names = pytest.mark.parametrize("data", WRITTEN, ids=lambda data: type(data).__name__)
+
+
+@names
+def test_owner_writes_while_the_session_is_open(data: EventData) -> None:
+    assert fold(transition, START, fact("alice", data)) == SessionState("alice")
+
+
+@names
+def test_nobody_else_writes(data: EventData) -> None:
+    refused = refusal(transition, SessionState("alice"), fact("bob", data))
+    assert (refused.code, refused.details) == ("NOT_AUTHORIZED", {"owner": "alice"})
+
+
+@names
+def test_nothing_is_written_before_the_start_or_after_the_end(data: EventData) -> None:
+    assert refusal(transition, None, fact("alice", data)).code == "TRANSITION_NOT_ALLOWED"
+    assert refusal(transition, fold(transition, START, END), fact("alice", data)).code == "TRANSITION_NOT_ALLOWED"
+
+
+def test_session_ends_once_by_its_owner() -> None:
+    assert fold(transition, START, END) == SessionState("alice", is_ended=True)
+    assert refusal(transition, SessionState("alice"), fact("bob", kinds.SessionEnded())).code == "NOT_AUTHORIZED"
+    assert refusal(transition, SessionState("alice", is_ended=True), END).code == "TRANSITION_NOT_ALLOWED"
+
+
+@pytest.mark.parametrize("state", [SessionState("alice"), SessionState("alice", is_ended=True)])
+def test_session_is_started_once(state: SessionState) -> None:
+    assert refusal(transition, state, START).code == "TRANSITION_NOT_ALLOWED"

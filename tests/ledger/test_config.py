@@ -1,0 +1,149 @@
+"""Settings come from the call, then the environment, then ``config.toml``; a wrong one is named, never guessed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from building import ORIGIN
+
+from ledger.checkpoint import verify_checkpoint
+from ledger.client import open_client
+from ledger.config import Config, find_home, read_settings, state_folder
+from ledger.errors import BatonError, Refused, Unavailable
+from ledger.home import Home, create_ledger
+from ledger.identity import read_key_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAP_SIZE = 64 * 1024**2
+
+
+def test_ledger_is_found_in_the_nearest_parent(tmp_path: Path) -> None:
+    (tmp_path / ".baton").mkdir()
+    deep = tmp_path / "project" / "src"
+    deep.mkdir(parents=True)
+    assert find_home(deep, {}) == tmp_path / ".baton"
+    (tmp_path / "project" / ".baton").mkdir()
+    assert find_home(deep, {}) == tmp_path / "project" / ".baton"
+
+
+def test_file_of_that_name_is_no_ledger(tmp_path: Path) -> None:
+    (tmp_path / ".baton").write_text("")
+    assert find_home(tmp_path, {}) is None
+
+
+def test_what_is_given_wins_over_the_environment(tmp_path: Path) -> None:
+    environment = {"BATON_HOME": str(tmp_path / "e"), "BATON_SERVER": "nats://e", "BATON_AGENT": "eve"}
+    found = read_settings(environment=environment, start=tmp_path)
+    assert (found.home, found.server, found.agent) == (tmp_path / "e", "nats://e", "eve")
+    given = read_settings(
+        home=tmp_path / "g", server="nats://g", agent="gus", environment=environment, start=tmp_path
+    )
+    assert (given.home, given.server, given.agent) == (tmp_path / "g", "nats://g", "gus")
+
+
+def test_empty_variables_are_as_good_as_none(tmp_path: Path) -> None:
+    (tmp_path / ".baton").mkdir()
+    found = read_settings(environment={"BATON_HOME": "", "BATON_SERVER": "", "BATON_AGENT": ""}, start=tmp_path)
+    assert (found.home, found.server, found.agent) == (tmp_path / ".baton", None, None)
+
+
+def test_no_ledger_says_where_it_looked_and_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="baton init") as refused:
+        read_settings(environment={}, start=tmp_path)
+    assert refused.value.code == "NO_LEDGER"
+    assert str(tmp_path) in refused.value.message
+
+
+def test_agent_that_is_no_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused) as refused:
+        read_settings(home=tmp_path, agent="../root", environment={})
+    assert refused.value.code == "INVALID_FIELD"
+
+
+def test_config_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('map_size_bytes = 2_000_000\ndefault_reviewer = "rita"\n')
+    found = read_settings(home=tmp_path, environment={})
+    assert found.config == Config(map_size_bytes=2_000_000, default_reviewer="rita")
+
+
+def test_absent_config_file_means_defaults(tmp_path: Path) -> None:
+    assert read_settings(home=tmp_path, environment={}).config == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (b"map_size_bytes = ", "INVALID_FORMAT"),
+        (b'default_reviewer = "\xff"', "INVALID_FORMAT"),
+        (b'colour = "red"', "UNKNOWN_FIELD"),
+        (b"map_size_bytes = 12", "INVALID_FIELD"),
+        (b'map_size_bytes = "64 GB"', "INVALID_FIELD"),
+        (b'default_reviewer = "Rita R."', "INVALID_FIELD"),
+    ],
+)
+def test_wrong_config_file_is_refused_by_name(tmp_path: Path, text: bytes, code: str) -> None:
+    (tmp_path / "config.toml").write_bytes(text)
+    with pytest.raises(Refused) as refused:
+        read_settings(home=tmp_path, environment={})
+    assert refused.value.code == code
+    assert "config.toml" in refused.value.message
+
+
+def test_config_that_cannot_be_read_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").mkdir()
+    with pytest.raises(Unavailable) as refused:
+        read_settings(home=tmp_path, environment={})
+    assert refused.value.code == "STORE_UNAVAILABLE"
+
+
+def test_state_folder_follows_xdg(tmp_path: Path) -> None:
+    assert state_folder({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "baton"
+    assert state_folder({}).parts[-3:] == (".local", "state", "baton")
+
+
+def test_new_ledger_has_its_keys_its_first_entry_and_ignores_itself_in_git(home: Path) -> None:
+    made = create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE)
+    assert (home / ".gitignore").read_text() == "*\n"
+    assert {path.name for path in (home / "keys").iterdir()} == {"root.key", "node.key", "checkpoint.key", "node.nkey"}
+    assert {path.stat().st_mode & 0o777 for path in (home / "keys").iterdir()} == {0o600}
+    assert {read_key_file(path).ledger for path in (home / "keys").glob("*.key")} == {made}
+    with open_client(read_settings(home=home, environment={})) as client:
+        assert (client.ledger, client.head().size) == (made, 1)
+        verify_checkpoint(client.checkpoint(), Home(home).checkpoint_key(ORIGIN).verifier)
+
+
+def test_ledger_is_not_made_twice(home: Path) -> None:
+    create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE)
+    with pytest.raises(Refused) as refused:
+        create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE)
+    assert refused.value.code == "LEDGER_EXISTS"
+
+
+def test_making_that_was_interrupted_goes_on_with_the_keys_that_are_there(home: Path) -> None:
+    made = create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE)
+    (home / "log" / "data.mdb").unlink()
+    (home / "keys" / "checkpoint.key").unlink()
+    assert create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE) == made
+
+
+@pytest.mark.parametrize("origin", ["", "two words", "a+b", "line\nbreak"])
+def test_origin_that_cannot_sign_checkpoints_leaves_no_folder(home: Path, origin: str) -> None:
+    with pytest.raises(Refused):
+        create_ledger(Home(home), origin=origin, map_size=MAP_SIZE)
+    assert not home.exists()
+
+
+def test_ledger_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unavailable) as refused:
+        create_ledger(Home(tmp_path / "file" / ".baton"), origin=ORIGIN, map_size=MAP_SIZE)
+    assert refused.value.code == "STORE_UNAVAILABLE"
+
+
+def test_server_is_asked_as_somebody(tmp_path: Path) -> None:
+    with pytest.raises(BatonError) as refused:
+        open_client(read_settings(home=tmp_path, server="nats://127.0.0.1:1", environment={}))
+    assert refused.value.code == "USAGE"

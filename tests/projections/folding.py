@@ -1,0 +1,41 @@
+"""*Given these events, expect these rows*: what a view folds from events without a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from given import fact
+
+from projections.projection import Logged
+
+if TYPE_CHECKING:
+    from ledger.events import EventData
+    from ledger.events.body import Event
+    from projections.projection import Projection
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def facts(stream: str, *authored: tuple[str, EventData]) -> list[Event]:
+    """Return the events of one stream, at indexes from 0 on, a second apart."""
+    return [
+        fact(author, data, stream=stream, index=index, at_s=index) for index, (author, data) in enumerate(authored)
+    ]
+
+
+def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
+    """Return the rows of one key after events: those of its state, and those the events added."""
+    state = view.initial(key)
+    found: dict[str, list[Any]] = {}
+    for event in events:
+        assert view.handles is None or event.kind in view.handles
+        if key in view.keys(event):
+            state = view.fold(state, event)
+        for table, rows in view.added(state, Logged(event, f"sha256:{event.index:064x}", 100)).items():
+            found.setdefault(table, []).extend(rows)
+    for table, rows in view.rows(state).items():
+        found[table] = list(rows)
+    return {
+        table: [dict(zip(view.table(table).columns, row, strict=True)) for row in rows]
+        for table, rows in found.items()
+    }

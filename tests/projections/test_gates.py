@@ -1,0 +1,91 @@
+"""When the full graph is needed (seed 001, "Decision Logic" and "Trust Gates"; SEEDS, 001)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from projections.briefs.gates import check_level, choose_level, should_fetch_full_reasoning
+from projections.briefs.prompt import TransferLevel
+
+QUIET: dict[str, Any] = {
+    "fidelity": 0.92,
+    "domain": "billing",
+    "vectors": {"UNCERTAINTY": 0.2, "IMPACT": 0.3},
+    "evidence_refs": ["api/invoice.py:4"],
+}
+
+
+def test_low_risk_snapshot_needs_no_fetch() -> None:
+    answer = should_fetch_full_reasoning(**QUIET)
+    assert (answer.fetch, answer.rule, answer.not_assessed) == (False, None, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"domain": "security"}, "high_risk_domain"),
+        ({"domain": " Medical "}, "high_risk_domain"),
+        ({"domain": "legal"}, "high_risk_domain"),
+        ({"vectors": {"uncertainty": 0.5, "impact": 0.1}}, "high_uncertainty"),
+        ({"vectors": {"Uncertainty": 0.1, "Impact": 0.7}}, "high_impact"),
+        ({"fidelity": 0.7499}, "low_fidelity"),
+        ({"evidence_refs": ["env.example:12:JWT_SECRET=changeme"]}, "critical_evidence"),
+        ({"evidence_refs": ["src/Credentials.ts:9"]}, "critical_evidence"),
+    ],
+)
+def test_each_rule_of_the_seed_fires_by_name(change: dict[str, Any], rule: str) -> None:
+    answer = should_fetch_full_reasoning(**(QUIET | change))
+    assert answer.rule is not None
+    assert (answer.rule.name, len(answer.all_rules)) == (rule, 1)
+    assert answer.rule.reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"vectors": {"UNCERTAINTY": 0.49, "IMPACT": 0.69}},
+        {"fidelity": 0.75},
+        {"domain": None},
+        {"domain": "securities"},
+    ],
+)
+def test_values_beside_a_threshold_fire_nothing(change: dict[str, Any]) -> None:
+    assert not should_fetch_full_reasoning(**(QUIET | change)).fetch
+
+
+def test_first_rule_in_the_seeds_order_is_named_and_all_are_listed() -> None:
+    answer = should_fetch_full_reasoning(
+        fidelity=0.1, domain="legal", vectors={"IMPACT": 1.0}, evidence_refs=["a secret"]
+    )
+    names = [rule.name for rule in answer.all_rules]
+    assert names == ["high_risk_domain", "high_impact", "low_fidelity", "critical_evidence"]
+    assert answer.rule == answer.all_rules[0]
+
+
+def test_vector_that_nobody_assessed_fires_nothing_and_is_named() -> None:
+    answer = should_fetch_full_reasoning(**(QUIET | {"vectors": {"IMPACT": None}}))
+    assert (answer.fetch, answer.not_assessed) == (False, ["UNCERTAINTY", "IMPACT"])
+
+
+def test_lowest_level_that_passes_its_gate_is_chosen() -> None:
+    minimal, standard = TransferLevel.MINIMAL, TransferLevel.STANDARD
+    assert choose_level({minimal: 0.90, standard: 0.95}) is minimal
+    assert choose_level({minimal: 0.899, standard: 0.95}) is standard
+    assert choose_level({minimal: 0.5, standard: 0.749}) is TransferLevel.FULL
+
+
+def test_level_asked_by_name_says_when_it_failed_and_what_would_pass() -> None:
+    fidelities = {TransferLevel.MINIMAL: 0.8, TransferLevel.STANDARD: 0.96}
+    answer = check_level(TransferLevel.MINIMAL, fidelities)
+    assert (answer.gate, answer.level, answer.level_that_passes) == ("failed", "minimal", "standard")
+    assert check_level(TransferLevel.STANDARD, fidelities).gate == "passed"
+    assert check_level(TransferLevel.FULL, {TransferLevel.FULL: 0.2}).gate == "passed"
+
+
+def test_step_down_that_loses_too_much_fails_even_above_the_minimum() -> None:
+    inline = {TransferLevel.FULL: 1.0}
+    answer = check_level(TransferLevel.STANDARD, inline | {TransferLevel.STANDARD: 0.80})
+    assert (answer.gate, answer.level_that_passes) == ("failed", "full")
+    assert check_level(TransferLevel.STANDARD, inline | {TransferLevel.STANDARD: 0.85}).gate == "passed"

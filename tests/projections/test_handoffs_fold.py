@@ -1,0 +1,119 @@
+"""Handoffs: given these events, expect these rows."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from folding import facts, rows_of
+
+from ledger.errors import Refused
+from ledger.events import KINDS
+from ledger.events import handoff as kinds
+from ledger.lifecycle.handoff import Status as LifeStatus
+from ledger.lifecycle.handoff import compute_version
+from projections.handoffs.fold import HANDOFF_VIEW
+from projections.handoffs.log_text import _TEXTS
+from projections.handoffs.queries import Status
+
+CREATED = kinds.HandoffCreated(
+    title="Event bus",
+    to="bob",
+    reviewer="rita",
+    tasks=["建立 event-bus.ts", "寫單元測試"],
+    criteria=["typecheck", "tests"],
+    depends_on=["phase-1"],
+    task="Build it",
+)
+APPROVED = kinds.HandoffApproved(version=compute_version("alice", CREATED), comment="go")
+
+
+def handoff(*authored):
+    """Return the rows after alice handed work to bob, and what followed."""
+    return rows_of(HANDOFF_VIEW, "h", facts("handoff/h", ("alice", CREATED), *authored))
+
+
+def test_a_new_handoff_waits_for_its_reviewer():
+    (row,) = handoff()["handoffs"]
+    expected = {"id": "h", "status": "pending", "sender": "alice", "receiver": "bob", "reviewer": "rita"}
+    expected |= {"version": compute_version("alice", CREATED), "created": "2026-02-12", "unlock_at": "completed"}
+    expected |= {"tasks_done": 0, "tasks_total": 2, "criteria_done": 0, "criteria_total": 2, "created_index": 0}
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_a_day_given_by_the_author_is_the_created_day():
+    data = kinds.HandoffCreated(title="t", to="bob", reviewer="rita", created="2025-01-31")
+    (row,) = rows_of(HANDOFF_VIEW, "h", facts("handoff/h", ("alice", data)))["handoffs"]
+    assert row["created"] == "2025-01-31"
+
+
+def test_ticks_count_and_can_be_taken_back():
+    rows = handoff(
+        ("rita", APPROVED),
+        ("bob", kinds.HandoffClaimed()),
+        ("bob", kinds.HandoffTaskChecked(position=0)),
+        ("bob", kinds.HandoffTaskChecked(position=1)),
+        ("bob", kinds.HandoffTaskChecked(position=0, checked=False)),
+        ("bob", kinds.HandoffCriterionChecked(position=0, evidence="ci.log:3")),
+        ("rita", kinds.HandoffCriterionWaived(position=1, reason="no tests there yet")),
+    )
+    assert [row["is_done"] for row in rows["handoff_tasks"]] == [0, 1]
+    assert [(row["mark"], row["evidence"], row["waived_because"]) for row in rows["handoff_criteria"]] == [
+        ("checked", "ci.log:3", ""),
+        ("waived", "", "no tests there yet"),
+    ]
+    (row,) = rows["handoffs"]
+    assert (row["tasks_done"], row["criteria_done"], row["claimed_index"], row["approved_index"]) == (1, 2, 2, 1)
+
+
+def test_a_completed_handoff_holds_its_result_until_changes_are_requested():
+    done = (
+        ("rita", APPROVED),
+        ("bob", kinds.HandoffClaimed()),
+        ("bob", kinds.HandoffCriterionChecked(position=0)),
+        ("bob", kinds.HandoffCriterionChecked(position=1)),
+        ("bob", kinds.HandoffCompleted(summary="built", artifacts=["src/event-bus.ts"])),
+    )
+    (row,) = handoff(*done)["handoffs"]
+    assert (row["status"], row["summary"], row["artifacts"], row["completed_index"]) == (
+        "completed",
+        "built",
+        '["src/event-bus.ts"]',
+        5,
+    )
+    (row,) = handoff(*done, ("rita", kinds.HandoffChangesRequested(reasons=["faster"])))["handoffs"]
+    assert (row["status"], row["reason"], row["completed_index"]) == ("in_progress", "faster", None)
+
+
+def test_every_event_renders_one_log_line():
+    rows = handoff(
+        ("rita", APPROVED),
+        ("bob", kinds.HandoffClaimed(lease_seconds=60)),
+        ("bob", kinds.HandoffTaskChecked(position=1)),
+        ("bob", kinds.HandoffBlocked(reason="no access")),
+        ("bob", kinds.HandoffUnblocked()),
+        ("bob", kinds.HandoffLogged(text="完成了一半")),
+    )
+    assert [f"- {row['day']} [{row['author']}] {row['text']}" for row in rows["handoff_log"]] == [
+        "- 2026-02-12 [alice] created the handoff to bob",
+        "- 2026-02-12 [rita] approved: go",
+        "- 2026-02-12 [bob] claimed for 60 s",
+        "- 2026-02-12 [bob] task done: 寫單元測試",
+        "- 2026-02-12 [bob] blocked: no access",
+        "- 2026-02-12 [bob] unblocked",
+        "- 2026-02-12 [bob] 完成了一半",
+    ]
+
+
+def test_every_kind_of_a_handoff_has_words_for_its_log_line():
+    assert set(_TEXTS) == {kind.data for kind in KINDS.values() if kind.stream == "handoff"}
+
+
+def test_lists_can_be_filtered_by_every_status_there_is():
+    assert set(get_args(Status)) == set(get_args(LifeStatus))
+
+
+def test_the_view_refuses_what_the_gate_refuses():
+    with pytest.raises(Refused) as refused:
+        handoff(("bob", kinds.HandoffClaimed()))
+    assert refused.value.code == "NOT_APPROVED"

@@ -1,0 +1,169 @@
+"""Reasoning: given these events, expect this graph, and the one ref that every way of computing it gives."""
+
+from __future__ import annotations
+
+import hashlib
+
+from folding import facts, rows_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from projections.reasoning.fold import REASONING_VIEW
+from projections.reasoning.graph import GraphState, apply_delta, canonical_text, memory_of, ref_of
+from projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
+
+STARTED = ReasoningStarted(task="Is it safe?", ai_id="bob-1", reasoning_strategy="top-down", domain="security")
+
+
+def graph(*data):
+    """Return the graph after a start and ``data``."""
+    state = apply_delta(GraphState(), STARTED)
+    for one in data:
+        state = apply_delta(state, one)
+    return state
+
+
+def step(number, **fields):
+    """Return an observation."""
+    return Step(**{"step_number": number, "type": "observation", "content": f"Step {number}"} | fields)
+
+
+def test_the_graph_of_the_events_is_the_graph_of_the_seeds_json():
+    folded = graph(
+        ReasoningExtended(steps=[step(1, evidence=["a.py:3"], confidence=1)]),
+        ReasoningExtended(steps=[step(2, type="assumption", needs_validation=True)], dependencies={2: [1]}),
+        ReasoningConcluded(conclusion="Yes", confidence_in_reasoning=0.8, known_limitations=["one"]),
+    )
+    memory, kept_aside = memory_from_dict(
+        {
+            "task": "Is it safe?",
+            "ai_id": "bob-1",
+            "reasoning_strategy": "top-down",
+            "conclusion": "Yes",
+            "confidence_in_reasoning": 0.8,
+            "known_limitations": ["one"],
+            "steps": [
+                {"step": 1, "type": "observation", "content": "Step 1", "evidence_refs": ["a.py:3"], "confidence": 1},
+                {"step": 2, "type": "assumption", "content": "Step 2", "needs_validation": True},
+            ],
+            "dependencies": {"2": [1]},
+        }
+    )
+    assert not kept_aside
+    assert memory_of(folded, "") == memory
+    assert ref_of(folded) == compute_reasoning_ref(memory)
+
+
+def test_the_domain_is_never_part_of_the_ref():
+    other = ReasoningStarted(task="Is it safe?", ai_id="bob-1", reasoning_strategy="top-down", domain="")
+    assert ref_of(apply_delta(GraphState(), other)) == ref_of(graph())
+
+
+def test_an_updated_assumption_keeps_its_content_and_needs_no_validation():
+    assumption = step(3, type="assumption", content="Logs are not encrypted", needs_validation=True)
+    before = graph(ReasoningExtended(steps=[assumption]))
+    after = apply_delta(before, ReasoningExtended(assumptions_updated={3: "Validated: logs encrypted since 2024-10"}))
+    (updated,) = memory_of(after, "r").steps
+    assert updated.content == "Logs are not encrypted"
+    assert updated.needs_validation is False
+    assert updated.conclusion == "Validated: logs encrypted since 2024-10"
+    assert ref_of(after) != ref_of(before)
+
+
+def test_a_second_update_is_added_to_the_first():
+    after = graph(
+        ReasoningExtended(steps=[step(1, type="assumption")]),
+        ReasoningExtended(assumptions_updated={1: "Validated"}),
+        ReasoningExtended(assumptions_updated={1: "Refuted again"}),
+    )
+    assert memory_of(after, "r").steps[0].conclusion == "Validated; Refuted again"
+
+
+def test_each_event_makes_a_version_based_on_the_one_before():
+    given = facts(
+        "reasoning/r",
+        ("bob", STARTED),
+        ("bob", ReasoningExtended(steps=[step(1)])),
+        ("bob", ReasoningConcluded(conclusion="Yes")),
+    )
+    rows = rows_of(REASONING_VIEW, "r", given)
+    versions = rows["reasoning_versions"]
+    assert [(row["version"], row["event_index"], row["steps"]) for row in versions] == [(1, 0, 0), (2, 1, 1), (3, 2, 1)]
+    assert [row["base"] for row in versions] == [None, versions[0]["ref"], versions[1]["ref"]]
+    (row,) = rows["reasonings"]
+    assert (row["ref"], row["version"], row["status"], row["domain"]) == (versions[2]["ref"], 3, "concluded", "security")
+
+
+def test_a_concluded_graph_that_is_extended_is_open_again():
+    given = facts(
+        "reasoning/r",
+        ("bob", STARTED),
+        ("bob", ReasoningExtended(steps=[step(1)])),
+        ("bob", ReasoningConcluded(conclusion="Yes")),
+        ("bob", ReasoningExtended(steps=[step(2)])),
+    )
+    (row,) = rows_of(REASONING_VIEW, "r", given)["reasonings"]
+    assert (row["status"], row["conclusion"]) == ("open", "Yes")
+
+
+def test_versions_of_a_large_graph_cost_their_deltas_and_not_copies():
+    data = [ReasoningExtended(steps=[step(number, content="x" * 500)]) for number in range(1, 201)]
+    data += [ReasoningExtended(assumptions_updated={number: "settled"}) for number in range(1, 31)]
+    rows = rows_of(REASONING_VIEW, "r", facts("reasoning/r", ("bob", STARTED), *(("bob", one) for one in data)))
+    whole = len(canonical_text(graph(*data)))
+    assert len(rows["reasoning_versions"]) == 231
+    assert sum(row["delta_bytes"] for row in rows["reasoning_versions"]) < 1.5 * whole
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+TEXTS = st.lists(TEXT, max_size=2)
+UNIT = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, 1.0]))
+
+
+@st.composite
+def deltas(draw):
+    """Draw extensions, updates and conclusions as the gate would admit them."""
+    found, numbers = [], []
+    for _ in range(draw(st.integers(1, 12))):
+        match draw(st.sampled_from(["extend", "extend", "update", "conclude"])):
+            case "extend":
+                number = draw(st.integers(1, 1000).filter(lambda number: number not in numbers))
+                rests_on = draw(st.lists(st.sampled_from(numbers), max_size=3)) if numbers else []
+                one = Step(
+                    step_number=number,
+                    type=draw(st.sampled_from(["observation", "inference", "assumption", "hypothesis", "conclusion"])),
+                    content=draw(TEXT),
+                    reasoning_type=draw(st.sampled_from(["", "deductive"])),
+                    evidence=draw(TEXTS),
+                    premises=draw(TEXTS),
+                    alternatives_considered=draw(TEXTS),
+                    assumptions=draw(TEXTS),
+                    confidence=draw(UNIT),
+                    needs_validation=draw(st.sampled_from([None, True, False])),
+                    validation_method=draw(st.one_of(st.none(), TEXT)),
+                    conclusion=draw(st.one_of(st.none(), TEXT)),
+                )
+                found.append(ReasoningExtended(steps=[one], dependencies={number: rests_on}))
+                numbers.append(number)
+            case "update" if numbers:
+                found.append(ReasoningExtended(assumptions_updated={draw(st.sampled_from(numbers)): draw(TEXT)}))
+            case _:
+                found.append(
+                    ReasoningConcluded(
+                        conclusion=draw(TEXT), confidence_in_reasoning=draw(UNIT), known_limitations=draw(TEXTS)
+                    )
+                )
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(deltas())
+def test_the_joined_text_is_the_canonical_form_of_the_graph(data):
+    state = graph(*data)
+    memory = memory_of(state, "any")
+    assert canonical_text(state) == canonical_json(memory)
+    assert ref_of(state) == compute_reasoning_ref(memory)
+    assert ref_of(state) == "sha256:" + hashlib.sha256(canonical_text(state)).hexdigest()
+    read_back, _ = memory_from_dict(memory.to_dict())
+    assert compute_reasoning_ref(read_back) == ref_of(state)

@@ -1,0 +1,346 @@
+"""The runner: batches, restarts, several processes, rebuilds, damage."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import sqlite3
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.events import handoff, session
+from ledger.local import LocalClient
+from projections import VIEWS, Runner, SqliteStore, verify_views, work
+from projections import runner as runner_module
+from projections.handoffs.fold import HANDOFF_VIEW
+from projections.projection import Projection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from view_ledger import ViewLedger
+
+    from ledger.config import Settings
+
+
+@pytest.fixture
+def open_store(ledger: ViewLedger) -> Iterator[Callable[..., SqliteStore]]:
+    """Open stores of the ledger; all are closed at the end."""
+    stores: list[SqliteStore] = []
+
+    def opener(path: Path | None = None) -> SqliteStore:
+        stores.append(SqliteStore(path or ledger.home.views, ledger=ledger.reads.ledger))
+        return stores[-1]
+
+    yield opener
+    for store in stores:
+        store.close()
+
+
+def digests(runner: Runner) -> dict[str, str]:
+    """Return the digest of every view."""
+    return {view.name: runner.digest(view.name) for view in VIEWS}
+
+
+def check_store(store: SqliteStore, size: int) -> None:
+    """Hold what is always true of a store that is up to date: one live slot a view, every event in the catalog once."""
+    with store.reading() as reading:
+        slots = reading.slots()
+        indexes = [row["event_index"] for row in reading.rows("SELECT event_index FROM events ORDER BY event_index")]
+    assert sorted(slot.view for slot in slots) == sorted(view.name for view in VIEWS)
+    assert all(slot.is_live and slot.position == size for slot in slots)
+    assert indexes == list(range(size))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 10_000])
+def test_rows_do_not_depend_on_the_batches_they_came_in(
+    ledger: ViewLedger,
+    open_store: Callable[..., SqliteStore],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    batch: int,
+) -> None:
+    ledger.fill()
+    whole = Runner(ledger.reads, open_store(tmp_path / "whole.db"), VIEWS)
+    whole.catch_up()
+    monkeypatch.setattr(runner_module, "batch_events_max", batch)
+    store = open_store()
+    runner = Runner(ledger.reads, store, VIEWS)
+    assert runner.catch_up() == ledger.size
+    check_store(store, ledger.size)
+    assert digests(runner) == digests(whole)
+
+
+def test_following_event_by_event_equals_a_rebuild(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
+    store = open_store()
+    runner = Runner(ledger.reads, store, VIEWS)
+    for name in ("a", "b", "c"):
+        ledger.finish(name)
+        runner.catch_up()
+        ledger.reason(name)
+        runner.catch_up()
+    live = digests(runner)
+    runner.rebuild([view.name for view in VIEWS])
+    check_store(store, ledger.size)
+    assert digests(runner) == live
+    assert verify_views(ledger.reads, store, VIEWS) == []
+
+
+def test_states_forgotten_between_batches_are_read_from_the_store(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "states_cached_max", 0)
+    monkeypatch.setattr(runner_module, "batch_events_max", 3)
+    ledger.fill()
+    store = open_store()
+    Runner(ledger.reads, store, VIEWS).catch_up()
+    monkeypatch.undo()
+    assert verify_views(ledger.reads, store, VIEWS) == []
+
+
+def test_a_fold_that_fails_in_the_middle_moves_neither_rows_nor_position(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.fill()
+    store = open_store()
+    runner = Runner(ledger.reads, store, VIEWS)
+    runner.catch_up()
+    before, position = digests(runner), runner.position()
+    ledger.finish("late")
+    real = work.Work.fold
+
+    def failing(self: work.Work[Any], *arguments: Any) -> Any:
+        if self._view.name == "sessions":  # the last view: all others are written by then
+            raise KeyboardInterrupt
+        return real(self, *arguments)
+
+    monkeypatch.setattr(work.Work, "fold", failing)
+    with pytest.raises(KeyboardInterrupt):
+        runner.catch_up()
+    assert (digests(runner), runner.position()) == (before, position)
+    monkeypatch.undo()
+    runner.catch_up()  # the states that the failed batch left in memory must not be used
+    assert verify_views(ledger.reads, store, VIEWS) == []
+
+
+def test_another_runner_goes_on_where_the_first_ended(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
+    ledger.fill()
+    Runner(ledger.reads, open_store(), VIEWS).catch_up()
+    ledger.claim("b")
+    store = open_store()
+    seen: list[int] = []
+    Runner(ledger.reads, store, VIEWS).catch_up(progress=lambda progress: seen.append(progress.position))
+    assert seen == [ledger.size]
+    assert verify_views(ledger.reads, store, VIEWS) == []
+
+
+def test_a_runner_notices_what_another_folded_in_between(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore]
+) -> None:
+    first = Runner(ledger.reads, open_store(), VIEWS)
+    second = Runner(ledger.reads, open_store(), VIEWS)
+    ledger.approve("a", ledger.hand_over("a"))
+    first.catch_up()  # keeps the state "approved" in memory
+    ledger.claim("a")
+    second.catch_up()
+    ledger.emit("bob", "handoff/a", handoff.HandoffCompleted())
+    first.catch_up()  # would refuse to complete what it believes is only approved
+    assert verify_views(ledger.reads, open_store(), VIEWS) == []
+
+
+def _fold_in_process(settings: Settings, path: Path, rounds: int) -> None:
+    runner_module.batch_events_max = 5  # many commits, so that the processes meet
+    with LocalClient(settings) as client:
+        store = SqliteStore(path, ledger=client.ledger)
+        for _ in range(rounds):
+            Runner(client, store, VIEWS).catch_up()
+        store.close()
+
+
+def test_processes_that_fold_at_once_apply_every_event_once(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore]
+) -> None:
+    ledger.fill()
+    for name in range(12):
+        ledger.emit_all(
+            "bob",
+            f"session/many{name}",
+            session.SessionStarted(task="t"),
+            *(session.FindingLogged(finding=f"finding {number}") for number in range(8)),
+        )
+    spawn = multiprocessing.get_context("spawn")
+    arguments = (ledger.settings(), ledger.home.views, 3)
+    workers = [spawn.Process(target=_fold_in_process, args=arguments) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    store = open_store()
+    check_store(store, ledger.size)
+    assert verify_views(ledger.reads, store, VIEWS) == []
+
+
+def with_version(version: int) -> tuple[Projection[Any], ...]:
+    """Return the views, the handoffs being of another version that titles everything anew."""
+
+    def rows(state: Any) -> Any:
+        found = dict(HANDOFF_VIEW.rows(state))
+        found["handoffs"] = [(*row[:2], f"version {version}", *row[3:]) for row in found["handoffs"]]
+        return found
+
+    changed = dataclasses.replace(HANDOFF_VIEW, version=version, rows=rows)
+    return tuple(changed if view.name == "handoffs" else view for view in VIEWS)
+
+
+def test_a_changed_version_is_rebuilt_and_takes_the_place_of_the_old(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore]
+) -> None:
+    ledger.fill()
+    store = open_store()
+    Runner(ledger.reads, store, VIEWS).catch_up()
+    Runner(ledger.reads, store, with_version(2)).catch_up()
+    check_store(store, ledger.size)
+    with store.reading() as reading:
+        assert reading.rows("SELECT DISTINCT title FROM handoffs") == [{"title": "version 2"}]
+        names = [row["name"] for row in reading.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    assert not [name for name in names if name.endswith("__next")]
+
+
+def test_an_older_program_refuses_views_of_a_newer_version(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore]
+) -> None:
+    store = open_store()
+    Runner(ledger.reads, store, with_version(2)).catch_up()
+    with pytest.raises(Unavailable, match="newer version of Baton"):
+        Runner(ledger.reads, store, VIEWS)
+
+
+def test_old_rows_answer_until_the_rebuild_has_caught_up(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.fill()
+    store = open_store()
+    Runner(ledger.reads, store, VIEWS).catch_up()
+    monkeypatch.setattr(runner_module, "batch_events_max", 6)
+    titles: list[str] = []
+
+    def look(_progress: Any) -> None:
+        with store.reading() as reading:
+            titles.append(reading.rows("SELECT title FROM handoffs WHERE id = 'a'")[0]["title"])
+
+    Runner(ledger.reads, store, with_version(2)).catch_up(progress=look)
+    assert titles[0] == "a"
+    assert titles[-1] == "version 2"
+
+
+def test_an_interrupted_rebuild_goes_on(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.fill()
+    store = open_store()
+    Runner(ledger.reads, store, VIEWS).catch_up()
+    monkeypatch.setattr(runner_module, "batch_events_max", 6)
+    positions: list[int] = []
+
+    def interrupt(progress: runner_module.Progress) -> None:
+        positions.append(progress.position)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Runner(ledger.reads, store, VIEWS).rebuild(["handoffs"], progress=interrupt)
+    after: list[int] = []
+    Runner(ledger.reads, store, VIEWS).catch_up(progress=lambda progress: after.append(progress.position))
+    assert positions == [6]
+    assert after[0] == 12
+    check_store(store, ledger.size)
+    assert verify_views(ledger.reads, store, VIEWS) == []
+
+
+def test_rebuild_of_an_unknown_view_is_refused(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
+    with pytest.raises(Refused, match="there is no view colours"):
+        Runner(ledger.reads, open_store(), VIEWS).rebuild(["colours"])
+
+
+def test_verify_names_the_table_that_was_changed(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
+    ledger.fill()
+    store = open_store()
+    Runner(ledger.reads, store, VIEWS).catch_up()
+    with sqlite3.connect(ledger.home.views) as db:
+        db.execute("UPDATE handoffs SET status = 'approved' WHERE id = 'c'")
+    db.close()
+    found = verify_views(ledger.reads, store, VIEWS)
+    assert [(one.view, one.table) for one in found] == [("handoffs", "handoffs")]
+
+
+def test_run_follows_until_it_is_stopped(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
+    store = open_store()
+    stop = threading.Event()
+    runner = Runner(ledger.reads, store, VIEWS)
+    thread = threading.Thread(target=runner.run, args=(stop,), kwargs={"wait_s": 0.05})
+    thread.start()
+    ledger.fill()
+    while thread.is_alive() and runner.position() < ledger.size:
+        stop.wait(0.01)
+    stop.set()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert verify_views(ledger.reads, store, VIEWS) == []
+
+
+def test_a_damaged_file_is_refused_with_the_way_out(ledger: ViewLedger) -> None:
+    ledger.home.views.write_bytes(b"this was never a database" * 400)
+    with pytest.raises(Corrupted, match="delete the file, and `baton project` rebuilds it"):
+        SqliteStore(ledger.home.views, ledger=ledger.reads.ledger)
+
+
+def test_a_file_damaged_in_its_pages_is_refused(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
+    ledger.fill()
+    store = open_store()
+    Runner(ledger.reads, store, VIEWS).catch_up()
+    store.close()
+    content = bytearray(ledger.home.views.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    ledger.home.views.write_bytes(content)
+    with pytest.raises(Corrupted, match="baton project"):
+        Runner(ledger.reads, SqliteStore(ledger.home.views, ledger=ledger.reads.ledger), VIEWS).catch_up()
+
+
+def test_a_database_of_something_else_is_refused(ledger: ViewLedger) -> None:
+    with sqlite3.connect(ledger.home.views) as db:
+        db.execute("CREATE TABLE recipes (name TEXT)")
+    db.close()
+    with pytest.raises(Corrupted, match="database of something else"):
+        SqliteStore(ledger.home.views, ledger=ledger.reads.ledger)
+
+
+def test_views_of_another_ledger_are_refused(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
+    open_store()
+    with pytest.raises(Corrupted, match="views of another ledger"):
+        SqliteStore(ledger.home.views, ledger="0" * 32)
+
+
+def test_views_ahead_of_the_log_are_refused(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
+    ledger.fill()
+    store = open_store()
+    runner = Runner(ledger.reads, store, VIEWS)
+    runner.catch_up()
+    with store.writing() as writing:
+        for slot in writing.slots():
+            writing.move(slot, slot.position + 1)
+    with pytest.raises(Corrupted, match="more than the"):
+        runner.catch_up()
+
+
+def test_a_folder_that_cannot_be_written_is_unavailable(ledger: ViewLedger) -> None:
+    with pytest.raises(Unavailable, match="cannot be used"):
+        SqliteStore(ledger.home.path / "missing" / "views.db", ledger=ledger.reads.ledger)
+
+
+def test_the_views_file_is_private_to_its_owner(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
+    open_store()
+    assert ledger.home.views.stat().st_mode & 0o077 == 0

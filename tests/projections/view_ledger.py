@@ -1,0 +1,85 @@
+"""A ledger with something in it for every view, and the few events in a row that view tests need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from building import Ledger
+
+from ledger.author import Draft
+from ledger.events import reasoning, session
+
+if TYPE_CHECKING:
+    from ledger.admission.decide import Accepted
+    from ledger.local import LocalClient
+
+
+class ViewLedger(Ledger):
+    """A ``Ledger`` with the service ``scribe``, which may publish briefs; ``reads`` is the client that views follow."""
+
+    def __init__(self, folder: Any) -> None:
+        super().__init__(folder)
+        self.register("scribe", "service")
+        self.reads: LocalClient = self.client()
+        self.start = self.size  # the index of the first event of a test
+
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return self.head()[0]
+
+    def emit_all(self, author: str, stream: str, *data: Any) -> list[Accepted]:
+        """Append events of one author to one stream, as one submission."""
+        return self.submit(self.sign(author, *(Draft(stream=stream, data=one) for one in data)))
+
+    def reason(self, name: str, *, steps: int = 3) -> None:
+        """Let bob reason in single steps, settle the assumption of step 2 and conclude."""
+        stream = f"reasoning/{name}"
+        self.emit("bob", stream, reasoning.ReasoningStarted(task="Is the login safe? 登入", ai_id="bob-1"))
+        for number in range(1, steps + 1):
+            sort = "assumption" if number == 2 else "observation"
+            step = reasoning.Step(step_number=number, type=sort, content=f"Step {number} of {name}")
+            rests_on = {number: [number - 1]} if number > 1 else {}
+            self.emit("bob", stream, reasoning.ReasoningExtended(steps=[step], dependencies=rests_on))
+        self.emit("bob", stream, reasoning.ReasoningExtended(assumptions_updated={2: "Validated: encrypted"}))
+        self.emit("bob", stream, reasoning.ReasoningConcluded(conclusion="It is.", confidence_in_reasoning=0.8))
+
+    def brief(self, name: str, ref: str, **fields: Any) -> None:
+        """Let scribe publish a brief of a version."""
+        fidelity = fields.pop("fidelity", 0.92)
+        data: dict[str, Any] = {
+            "reasoning_ref": ref,
+            "level": "minimal",
+            "budget": 200,
+            "prompt": "CONTEXT: …",
+            "tokens": 120,
+            "full_tokens": 900,
+            "exact": True,
+            "tokenizer": "cl100k_base",
+            "compressor": "extract",
+            "compressor_version": "1",
+            "fidelity": reasoning.BriefFidelity(value=fidelity, band="high"),
+        }
+        self.emit("scribe", f"reasoning/{name}", reasoning.ReasoningBriefed(**(data | fields)))
+
+    def record_session(self, name: str) -> None:
+        """Let bob record a session with one of everything, and end it."""
+        self.emit_all(
+            "bob",
+            f"session/{name}",
+            session.SessionStarted(task="Find the leak", ai_id="bob-1"),
+            session.AssessmentRecorded(phase="PREFLIGHT", vectors=session.Vectors(know=0.0, do=0.5, uncertainty=0.6)),
+            session.FindingLogged(finding="The pool is never closed", evidence=["a.py:3"], impact=0.7),
+            session.UnknownLogged(unknown="Who opens it"),
+            session.DeadEndLogged(approach="Restarting", why_failed="It comes back"),
+            session.ToolUsed(tool="grep", purpose="find open()"),
+            session.SessionEnded(summary="Found it"),
+        )
+
+    def fill(self) -> None:
+        """Append some of everything: a verified, an approved and a pending handoff, a graph, a brief, a session."""
+        self.finish("a", verify=True)
+        self.approve("b", self.hand_over("b", depends_on=["a"], tasks=["one", "two"], criteria=["green"]))
+        self.hand_over("c", depends_on=["b"])
+        self.reason("r1")
+        self.record_session("s1")

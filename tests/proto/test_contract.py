@@ -1,0 +1,254 @@
+"""What is published under ``proto/`` is what the code says, whole and without anything that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from ledger import contract, limits
+from ledger.admission.rules import RULES
+from ledger.bus import subjects
+from ledger.bus.service import Service
+from ledger.errors import CODES, Refused
+from ledger.events import KINDS
+from ledger.events.body import Body, decode_body
+
+PROTO = Path(__file__).parent.parent.parent / "proto"
+
+
+def load(path: str) -> Any:
+    return json.loads((PROTO / path).read_bytes())
+
+
+def example(kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = load(f"examples/{kind}.json")
+    return found
+
+
+def validator(kind: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(load(f"schemas/{kind}.json"))
+
+
+def objects_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the paths of all objects that are not maps with free keys."""
+    free = {"dependencies", "assumptions_updated", "weights"}
+    if isinstance(value, list):
+        return [found for at, one in enumerate(value) for found in objects_in(one, (*path, at))]
+    if not isinstance(value, dict) or (path and path[-1] in free):
+        return []
+    return [path, *(found for name, one in value.items() for found in objects_in(one, (*path, name)))]
+
+
+def patterns_in(schema: Any) -> list[str]:
+    match schema:
+        case dict():
+            own = [schema["pattern"]] if isinstance(schema.get("pattern"), str) else []
+            return own + [found for one in schema.values() for found in patterns_in(one)]
+        case list():
+            return [found for one in schema for found in patterns_in(one)]
+        case _:
+            return []
+
+
+def test_the_published_files_are_what_the_code_generates() -> None:
+    assert contract.drift(PROTO) == []
+
+
+def test_nothing_under_proto_is_a_program() -> None:
+    suffixes = {path.suffix for path in PROTO.rglob("*") if path.is_file()}
+    assert suffixes == {".json", ".md"}
+
+
+def test_generation_does_not_depend_on_the_process() -> None:
+    program = "import hashlib, ledger.contract as c; print(hashlib.sha256(repr(c.generate()).encode()).hexdigest())"
+    digests = {
+        subprocess.run(  # noqa: S603 - this Python
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_every_kind_has_schema_message_rule_and_example() -> None:
+    document = load("asyncapi.json")
+    messages = {name for name in document["components"]["messages"] if "." in name}
+    schemas = {path.name.removesuffix(".json") for path in (PROTO / "schemas").iterdir()}
+    examples = {path.name.removesuffix(".json") for path in (PROTO / "examples").iterdir()}
+    assert messages == set(RULES) == examples == set(KINDS)
+    assert schemas == set(KINDS) | {"body", "dsse-envelope"}
+    for channel in ("event", "live"):
+        assert set(document["channels"][channel]["messages"]) == set(KINDS)
+
+
+def test_every_reference_of_the_asyncapi_document_leads_somewhere() -> None:
+    document = load("asyncapi.json")
+    seen: list[str] = []
+
+    def walk(value: Any) -> None:
+        match value:
+            case {"$ref": str(ref)}:
+                seen.append(ref)
+            case dict():
+                for one in value.values():
+                    walk(one)
+            case list():
+                for one in value:
+                    walk(one)
+            case _:
+                return
+
+    walk(document)
+    for ref in seen:
+        path, _, pointer = ref.partition("#/")
+        if not pointer:
+            assert (PROTO / path).is_file(), ref
+            continue
+        target = document
+        for name in pointer.split("/"):
+            target = target[name]
+    assert {f"schemas/{kind}.json" for kind in KINDS} <= set(seen)
+
+
+def test_addresses_are_the_subjects_that_the_code_makes() -> None:
+    channels = load("asyncapi.json")["channels"]
+    ledger, stream, kind = "f" * 32, "handoff/x", "handoff.created"
+    values = {
+        "ledger": ledger,
+        "agent": "alice",
+        "verb": "range",
+        "kind": kind,
+        "token": subjects.stream_token(stream),
+    }
+    made = {name: one["address"].format(**values) for name, one in channels.items() if one["address"] is not None}
+    assert made == {
+        "submit": subjects.submit_subject(ledger, "alice"),
+        "read": subjects.read_subject(ledger, "range"),
+        "event": subjects.event_subject(ledger, kind, stream),
+        "live": subjects.live_subject(ledger, kind, stream),
+        "checkpoint": subjects.checkpoint_subject(ledger),
+    }
+
+
+def test_schemas_and_ids_are_well_formed() -> None:
+    for path in sorted((PROTO / "schemas").iterdir()):
+        schema = load(f"schemas/{path.name}")
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["$id"] == f"urn:baton:schema:{path.name.removesuffix('.json')}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_schema_and_ledger_accept_the_example(kind: str) -> None:
+    validator(kind).validate(example(kind))
+    validator("body").validate(example(kind))
+    body, data = decode_body(json.dumps(example(kind)).encode())
+    assert body.kind == kind
+    assert type(data) is KINDS[kind].data
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_schema_and_ledger_refuse_a_field_that_is_unknown(kind: str) -> None:
+    for path in objects_in(example(kind)):
+        altered = example(kind)
+        place = altered
+        for name in path:
+            place = place[name]
+        place["colour_of_hope"] = "green"
+        assert not validator(kind).is_valid(altered), path
+        with pytest.raises(Refused) as refused:
+            decode_body(json.dumps(altered).encode())
+        assert refused.value.code == "UNKNOWN_FIELD"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_schema_and_ledger_refuse_a_stream_of_another_sort(kind: str) -> None:
+    for stream in ("elsewhere/x", "ledger/x", "handoff"):
+        altered = example(kind) | {"stream": stream}
+        assert not validator(kind).is_valid(altered)
+        with pytest.raises(Refused):
+            decode_body(json.dumps(altered).encode())
+
+
+def test_schemas_refuse_step_numbers_that_the_ledger_refuses() -> None:
+    for key in ("0", "01", "-1", "1.0", "x", "10000000"):
+        altered = example("reasoning.extended")
+        altered["data"]["dependencies"] = {key: [1]}
+        assert not validator("reasoning.extended").is_valid(altered)
+        with pytest.raises(Refused):
+            decode_body(json.dumps(altered).encode())
+
+
+def test_no_pattern_lets_a_newline_or_foreign_digits_through() -> None:
+    _, found = msgspec.json.schema_components([Body, *(kind.data for kind in KINDS.values())])
+    patterns = set(patterns_in(found))
+    assert patterns
+    for pattern in patterns:
+        assert pattern.endswith(r"\Z"), pattern
+        assert r"\d" not in pattern
+
+
+def test_error_codes_are_those_of_the_code() -> None:
+    published = load("errors.json")["codes"]
+    assert list(published) == list(CODES)
+    for name, code in CODES.items():
+        assert published[name] == {
+            "exit": code.exit.value,
+            "recoverable": code.recoverable,
+            "meaning": code.meaning,
+        }
+
+
+def test_limits_are_those_of_the_code() -> None:
+    published = load("limits.json")
+    both = published["format"] | published["node"]
+    assert both.pop("body_size_max_bytes")["value"] < limits.entry_size_max_bytes
+    assert {name: one["value"] for name, one in both.items()} == {name: getattr(limits, name) for name in both}
+    assert all(one["unit"] and one["meaning"] for one in both.values())
+
+
+def test_the_specification_names_the_sizes_verbs_and_headers_of_the_code() -> None:
+    text = (PROTO / "README.md").read_text("utf-8")
+    published = load("limits.json")
+    sizes = [one["value"] for one in (published["format"] | published["node"]).values() if "bytes" in one["unit"]]
+    assert [size for size in sizes if f"{size:,}" not in text] == []
+    service = Service(None, None, None, None)  # type: ignore[arg-type]  # it is asked for its verbs only
+    verbs = text.partition("| verb | arguments |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert sorted(line.split("`")[1] for line in verbs) == service.verbs
+    headers = load("asyncapi.json")["components"]["schemas"]["eventHeaders"]["properties"]
+    assert [name for name in headers if f"`{name}`" not in text] == []
+
+
+def test_drift_names_what_is_missing_changed_and_extra(tmp_path: Path) -> None:
+    contract.write(tmp_path)
+    assert contract.drift(tmp_path) == []
+    (tmp_path / "errors.json").unlink()
+    (tmp_path / "limits.json").write_bytes(b"{}")
+    (tmp_path / "schemas" / "no.such.json").write_bytes(b"{}")
+    (tmp_path / "module.py").write_bytes(b"")
+    assert contract.drift(tmp_path) == [
+        "missing: errors.json",
+        "changed: limits.json",
+        "extra: module.py",
+        "extra: schemas/no.such.json",
+    ]
+    contract.write(tmp_path)
+    assert contract.drift(tmp_path) == ["extra: module.py"]
+
+
+def test_the_command_fails_on_drift_and_lists_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert contract.main([str(tmp_path)]) == 0
+    assert contract.main(["--check", str(tmp_path)]) == 0
+    (tmp_path / "errors.json").write_bytes(b"{}")
+    assert contract.main(["--check", str(tmp_path)]) == 1
+    assert "changed: errors.json" in capsys.readouterr().err

@@ -1,0 +1,188 @@
+"""The frozen vectors, positive and negative, recomputed from their inputs by the ledger's own code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.admission.check import check
+from ledger.author import sign
+from ledger.bus.subjects import event_subject, stream_token, submit_subject
+from ledger.checkpoint import Checkpoint, CheckpointKey, CheckpointVerifier, sign_checkpoint
+from ledger.codec import encode_canonical
+from ledger.envelope import Entry, batch_pae, decode_entry, decode_submission, event_id, pae, to_dsse
+from ledger.errors import Refused
+from ledger.events.body import decode_body
+from ledger.identity import Key, ledger_id, possession
+from ledger.merkle import inclusion_proof, leaf_hash, root_of, subtrees_of
+from ledger.receipt import Receipt
+from projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VECTORS = Path(__file__).parent.parent.parent / "proto" / "vectors"
+Case = dict[str, Any]
+
+
+def cases(name: str) -> list[Any]:
+    found = json.loads((VECTORS / f"{name}.json").read_bytes())
+    assert list(found) == ["description", "source", "cases"]
+    return [pytest.param(case, id=case["name"]) for case in found["cases"]]
+
+
+def entry_of(case: Case) -> Entry:
+    return Entry(
+        version=1,
+        body=case["body"].encode(),
+        key=bytes.fromhex(case["key"]),
+        alg=1,
+        sig=bytes.fromhex(case["signature"]),
+        batch_index=case["batch_index"],
+        batch_size=case["batch_size"],
+        accepted_ms=case["accepted_ms"],
+    )
+
+
+def test_every_vector_file_is_read_here() -> None:
+    assert {path.name for path in VECTORS.iterdir()} == {
+        "batch.json",
+        "canonical.json",
+        "entries.json",
+        "events.json",
+        "invalid_bodies.json",
+        "invalid_entries.json",
+        "invalid_submissions.json",
+        "keys.json",
+        "reasoning.json",
+        "receipts.json",
+        "subjects.json",
+        "submissions.json",
+    }
+
+
+@pytest.mark.parametrize("case", cases("keys"))
+def test_keys(case: Case) -> None:
+    key = Key(bytes.fromhex(case["seed"]))
+    assert key.public.hex() == case["public"]
+    assert "ed25519:" + key.public.hex() == case["keyid"]
+    assert ledger_id(key.public) == case["ledger_id"]
+    assert possession(case["ledger"], case["agent"], key.public).decode() == case["possession"]
+    assert key.prove_possession(case["ledger"], case["agent"]) == case["proof"]
+
+
+@pytest.mark.parametrize("case", cases("canonical"))
+def test_canonical_form(case: Case) -> None:
+    assert encode_canonical(case["value"]).hex() == case["canonical_hex"]
+
+
+@pytest.mark.parametrize("case", cases("events"))
+def test_events(case: Case) -> None:
+    body, key = case["body"].encode(), Key(bytes.fromhex(case["seed"]))
+    decode_body(body)
+    assert (encode_canonical(case["value"]) == body) is case["is_canonical"]
+    assert json.loads(body) == case["value"]
+    assert pae(body).hex() == case["pae_hex"]
+    assert event_id(pae(body)) == case["id"]
+    assert key.sign(pae(body)).hex() == case["signature"]
+    check(sign([body], key))
+
+
+@pytest.mark.parametrize("case", cases("batch"))
+def test_batches(case: Case) -> None:
+    bodies, key = [one.encode() for one in case["bodies"]], Key(bytes.fromhex(case["seed"]))
+    signed = [pae(body) for body in bodies]
+    leaves = [leaf_hash(one) for one in signed]
+    read = subtrees_of(leaves)
+    paths = [inclusion_proof(position, len(leaves), read) for position in range(len(leaves))]
+    assert [event_id(one) for one in signed] == case["ids"]
+    assert [leaf.hex() for leaf in leaves] == case["leaf_hashes"]
+    assert root_of(leaves).hex() == case["root"]
+    assert batch_pae(signed).hex() == case["batch_pae_hex"]
+    assert [[one.hex() for one in path] for path in paths] == case["paths"]
+    submission = sign(bodies, key)
+    assert [one.hex() for one in submission.sigs] == [case["signature"]]
+    check(submission)
+    sig, size = submission.sigs[0], len(bodies)
+    entries = [Entry(1, body, key.public, 1, sig, at, size, case["accepted_ms"]) for at, body in enumerate(bodies)]
+    assert [entry.encode().hex() for entry in entries] == case["entries_hex"]
+    assert [to_dsse(entry, path) for entry, path in zip(entries, paths, strict=True)] == case["dsse"]
+
+
+@pytest.mark.parametrize("case", cases("entries"))
+def test_entries(case: Case) -> None:
+    data = bytes.fromhex(case["entry_hex"])
+    assert entry_of(case).encode() == data
+    assert decode_entry(data) == entry_of(case)
+    assert leaf_hash(data).hex() == case["leaf_hash"]
+
+
+@pytest.mark.parametrize("case", cases("receipts"))
+def test_receipts(case: Case) -> None:
+    key = CheckpointKey(case["origin"], bytes.fromhex(case["seed"]))
+    checkpoint = Checkpoint(case["origin"], case["size"], bytes.fromhex(case["root"]))
+    assert key.vkey == case["vkey"]
+    assert sign_checkpoint(checkpoint, key) == case["checkpoint"]
+    path = tuple(bytes.fromhex(one) for one in case["path"])
+    receipt = Receipt(case["index"], path, case["checkpoint"])
+    assert receipt.to_text() == case["receipt"]
+    verifier = CheckpointVerifier.from_vkey(case["vkey"])
+    leaf = leaf_hash(bytes.fromhex(case["entry_hex"]))
+    assert Receipt.parse(case["receipt"]).verify(leaf, verifier) == checkpoint
+
+
+def test_the_entries_of_receipts_stand_in_the_published_order() -> None:
+    entries = [case.values[0]["entry_hex"] for case in cases("entries")]
+    for case in cases("receipts"):
+        assert entries[case.values[0]["index"]] == case.values[0]["entry_hex"]
+
+
+@pytest.mark.parametrize("case", cases("submissions"))
+def test_submissions(case: Case) -> None:
+    raw = bytes.fromhex(case["hex"]) if case["form"] == "msgpack" else case["text"].encode()
+    submission = decode_submission(raw)
+    assert submission.key.hex() == case["key"]
+    assert [one.hex() for one in submission.sigs] == case["signatures"]
+    assert [one.decode() for one in submission.bodies] == case["bodies"]
+    assert [candidate.id for candidate in check(submission).candidates] == case["ids"]
+    if case["form"] == "msgpack":
+        assert submission.encode() == raw
+
+
+@pytest.mark.parametrize("case", cases("subjects"))
+def test_subjects(case: Case) -> None:
+    assert stream_token(case["stream"]) == case["token"]
+    assert event_subject(case["ledger"], case["kind"], case["stream"]) == case["event_subject"]
+    assert submit_subject(case["ledger"], case["agent"]) == case["submit_subject"]
+
+
+@pytest.mark.parametrize("case", cases("reasoning"))
+def test_reasoning_references(case: Case) -> None:
+    memory, aside = memory_from_dict(case["graph"])
+    assert aside == {}
+    assert canonical_json(memory).decode() == case["hashed"]
+    assert compute_reasoning_ref(memory) == case["ref"]
+
+
+def refused(decode: Callable[[bytes], Any], case: Case) -> None:
+    with pytest.raises(Refused) as raised:
+        decode(bytes.fromhex(case["hex"]))
+    assert raised.value.code == case["code"]
+
+
+@pytest.mark.parametrize("case", cases("invalid_bodies"))
+def test_invalid_bodies_are_refused(case: Case) -> None:
+    refused(decode_body, case)
+
+
+@pytest.mark.parametrize("case", cases("invalid_entries"))
+def test_invalid_entries_are_refused(case: Case) -> None:
+    refused(decode_entry, case)
+
+
+@pytest.mark.parametrize("case", cases("invalid_submissions"))
+def test_invalid_submissions_are_refused(case: Case) -> None:
+    refused(lambda raw: check(decode_submission(raw)), case)
