@@ -40,20 +40,20 @@ class Actor:
         """Record the audit as an agent at work does: one signed event a step; return the entries' indexes."""
         graph, stream = audit_graph(), f"reasoning/{name}"
         started = reasoning.ReasoningStarted(
-            task=graph["task"],
-            ai_id=graph["ai_id"],
-            reasoning_strategy=graph["reasoning_strategy"],
-            domain=DOMAIN,
+            task=graph.task, ai_id=graph.ai_id, reasoning_strategy=graph.reasoning_strategy, domain=DOMAIN
         )
         indexes = [self._emit(stream, started)]
-        for step in graph["steps"]:
-            rests_on = graph["dependencies"].get(str(step["step_number"]), [])
-            data = {"steps": [step]} | ({"dependencies": {str(step["step_number"]): rests_on}} if rests_on else {})
-            indexes.append(self._emit(stream, msgspec.convert(data, reasoning.ReasoningExtended, strict=False)))
+        for step in graph.steps:
+            number = step.step_number
+            added = reasoning.ReasoningExtended(
+                steps=[msgspec.convert(step.to_dict(), reasoning.Step)],
+                dependencies={number: graph.dependencies[number]} if number in graph.dependencies else {},
+            )
+            indexes.append(self._emit(stream, added))
         concluded = reasoning.ReasoningConcluded(
-            conclusion=graph["conclusion"],
-            confidence_in_reasoning=graph["confidence_in_reasoning"],
-            known_limitations=graph["known_limitations"],
+            conclusion=graph.conclusion,
+            confidence_in_reasoning=graph.confidence_in_reasoning,
+            known_limitations=graph.known_limitations,
         )
         return [*indexes, self._emit(stream, concluded)]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 from ledger.events.handoff import HandoffCreated
+from projections.reasoning.memory import ReasoningMemory, memory_from_dict
 
 AUDIT: Final = "jwt-audit"
 DOMAIN: Final = "security"
@@ -79,8 +80,8 @@ HANDOFFS: Final[dict[str, HandoffCreated]] = {
 }
 
 
-def audit_graph() -> dict[str, Any]:
-    """Return seed 001's security audit as JSON: ten and more steps whose evidence stands in the sample project."""
+def audit_graph() -> ReasoningMemory:
+    """Return seed 001's security audit: ten and more steps whose evidence stands in the sample project."""
     text = files("consumers.demo").joinpath("audit_reasoning.json").read_text("utf-8")
-    graph: dict[str, Any] = json.loads(text)
-    return graph
+    memory, _ = memory_from_dict(json.loads(text))
+    return memory

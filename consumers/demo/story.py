@@ -81,7 +81,7 @@ class Story:
         self._refused("minimax", "claim", PHASE_2C, "DEPENDENCY_PENDING")
         command = self._stage.watch_command("--as", "minimax", "handoff", "claim", PHASE_2C, "--json")
         arguments = ["--as", "minimax", "--server", self._stage.url, "watch", "--kind", "handoff.completed"]
-        watcher = self._stage.start(["-m", "consumers.cli", *arguments, "--from-start", "--exec", command + " >&2"])
+        watcher = self._stage.start(["-m", "consumers.cli", *arguments, "--from-start", "--exec", command + " >/dev/null"])
         self.data["agents"]["minimax"]["subscriber_pid"] = watcher.pid
         self._tell(Line("minimax", "subscribes to handoff.completed", f"baton watch, pid {watcher.pid}"))
 

@@ -1,0 +1,154 @@
+"""Ledgers to be audited, and ways to damage or forge them behind the gate's back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from typing import TYPE_CHECKING, Final
+
+from building import Ledger
+
+from ledger.author import Draft, body_of
+from ledger.codec import encode_packed
+from ledger.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
+from ledger.events.session import FindingLogged, SessionStarted
+from ledger.log import tables as layout
+from ledger.log.append import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from consumers.auditor.report import AuditReport
+
+# `BATON_FAULTS=25` turns the default sample of each test into a thousand flips and more.
+FAULTS: Final = int(os.environ.get("BATON_FAULTS", "1"))
+SESSION: Final = "session/audited"
+
+
+def fill(ledger: Ledger, *, singles: int = 20, batch: int = 12) -> None:
+    """Add a verified handoff, a session of single events, one batch, and a blob that an event refers to."""
+    ledger.finish("first", verify=True, criteria=["it is checked"])
+    ledger.emit("alice", SESSION, SessionStarted(task="audit"))
+    for number in range(singles):
+        ledger.clock.advance(1)
+        ledger.emit("alice", SESSION, finding(number))
+    drafts = [Draft(stream=SESSION, data=finding(number)) for number in range(batch)]
+    ledger.clock.advance(1)
+    ledger.submit(ledger.sign("alice", *drafts))
+    ref = ledger.log.blobs.put(b"a file that is too large for an entry" * 4000).ref
+    ledger.clock.advance(1)
+    ledger.emit("bob", "session/bob", SessionStarted(task="look at a blob", resumes=ref))
+
+
+def finding(number: int) -> FindingLogged:
+    """Return a finding of some length."""
+    return FindingLogged(finding=f"finding {number}: " + "the pages lie " * (number % 7), impact=0.25)
+
+
+def entries_of(ledger: Ledger) -> list[bytes]:
+    """Return all entries."""
+    with ledger.log.snapshot() as snapshot:
+        return [snapshot.entry(index) for index in range(snapshot.size)]
+
+
+def forged(ledger: Ledger, author: str, stream: str, data: object, *, key: str | None = None) -> bytes:
+    """Return an entry as the gate would store it, whatever the rules say; signed with the key of ``key``."""
+    draft = Draft(stream=stream, data=data)  # type: ignore[arg-type]
+    body = body_of(draft, ledger=ledger.id, author=author, at=ledger.clock.text())
+    signer = ledger.keys[key or author]
+    entry = Entry(ENTRY_VERSION, body, signer.public, ED25519, signer.sign(pae(body)), 0, 1, ledger.clock.now_ms)
+    return entry.encode()
+
+
+def append_behind_the_gate(ledger: Ledger, *entries: bytes) -> int:
+    """Append entries as the log itself would, with tree, ids and head, and no rule asked; return the first index."""
+    with ledger.log.writing() as (txn, snapshot):
+        assert snapshot.head is not None
+        pending = Pending(accepted_ms=snapshot.head.accepted_ms)
+        for data in entries:
+            entry = decode_entry(data)
+            stream = entry.body.split(b'"stream":"')[1].split(b'"')[0].decode()
+            pending.entries.append(data)
+            pending.id_keys.append(layout.id_key(stream, event_id(pae(entry.body))))
+            pending.accepted_ms = max(pending.accepted_ms, entry.accepted_ms)
+        first = snapshot.size
+        ledger.log.appender.append(txn, snapshot.head, pending)
+    return first
+
+
+def overwrite(ledger: Ledger, entries: dict[int, bytes | None]) -> None:
+    """Put other bytes under some indexes, or remove them; tree and tables stay as they were."""
+    with ledger.log.tables.writing() as txn:
+        for index, data in entries.items():
+            key = layout.index_key(index)
+            if data is None:
+                txn.delete(key, db=ledger.log.tables.entries)
+            else:
+                txn.put(key, data, db=ledger.log.tables.entries)
+
+
+def rebuilt(ledger: Ledger, folder: Path, entries: list[bytes]) -> Ledger:
+    """Return another log that holds exactly these entries, with a tree of its own; the state is that of no rule."""
+    made = Ledger.__new__(Ledger)
+    vars(made).update(vars(ledger))
+    made.home = type(ledger.home)(folder)
+    (folder / "log").mkdir(parents=True)
+    made.log = type(ledger.log)(folder, map_size=64 * 1024**2, create=True)
+    first = layout.Head(layout.FORMAT, ledger.id, 0, b"", 0, 0)
+    with made.log.tables.writing() as txn:
+        pending = Pending(entries=entries, id_keys=[], accepted_ms=decode_entry(entries[-1]).accepted_ms)
+        made.log.appender.append(txn, first, pending)
+    made.write_keys()
+    return made
+
+
+@contextlib.contextmanager
+def flipped(path: Path, positions: list[int], mask: int) -> Iterator[None]:
+    """Flip the bits of ``mask`` in the bytes at ``positions`` of a file, for the time of the block."""
+    _flip(path, positions, mask)
+    try:
+        yield
+    finally:
+        _flip(path, positions, mask)
+
+
+def places_of(path: Path, content: bytes) -> list[int]:
+    """Return where ``content`` stands in a file: LMDB may keep old copies of a page, and all are meant."""
+    data = path.read_bytes()
+    found = []
+    place = data.find(content)
+    while place >= 0:
+        found.append(place)
+        place = data.find(content, place + 1)
+    return found
+
+
+def samples(name: str, count: int) -> list[random.Random]:
+    """Return one seeded source of chance for each sample, so that a failure names what to repeat."""
+    return [random.Random(f"{name}/{number}") for number in range(count * FAULTS)]
+
+
+def named(report: AuditReport) -> set[int]:
+    """Return the indexes that a report names."""
+    return {one.index for one in report.problems if one.index is not None}
+
+
+def codes_at(report: AuditReport, index: int) -> set[str]:
+    """Return the codes of the problems at one index."""
+    return {one.code for one in report.problems if one.index == index}
+
+
+def _flip(path: Path, positions: list[int], mask: int) -> None:
+    with path.open("r+b") as file:
+        for position in positions:
+            file.seek(position)
+            byte = file.read(1)[0]
+            file.seek(position)
+            file.write(bytes((byte ^ mask,)))
+
+
+def packed(value: object) -> bytes:
+    """Return a value as the state table stores it."""
+    return encode_packed(value)

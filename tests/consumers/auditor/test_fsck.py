@@ -1,0 +1,253 @@
+"""What `baton fsck` finds in the LMDB file itself: each damage, and where it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lmdb
+import msgspec
+import pytest
+from building import Ledger
+from tampering import append_behind_the_gate, entries_of, fill, finding, flipped, forged, named, overwrite, places_of, samples
+
+from consumers.auditor.fsck import fsck
+from ledger.author import Draft
+from ledger.errors import Unavailable
+from ledger.events.session import SessionStarted
+from ledger.log import tables as layout
+from ledger.log.tiles import tile_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FLIPS = 40
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
+    """A ledger with one full tile and an unfinished one, closed; its folder and its entries."""
+    with Ledger(tmp_path_factory.mktemp("audited") / ".baton") as ledger:
+        fill(ledger)
+        ledger.emit("bob", "session/many", SessionStarted(task="fill a tile"))
+        for start in range(0, 210, 70):
+            drafts = [Draft(stream="session/many", data=finding(start + number)) for number in range(70)]
+            ledger.submit(ledger.sign("bob", *drafts))
+        for number in range(30):
+            ledger.clock.advance(0.01)
+            ledger.emit("bob", "session/many", finding(1000 + number))
+        return ledger.home.path, entries_of(ledger)
+
+
+def test_honest_ledger_has_no_problem(closed: tuple[Path, list[bytes]]) -> None:
+    folder, entries = closed
+    report = fsck(folder)
+    assert report.ok, report.problems
+    assert report.size == report.signatures == len(entries)
+    assert report.kinds["handoff.verified"] == 1
+    assert report.notes == []
+
+
+def test_honest_ledger_in_use_has_no_problem(ledger: Ledger) -> None:
+    fill(ledger)
+    assert fsck(ledger.home.path).ok
+
+
+@pytest.mark.timeout(600)
+def test_each_flipped_byte_of_an_entry_is_named_by_its_index(closed: tuple[Path, list[bytes]]) -> None:
+    folder, entries = closed
+    data = folder / "log" / "data.mdb"
+    for chance in samples("entries", FLIPS):
+        index = chance.randrange(len(entries))
+        byte = chance.randrange(len(entries[index]))
+        mask = chance.choice((1, 2, 4, 8, 16, 32, 64, 128, 255))
+        places = places_of(data, entries[index])
+        assert places
+        with flipped(data, [place + byte for place in places], mask):
+            report = fsck(folder)
+        assert index in named(report), (index, byte, mask, entries[index][byte], report.problems)
+    assert fsck(folder).ok
+
+
+@pytest.mark.parametrize("index", [2, 20, 100, 255, 262, -2])
+def test_flipped_byte_of_the_clock_is_named_though_no_signature_covers_it(
+    closed: tuple[Path, list[bytes]], index: int
+) -> None:
+    folder, entries = closed
+    data = folder / "log" / "data.mdb"
+    index %= len(entries)
+    for byte, mask in ((-1, 1), (-2, 4), (-7, 1)):
+        places = [place + len(entries[index]) + byte for place in places_of(data, entries[index])]
+        with flipped(data, places, mask):
+            report = fsck(folder)
+        assert index in named(report), (byte, report.problems)
+
+
+def test_flipped_byte_anywhere_in_the_file_never_crashes_the_audit(closed: tuple[Path, list[bytes]]) -> None:
+    folder, entries = closed
+    data = folder / "log" / "data.mdb"
+    size = data.stat().st_size
+    for chance in samples("pages", 10):
+        # The header of a page: its number, flags, bounds and the first pointers into it.
+        page = chance.randrange(size // 4096)
+        with flipped(data, [page * 4096 + chance.randrange(40)], chance.choice((1, 16, 128, 255))):
+            report = fsck(folder)
+        assert report.ok == (report.problems_total == 0)
+        assert report.ok is False or report.size == len(entries)
+
+
+def test_unreadable_page_is_reported_by_index_range(closed: tuple[Path, list[bytes]]) -> None:
+    folder, entries = closed
+    data = folder / "log" / "data.mdb"
+    content = data.read_bytes()
+    pages = {place // 4096 for place in places_of(data, entries[100])}
+    # A leaf page whose flags say that it is no page of any kind: LMDB refuses it or crashes, by its state.
+    spoiled = bytearray(content)
+    for page in pages:
+        spoiled[page * 4096 + 10 : page * 4096 + 12] = b"\0\0"
+    data.write_bytes(spoiled)
+    try:
+        report = fsck(folder)
+    finally:
+        data.write_bytes(content)
+    ranges = [one for one in report.problems if one.index is not None and one.end is not None and one.index <= 100 < one.end]
+    assert ranges, report.problems
+    assert ranges[0].end - ranges[0].index < 64
+    assert report.size == len(entries)
+
+
+def test_entry_of_another_place_is_named(ledger: Ledger) -> None:
+    fill(ledger)
+    entries = entries_of(ledger)
+    overwrite(ledger, {15: entries[16], 16: entries[15]})
+    assert {15, 16} <= named(fsck(ledger.home.path))
+
+
+def test_removed_entry_is_named(ledger: Ledger) -> None:
+    fill(ledger)
+    overwrite(ledger, {17: None})
+    report = fsck(ledger.home.path)
+    assert 17 in named(report)
+    assert report.size == len(entries_of_rest(ledger)) + 1
+
+
+def entries_of_rest(ledger: Ledger) -> list[bytes]:
+    """Return the entries that are left in the table."""
+    with ledger.log.tables.reading() as txn:
+        return [bytes(value) for _, value in txn.cursor(db=ledger.log.tables.entries)]
+
+
+def test_entry_beyond_the_end_is_reported(ledger: Ledger) -> None:
+    fill(ledger)
+    entries = entries_of(ledger)
+    overwrite(ledger, {len(entries): entries[-1]})
+    assert len(entries) in named(fsck(ledger.home.path))
+
+
+def test_removed_last_entries_are_named(ledger: Ledger) -> None:
+    fill(ledger)
+    last = len(entries_of(ledger)) - 1
+    overwrite(ledger, {last: None})
+    assert last in named(fsck(ledger.home.path))
+
+
+def test_event_appended_behind_the_gate_is_named(ledger: Ledger) -> None:
+    fill(ledger)
+    index = append_behind_the_gate(ledger, forged(ledger, "alice", "session/none", finding(1)))
+    report = fsck(ledger.home.path)
+    assert [(one.index, one.code) for one in report.problems if one.index == index][0] == (index, "TRANSITION_NOT_ALLOWED")
+
+
+def test_changed_record_of_a_stream_is_found(ledger: Ledger) -> None:
+    fill(ledger)
+    key = layout.stream_key("handoff/first")
+    with ledger.log.tables.writing() as txn:
+        record = layout.stream_decoder.decode(txn.get(key, db=ledger.log.tables.state))
+        txn.put(key, msgspec.msgpack.encode(msgspec.structs.replace(record, version=99)), db=ledger.log.tables.state)
+    report = fsck(ledger.home.path)
+    assert [one.message for one in report.problems] == ["the record of stream handoff/first is not what the entries give"]
+    assert report.problems[0].index == record.last_index
+
+
+def test_granted_role_that_no_entry_grants_is_found(ledger: Ledger) -> None:
+    fill(ledger)
+    key = layout.agent_key("alice")
+    with ledger.log.tables.writing() as txn:
+        record = layout.agent_decoder.decode(txn.get(key, db=ledger.log.tables.state))
+        forged_record = msgspec.structs.replace(record, roles=record.roles | {"admin"})
+        txn.put(key, msgspec.msgpack.encode(forged_record), db=ledger.log.tables.state)
+    assert [one.message for one in fsck(ledger.home.path).problems] == [
+        "the record of agent alice is not what the entries give"
+    ]
+
+
+def test_missing_and_surplus_records_are_found(ledger: Ledger) -> None:
+    fill(ledger)
+    with ledger.log.tables.writing() as txn:
+        txn.delete(layout.stream_key("handoff/first"), db=ledger.log.tables.state)
+        txn.put(layout.stream_key("handoff/other"), b"\x90", db=ledger.log.tables.state)
+    messages = {one.message for one in fsck(ledger.home.path).problems}
+    assert messages == {
+        "the record of stream handoff/first is missing",
+        "the record of stream handoff/other follows from no entry",
+    }
+
+
+def test_missing_and_wrong_ids_are_named(ledger: Ledger) -> None:
+    fill(ledger)
+    third, fourth = ledger.event(3), ledger.event(4)
+    with ledger.log.tables.writing() as txn:
+        txn.delete(layout.id_key(third.stream, third.id), db=ledger.log.tables.ids)
+        txn.put(layout.id_key("session/elsewhere", fourth.id), layout.index_key(4), db=ledger.log.tables.ids)
+    assert named(fsck(ledger.home.path)) == {3, 4}
+
+
+def test_changed_head_is_found(ledger: Ledger) -> None:
+    fill(ledger)
+    with ledger.log.tables.writing() as txn:
+        head = ledger.log.tables.read_head(txn)
+        assert head is not None
+        changed = msgspec.structs.replace(head, accepted_ms=head.accepted_ms + 1, authority_index=0)
+        txn.put(layout.HEAD_KEY, msgspec.msgpack.encode(changed), db=ledger.log.tables.state)
+    messages = [one.message for one in fsck(ledger.home.path).problems]
+    assert messages == ["the head says another accepted_ms, authority_index than the entries give"]
+
+
+def test_flipped_byte_of_a_tile_is_found_and_blames_no_entry(closed: tuple[Path, list[bytes]]) -> None:
+    folder, _ = closed
+    with lmdb.open(str(folder / "log"), max_dbs=8, readonly=True, map_size=0) as env:
+        tiles = env.open_db(b"tiles", create=False)
+        with env.begin() as txn:
+            stored = {level: txn.get(tile_key(level, 0), db=tiles) for level in (0, 1)}
+    data = folder / "log" / "data.mdb"
+    for level, content in stored.items():
+        assert content is not None
+        with flipped(data, [place + 5 for place in places_of(data, content)], 1):
+            report = fsck(folder)
+        assert {one.message.split(" is not")[0] for one in report.problems} == {f"tile 0 of level {level}"}
+
+
+def test_flipped_byte_of_a_blob_is_found(ledger: Ledger) -> None:
+    fill(ledger)
+    ref = ledger.event(-1).data.resumes
+    ledger.close()
+    data = ledger.home.path / "log" / "data.mdb"
+    place = places_of(data, b"a file that is too large for an entry" * 50)[0]
+    with flipped(data, [place + 3], 1):
+        report = fsck(ledger.home.path)
+    assert [one.message for one in report.problems] == [f"blob {ref} is damaged"]
+
+
+def test_folder_without_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable) as caught:
+        fsck(tmp_path)
+    assert caught.value.code == "NO_LEDGER"
+
+
+def test_empty_log_has_no_problem(tmp_path: Path) -> None:
+    from ledger.log.log import Log  # noqa: PLC0415 - the only test that makes a log without entry 0
+
+    (tmp_path / "log").mkdir()
+    Log(tmp_path, map_size=2**20, create=True).close()
+    report = fsck(tmp_path)
+    assert report.ok
+    assert (report.size, report.ledger) == (0, None)

@@ -1,0 +1,188 @@
+"""Opening says what is wrong and what to do; a full, missing or damaged store never takes what was acknowledged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from building import Ledger
+
+from ledger.errors import BatonError, Corrupted, Unavailable
+from ledger.events.session import FindingLogged, SessionStarted
+from ledger.log.log import Log
+from ledger.log.tables import HEAD_KEY, Head, index_key
+from ledger.merkle import leaf_hash, root_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SMALL = 1024**2
+
+
+def code_of(folder: Path, **options: Any) -> str:
+    """Return the code with which a log is not opened."""
+    with pytest.raises(BatonError) as refused:
+        Log(folder, **options)
+    return refused.value.code
+
+
+def check_whole(ledger: Ledger, acknowledged: list[str]) -> None:
+    """Check that entries, tree and acknowledged ids agree."""
+    with ledger.log.snapshot() as snapshot:
+        entries = [snapshot.entry(index) for index in range(snapshot.size)]
+        assert root_of(map(leaf_hash, entries)) == snapshot.root()
+        assert not snapshot.has_entry_beyond_end()
+        for index, identity in enumerate(acknowledged, 5):
+            assert snapshot.index_of("session/s1", identity) == index
+
+
+def fill(ledger: Ledger) -> list[str]:
+    """Append until the store is full; return the acknowledged ids."""
+    acknowledged: list[str] = []
+    ledger.emit("alice", "session/s1", SessionStarted())
+    with pytest.raises(Unavailable) as refused:
+        while True:
+            text = f"{len(acknowledged)} " + "x" * 4000
+            acknowledged.append(ledger.emit("alice", "session/s1", FindingLogged(finding=text)).id)
+    assert refused.value.code == "STORE_FULL"
+    assert len(acknowledged) > 20
+    return acknowledged
+
+
+def test_full_store_refuses_more_and_keeps_what_was_acknowledged(home: Path) -> None:
+    with Ledger(home, map_size=SMALL) as ledger:
+        acknowledged = fill(ledger)
+        before = ledger.head()
+        check_whole(ledger, acknowledged)
+        for _ in range(3):
+            with pytest.raises(Unavailable) as refused:
+                ledger.emit("alice", "session/s1", FindingLogged(finding="y" * 4000))
+            assert refused.value.code == "STORE_FULL"
+            assert refused.value.recoverable
+        assert ledger.head() == before
+
+
+def test_full_store_opens_again_and_goes_on_with_a_larger_map(home: Path) -> None:
+    with Ledger(home, map_size=SMALL) as ledger:
+        acknowledged = fill(ledger)
+        before = ledger.head()
+    with Ledger(home, map_size=SMALL) as ledger:
+        assert ledger.head() == before
+        check_whole(ledger, acknowledged)
+    with Ledger(home, map_size=8 * SMALL) as ledger:
+        for number in range(100):
+            acknowledged.append(ledger.emit("alice", "session/s1", FindingLogged(finding=f"more {number}")).id)
+        check_whole(ledger, acknowledged)
+
+
+def test_full_store_takes_no_half_of_a_blob_for_a_whole(home: Path) -> None:
+    with Ledger(home, map_size=SMALL) as ledger:
+        with pytest.raises(Unavailable) as refused:
+            ledger.log.blobs.put(bytes(2 * SMALL))
+        assert refused.value.code == "STORE_FULL"
+        assert list(ledger.log.blobs.refs()) == []
+        ledger.emit("alice", "session/s1", SessionStarted())
+
+
+def test_share_of_the_map_in_use_is_known(home: Path) -> None:
+    with Ledger(home, map_size=SMALL) as ledger:
+        assert 0 < ledger.log.tables.used_ratio() < 0.5
+        fill(ledger)
+        assert ledger.log.tables.used_ratio() > 0.8
+
+
+def test_map_too_small_for_any_ledger_is_full_and_can_be_made_larger(home: Path) -> None:
+    (home / "log").mkdir(parents=True)
+    assert code_of(home, create=True, map_size=8192) == "STORE_FULL"
+    with Ledger(home):
+        pass
+
+
+def test_folder_without_a_ledger_is_told_so(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        assert code_of(folder) == "NO_LEDGER"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_log_is_not_made_where_a_file_stands(tmp_path: Path) -> None:
+    # Who runs as root may read any folder, so what cannot be opened here is a file in the folder's place.
+    (tmp_path / "log").write_text("")
+    assert code_of(tmp_path, create=True) == "STORE_UNAVAILABLE"
+    assert code_of(tmp_path) == "NO_LEDGER"
+
+
+def test_second_open_in_one_process_is_refused_and_harms_nothing(ledger: Ledger) -> None:
+    assert code_of(ledger.home.path) == "STORE_UNAVAILABLE"
+    ledger.emit("alice", "session/s1", SessionStarted())
+
+
+def test_closed_log_can_be_opened_again(home: Path) -> None:
+    with Ledger(home) as ledger:
+        before = ledger.head()
+    with Ledger(home) as ledger:
+        assert ledger.head() == before
+
+
+def test_file_that_is_no_store_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "data.mdb").write_bytes(b"this is not a store" * 1000)
+    with pytest.raises(Corrupted) as damaged:
+        Log(tmp_path)
+    assert damaged.value.code == "CORRUPTED"
+
+
+def rewrite_head(ledger: Ledger, change: Callable[[Head], bytes]) -> None:
+    """Replace the stored head."""
+    with ledger.log.writing() as (txn, snapshot):
+        assert snapshot.head is not None
+        txn.put(HEAD_KEY, change(snapshot.head), db=ledger.log.tables.state)
+
+
+def packed(head: Head, **change: Any) -> bytes:
+    """Return a changed head as it is stored."""
+    return msgspec.msgpack.encode(msgspec.structs.replace(head, **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda _: b"", "CORRUPTED"),
+        (lambda _: b"\x93\x01\x02", "CORRUPTED"),
+        (lambda head: packed(head)[:-1], "CORRUPTED"),
+        (lambda head: packed(head, size=head.size + 1), "CORRUPTED"),
+        (lambda head: packed(head, size=head.size - 1), "CORRUPTED"),
+        (lambda head: packed(head, size=0), "CORRUPTED"),
+        (lambda head: packed(head, size=0, frontier=b""), "CORRUPTED"),
+        (lambda head: packed(head, size=8), "CORRUPTED"),
+        (lambda head: packed(head, size=2), "CORRUPTED"),
+        (lambda head: packed(head, frontier=b""), "CORRUPTED"),
+        (lambda head: packed(head, frontier=head.frontier[:-1]), "CORRUPTED"),
+        (lambda head: packed(head, format=2), "UNSUPPORTED_VERSION"),
+    ],
+)
+def test_head_that_does_not_fit_the_entries_stops_the_start(
+    home: Path, change: Callable[[Head], bytes], code: str
+) -> None:
+    with Ledger(home) as ledger:
+        rewrite_head(ledger, change)
+    assert code_of(home) == code
+    assert code_of(home) == code  # the first attempt left nothing open
+
+
+def test_lost_last_entry_stops_the_start(home: Path) -> None:
+    with Ledger(home) as ledger:
+        with ledger.log.tables.writing() as txn:
+            txn.delete(index_key(ledger.head()[0] - 1), db=ledger.log.tables.entries)
+    assert code_of(home) == "CORRUPTED"
+
+
+def test_lost_entry_in_the_middle_is_found_when_it_is_read(home: Path) -> None:
+    with Ledger(home) as ledger:
+        with ledger.log.tables.writing() as txn:
+            txn.delete(index_key(1), db=ledger.log.tables.entries)
+        with pytest.raises(Corrupted), ledger.log.snapshot() as snapshot:
+            snapshot.entry(1)
+        with pytest.raises(Corrupted), ledger.log.snapshot() as snapshot:
+            snapshot.inclusion_proof(0)

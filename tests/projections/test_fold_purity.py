@@ -1,0 +1,141 @@
+"""Folds are plain functions of their events: the same in every process, importing nothing that reads the world."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import projections
+from ledger.events import KINDS
+from projections import VIEWS
+from projections.views import QUERIES
+
+FORBIDDEN = {"asyncio", "http", "lmdb", "nats", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "subprocess"}
+FORBIDDEN |= {"threading", "time", "urllib", "uuid"}
+FOLDER = Path(projections.__file__).parent
+PURE = ["graph.py", "log_text.py", "tables.py", "why.py", "fold.py"]
+
+_DIGESTS = """
+import json, sys
+from pathlib import Path
+from ledger.config import Config, Settings
+from ledger.local import LocalClient
+from projections import VIEWS, Runner, SqliteStore
+settings = Settings(home=Path(sys.argv[1]), config=Config(map_size_bytes=int(sys.argv[3])))
+with LocalClient(settings) as client:
+    store = SqliteStore(Path(sys.argv[2]), ledger=client.ledger)
+    runner = Runner(client, store, VIEWS)
+    runner.catch_up()
+    print(json.dumps({view.name: runner.digest(view.name) for view in VIEWS}))
+    store.close()
+"""
+
+
+def test_folds_in_fresh_processes_give_equal_digests(ledger, reader, tmp_path):
+    ledger.fill()
+    ledger.register("many", "agent", "reviewer", "human", "admin", "service")
+    reader.catch_up()
+    here = {view.name: reader.runner.digest(view.name) for view in VIEWS}
+    for seed in ("0", "1", "4242"):
+        found = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                _DIGESTS,
+                str(ledger.home.path),
+                str(tmp_path / f"{seed}.db"),
+                str(ledger.settings().config.map_size_bytes),
+            ],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        assert json.loads(found.stdout) == here
+
+
+def pure_files():
+    """Return the files that hold folds and what folds call."""
+    return sorted(path for path in FOLDER.glob("*/*.py") if path.name in PURE)
+
+
+@pytest.mark.parametrize("path", pure_files(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_fold_modules_import_nothing_that_reads_the_world(path):
+    imported = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            imported |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+    assert imported.isdisjoint(FORBIDDEN)
+
+
+def test_every_package_with_a_fold_is_in_the_list_of_views():
+    packages = {path.parent.name for path in FOLDER.glob("*/fold.py")}
+    assert {view.name for view in VIEWS} == packages
+    asked = {name.partition(".")[0] for name in QUERIES} - {"resolve"}
+    assert asked == packages
+
+
+def test_no_two_views_own_a_table_of_the_same_name():
+    names = [table.name for view in VIEWS for table in view.tables]
+    assert len(names) == len(set(names))
+
+
+def test_views_handle_kinds_that_exist():
+    for view in VIEWS:
+        assert view.handles is None or view.handles <= KINDS.keys()
+
+
+def test_every_kind_is_folded_by_more_than_the_catalog():
+    folded = {kind for view in VIEWS if view.handles is not None for kind in view.handles}
+    assert folded == KINDS.keys()
+
+
+def test_states_survive_their_packed_form(ledger, reader):
+    ledger.fill()
+    reader.catch_up()
+    for view in VIEWS:
+        with reader.store.reading() as reading:
+            packed = [row["data"] for row in reading.rows(f"SELECT data FROM baton_states_{view.name}")]
+        decoder = msgspec.msgpack.Decoder(view.state)
+        assert packed or view.name == "briefs"
+        for data in packed:
+            assert msgspec.msgpack.encode(decoder.decode(data)) == data
+
+
+def test_the_front_door_exports_what_it_says():
+    assert projections.__all__ == sorted(projections.__all__, key=lambda name: (not name.isupper(), name.lower()))
+    for name in projections.__all__:
+        assert getattr(projections, name) is not None
+    exported = {name for names in projections._MODULES.values() for name in names}
+    assert exported == set(projections.__all__)
+
+
+def test_importing_the_front_door_loads_no_store():
+    program = "import sys, projections; print(sorted(m for m in sys.modules if m in ('sqlite3', 'lmdb', 'nats')))"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_every_module_can_be_imported():
+    names = [module.name for module in pkgutil.walk_packages([str(FOLDER)], "projections.")]
+    assert "projections.reader" in names
+    for name in names:
+        import_module(name)
+
+
+def test_a_table_whose_key_does_not_begin_with_its_owner_is_refused():
+    table = VIEWS[0].tables[0]
+    with pytest.raises(ValueError, match="begins with its owner"):
+        dataclasses.replace(table, owner="kind")

@@ -1,0 +1,142 @@
+"""Questions about events and refs, on a real ledger."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from view_ledger import ViewLedger
+
+from ledger.envelope import decode_entry
+from ledger.errors import Refused
+from ledger.events.handoff import HandoffCompleted
+from ledger.events.session import FindingLogged, SessionStarted
+
+
+def code_of(reader, query, **arguments):
+    """Return the refusal of a query."""
+    with pytest.raises(Refused) as refused:
+        reader.answer(query, arguments)
+    return refused.value
+
+
+def test_an_event_is_found_by_index_id_body_digest_and_beginnings(ledger: ViewLedger, reader):
+    ledger.fill()
+    entry = ledger.reads.entry(7)
+    digest = hashlib.sha256(decode_entry(entry).body).hexdigest()
+    event_id = ledger.event(7).id
+    asked = ["7", event_id, f"sha256:{digest}", digest[:12], event_id[:19], event_id.removeprefix("blake3:")[:12]]
+    for ref in asked:
+        shown = reader.answer("catalog.show", {"ref": ref})
+        assert (shown["event_index"], shown["id"], shown["size"]) == (7, event_id, len(entry))
+        assert reader.resolve(ref)["event_index"] == 7
+
+
+@pytest.mark.parametrize("ref", ["999999", "blake3:" + "0" * 64, "abc", "0" * 12, "99999999999999999999", ""])
+def test_what_leads_nowhere_is_not_found(ledger, reader, ref):
+    assert code_of(reader, "catalog.show", ref=ref).code == "NOT_FOUND"
+    assert code_of(reader, "resolve", ref=ref).code == "NOT_FOUND"
+
+
+def test_a_beginning_of_eleven_digits_is_not_enough(ledger, reader):
+    digits = ledger.event(1).id.removeprefix("blake3:")
+    assert code_of(reader, "catalog.show", ref=digits[:11]).code == "NOT_FOUND"
+
+
+def test_an_ambiguous_beginning_lists_its_candidates(ledger, reader):
+    reader.catch_up()
+    first, second = "blake3:" + "ab" * 6 + "1" * 52, "blake3:" + "ab" * 6 + "2" * 52
+    with reader.store.writing() as writing:  # nobody can make two such ids
+        writing.rows("UPDATE events SET id = ? WHERE event_index = 1 RETURNING id", (first,))
+        writing.rows("UPDATE events SET id = ? WHERE event_index = 2 RETURNING id", (second,))
+    for query in ("catalog.show", "resolve"):
+        refused = code_of(reader, query, ref="ab" * 6)
+        assert refused.code == "REF_AMBIGUOUS"
+        assert sorted(refused.details["candidates"]) == [first, second]
+
+
+def test_find_filters_before_the_limit_and_counts_all(ledger, reader):
+    ledger.emit_all("bob", "session/s", SessionStarted(), *(FindingLogged(finding=f"f{n}") for n in range(9)))
+    ledger.emit_all("alice", "session/t", SessionStarted(), FindingLogged(finding="other"))
+    page = reader.answer("catalog.find", {"kind": "finding.logged", "author": "bob", "limit": 4})
+    assert (len(page["events"]), page["total"]) == (4, 9)
+    found = list(page["events"])
+    while page["next"] is not None:
+        asked = {"kind": "finding.logged", "author": "bob", "limit": 4, "after": page["next"]}
+        page = reader.answer("catalog.find", asked)
+        found += page["events"]
+    assert [event["stream_version"] for event in found] == list(range(2, 11))
+    assert reader.answer("catalog.find", {"stream": "session/t"})["total"] == 2
+
+
+def test_counts_add_up_to_the_log(ledger, reader):
+    ledger.fill()
+    counts = reader.answer("catalog.counts")
+    assert counts["total"] == ledger.size == sum(counts["kinds"].values()) == sum(counts["authors"].values())
+    assert counts["kinds"]["handoff.created"] == 3
+    assert counts["streams"]["handoff"] == 3
+
+
+def test_streams_page_by_name(ledger, reader):
+    ledger.fill()
+    page = reader.answer("catalog.streams", {"sort": "handoff", "limit": 2})
+    assert ([one["stream"] for one in page["streams"]], page["total"], page["next"]) == (
+        ["handoff/a", "handoff/b"],
+        3,
+        "handoff/b",
+    )
+    rest = reader.answer("catalog.streams", {"sort": "handoff", "limit": 2, "after": page["next"]})
+    assert ([one["name"] for one in rest["streams"]], rest["next"]) == (["c"], None)
+
+
+def test_why_walks_causes_to_the_evidence(ledger, reader):
+    ledger.emit("bob", "session/s", SessionStarted())
+    finding = ledger.emit("bob", "session/s", FindingLogged(finding="the pool leaks"))
+    ledger.reason("r")
+    ref = reader.answer("reasoning.show", {"id": "r"})["ref"]
+    ledger.approve("h", ledger.hand_over("h", reasoning_ref=ref))
+    ledger.claim("h")
+    done = ledger.emit("bob", "handoff/h", HandoffCompleted(reasoning_ref=ref), causes=[finding.id])
+    answer = reader.answer("catalog.why", {"ref": str(done.index)})
+    concluded = reader.answer("resolve", {"ref": ref})["event_index"]
+    assert [(one["event_index"], one["via"], one["depth"]) for one in answer["causes"]] == [
+        (finding.index, "causes", 1),
+        (concluded, "reasoning_ref", 1),
+    ]
+    assert answer["is_complete"]
+    created = reader.answer("catalog.find", {"kind": "handoff.created"})["events"][0]["event_index"]
+    effects = reader.answer("catalog.why", {"ref": str(concluded)})["effects"]
+    assert [one["event_index"] for one in effects] == [created, done.index]
+
+
+def test_why_says_what_leads_nowhere_and_where_it_stopped(ledger, reader):
+    unknown = "sha256:" + "0" * 64
+    ledger.emit("bob", "session/s", SessionStarted(), causes=[unknown])
+    event = ledger.event(-1)
+    for number in range(3):
+        ledger.emit("bob", "session/s", FindingLogged(finding=f"f{number}"), causes=[event.id])
+        event = ledger.event(-1)
+    whole = reader.answer("catalog.why", {"ref": event.id})
+    assert ([one["depth"] for one in whole["causes"]], whole["is_complete"]) == ([1, 2, 3], True)
+    assert [one["ref"] for one in whole["unresolved"]] == [unknown]
+    cut = reader.answer("catalog.why", {"ref": event.id, "depth": 2})
+    assert ([one["depth"] for one in cut["causes"]], cut["is_complete"]) == ([1, 2], False)
+
+
+def test_resolve_tells_streams_versions_and_steps_apart(ledger, reader):
+    ledger.fill()
+    shown = reader.answer("reasoning.show", {"id": "r1"})
+    second = shown["versions"][1]
+    assert reader.resolve("handoff/a")["sort"] == "stream"
+    assert reader.resolve("a.md")["stream"] == "handoff/a"
+    found = reader.resolve(second["ref"][7:19])
+    assert (found["sort"], found["version"], found["event_index"]) == ("reasoning", 2, second["event_index"])
+    step = reader.resolve(f"{shown['ref']}#1")
+    assert (step["sort"], step["step"], step["event_index"]) == ("step", 1, second["event_index"])
+    assert code_of(reader, "resolve", ref=f"{second['ref']}#2").code == "NOT_FOUND"  # added after that version
+
+
+def test_a_bare_name_of_two_streams_is_ambiguous(ledger, reader):
+    ledger.hand_over("same")
+    ledger.emit("bob", "session/same", SessionStarted())
+    assert code_of(reader, "resolve", ref="same").details["candidates"] == ["handoff/same", "session/same"]

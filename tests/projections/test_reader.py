@@ -1,0 +1,99 @@
+"""The reader: it folds first, answers plain values, and checks what it is asked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ledger.errors import Refused
+from projections import QUERIES, Reader
+
+ARGUMENTS = {
+    "agents.show": {"name": "bob"},
+    "briefs.best": {"ref": "r1", "level": "minimal"},
+    "briefs.list": {"ref": "r1"},
+    "catalog.show": {"ref": "3"},
+    "catalog.why": {"ref": "3"},
+    "handoffs.show": {"id": "b"},
+    "handoffs.why": {"id": "b"},
+    "reasoning.full": {"ref": "r1"},
+    "reasoning.show": {"id": "r1"},
+    "resolve": {"ref": "3"},
+    "sessions.show": {"id": "s1"},
+}
+
+
+@pytest.mark.parametrize("query", sorted(QUERIES))
+def test_every_query_answers_plain_json_values(ledger, reader, query):
+    ledger.fill()
+    ledger.brief("r1", reader.answer("reasoning.show", {"id": "r1"})["ref"])
+    answer = reader.answer(query, ARGUMENTS.get(query))
+    assert answer
+    assert json.loads(json.dumps(answer)) == answer
+
+
+def test_an_answer_holds_what_was_in_the_log_when_it_was_asked(ledger, reader):
+    assert reader.answer("handoffs.list")["total"] == 0
+    ledger.hand_over("a")
+    assert reader.answer("handoffs.list")["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "arguments", "code"),
+    [
+        ("handoffs.dance", {}, "USAGE"),
+        ("handoffs.show", {}, "INVALID_FIELD"),
+        ("handoffs.show", {"id": 3}, "INVALID_FIELD"),
+        ("handoffs.show", {"id": "a", "colour": "red"}, "UNKNOWN_FIELD"),
+        ("handoffs.list", {"status": "finished"}, "INVALID_FIELD"),
+        ("handoffs.list", {"limit": 0}, "INVALID_FIELD"),
+        ("handoffs.list", {"limit": 100_000}, "INVALID_FIELD"),
+        ("catalog.why", {"ref": "1", "depth": 10_000}, "INVALID_FIELD"),
+        ("agents.show", {"name": "nobody"}, "NOT_FOUND"),
+        ("sessions.show", {"id": "none"}, "NOT_FOUND"),
+        ("reasoning.full", {"ref": "none"}, "NOT_FOUND"),
+    ],
+)
+def test_a_wrong_question_is_refused_with_its_code(reader, query, arguments, code):
+    with pytest.raises(Refused) as refused:
+        reader.answer(query, arguments)
+    assert refused.value.code == code
+
+
+def test_values_are_bound_and_never_part_of_the_sql(ledger, reader):
+    ledger.hand_over("a")
+    for value in ("' OR 1=1 --", "a'; DROP TABLE handoffs; --", '"'):
+        assert reader.answer("handoffs.list", {"to": value})["total"] == 0
+        assert reader.answer("catalog.find", {"stream": value})["total"] == 0
+    assert reader.answer("handoffs.list")["total"] == 1
+
+
+def test_as_of_answers_from_a_prefix_of_the_log(ledger, reader):
+    ledger.hand_over("a")
+    size = ledger.size
+    ledger.hand_over("b")
+    with reader.as_of(size) as then:
+        assert then.answer("handoffs.list")["total"] == 1
+        assert then.answer("catalog.counts")["total"] == size
+    assert reader.answer("handoffs.list")["total"] == 2
+
+
+@pytest.mark.parametrize("size", [0, -1, 10_000])
+def test_as_of_beyond_the_log_is_refused(ledger, reader, size):
+    with pytest.raises(Refused) as refused:
+        reader.as_of(size)
+    assert refused.value.code == "NOT_FOUND"
+
+
+def test_rebuild_leaves_the_same_answers(ledger, reader):
+    ledger.fill()
+    before = {query: reader.answer(query, ARGUMENTS.get(query)) for query in QUERIES if query != "briefs.best"}
+    assert reader.rebuild(["handoffs", "catalog"]) == ledger.size
+    assert before == {query: reader.answer(query, ARGUMENTS.get(query)) for query in before}
+
+
+def test_two_readers_of_one_folder_agree(ledger, reader):
+    ledger.fill()
+    with Reader(ledger.reads, ledger.settings()) as other:
+        assert other.answer("handoffs.list") == reader.answer("handoffs.list")
