@@ -1,0 +1,8 @@
+"""Consumers act on events, and are where programs and people meet the ledger.
+
+- ``cli``: the command line; ``serve``: one node; ``demo``: the whole story
+- ``reactor``: durable subscriptions; ``compressor``: the service agent that publishes briefs
+- ``auditor``: verifies a ledger or bundle and trusts nobody
+
+Nothing imports this package but itself: ``consumers → projections → ledger``.
+"""

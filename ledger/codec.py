@@ -26,7 +26,7 @@ from ledger.limits import json_depth_max, json_integer_max
 T = TypeVar("T")
 
 _sorted_json = msgspec.json.Encoder(order="sorted")
-_msgpack = msgspec.msgpack.Encoder()
+_msgpack = msgspec.msgpack.Encoder(order="deterministic")  # sets have an order of their own in every process
 decimal_max: Final = 2**63 - 1
 _DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')

@@ -82,8 +82,8 @@ def nothing_added(_state: Any, _logged: Logged) -> Rows:
 class Projection(Generic[S]):
     """A view: its name, the version of its meaning, its tables and its pure functions.
 
-    A new ``version`` (any change of tables, fold or rows) is rebuilt from the log beside the old rows. ``handles`` are the
-    kinds it wants, None for all. ``initial(key)`` is the state before the first event of a key.
+    A new ``version`` (any change of tables, fold or rows) is rebuilt from the log beside the old rows. ``handles`` are
+    the kinds it wants, None for all. ``initial(key)`` is the state before the first event of a key.
     """
 
     name: str

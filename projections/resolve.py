@@ -96,6 +96,8 @@ def _stream(row: dict[str, Any]) -> dict[str, Any]:
 
 def _streams(moment: Moment, asked: str) -> list[dict[str, Any]]:
     name = asked.removesuffix(".md")
+    if not name:
+        return []
     sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"
     return moment.rows(sql, (asked, name, asked, name, candidates_max + 1))
 

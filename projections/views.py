@@ -16,8 +16,8 @@ from projections.catalog import queries as catalog_queries
 from projections.catalog.fold import CATALOG
 from projections.handoffs import queries as handoff_queries
 from projections.handoffs.fold import HANDOFF_VIEW
-from projections.projection import Projection  # noqa: TC001 - VIEWS is annotated with it
-from projections.query import Query  # noqa: TC001 - QUERIES is annotated with it
+from projections.projection import Projection
+from projections.query import Query
 from projections.reasoning import queries as reasoning_queries
 from projections.reasoning.fold import REASONING_VIEW
 from projections.resolve import QUERIES as RESOLVING

@@ -78,7 +78,7 @@ class Appender:
     def _write_entries(self, txn: lmdb.Transaction, size: int, pending: Pending) -> None:
         entries = [(index_key(size + offset), entry) for offset, entry in enumerate(pending.entries)]
         cursor = txn.cursor(db=self._tables.entries)
-        written, _ = cursor.putmulti(entries, append=True, overwrite=False)
+        _, written = cursor.putmulti(entries, append=True, overwrite=False)
         if written != len(entries):
             raise Corrupted("CORRUPTED", f"an entry lies beyond the log's end at {size}: run `baton fsck`", index=size)
         for offset, key in enumerate(pending.id_keys):

@@ -8,12 +8,14 @@ put of the same content overwrites.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from blake3 import blake3
 
 from ledger.errors import Corrupted, Refused
+from ledger.events.fields import REF_PATTERN
 from ledger.limits import blob_chunk_bytes, blob_size_max_bytes
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from ledger.log.tables import Tables
 
+_REF: Final = re.compile(REF_PATTERN)
 _RECORD: Final = b"\xff\xff\xff\xff"
 _chunks_per_transaction: Final = 64
 
@@ -73,7 +76,11 @@ class Blobs:
         return record
 
     def find(self, ref: str) -> BlobRecord | None:
-        """Return the record of a blob by either digest, or None."""
+        """Return the record of a blob by either digest, or None.
+
+        Raises:
+            Refused: ``INVALID_FORMAT`` when ``ref`` is none.
+        """
         with self._tables.reading() as txn:
             return self._find(txn, ref)
 
@@ -81,7 +88,7 @@ class Blobs:
         """Yield the content of a blob in order, each chunk read in its own transaction.
 
         Raises:
-            Refused: ``NOT_FOUND``.
+            Refused: ``NOT_FOUND``, or ``INVALID_FORMAT`` when ``ref`` is none.
             Corrupted: a chunk is missing.
         """
         record = self.find(ref)
@@ -107,7 +114,7 @@ class Blobs:
         """Return the content of a blob, checked against its hash.
 
         Raises:
-            Refused: ``NOT_FOUND``.
+            Refused: ``NOT_FOUND``, or ``INVALID_FORMAT`` when ``ref`` is none.
             Corrupted: what is stored is not what was put.
         """
         content = b"".join(self.chunks(ref))
@@ -121,6 +128,8 @@ class Blobs:
         return ["blake3:" + key[:32].hex() for key in keys if key[32:] == _RECORD]
 
     def _find(self, txn: lmdb.Transaction, ref: str) -> BlobRecord | None:
+        if _REF.match(ref) is None:
+            raise Refused("INVALID_FORMAT", f"{ref[:80]!r} is not the ref of a blob", ref=ref[:80])
         algorithm, _, digest = ref.partition(":")
         key: bytes | None = bytes.fromhex(digest)
         if algorithm == "sha256":

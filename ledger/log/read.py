@@ -39,12 +39,13 @@ class Snapshot:
             Refused: ``NOT_FOUND`` beyond the end.
             Corrupted: it should be there and is not.
         """
-        data = self._get(self._tables.entries, layout.index_key(index)) if index >= 0 else None
-        if data is not None and index < self.size:
-            return data
-        if 0 <= index < self.size:
+        if not 0 <= index < self.size:
+            message = f"there is no entry {index}: the log has {self.size}"
+            raise Refused("NOT_FOUND", message, index=index, size=self.size)
+        data = self._get(self._tables.entries, layout.index_key(index))
+        if data is None:
             raise Corrupted("CORRUPTED", f"entry {index} is missing", index=index)
-        raise Refused("NOT_FOUND", f"there is no entry {index}: the log has {self.size}", index=index, size=self.size)
+        return data
 
     def entries(self, start: int, *, limit: int, size_max_bytes: int) -> list[bytes]:
         """Return entries from index ``start`` on: at most ``limit``, and at most ``size_max_bytes`` after the first."""

@@ -26,6 +26,8 @@ def check_head(snapshot: Snapshot) -> None:
     if head is None:
         return
     Frontier.from_bytes(head.size, head.frontier)
+    if head.size == 0:
+        raise Corrupted("CORRUPTED", "the log has a head and no entries: run `baton fsck`", index=0)
     snapshot.entry(head.size - 1)
     if snapshot.has_entry_beyond_end():
         raise Corrupted(

@@ -115,8 +115,9 @@ class Tables:
         """Open the environment in ``folder``; with ``create``, make it.
 
         Raises:
-            Refused: ``NO_LEDGER`` when there is none and ``create`` is false.
-            Unavailable: ``STORE_UNAVAILABLE`` when it cannot be opened (permissions, a foreign file, opened twice).
+            Unavailable: ``NO_LEDGER`` when there is none and ``create`` is false; ``STORE_UNAVAILABLE`` when it cannot
+                be opened (permissions, opened twice); ``STORE_FULL``.
+            Corrupted: the file is no store, or a damaged one.
         """
         self.folder = folder
         path = folder / DATABASE
@@ -133,12 +134,16 @@ class Tables:
                 writemap=False,
                 max_spare_txns=4,
             )
-            self.env.reader_check()
-            self.entries = self.env.open_db(b"entries")
-            self.ids = self.env.open_db(b"ids")
-            self.state = self.env.open_db(b"state")
-            self.tiles = self.env.open_db(b"tiles")
-            self.blobs = self.env.open_db(b"blobs")
+            try:
+                self.env.reader_check()
+                self.entries = self.env.open_db(b"entries")
+                self.ids = self.env.open_db(b"ids")
+                self.state = self.env.open_db(b"state")
+                self.tiles = self.env.open_db(b"tiles")
+                self.blobs = self.env.open_db(b"blobs")
+            except BaseException:
+                self.env.close()  # else nobody in this process could open it again
+                raise
 
     def close(self) -> None:
         """Close the environment; every transaction must have ended."""

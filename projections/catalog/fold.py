@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ledger.events.handoff import HandoffCompleted, HandoffCreated
+from ledger.events.reasoning import ReasoningBriefed
 from projections.projection import Projection, Table
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         logged.size,
     )
     refs = [(ref, "causes") for ref in event.causes]
-    reasoning_ref = getattr(event.data, "reasoning_ref", None)
+    reasoning_ref = _reasoning_ref(event)
     if reasoning_ref is not None:
         refs.append((reasoning_ref, "reasoning_ref"))
     if not refs:
@@ -116,6 +118,17 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         "events": [row],
         "event_refs": [(event.index, position, ref, via) for position, (ref, via) in enumerate(refs)],
     }
+
+
+def _reasoning_ref(event: Event) -> str | None:
+    """Return the version of a graph that the event's data rests on, if it names one."""
+    match event.data:
+        case ReasoningBriefed() as data:
+            return data.brief.reasoning_ref
+        case HandoffCreated() | HandoffCompleted() as data:
+            return data.reasoning_ref
+        case _:
+            return None
 
 
 CATALOG: Final = Projection(

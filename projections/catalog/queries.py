@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 depth_max: Final = 32
 events_walked_max: Final = 256
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")  # within SQL's integers; a leading zero makes it hex digits
 
 Depth = Annotated[int, msgspec.Meta(ge=1, le=depth_max, description="Steps from the event asked about.")]
 
@@ -52,11 +54,11 @@ class StreamFilter(Arguments, frozen=True):
 
 def matching_events(moment: Moment, asked: str) -> list[dict[str, Any]]:
     """Return the events (at most eleven) that an index, an id, a body's digest or a beginning of one may mean."""
-    if asked.isascii() and asked.isdigit() and len(asked) <= len(str(2**63 - 1)):
-        found = moment.rows("SELECT * FROM events WHERE event_index = ?", (min(int(asked), 2**63 - 1),))
+    found: list[dict[str, Any]] = []
+    if _INDEX.fullmatch(asked):
+        found = moment.rows("SELECT * FROM events WHERE event_index = ?", (int(asked),))
         if found:
             return found
-    found = []
     for column, algorithm in (("id", "blake3"), ("body_ref", "sha256")):
         bounds = prefix_range(asked, algorithm)
         if bounds is not None:

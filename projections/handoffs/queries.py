@@ -20,7 +20,7 @@ _UNLOCKED: Final = (
     "WHERE d.handoff_id = h.id AND (o.id IS NULL OR (o.status <> 'verified' AND o.status <> h.unlock_at)))"
 )
 _CLAIMABLE: Final = "(h.status = 'approved' OR (h.status = 'in_progress' AND h.lease_until_ms <= ?))"
-_SUMMARY: Final = (
+_SUMMARY: Final = (  # what is put together here are fixed texts, never a caller's value
     "SELECT h.id, h.status, h.title, h.sender, h.receiver, h.reviewer, h.created, h.tasks_done, h.tasks_total, "
     "h.criteria_done, h.criteria_total, h.reason, h.created_index, h.updated_index, "
     f"({_CLAIMABLE} AND {_UNLOCKED}) AS is_ready FROM handoffs h"
@@ -32,6 +32,10 @@ _STANDING: Final = (
 _CLOSURE: Final = (
     "WITH RECURSIVE wanted(id) AS (SELECT ? UNION SELECT d.depends_on FROM handoff_dependencies d "
     f"JOIN wanted w ON d.handoff_id = w.id LIMIT {dependencies_walked_max}) "
+)
+_EDGES: Final = (
+    "SELECT handoff_id, depends_on FROM handoff_dependencies WHERE handoff_id IN (SELECT id FROM wanted) "
+    "ORDER BY handoff_id, position"
 )
 Status = Literal["pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled"]
 
@@ -94,11 +98,12 @@ def show_handoff(moment: Moment, asked: HandoffId) -> Answer:
     shown = _renamed(row)
     shown["artifacts"] = msgspec.json.decode(row["artifacts"])
     tasks = moment.rows("SELECT * FROM handoff_tasks WHERE handoff_id = ? ORDER BY position", (name,))
-    shown["tasks"] = [
-        {"position": one["position"], "text": one["text"], "done": bool(one["is_done"])} for one in tasks
-    ]
-    criteria = "SELECT position, text, mark, evidence, waived_because FROM handoff_criteria"
-    shown["criteria"] = moment.rows(f"{criteria} WHERE handoff_id = ? ORDER BY position", (name,))  # noqa: S608
+    shown["tasks"] = [{"position": one["position"], "text": one["text"], "done": bool(one["is_done"])} for one in tasks]
+    shown["criteria"] = moment.rows(
+        "SELECT position, text, mark, evidence, waived_because FROM handoff_criteria WHERE handoff_id = ? "
+        "ORDER BY position",
+        (name,),
+    )
     shown["depends_on"] = moment.rows(
         "SELECT d.depends_on AS id, o.status FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
         "WHERE d.handoff_id = ? ORDER BY d.position",
@@ -126,12 +131,8 @@ def why_handoff(moment: Moment, asked: HandoffId) -> Answer:
     """Return why a handoff is ready or not: ``{"id", "status", "is_ready", "sentence", "reasons"}``."""
     name = find_handoff(moment, asked.id)
     known = {row["id"]: row for row in moment.rows(_CLOSURE + _STANDING, (name,))}
-    edges = moment.rows(
-        _CLOSURE + "SELECT handoff_id, depends_on FROM handoff_dependencies WHERE handoff_id IN "
-        "(SELECT id FROM wanted) ORDER BY handoff_id, position",
-        (name,),
-    )
-    if len(known) >= dependencies_walked_max:
+    edges = moment.rows(_CLOSURE + _EDGES, (name,))
+    if len(known.keys() | {edge["depends_on"] for edge in edges}) >= dependencies_walked_max:
         raise Refused("TOO_LARGE", f"{name} depends on more than {dependencies_walked_max} handoffs", id=name)
     depends_on: dict[str, list[str]] = {}
     for edge in edges:

@@ -107,9 +107,7 @@ def _chain(wanted: Standing, known: Mapping[str, Standing], now_ms: int) -> tupl
     here: Standing | None = wanted
     while here is not None and here.id not in chain and len(chain) < chain_links_max:
         chain.append(here.id)
-        waits_for = [
-            on for on in here.depends_on if (there := known.get(on)) is None or not here.is_unlocked_by(there)
-        ]
+        waits_for = [on for on in here.depends_on if (there := known.get(on)) is None or not here.is_unlocked_by(there)]
         is_held_up = here.status in ("pending", "approved") and bool(waits_for)
         words.append(f"{here.id}, which is {_standing_words(here, now_ms, is_held_up=is_held_up)}")
         here = known.get(waits_for[0]) if is_held_up else None

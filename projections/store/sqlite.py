@@ -40,13 +40,15 @@ cache_size_kib: Final = 65_536
 
 _pack = msgspec.msgpack.Encoder().encode
 _SLOTS: Final = "SELECT view, version, is_live, position FROM baton_views ORDER BY view, is_live DESC"
-_BOOKKEEPING: Final = (
-    "CREATE TABLE baton_ledger (ledger TEXT PRIMARY KEY)",
-    "CREATE TABLE baton_views (view TEXT NOT NULL, version INTEGER NOT NULL, is_live INTEGER NOT NULL, "
-    "position INTEGER NOT NULL, PRIMARY KEY (view, is_live))",
-    "CREATE TABLE baton_tables (view TEXT NOT NULL, is_live INTEGER NOT NULL, name TEXT NOT NULL, "
-    "PRIMARY KEY (view, is_live, name))",
-)
+_BOOKKEEPING: Final = """
+CREATE TABLE baton_ledger (ledger TEXT PRIMARY KEY);
+CREATE TABLE baton_views (
+    view TEXT NOT NULL, version INTEGER NOT NULL, is_live INTEGER NOT NULL, position INTEGER NOT NULL,
+    PRIMARY KEY (view, is_live)
+);
+CREATE TABLE baton_tables (
+    view TEXT NOT NULL, is_live INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (view, is_live, name)
+)"""
 
 
 class SqliteStore:
@@ -127,7 +129,7 @@ class SqliteStore:
             return  # another process made it while this one waited for the lock
         if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
             raise Corrupted("CORRUPTED", f"{self.path} is a database of something else: {ADVICE}")
-        for statement in _BOOKKEEPING:
+        for statement in _BOOKKEEPING.split(";"):
             self._db.execute(statement)
         self._db.execute("INSERT INTO baton_ledger VALUES (?)", (ledger,))
         self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")

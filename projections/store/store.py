@@ -1,8 +1,8 @@
 """What a runner and a reader ask of a view store; SQLite answers it now, PostgreSQL can later.
 
 A **slot** is one copy of a view's tables: the *live* one that queries read, or the one being *built* beside it under
-other table names until it has caught up and takes the live one's place. Each slot has a **position**: the index of the
-next event to apply. Rows, states and position of a batch commit together, or not at all.
+other table names until it has caught up and takes the live one's place. Each slot has a **position**: the index of
+the next event to apply. Rows, states and position of a batch commit together, or not at all.
 
 SQL in queries keeps to what SQLite and PostgreSQL share: ``?`` placeholders, ``LIMIT``, ``WITH RECURSIVE``, plain joins.
 """

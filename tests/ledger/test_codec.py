@@ -213,3 +213,10 @@ def test_msgpack_that_is_not_in_its_one_form_is_refused(data: bytes) -> None:
 
 def test_msgpack_in_its_one_form_is_read() -> None:
     assert codec.decode_packed(codec.encode_packed([1, 300]), NUMBERS) == [1, 300]
+
+
+def test_sets_and_dicts_have_one_stored_form_whatever_order_they_were_made_in() -> None:
+    names = ["agent", "reviewer", "human", "admin", "service"]
+    forms = {codec.encode_packed(frozenset(order)) for order in (names, names[::-1])}
+    assert forms == {codec.encode_packed(sorted(names))}
+    assert codec.encode_packed(dict.fromkeys(names, 1)) == codec.encode_packed(dict.fromkeys(sorted(names), 1))

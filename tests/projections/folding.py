@@ -18,9 +18,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 def facts(stream: str, *authored: tuple[str, EventData]) -> list[Event]:
     """Return the events of one stream, at indexes from 0 on, a second apart."""
-    return [
-        fact(author, data, stream=stream, index=index, at_s=index) for index, (author, data) in enumerate(authored)
-    ]
+    return [fact(author, data, stream=stream, index=index, at_s=index) for index, (author, data) in enumerate(authored)]
 
 
 def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
@@ -36,6 +34,5 @@ def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
     for table, rows in view.rows(state).items():
         found[table] = list(rows)
     return {
-        table: [dict(zip(view.table(table).columns, row, strict=True)) for row in rows]
-        for table, rows in found.items()
+        table: [dict(zip(view.table(table).columns, row, strict=True)) for row in rows] for table, rows in found.items()
     }

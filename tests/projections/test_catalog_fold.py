@@ -40,6 +40,8 @@ def test_a_stream_knows_its_first_and_last_event():
 
 def test_causes_and_the_reasoning_of_a_result_are_references():
     (event,) = facts("handoff/h", ("bob", HandoffCompleted(reasoning_ref=REF)))
-    caused = Event(**{name: getattr(event, name) for name in event.__struct_fields__} | {"causes": [f"blake3:{1:064x}"]})
+    caused = Event(
+        **{name: getattr(event, name) for name in event.__struct_fields__} | {"causes": [f"blake3:{1:064x}"]}
+    )
     rows = added(StreamState("handoff/h", 1, 0, 0), Logged(caused, REF, 100))
     assert rows["event_refs"] == [(0, 0, f"blake3:{1:064x}", "causes"), (0, 1, REF, "reasoning_ref")]

@@ -70,7 +70,7 @@ def test_the_best_brief_has_the_highest_fidelity_that_fits(ledger, reader):
     asked = {"ref": ref[7:19], "level": "minimal"}
     assert reader.answer("briefs.best", asked)["tokens"] == 190
     fitting = reader.answer("briefs.best", asked | {"budget": 150})
-    assert (fitting["tokens"], fitting["data"]["fidelity"]["value"], fitting["exact"]) == (110, 0.91, True)
+    assert (fitting["tokens"], fitting["data"]["brief"]["fidelity"]["value"], fitting["exact"]) == (110, 0.91, True)
     assert reader.answer("briefs.list", {"ref": "r"})["total"] == 4
     with pytest.raises(Refused) as refused:
         reader.answer("briefs.best", asked | {"budget": 10})

@@ -92,7 +92,12 @@ def test_each_event_makes_a_version_based_on_the_one_before():
     assert [(row["version"], row["event_index"], row["steps"]) for row in versions] == [(1, 0, 0), (2, 1, 1), (3, 2, 1)]
     assert [row["base"] for row in versions] == [None, versions[0]["ref"], versions[1]["ref"]]
     (row,) = rows["reasonings"]
-    assert (row["ref"], row["version"], row["status"], row["domain"]) == (versions[2]["ref"], 3, "concluded", "security")
+    assert (row["ref"], row["version"], row["status"], row["domain"]) == (
+        versions[2]["ref"],
+        3,
+        "concluded",
+        "security",
+    )
 
 
 def test_a_concluded_graph_that_is_extended_is_open_again():

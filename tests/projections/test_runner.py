@@ -127,7 +127,9 @@ def test_a_fold_that_fails_in_the_middle_moves_neither_rows_nor_position(
     assert verify_views(ledger.reads, store, VIEWS) == []
 
 
-def test_another_runner_goes_on_where_the_first_ended(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
+def test_another_runner_goes_on_where_the_first_ended(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore]
+) -> None:
     ledger.fill()
     Runner(ledger.reads, open_store(), VIEWS).catch_up()
     ledger.claim("b")

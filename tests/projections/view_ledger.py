@@ -8,6 +8,7 @@ from building import Ledger
 
 from ledger.author import Draft
 from ledger.events import reasoning, session
+from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Sizes
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -46,21 +47,32 @@ class ViewLedger(Ledger):
 
     def brief(self, name: str, ref: str, **fields: Any) -> None:
         """Let scribe publish a brief of a version."""
-        fidelity = fields.pop("fidelity", 0.92)
-        data: dict[str, Any] = {
+        tokens = fields.pop("tokens", 120)
+        value = fields.pop("fidelity", 0.92)
+        made: dict[str, Any] = {
             "reasoning_ref": ref,
             "level": "minimal",
             "budget": 200,
-            "prompt": "CONTEXT: …",
-            "tokens": 120,
-            "full_tokens": 900,
-            "exact": True,
-            "tokenizer": "cl100k_base",
-            "compressor": "extract",
+            "context": "",
+            "conclusion": "It is.",
+            "reasoning_brief": "",
+            "facts": [],
+            "remarks": [],
+            "tags": [],
+            "top_assumptions": [],
+            "top_evidence_refs": [],
+            "summaries": BlockSummaries("", "", "", 0, 0),
+            "sizes": Sizes(tokens, 900),
+            "fidelity": Fidelity(value=value, band="high", R=value, A=None, E=None, cap=1.0, vetoes=[], weights={}),
+            "dropped_steps": [],
+            "layout": Layout(),
+            "compressor_name": "extract",
             "compressor_version": "1",
-            "fidelity": reasoning.BriefFidelity(value=fidelity, band="high"),
+            "tokenizer": "cl100k_base",
+            "exact": True,
         }
-        self.emit("scribe", f"reasoning/{name}", reasoning.ReasoningBriefed(**(data | fields)))
+        brief = Brief(**(made | fields))
+        self.emit("scribe", f"reasoning/{name}", reasoning.ReasoningBriefed(brief=brief, prompt="…", tokens=tokens))
 
     def record_session(self, name: str) -> None:
         """Let bob record a session with one of everything, and end it."""

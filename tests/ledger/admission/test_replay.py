@@ -6,50 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import START_MS, key_named
+from checking import check_log, packed, replayed, stored_entries, stored_state
 from event_examples import EXAMPLES
 
-from ledger.admission.check import Candidate
-from ledger.admission.decide import apply
 from ledger.admission.gate import Gate
-from ledger.admission.state import Layer, Memory
 from ledger.author import Draft
-from ledger.codec import encode_packed
-from ledger.envelope import decode_entry, event_id, pae
+from ledger.envelope import decode_entry
 from ledger.errors import Refused
 from ledger.events.authority import KeyRevoked, RoleGranted
-from ledger.events.body import decode_body
 from ledger.events.handoff import HandoffCriterionWaived, HandoffReleased
 from ledger.events.session import FindingLogged, SessionEnded, SessionStarted
 from ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
     from building import Ledger
-
-
-def replayed(entries: list[bytes]) -> Memory:
-    """Return the state after deciding every entry anew, by the entry's own clock."""
-    memory = Memory()
-    for data in entries:
-        entry = decode_entry(data)
-        body, content = decode_body(entry.body)
-        layer = Layer(memory)
-        apply(Candidate(body, content, event_id(pae(entry.body)), entry.body), entry.key, layer, entry.accepted_ms)
-        memory.take(layer)
-    return memory
-
-
-def stored(ledger: Ledger) -> tuple[list[bytes], dict[bytes, bytes]]:
-    """Return all entries, and all state records as they are stored."""
-    with ledger.log.snapshot() as snapshot:
-        entries = [snapshot.entry(index) for index in range(snapshot.size)]
-    with ledger.log.tables.reading() as txn:
-        state = dict(ledger.log.tables.items(txn, ledger.log.tables.state, b""))
-    return entries, {key: value for key, value in state.items() if key != b"h"}
-
-
-def packed(memory: Memory) -> dict[bytes, bytes]:
-    """Return the records of a memory in their stored form."""
-    return {key: encode_packed(record) for key, record in memory.records.items()}
 
 
 @pytest.fixture
@@ -78,14 +48,17 @@ def lived(ledger: Ledger) -> Ledger:
 
 
 def test_replay_of_the_log_gives_identical_state_records(lived: Ledger) -> None:
-    entries, state = stored(lived)
-    memory = replayed(entries)
-    assert packed(memory) == state
-    assert (memory.size, memory.ledger) == (len(entries), lived.id)
+    memory = replayed(stored_entries(lived.log))
+    assert packed(memory) == stored_state(lived.log)
+    assert (memory.size, memory.ledger) == (lived.head()[0], lived.id)
+
+
+def test_log_in_which_most_things_have_happened_is_whole(lived: Ledger) -> None:
+    assert len(check_log(lived.log)) == lived.head()[0]
 
 
 def test_replay_finds_every_event_where_it_stands(lived: Ledger) -> None:
-    entries, _ = stored(lived)
+    entries = stored_entries(lived.log)
     memory = replayed(entries)
     with lived.log.snapshot() as snapshot:
         for (stream, identity), index in memory.indexes.items():
@@ -95,7 +68,7 @@ def test_replay_finds_every_event_where_it_stands(lived: Ledger) -> None:
 
 @pytest.mark.parametrize("lost", [1, 4, 5, 6])
 def test_replay_without_one_entry_does_not_pass_for_the_whole(lived: Ledger, lost: int) -> None:
-    entries, state = stored(lived)
+    entries, state = stored_entries(lived.log), stored_state(lived.log)
     try:
         memory = replayed(entries[:lost] + entries[lost + 1 :])
     except Refused:
@@ -104,7 +77,7 @@ def test_replay_without_one_entry_does_not_pass_for_the_whole(lived: Ledger, los
 
 
 def test_repeated_entry_is_refused_in_a_replay(lived: Ledger) -> None:
-    entries, _ = stored(lived)
+    entries = stored_entries(lived.log)
     with pytest.raises(Refused) as refused:
         replayed([*entries, entries[-1]])
     assert refused.value.code == "PARTIAL_RETRY"
@@ -113,7 +86,7 @@ def test_repeated_entry_is_refused_in_a_replay(lived: Ledger) -> None:
 def test_entry_with_another_clock_is_decided_by_that_clock(ledger: Ledger) -> None:
     session = ledger.delegate("alice", key_named("session"), seconds=60)
     ledger.emit("alice", "session/s1", SessionStarted(), key=session)
-    entries, _ = stored(ledger)
+    entries = stored_entries(ledger.log)
     late = decode_entry(entries[-1])
     fields: dict[str, Any] = {name: getattr(late, name) for name in late.__struct_fields__}
     moved = type(late)(**(fields | {"accepted_ms": START_MS + 60_000})).encode()

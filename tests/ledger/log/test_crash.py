@@ -1,0 +1,92 @@
+"""A writer killed at any moment inside an append loses nothing that it acknowledged, and needs no repair after."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from building import Ledger
+from checking import check_log
+
+from ledger.events.session import SessionStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# BATON_FAULTS=200 is the long run.
+KILLS = int(os.environ.get("BATON_FAULTS", "12"))
+TESTS = Path(__file__).parents[2]
+
+
+class Killed:
+    """A writer that was killed: what it had acknowledged, and whether it was inside an append."""
+
+    def __init__(self, home: Path, name: str, appends: int, delay_s: float) -> None:
+        program = subprocess.Popen(
+            [sys.executable, str(Path(__file__).parent / "writing_program.py"), str(home), "appending", name],
+            env=os.environ | {"PYTHONPATH": str(TESTS)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert program.stdout is not None
+        lines: list[str] = []
+        for line in program.stdout:
+            lines.append(line)
+            if line == "append\n":
+                appends -= 1
+            if appends == 0:
+                break
+        until = time.perf_counter() + delay_s
+        while time.perf_counter() < until:
+            pass  # a sleep would be longer than a whole append
+        os.kill(program.pid, signal.SIGKILL)
+        lines += program.stdout.read().splitlines(keepends=True)
+        program.stdout.close()
+        assert program.wait() == -signal.SIGKILL
+        whole = [line.split() for line in lines if line.endswith("\n")]
+        self.acknowledged = {int(words[1]): words[2] for words in whole if words[0] == "committed"}
+        self.was_inside = whole[-1] == ["append"]
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[Killed]]]:
+    """A ledger whose writers were killed one after the other; each kill is followed by a full check."""
+    home = tmp_path_factory.mktemp("crash") / ".baton"
+    chance = random.Random(20260212)
+    runs: list[Killed] = []
+    acknowledged: dict[int, str] = {}
+    for number in range(KILLS):
+        run = Killed(home, str(number), 1 + chance.randrange(12), chance.random() * 0.0006)
+        runs.append(run)
+        acknowledged |= run.acknowledged
+        with Ledger(home) as ledger:
+            ids = check_log(ledger.log)
+            assert {index: ids[index] for index in acknowledged} == acknowledged
+            accepted = ledger.emit("bob", f"session/after-{number}", SessionStarted())
+            assert accepted.index == len(ids)
+            acknowledged[accepted.index] = accepted.id
+    yield home, runs
+
+
+@pytest.mark.timeout(60 + 5 * KILLS)
+def test_no_acknowledged_event_is_lost_and_entries_and_tree_agree_after_each_kill(
+    killed: tuple[Path, list[Killed]],
+) -> None:
+    home, runs = killed
+    with Ledger(home) as ledger:
+        ids = check_log(ledger.log)
+    for run in runs:
+        assert all(ids[index] == identity for index, identity in run.acknowledged.items())
+    assert sum(len(run.acknowledged) for run in runs) > KILLS
+
+
+def test_writers_were_killed_inside_an_append(killed: tuple[Path, list[Killed]]) -> None:
+    _, runs = killed
+    assert sum(run.was_inside for run in runs) >= len(runs) // 3

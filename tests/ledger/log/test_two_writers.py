@@ -1,0 +1,78 @@
+"""Two processes write and a third reads one LMDB: no root is ever wrong, no size goes back, no claim is won twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from building import MAP_SIZE, Ledger
+from checking import check_log
+
+from ledger.log.log import Log
+from ledger.merkle import Frontier, leaf_hash
+
+HANDOFFS = 60
+TESTS = Path(__file__).parents[2]
+
+
+def start(home: Path, name: str) -> subprocess.Popen[str]:
+    """Start a writer and wait until it is ready to contest."""
+    program = subprocess.Popen(
+        [sys.executable, str(Path(__file__).parent / "writing_program.py"), str(home), "contesting", name, str(HANDOFFS)],
+        env=os.environ | {"PYTHONPATH": str(TESTS)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
+    return program
+
+
+class Reader:
+    """Follows the log and recomputes its root from the entries alone."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.frontier = Frontier.empty()
+        self.roots_seen = 0
+
+    def look(self) -> None:
+        """Take one snapshot and check it."""
+        with self.log.snapshot() as snapshot:
+            size, root = snapshot.size, snapshot.root()
+            new = snapshot.entries(self.frontier.size, limit=10**6, size_max_bytes=10**9)
+        assert size >= self.frontier.size
+        assert len(new) == size - self.frontier.size
+        self.frontier = self.frontier.extend(map(leaf_hash, new))
+        assert self.frontier.root() == root
+        self.roots_seen += bool(new)
+
+
+def test_two_writers_and_a_reader_agree_and_each_contested_claim_is_won_once(home: Path) -> None:
+    with Ledger(home) as ledger:
+        for number in range(HANDOFFS):
+            ledger.approve(f"c{number}", ledger.hand_over(f"c{number}"))
+    with Log(home, map_size=MAP_SIZE) as log:
+        reader = Reader(log)
+        writers = [start(home, name) for name in ("1", "2")]
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        while any(writer.poll() is None for writer in writers):
+            reader.look()
+        reader.look()
+        assert reader.roots_seen > HANDOFFS // 2
+        outputs = [writer.communicate()[0] for writer in writers]
+        assert [writer.returncode for writer in writers] == [0, 0]
+        check_log(log)
+    outcomes = [line.split() for output in outputs for line in output.splitlines()]
+    won = sorted(int(words[1]) for words in outcomes if words[0] == "claimed")
+    lost = {(int(words[1]), words[2]) for words in outcomes if words[0] == "refused"}
+    assert won == list(range(HANDOFFS))
+    assert lost == {(number, "ALREADY_CLAIMED") for number in range(HANDOFFS)}
+    # Both took part: else nothing was contested.
+    assert all("claimed" in output for output in outputs)

@@ -1,0 +1,79 @@
+"""A process of its own that writes into a ledger: ``appending`` until it is killed, or ``contesting`` claims.
+
+It prints ``append`` when a transaction has begun to write, and ``committed INDEX ID`` when the caller was told so.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from building import Ledger
+
+from ledger.author import Draft
+from ledger.errors import Refused
+from ledger.events.handoff import HandoffClaimed
+from ledger.events.session import FindingLogged, SessionStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def say(*words: object) -> None:
+    """Print one line at once."""
+    print(*words, flush=True)
+
+
+def findings(stream: str, count: int, start: int) -> list[Draft]:
+    """Return drafts of findings of different lengths."""
+    texts = [f"{number} " + "x" * (number * 37 % 900) for number in range(start, start + count)]
+    return [Draft(stream=stream, data=FindingLogged(finding=text)) for text in texts]
+
+
+def sizes() -> Iterator[int]:
+    """Yield for ever how many events to append at once."""
+    while True:
+        yield from (1, 7, 1, 2, 40, 1, 3)
+
+
+def append_until_killed(ledger: Ledger, run: str) -> None:
+    """Append and append; the parent ends this process."""
+    appender: Any = ledger.log.appender
+    write = appender.append
+
+    def announced(*arguments: Any) -> Any:
+        say("append")
+        return write(*arguments)
+
+    appender.append = announced
+    stream, number = f"session/{run}", 0
+    ledger.emit("alice", stream, SessionStarted())
+    for count in sizes():
+        for accepted in ledger.submit(ledger.sign("alice", *findings(stream, count, number))):
+            say("committed", accepted.index, accepted.id)
+        number += count
+
+
+def contest(ledger: Ledger, run: str, handoffs: int) -> None:
+    """Claim every handoff, with findings in between; print each claim's outcome."""
+    stream = f"session/{run}"
+    ledger.emit("bob", stream, SessionStarted())
+    say("ready")
+    sys.stdin.readline()
+    for number in range(handoffs):
+        ledger.submit(ledger.sign("bob", *findings(stream, 1 + number % 5, 10 * number)))
+        claim = HandoffClaimed(lease_seconds=1000 + int(run))  # another event than the other process's
+        try:
+            say("claimed", number, ledger.emit("bob", f"handoff/c{number}", claim).index)
+        except Refused as refusal:
+            say("refused", number, refusal.code)
+
+
+if __name__ == "__main__":
+    home, task, name, *rest = sys.argv[1:]
+    with Ledger(Path(home)) as opened:
+        if task == "appending":
+            append_until_killed(opened, name)
+        else:
+            contest(opened, name, int(rest[0]))

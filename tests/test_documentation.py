@@ -1,0 +1,78 @@
+"""Every example in a docstring and in the README runs, and says what happens."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+import shlex
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+import consumers
+import ledger
+import projections
+from consumers.cli.app import App
+from consumers.cli.main import VERBS, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+
+
+def modules() -> Iterator[str]:
+    for package in (ledger, projections, consumers):
+        yield package.__name__
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith("__main__"):
+                yield found.name
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_examples_in_docstrings_are_true(name: str) -> None:
+    module = importlib.import_module(name)
+    assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("package", [ledger, projections, consumers])
+def test_front_door_offers_what_it_lists(package: ModuleType) -> None:
+    offered = getattr(package, "__all__", [])
+    assert len(offered) == len(set(offered))
+    for name in offered:
+        assert getattr(package, name) is not None
+
+
+def test_quick_start_of_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT"):
+        monkeypatch.delenv(name, raising=False)
+    block = README.split("```console\n")[1].split("```")[0]
+    commands = [line.removeprefix("$ baton ") for line in block.splitlines()]
+    assert len(commands) > 15
+    for command in commands:
+        app = App()
+        code = run(shlex.split(command), app)
+        app.close()
+        assert code == 0, f"{command}: {capsys.readouterr().err}"
+    assert "Use node:events" in capsys.readouterr().out
+
+
+def test_readme_names_every_verb_and_no_other() -> None:
+    named = set(re.findall(r"\bbaton ([a-z]+)", README))
+    table = README.split("## Daily commands")[1].split("## ")[0]
+    for verb in VERBS:
+        assert re.search(rf"\b{verb}\b", table), f"the README's daily commands leave out {verb}"
+    assert named <= set(VERBS)
+
+
+def test_readme_names_the_make_targets_there_are() -> None:
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text("utf-8")
+    for target in re.findall(r"`make ([a-z]+)`", README):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
