@@ -18,7 +18,6 @@ from base64 import b64decode, b64encode
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
-import rfc8785
 
 from ledger.errors import Refused
 from ledger.limits import json_depth_max, json_integer_max
@@ -40,6 +39,8 @@ def encode_canonical(value: Any) -> bytes:
     Raises:
         Refused: ``INVALID_FORMAT`` when the value has no canonical form (NaN, an integer beyond ±(2^53−1)).
     """
+    import rfc8785  # noqa: PLC0415 - only authors need it
+
     try:
         return rfc8785.dumps(msgspec.to_builtins(value, str_keys=True))
     except rfc8785.IntegerDomainError as error:

@@ -7,7 +7,6 @@ command of the CLI starts here and importing pydantic costs five bare Python sta
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FOLDER: Final = ".baton"
+VIEWS_FILE: Final = "views.db"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -96,13 +96,17 @@ def read_config(home: Path) -> Config:
     """
     path = home / "config.toml"
     try:
-        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), Config)
+        text = path.read_bytes()
     except FileNotFoundError:
         return Config()
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refused("INVALID_FORMAT", f"{path} is not TOML: {error}", path=str(path)) from error
     except OSError as error:
         raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be read: {error}", path=str(path)) from error
+    import tomllib  # noqa: PLC0415 - most ledgers have no such file, and every command starts here
+
+    try:
+        return msgspec.convert(tomllib.loads(text.decode()), Config)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refused("INVALID_FORMAT", f"{path} is not TOML: {error}", path=str(path)) from error
     except msgspec.ValidationError as error:
         refusal = schema_error(error)
         raise Refused(refusal.code, f"{path}: {refusal.message}", **refusal.details, file=str(path)) from error

@@ -16,12 +16,12 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
-import nkeys
 from nacl import utils
 
 from ledger.admission.gate import Gate
 from ledger.author import Draft, draft_and_sign, now
 from ledger.checkpoint import CheckpointKey
+from ledger.config import VIEWS_FILE
 from ledger.errors import Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.identity import Key, ledger_id, open_key, read_key_file, read_private, write_key, write_private
@@ -48,7 +48,7 @@ class Home(msgspec.Struct, frozen=True):
     @property
     def views(self) -> Path:
         """The file of views."""
-        return self.path / "views.db"
+        return self.path / VIEWS_FILE
 
     @property
     def bus(self) -> Path:
@@ -111,6 +111,8 @@ class Home(msgspec.Struct, frozen=True):
 
 def new_bus_key(path: Path) -> str:
     """Write a new nkey seed to ``path`` and return its public half."""
+    import nkeys  # noqa: PLC0415 - only the bus needs it
+
     seed: bytes = nkeys.encode_seed(utils.random(32), nkeys.PREFIX_BYTE_USER)
     write_private(path, seed + b"\n")
     return public_bus_key(seed.decode())
@@ -118,6 +120,8 @@ def new_bus_key(path: Path) -> str:
 
 def public_bus_key(seed: str) -> str:
     """Return the public half of an nkey seed."""
+    import nkeys  # noqa: PLC0415 - only the bus needs it
+
     public: bytes = nkeys.from_seed(bytearray(seed.encode())).public_key
     return public.decode()
 
@@ -146,8 +150,9 @@ def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | N
         root = _key_for(home, ROOT, passphrase)
         ledger = ledger_id(root.public)
         node, checkpoint = (_key_for(home, name, None, ledger) for name in (NODE, CHECKPOINT))
-        if not home.nkey_file(NODE).exists():
-            new_bus_key(home.nkey_file(NODE))
+        for name in (NODE, ROOT):
+            if not home.nkey_file(name).exists():
+                new_bus_key(home.nkey_file(name))
         created = LedgerCreated(
             origin=origin,
             root=root.public.hex(),

@@ -194,7 +194,8 @@ def read_private(path: Path) -> bytes:
             )
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise Refused("KEY_FILE_MISSING", f"there is no key file {path}", path=str(path)) from error
+        message = f"there is no key file {path}: copy it here from where it was made, or register a new agent"
+        raise Refused("KEY_FILE_MISSING", message, path=str(path)) from error
     except OSError as error:
         raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be read: {error}", path=str(path)) from error
 

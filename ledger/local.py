@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -9,25 +10,26 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 
 from ledger import limits
-from ledger.admission.gate import Gate
-from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
 from ledger.client import HeadView, Page, read_event
 from ledger.envelope import decode_entry
-from ledger.errors import Unavailable
+from ledger.errors import Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.log.log import Log
-from ledger.receipt import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from types import TracebackType
 
     from ledger.admission.decide import Accepted
+    from ledger.admission.gate import Gate
+    from ledger.checkpoint import CheckpointKey
     from ledger.config import Settings
     from ledger.envelope import Submission
     from ledger.lifecycle.authority import AgentRecord
+    from ledger.receipt import Receipt
 
 poll_interval_s: Final = 0.02
+_EVENT_ID: Final = re.compile(r"blake3:[0-9a-f]{64}\Z")
 
 
 class LocalClient:
@@ -42,12 +44,14 @@ class LocalClient:
         self.settings = settings
         self._owns_log = log is None
         self.log = log or Log(settings.home, map_size=settings.config.map_size_bytes)
-        self._gate = Gate(self.log)
+        self._gate: Gate | None = None
         self._lock = threading.Lock()
         with self.log.snapshot() as snapshot:
-            if snapshot.head is None:
-                raise Unavailable("NO_LEDGER", f"the ledger in {settings.home} is empty: run `baton init` again")
-            self.ledger: str = snapshot.head.ledger
+            head = snapshot.head
+        if head is None:
+            self.close()
+            raise Unavailable("NO_LEDGER", f"the ledger in {settings.home} is empty: run `baton init` again")
+        self.ledger: str = head.ledger
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -69,6 +73,10 @@ class LocalClient:
             Refused: it was not admitted, and nothing of it is in the log.
         """
         with self._lock:
+            if self._gate is None:
+                from ledger.admission.gate import Gate  # noqa: PLC0415 - loads keys, which reading does not need
+
+                self._gate = Gate(self.log)
             return self._gate.submit(submission)
 
     def head(self) -> HeadView:
@@ -86,7 +94,13 @@ class LocalClient:
             return snapshot.entry(index)
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream."""
+        """Return the index of an event of a stream.
+
+        Raises:
+            Refused: ``INVALID_FIELD`` when ``event_id`` is none.
+        """
+        if _EVENT_ID.match(event_id) is None:
+            raise Refused("INVALID_FIELD", f"{event_id[:80]!r} is not the id of an event", path="$.id")
         with self.log.snapshot() as snapshot:
             return snapshot.index_of(stream, event_id)
 
@@ -99,7 +113,13 @@ class LocalClient:
         stream: str | None = None,
         wait_s: float = 0.0,
     ) -> Page:
-        """Return entries from ``start`` on; a page may be empty and still say where to go on."""
+        """Return entries from ``start`` on; a page may be empty and still say where to go on.
+
+        Raises:
+            Refused: ``INVALID_FIELD`` for a negative ``start``.
+        """
+        if start < 0:
+            raise Refused("INVALID_FIELD", f"an index is never negative: {start}", path="$.start")
         if wait_s > 0:
             self._wait_beyond(start, wait_s)
         limit = max(1, min(limit, limits.range_events_max))
@@ -122,6 +142,9 @@ class LocalClient:
         Raises:
             Refused: ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here.
         """
+        from ledger.checkpoint import Checkpoint, sign_checkpoint  # noqa: PLC0415 - loads keys
+        from ledger.receipt import Receipt  # noqa: PLC0415 - loads keys
+
         key = self._checkpoint_key()
         with self.log.snapshot() as snapshot:
             path = snapshot.inclusion_proof(index)
@@ -134,6 +157,8 @@ class LocalClient:
         Raises:
             Refused: the codes of a key file when the checkpoint key is not here.
         """
+        from ledger.checkpoint import Checkpoint, sign_checkpoint  # noqa: PLC0415 - loads keys
+
         key = self._checkpoint_key()
         with self.log.snapshot() as snapshot:
             return sign_checkpoint(Checkpoint(key.origin, snapshot.size, snapshot.root()), key)
@@ -168,7 +193,7 @@ class LocalClient:
             time.sleep(poll_interval_s)
 
     def _checkpoint_key(self) -> CheckpointKey:
-        from ledger.home import Home  # noqa: PLC0415 - loads nkeys, which most reads do not need
+        from ledger.home import Home  # noqa: PLC0415 - loads keys
 
         created = read_event(0, self.entry(0)).data
         assert isinstance(created, LedgerCreated)  # noqa: S101 - entry 0 is nothing else

@@ -7,7 +7,6 @@ folds first (DESIGN §4): an answer holds everything that was in the log when th
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
+from ledger.config import VIEWS_FILE
 from ledger.errors import Refused
-from ledger.home import Home
 from projections.query import Moment
 from projections.reasoning.queries import FullReasoning, get_full_reasoning
 from projections.resolve import AnyRef, resolve
@@ -51,7 +50,7 @@ class Reader:
         """
         self.client = client
         self.settings = settings
-        self.store = SqliteStore(views_file or Home(settings.home).views, ledger=client.ledger)
+        self.store = SqliteStore(views_file or settings.home / VIEWS_FILE, ledger=client.ledger)
         try:
             self.runner = Runner(client, self.store, VIEWS, until=until)
         except BaseException:
@@ -148,6 +147,8 @@ class AsOf(Reader):
         held = client.head().size
         if not 0 < size <= held:
             raise Refused("NOT_FOUND", f"the log has {held} entries, not {size}", size=held)
+        import tempfile  # noqa: PLC0415 - only a reader of the past needs a folder
+
         self._folder = tempfile.TemporaryDirectory(prefix="baton-as-of-")
         try:
             super().__init__(client, settings, views_file=Path(self._folder.name) / "views.db", until=size)

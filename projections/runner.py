@@ -19,6 +19,7 @@ from blake3 import blake3
 
 from ledger.errors import Corrupted, Refused, Unavailable
 from projections.decode import read_logged
+from projections.store.faults import ADVICE
 from projections.work import Work
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from projections.projection import Logged, Projection
     from projections.store.store import Slot, Store, Writing
 
-batch_events_max: Final = 10_000
+batch_events_max: Final = 4_096
 batch_size_max_bytes: Final = 16 * 1024**2
 states_cached_max: Final = 20_000
 
@@ -139,16 +140,13 @@ class Runner:
         with self._store.reading() as reading:
             slots = self._mine(reading.slots())
         start = min((slot.position for slot in slots), default=0)
-        batch = self._read(start, wait_s)
+        if wait_s > 0:
+            self._client.entries(start, limit=1, wait_s=wait_s)
+        batch = self._read(start)
         end = batch.size if self._until is None else min(self._until, batch.size)
-        if any(slot.position > batch.size for slot in slots):
-            raise Corrupted(
-                "CORRUPTED",
-                f"the views are of a log with more than the {batch.size} entries of this one: delete the views file",
-                size=batch.size,
-            )
+        _check_history(slots, batch, start)
         is_current = all(slot.is_live and slot.position >= end for slot in slots)
-        if is_current and not batch.events and batch.next_index <= start:
+        if is_current and not batch.events:
             return start
         with self._store.writing() as writing:
             if self._mine(writing.slots()) != slots:
@@ -156,7 +154,7 @@ class Runner:
             self._apply(writing, slots, batch, end)
         if progress is not None:
             progress(Progress(batch.next_index, end))
-        return batch.next_index if batch.next_index >= end and all(slot.is_live for slot in slots) else None
+        return None
 
     def _apply(self, writing: Writing, slots: list[Slot], batch: Batch, end: int) -> None:
         if slots != self._expected:
@@ -164,45 +162,57 @@ class Runner:
         self._expected = []  # until the commit, nothing that is kept in memory is true
         moved: dict[tuple[str, bool], Slot] = {}
         for slot in slots:
-            view = self._views[slot.view]
+            view, key = self._views[slot.view], (slot.view, slot.is_live)
+            moved[key] = slot
             if batch.next_index > slot.position:
-                work = self._works.setdefault((slot.view, slot.is_live), Work(view))
+                work = self._works.setdefault(key, Work(view))
                 wanted = [logged for logged in batch.events if logged.event.index >= slot.position]
-                changes = work.fold(wanted, functools.partial(writing.load, slot))
-                writing.write(slot, view, changes)
-                writing.move(slot, batch.next_index)
+                writing.write(slot, view, work.fold(wanted, functools.partial(writing.load, slot)))
+                moved[key] = slot._replace(position=batch.next_index, last_id=batch.events[-1].event.id)
+                writing.move(moved[key])
                 work.shrink(states_cached_max)
-            moved[slot.view, slot.is_live] = slot._replace(position=max(slot.position, batch.next_index))
-        for view_name, slot in [(name, slot) for (name, is_live), slot in moved.items() if not is_live]:
-            if slot.position >= end:
-                writing.make_live(self._views[view_name])
-                moved[view_name, True] = moved.pop((view_name, False))._replace(is_live=True)
-                self._works[view_name, True] = self._works.pop((view_name, False), Work(self._views[view_name]))
+        for name in [name for (name, is_live), slot in moved.items() if not is_live and slot.position >= end]:
+            writing.make_live(self._views[name])
+            moved[name, True] = moved.pop((name, False))._replace(is_live=True)
+            self._works[name, True] = self._works.pop((name, False), Work(self._views[name]))
         self._expected = sorted(moved.values(), key=lambda slot: (slot.view, not slot.is_live))
 
-    def _read(self, start: int, wait_s: float) -> Batch:
+    def _read(self, start: int) -> Batch:
+        """Read a batch from ``start`` on, and the entry before it, which says whether this is the same log."""
         events: list[Logged] = []
-        position, total = start, 0
+        before: Logged | None = None
+        position, total = max(0, start - 1), 0
+        last = start + batch_events_max if self._until is None else min(start + batch_events_max, self._until)
         while True:
-            wanted = batch_events_max - len(events)
-            if self._until is not None:
-                wanted = min(wanted, self._until - position)
-            page = self._client.entries(position, limit=max(1, wanted), wait_s=wait_s)
-            wait_s = 0.0
-            if wanted <= 0:
-                return Batch(events, position, page.size)
+            page = self._client.entries(position, limit=max(1, last - position))
             for index, data in page.entries:
-                events.append(read_logged(index, data))
+                if index < start:
+                    before = read_logged(index, data)
+                elif index < last:
+                    events.append(read_logged(index, data))
                 total += len(data)
             position = page.next_index
-            is_full = len(events) >= batch_events_max or total >= batch_size_max_bytes
-            if is_full or position >= page.size or (self._until is not None and position >= self._until):
-                return Batch(events, position, page.size)
+            if position >= min(last, page.size) or total >= batch_size_max_bytes:
+                return Batch(events, before, min(position, max(last, start)), page.size)
 
 
 class Batch(NamedTuple):
-    """A stretch of the log, decoded: its events, the index after it, and the log's size when it was read."""
+    """A stretch of the log, decoded: its events, the one before them, the index after it, the log's size then."""
 
     events: list[Logged]
+    before: Logged | None
     next_index: int
     size: int
+
+
+def _check_history(slots: list[Slot], batch: Batch, start: int) -> None:
+    """Refuse a log that is not the one which the views were folded from: shorter, or of another past."""
+    is_shorter = any(slot.position > batch.size for slot in slots)
+    last_ids = {slot.last_id for slot in slots if slot.position == start and start > 0}
+    if is_shorter or (batch.before is not None and last_ids - {batch.before.event.id}):
+        raise Corrupted(
+            "CORRUPTED",
+            f"the views were made from another past of this log, which now has {batch.size} entries: {ADVICE}",
+            size=batch.size,
+            position=start,
+        )

@@ -73,7 +73,9 @@ BAD_DATA: Final[dict[str, BadData]] = {
     "number beyond float": BadData("INVALID_FORMAT", "finding.logged", STREAM, b'{"finding":"x","impact":1e400}'),
     "lone surrogate": BadData("INVALID_FORMAT", "finding.logged", STREAM, rb'{"finding":"\ud800"}'),
     "duplicate key": BadData("DUPLICATE_KEY", "finding.logged", STREAM, b'{"finding":"a","finding":"b"}'),
-    "duplicate key, escaped": BadData("DUPLICATE_KEY", "finding.logged", STREAM, rb'{"finding":"a","f\u0069nding":"b"}'),
+    "duplicate key, escaped": BadData(
+        "DUPLICATE_KEY", "finding.logged", STREAM, rb'{"finding":"a","f\u0069nding":"b"}'
+    ),
     "duplicate key, nested": BadData(
         "DUPLICATE_KEY", "assessment.recorded", STREAM, b'{"phase":"CHECK","vectors":{"know":0.1,"know":0.9}}'
     ),
@@ -226,7 +228,7 @@ BAD_INPUTS: Final[dict[str, BadInput]] = {name: _from_data(bad) for name, bad in
         lambda actors: _signed(actors, body(actors)).replace(b"\x94\x01", b"\x94\xcc\x01", 1),
         start_session,
     ),
-    "bytes: no event": BadInput("INVALID_FORMAT", lambda actors: _signed(actors)),
+    "bytes: no event": BadInput("INVALID_FORMAT", _signed),
     "bytes: 257 events": BadInput("TOO_LARGE", _too_many),
     "bytes: 2 MB": BadInput("TOO_LARGE", lambda _: b"\x94" * 2_000_000),
     "bytes: a short key": BadInput("INVALID_FORMAT", lambda _: Submission(1, b"k", (bytes(64),), (b"{}",)).encode()),

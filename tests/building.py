@@ -75,7 +75,9 @@ class Clock:
 class Actors:
     """Root, node and agents with their keys; whatever they sign goes to ``submit``."""
 
-    def __init__(self, submit: Callable[[Submission], list[Accepted]] | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, submit: Callable[[Submission], list[Accepted]] | None = None, clock: Clock | None = None
+    ) -> None:
         self.clock = clock or Clock()
         self.keys = {name: key_named(name) for name in (ROOT, NODE, CHECKPOINT, *AGENTS)}
         self.id = ledger_id(self.keys[ROOT].public)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from building import Ledger
+
+pytest.register_assert_rewrite("checking", "client_suite", "given")
+
+from building import Ledger  # noqa: E402 - what is rewritten is named first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

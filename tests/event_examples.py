@@ -41,7 +41,12 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "round": 1,
         "overall_confidence": 0.5,
     },
-    "finding.logged": {"finding": "The token never expires.", "evidence": ["auth.py:42"], "impact": 0.7, "subject": "auth"},
+    "finding.logged": {
+        "finding": "The token never expires.",
+        "evidence": ["auth.py:42"],
+        "impact": 0.7,
+        "subject": "auth",
+    },
     "unknown.logged": {"unknown": "Who rotates the keys?", "impact": 0.2},
     "dead_end.logged": {"approach": "raise the timeout", "why_failed": "the call never returns", "subject": "auth"},
     "tool.used": {"tool": "ripgrep", "purpose": "find callers"},

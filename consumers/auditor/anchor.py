@@ -98,6 +98,9 @@ class Anchor:
         except BatonError as error:
             self._findings.problem(0, error.code, f"the trusted checkpoint is not of this ledger: {error.message}")
             return False
+        return self._compare(trusted, replay)
+
+    def _compare(self, trusted: Checkpoint, replay: Replay | StreamReplay) -> bool:
         if replay.size < trusted.size:
             message = f"the log has {replay.size} entries, and had {trusted.size} at the trusted checkpoint: cut off"
             self._findings.problem(replay.size, "VERIFICATION_FAILED", message, end=trusted.size)

@@ -125,6 +125,8 @@ def _check_members(bundle: Bundle, replay: Replay | StreamReplay, findings: Find
             check_blob(ref, bundle.read(blob_name(ref)))
         except Corrupted as error:
             findings.problem(None, error.code, f"{blob_name(ref)}: {error.message}")
+    if (manifest.content == "log") != (manifest.stream is None):
+        findings.problem(None, "CORRUPTED", "manifest.json names a stream for a whole log, or none for a stream")
     program = bundle.read("verify.py")
     if program_digest(program) != manifest.verify_py:
         findings.problem(None, "CORRUPTED", "verify.py is not the program that the manifest names")

@@ -78,7 +78,7 @@ class _Check:
         size = _SIZE_UNKNOWN if self._head is None else self._head.size
         if self._head is None and self._reader.first("entries", b"") is not None:
             self._findings.problem(None, "CORRUPTED", "the head of the log cannot be read")
-        entries = self._reader.entries(0, size, self._findings)
+        entries = self._reader.entries(size, self._findings)
         while chunk := list(islice(entries, TILE_WIDTH)):
             is_full = len(chunk) == TILE_WIDTH
             damaged = self._tree.damaged(self.replay.size // TILE_WIDTH, chunk) if is_full else set[int]()
@@ -86,11 +86,11 @@ class _Check:
             self.replay.feed(chunk, damaged=damaged)
             progress(self.replay.size, max(self.replay.size, 0 if self._head is None else size))
         self.replay.finish()
-        if self._head is not None and self.replay.size != size:
+        if self._head is not None and self.replay.size == size:
+            self._name_changed(self._head)
+        elif self._head is not None and not any(one.end == size for one in self._findings.problems):
             message = f"the entries from {self.replay.size} to {size - 1} are missing"
             self._findings.problem(self.replay.size, "CORRUPTED", message, end=size)
-        elif self._head is not None:
-            self._name_changed(self._head)
 
     def derived(self) -> None:
         """Compare tiles, state, ids and blobs."""

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 silence_max_s: Final = 60.0
 unreadable_ranges_max: Final = 64
-careful_records_max: Final = 65_536
+window_records_max: Final = 65_536
+gap_entries_max: Final = 1_000_000
 _read_bytes: Final = 1024**2
 
 Record = tuple[bytes, bytes]
@@ -47,23 +48,15 @@ class PageReader:
         if not (self._path / "data.mdb").is_file():
             raise Unavailable("NO_LEDGER", f"there is no log in {folder}: run `baton init` first", folder=str(folder))
 
-    def records(self, table: str, start: bytes = b"", limit: int = 0) -> Iterator[Record]:
+    def records(self, table: str, start: bytes = b"", limit: int = 0, *, is_careful: bool = False) -> Iterator[Record]:
         """Yield the records of a table from the key ``start`` on; at most ``limit`` unless it is 0.
 
         Raises:
             UnreadableError: after the last record that could be read.
         """
         # -P: a folder called `ledger` in the working directory is not what is imported.
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "consumers.auditor.pages",
-            str(self._path),
-            table,
-            start.hex(),
-            str(limit),
-        ]
+        command = [sys.executable, "-P", "-m", "consumers.auditor.pages"]
+        command += [str(self._path), table, start.hex(), str(limit), "careful" if is_careful else "fast"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own program
             try:
                 yield from _frames(process)
@@ -77,41 +70,48 @@ class PageReader:
         except UnreadableError:
             return None
 
-    def entries(self, start: int, size: int, findings: Findings) -> Iterator[bytes | None]:
-        """Yield the entries from ``start`` to ``size``; None for one that is missing or unreadable, and reported.
+    def entries(self, size: int, findings: Findings) -> Iterator[bytes | None]:
+        """Yield the entries up to ``size``; None for one that is missing or unreadable, and reported.
 
-        It ends early where the table ends.
+        It ends early where the table ends, or where nothing after an unreadable page can be read.
         """
-        position = start
+        position = 0
         for _ in range(unreadable_ranges_max):
-            try:
-                for data in self._stretch(position, size, 0, findings):
-                    position += 1
-                    yield data
-            except UnreadableError as fast:
-                reason = str(fast)
-            else:
-                return
-            try:
-                for data in self._stretch(position, size, careful_records_max, findings):
-                    position += 1
-                    yield data
-            except UnreadableError as careful:
-                reason = str(careful)
-            else:
-                continue
+            for is_careful in (False, True):
+                try:
+                    for data in self._stretch(position, size, findings, is_careful=is_careful):
+                        position += 1
+                        yield data
+                except UnreadableError as error:
+                    reason = str(error)
+                else:
+                    return
             end = self._end_of_unreadable(position, size)
-            message = f"entries {position} to {end - 1} cannot be read ({reason})"
-            if end == position + 1:
-                message = f"entry {position} cannot be read ({reason})"
-            findings.problem(position, "CORRUPTED", message, end=end)
+            what = f"entry {position}" if end == position + 1 else f"entries {position} to {end - 1}"
+            findings.problem(position, "CORRUPTED", f"{what} cannot be read ({reason})", end=end)
+            if end == size:
+                return
             yield from (None for _ in range(position, end))
             position = end
         findings.problem(position, "CORRUPTED", "too many stretches cannot be read: the rest was not tried", end=size)
 
-    def _stretch(self, position: int, size: int, limit: int, findings: Findings) -> Iterator[bytes | None]:
-        for (key, value), following in _with_next(self.records("entries", index_key(position), limit)):
-            if key == index_key(position):
+    def _stretch(self, position: int, size: int, findings: Findings, *, is_careful: bool) -> Iterator[bytes | None]:
+        """Yield entries in windows: each is read in one short transaction of its own."""
+        while True:
+            before = position
+            limit = min(window_records_max, size - position + 1)
+            for data in self._window(position, size, limit, findings, is_careful=is_careful):
+                position += 1
+                yield data
+            if position == before:
+                return
+
+    def _window(
+        self, position: int, size: int, limit: int, findings: Findings, *, is_careful: bool
+    ) -> Iterator[bytes | None]:
+        records = self.records("entries", index_key(position), limit, is_careful=is_careful)
+        for (key, value), following in _with_next(records):
+            if key == index_key(position) and position < size:
                 yield value
                 position += 1
                 continue
@@ -119,11 +119,11 @@ class PageReader:
             if position == size:
                 findings.problem(position, "CORRUPTED", f"a record lies beyond the log's end at {size}")
                 return
-            if following == index_key(position + 1) or (following is None and position == size - 1 and not limit):
+            if following == index_key(position + 1) or (following is None and position == size - 1):
                 findings.problem(position, "CORRUPTED", f"the key of entry {position} is damaged: {key.hex()}")
                 yield value
                 position += 1
-            elif position < index < size:
+            elif position < index < min(size, position + gap_entries_max):
                 findings.problem(position, "CORRUPTED", f"entries {position} to {index - 1} are missing", end=index)
                 yield from (None for _ in range(position, index))
                 yield value
@@ -170,10 +170,11 @@ def _frames(process: subprocess.Popen[bytes]) -> Iterator[Record]:
     assert process.stdout is not None
     assert process.stderr is not None
     descriptor = process.stdout.fileno()
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
     buffer, at = b"", 0
     while True:
-        ready, _, _ = select.select([descriptor], [], [], silence_max_s)
-        if not ready:
+        if not poll.poll(silence_max_s * 1000):
             raise UnreadableError(f"nothing was read for {silence_max_s:.0f} s")
         data = os.read(descriptor, _read_bytes)
         if not data:

@@ -1,18 +1,19 @@
 """The program that reads pages of a log that may be damaged: it may crash, and then only it crashes.
 
-    python -P -m consumers.auditor.pages FOLDER TABLE START LIMIT
+    python -P -m consumers.auditor.pages FOLDER TABLE START LIMIT fast|careful
 
 LMDB maps its file into memory and believes what the pages say, so a damaged page can end the process with SIGSEGV or
 SIGBUS, or raise. This program writes the records of a table to standard output, from the key START (hex, may be
-empty) on: all with LIMIT 0, else at most LIMIT, each sent at once, so that the last one before a crash is known. Whoever
-started it takes what arrived before the end. A record is two
-u32 (little endian: lengths of key and value), key and value; a last frame of two ffffffff says that all were read.
+empty) on, at most LIMIT of them unless it is 0; careful sends each at once, so that the last one before a crash is
+known. Whoever started it takes what arrived before the end. A record is two u32 (little endian: the lengths of key
+and value), the key and the value; a last frame of two ffffffff says that all were read.
 
 It imports nothing of the ledger: it is started again for every stretch that is searched.
 """
 
 from __future__ import annotations
 
+import resource
 import struct
 import sys
 from itertools import islice
@@ -29,12 +30,15 @@ value_size_max_bytes: Final = 16 * 1024**2
 
 def main(arguments: list[str]) -> int:
     """Write the records; return the exit code."""
-    folder, table, start, limit = arguments
+    folder, table, start, limit, mode = arguments
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is an answer here, and leaves no file
     try:
         with lmdb.open(folder, readonly=True, max_dbs=8, max_readers=512, map_size=0, create=False) as env:
             database = env.open_db(table.encode(), create=False)
             with env.begin(db=database, buffers=True) as txn:
-                _write(txn.cursor(), bytes.fromhex(start), int(limit))
+                _write(
+                    txn.cursor(), bytes.fromhex(start), int(limit), flush_bytes=_flush_bytes if mode == "fast" else 0
+                )
     except (lmdb.Error, MemoryError, _TooLargeError) as error:
         sys.stderr.write(f"{type(error).__name__}: {error}")
         return UNREADABLE
@@ -43,7 +47,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _write(cursor: lmdb.Cursor, start: bytes, limit: int) -> None:
+def _write(cursor: lmdb.Cursor, start: bytes, limit: int, *, flush_bytes: int) -> None:
     out = sys.stdout.buffer
     found = cursor.set_range(start) if start else cursor.first()
     waiting: list[bytes] = []
@@ -53,7 +57,7 @@ def _write(cursor: lmdb.Cursor, start: bytes, limit: int) -> None:
             raise _TooLargeError(f"a value has {len(value)} bytes")
         waiting += (FRAME.pack(len(key), len(value)), bytes(key), bytes(value))
         size += len(value)
-        if limit or size > _flush_bytes:
+        if size >= flush_bytes:
             out.write(b"".join(waiting))
             out.flush()
             waiting, size = [], 0

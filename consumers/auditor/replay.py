@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class Clock:
     """The ledger's clock along the log: it never goes back.
 
-    When it does, either the entry before is ahead or this one is behind; the one that does not fit its neighbours is
-    named, and the other goes on.
+    Where it does, either the entry before is ahead or this one is behind. The next entry tells which of them fits; at
+    the end of the log nobody can tell, and both are named.
     """
 
     def __init__(self, findings: Findings) -> None:
@@ -47,21 +47,36 @@ class Clock:
         self._findings = findings
         self._before = 0
         self._changed_at = 0
+        self._doubt: tuple[int, int] | None = None
         self.now = 0
 
     def check(self, index: int, accepted_ms: int) -> None:
         """Compare the time of the next entry with those before it."""
-        if accepted_ms >= self.now:
-            if accepted_ms > self.now:
-                self._before, self.now, self._changed_at = self.now, accepted_ms, index
-            return
-        is_ahead = index - 1 == self._changed_at and accepted_ms >= self._before
-        blamed = index - 1 if is_ahead else index
-        self._findings.problem(
-            blamed, "VERIFICATION_FAILED", f"the clock goes back between entries {index - 1} and {index}"
-        )
-        if is_ahead:
-            self.now, self._changed_at = accepted_ms, index
+        if self._doubt is not None:
+            behind, behind_ms = self._doubt
+            self._doubt = None
+            if accepted_ms >= self.now:
+                self._blame(behind)
+            else:
+                self._blame(behind - 1)
+                self.now, self._changed_at = behind_ms, behind
+        if accepted_ms > self.now:
+            self._before, self.now, self._changed_at = self.now, accepted_ms, index
+        elif accepted_ms < self.now:
+            if self._changed_at == index - 1 and accepted_ms >= self._before:
+                self._doubt = (index, accepted_ms)
+            else:
+                self._blame(index)
+
+    def end(self) -> None:
+        """Settle what the next entry would have told."""
+        if self._doubt is not None:
+            self._blame(self._doubt[0] - 1)
+            self._blame(self._doubt[0])
+            self._doubt = None
+
+    def _blame(self, index: int) -> None:
+        self._findings.problem(index, "VERIFICATION_FAILED", f"the time of entry {index} does not fit those beside it")
 
 
 class Replay:
@@ -138,6 +153,7 @@ class Replay:
     def finish(self) -> None:
         """Wait for all signatures; from now on the report is complete."""
         self._batches.end()
+        self._clock.end()
         self._signatures.close()
         if self.lost_from is not None:
             self._findings.note(

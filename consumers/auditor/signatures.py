@@ -48,11 +48,6 @@ class Signatures:
         self._pool_failed = False
         self.verified = 0
 
-    @property
-    def worker_ids(self) -> list[int]:
-        """The process ids of the workers that run now."""
-        return [] if self._workers is None else [one for one in self._workers._processes or ()]  # noqa: SLF001
-
     def add(self, index: int, key: bytes, signed: bytes, sig: bytes) -> None:
         """Have one signature verified, now or later."""
         self._seen += 1

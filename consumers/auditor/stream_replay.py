@@ -65,10 +65,9 @@ class StreamReplay:
         if entry.accepted_ms < self._clock_ms:
             raise Refused("VERIFICATION_FAILED", "the ledger's clock goes back before it")
         self._clock_ms = entry.accepted_ms
-        data = event.data
-        if event.index == 0 and isinstance(data, LedgerCreated):
-            self.created, self.ledger = data, event.ledger
-            self._owners |= {data.root: ROOT, data.node_key: NODE}
+        if event.index == 0 and isinstance(event.data, LedgerCreated):
+            self.created, self.ledger = event.data, event.ledger
+            self._owners |= {event.data.root: ROOT, event.data.node_key: NODE}
         if event.ledger != self.ledger:
             raise Refused("WRONG_LEDGER", f"it is for ledger {event.ledger}")
         if self._owners.get(event.key) != event.author:
@@ -76,13 +75,16 @@ class StreamReplay:
         if event.key in self._revoked:
             raise Refused("KEY_REVOKED", f"the key of {event.author} was revoked before it")
         if is_authority:
-            self.authority.append((event.author, data))
-        match data:
-            case AgentRegistered():
+            self.authority.append((event.author, event.data))
+            self._learn(event)
+
+    def _learn(self, event: Event) -> None:
+        match event.data:
+            case AgentRegistered() as data:
                 self._owners[data.key] = data.name
-            case KeyDelegated():
+            case KeyDelegated() as data:
                 self._owners[data.key] = event.author
-            case KeyRevoked():
+            case KeyRevoked() as data:
                 self._revoked.add(data.key)
             case _:
                 return  # changes no key

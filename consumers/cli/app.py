@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 import msgspec
 
-from ledger.config import Settings, read_settings
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from ledger.author import Author
     from ledger.client import Client
+    from ledger.config import Settings
     from ledger.home import Home
 
 SCHEMA_VERSION = 1
@@ -47,6 +47,7 @@ class App:
         self._client: Client | None = None
         self._answer: AnswersViews | None = None
         self._passphrases: dict[str, str] = {}
+        self._line = ""
 
     def close(self) -> None:
         """Close whatever was opened."""
@@ -58,6 +59,8 @@ class App:
         Raises:
             Unavailable: ``NO_LEDGER``.
         """
+        from ledger.config import read_settings  # noqa: PLC0415 - help needs no settings
+
         return read_settings(home=self.home, server=self.server, agent=self.agent)
 
     def ledger_home(self) -> Home:
@@ -71,7 +74,11 @@ class App:
         if self._client is None:
             from ledger.client import open_client  # noqa: PLC0415 - opens lmdb or nats
 
-            self._client = self._exit.enter_context(open_client(self.settings()))
+            settings = self.settings()
+            if settings.server is not None and settings.agent is None and self.ledger_home().nkey_file("root").exists():
+                # Whoever has the ledger's own folder asks its server as root; what is signed still needs a name.
+                settings = msgspec.structs.replace(settings, agent="root")
+            self._client = self._exit.enter_context(open_client(settings))
         return self._client
 
     def local_client(self) -> Any:
@@ -133,15 +140,14 @@ class App:
     def read_passphrase(self, prompt: str, *, confirm: bool = False) -> str | None:
         """Return a passphrase from ``--passphrase-fd``, else from the terminal, else None.
 
+        From the descriptor each passphrase is one line; the last line serves for all that are asked for after it.
+
         Raises:
-            Refused: ``USAGE`` when the descriptor cannot be read or two entries differ.
+            Refused: ``USAGE`` when the descriptor cannot be read.
         """
         if self.passphrase_fd is not None:
-            try:
-                given = os.read(self.passphrase_fd, passphrase_max_bytes)
-            except OSError as error:
-                raise Refused("USAGE", f"descriptor {self.passphrase_fd} cannot be read: {error}") from error
-            return given.decode("utf-8", "strict").rstrip("\r\n")
+            self._line = read_line(self.passphrase_fd) or self._line
+            return self._line
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return None
         return str(click.prompt(prompt, hide_input=True, err=True, prompt_suffix="", confirmation_prompt=confirm))
@@ -161,17 +167,47 @@ class App:
         click.echo(msgspec.json.encode(document, order="deterministic"))
 
 
+def command_line(verb: str, options: dict[str, Any]) -> str:
+    """Return the command that goes on with a list: the verb, and each option that is not None, False or empty."""
+    from shlex import join  # noqa: PLC0415 - only lists with a further page need it
+
+    words = [*verb.split()]
+    for name, value in options.items():
+        if value is not None and value is not False and value != "":
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    return join(words)
+
+
+def read_line(descriptor: int) -> str:
+    """Return the next line of a descriptor, byte by byte, so that what follows is left for the next reader.
+
+    Raises:
+        Refused: ``USAGE`` when it cannot be read, is too long or is not UTF-8.
+    """
+    line = bytearray()
+    try:
+        while len(line) <= passphrase_max_bytes and (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
+            line += byte
+        if len(line) > passphrase_max_bytes:
+            raise Refused("USAGE", f"a passphrase has at most {passphrase_max_bytes} bytes")
+        return line.decode("utf-8").removesuffix("\r")
+    except OSError as error:
+        raise Refused("USAGE", f"descriptor {descriptor} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Refused("USAGE", "the passphrase is not UTF-8") from error
+
+
 def parse_json(text: str, what: str) -> dict[str, Any]:
     """Return the JSON object given on the command line: the text itself, ``@FILE`` or ``-`` for standard input.
 
     Raises:
-        Refused: the strict JSON codes, ``INVALID_FORMAT`` when it is no object; ``NOT_FOUND`` for the file.
+        Refused: the strict JSON codes, ``INVALID_FIELD`` when it is no object; ``NOT_FOUND`` for the file.
     """
     from ledger.codec import check_strict  # noqa: PLC0415 - only verbs that take JSON need it
 
     given = check_strict(read_argument(text, what))
     if not isinstance(given, dict):
-        raise Refused("INVALID_FORMAT", f"{what} must be a JSON object")
+        raise Refused("INVALID_FIELD", f"{what} must be a JSON object")
     return given
 
 

@@ -6,7 +6,6 @@ table, without importing any command.
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,9 @@ from consumers.cli.app import App
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+help_width_max = 150
 
 
 class Lazy(NamedTuple):
@@ -118,11 +120,27 @@ class Group(click.Group):
         """Return the verb that was called; an unknown one is refused with the nearest names."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = difflib.get_close_matches(name, [*self.list_commands(ctx), *self._aliases], n=3)
-            names = [self._aliases.get(one, one) for one in near]
-            hint = f" Did you mean {' or '.join(dict.fromkeys(names))}?" if names else ""
-            ctx.fail(f"there is no verb {name!r}.{hint} See `{ctx.command_path} --help`.")
+            names = self._nested(ctx, name) or self._near(ctx, name)
+            hint = f": did you mean {' or '.join(f'`{ctx.command_path} {one}`' for one in names)}?" if names else ""
+            ctx.fail(f"there is no verb {name!r}{hint}")
         return super().resolve_command(ctx, args)
+
+    def _nested(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the verbs of this group's own groups that are called ``name``: `claim` is `handoff claim`."""
+        groups = [(one, self.get_command(ctx, one)) for one in self.list_commands(ctx)]
+        found = [
+            (one, group._aliases.get(name, name))  # noqa: SLF001 - of this very class
+            for one, group in groups
+            if isinstance(group, Group) and group.get_command(ctx, name) is not None
+        ]
+        return [f"{one} {verb}" for one, verb in found]
+
+    def _near(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the verbs of this group that are written much like ``name``."""
+        import difflib  # noqa: PLC0415 - only for a verb that does not exist
+
+        near = difflib.get_close_matches(name, [*self.list_commands(ctx), *self._aliases], n=3, cutoff=0.65)
+        return list(dict.fromkeys(self._aliases.get(one, one) for one in near))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the verbs with their help from the table, importing nothing."""
@@ -130,7 +148,7 @@ class Group(click.Group):
         for name in self.list_commands(ctx):
             found = self._lazy.get(name)
             command = None if found else super().get_command(ctx, name)
-            rows.append((name, found.help if found else command.get_short_help_str(80) if command else ""))
+            rows.append((name, found.help if found else command.get_short_help_str(help_width_max) if command else ""))
         if rows:
             with formatter.section("Verbs"):
                 formatter.write_dl(rows)

@@ -44,12 +44,14 @@ def print_fields(fields: dict[str, Any], indent: str = "") -> None:
 
 def clean(text: str) -> str:
     """Return text that cannot move the cursor or reverse the reading direction of a terminal."""
+    if text.isprintable():
+        return text
     return "".join(one if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf") else "\ufffd" for one in text)
 
 
 def width(text: str) -> int:
     """Return the columns that ``text`` takes on a terminal."""
-    return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
+    return len(text) if text.isascii() else sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
 
 
 def when(milliseconds: int) -> str:

@@ -1,13 +1,14 @@
 """Receiving reasoning: the brief at a level, the rule that says whether it is enough, the full graph if it is not.
 
-The seed's runtime flow (001, "Runtime Flow"). The receiver trusts nobody: the brief's facts are compared with the
-graph whenever that is fetched, and a fetched graph must hash to the reference it was asked for by.
+The seed's runtime flow (001, "Runtime Flow"). The receiver trusts nobody: a fetched graph must hash to the reference
+it was asked for by, and the brief's facts and its fidelity are compared with that graph. Whoever asks by a reasoning's
+id instead of a reference takes the server's word for which graph that is.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -15,9 +16,11 @@ from consumers.compressor.compress import compress
 from ledger.errors import Corrupted, Refused
 from ledger.events.brief import Brief
 from projections.briefs.brief import check_certificate
+from projections.briefs.fidelity import measure
 from projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 from projections.reasoning.memory import ReasoningMemory, memory_from_dict
+from projections.refs import prefix_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +28,23 @@ if TYPE_CHECKING:
     from projections.briefs.prompt import Prompt
 
     View = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+T = TypeVar("T")
+
+
+class _FullAnswer(msgspec.Struct):
+    ref: str
+    reasoning_id: str
+    canonical: str
+
+
+class _BriefData(msgspec.Struct):
+    brief: Brief
+
+
+class _BriefAnswer(msgspec.Struct):
+    data: _BriefData
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -82,17 +102,20 @@ def fetch(view: View, ref: str) -> Fetched:
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
         Corrupted: ``VERIFICATION_FAILED`` when the bytes are not what the reference names.
     """
-    full = view("reasoning.full", {"ref": ref})
-    canonical: str = full["canonical"]
-    computed = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
-    if computed != full["ref"]:
-        raise Corrupted("VERIFICATION_FAILED", f"the graph hashes to {computed}, not {full['ref']}", ref=full["ref"])
-    memory, _ = memory_from_dict(msgspec.json.decode(canonical))
-    return Fetched(computed, memory, canonical)
+    full = _readable(view("reasoning.full", {"ref": ref}), _FullAnswer)
+    computed = "sha256:" + hashlib.sha256(full.canonical.encode()).hexdigest()
+    asked = prefix_range(ref, "sha256")
+    if ref in {full.reasoning_id, f"reasoning/{full.reasoning_id}"}:
+        asked = None
+    if computed != full.ref or (asked is not None and not asked[0] <= computed < asked[1]):
+        wanted = full.ref if asked is None else ref
+        raise Corrupted("VERIFICATION_FAILED", f"the graph hashes to {computed}, not {wanted}", ref=wanted)
+    memory, _ = memory_from_dict(msgspec.json.decode(full.canonical))
+    return Fetched(computed, memory, full.canonical)
 
 
 def verify_brief(brief: Brief, fetched: Fetched) -> None:
-    """Compare every fact of a brief with the graph it was made of.
+    """Compare every fact of a brief with the graph it was made of, and measure its fidelity again.
 
     Raises:
         Corrupted: ``VERIFICATION_FAILED``, naming what is not the graph's.
@@ -103,6 +126,15 @@ def verify_brief(brief: Brief, fetched: Fetched) -> None:
             "VERIFICATION_FAILED",
             f"the brief says {problems[0].field} of step {problems[0].step} otherwise: {problems[0].message}",
             problems=msgspec.to_builtins(problems),
+        )
+    prompt = to_context_prompt(brief)
+    measured = measure(fetched.memory, prompt.prompt)
+    # Counted by another tokenizer, the prompt may be cut elsewhere: then only the facts can be compared here.
+    if prompt.tokenizer == brief.tokenizer and measured != brief.fidelity:
+        raise Corrupted(
+            "VERIFICATION_FAILED",
+            f"the brief says its fidelity is {brief.fidelity.value}, but it is {measured.value}",
+            measured=msgspec.to_builtins(measured),
         )
 
 
@@ -140,4 +172,11 @@ def _published(view: View, ref: str, level: TransferLevel) -> Brief | None:
         if refusal.code != "NOT_FOUND":
             raise
         return None
-    return msgspec.convert(found["data"]["brief"], Brief)
+    return _readable(found, _BriefAnswer).data.brief
+
+
+def _readable(answer: dict[str, Any], form: type[T]) -> T:
+    try:
+        return msgspec.convert(answer, form)
+    except msgspec.ValidationError as error:
+        raise Corrupted("VERIFICATION_FAILED", f"the answer is not what was asked for: {error}") from error

@@ -1,16 +1,24 @@
 """The compressor as a service agent: when reasoning is concluded, it publishes signed briefs of it.
 
-It reacts on the log like any subscriber. Its effect is an event in the same log, outside its own store, so it carries an
-idempotency key made of the graph's ref and the level: however often it is tried, each brief is published once.
+It reacts on the log like any subscriber. Its effect is an event in the same log, outside its own store, so it carries
+an idempotency key made of the stream, the graph's ref and the level: however often it is tried, each brief is
+published once. What happens if we crash here: between the briefs, or between them and the position, all of them are
+tried again, and those that are there are recognised by their keys.
+
+The graph is the one that stands when the worker gets to it, which may be newer than the conclusion it reacts to.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from consumers.compressor.compress import COMPRESSOR_NAME, COMPRESSOR_VERSION, compress
 from consumers.reactor import Reactor, Subscriptions
 from ledger.author import Author, Draft
+from ledger.bus.subjects import stream_token
+from ledger.errors import Refused
 from ledger.events.reasoning import ReasoningBriefed
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 
@@ -22,8 +30,11 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
     from projections.reader import Reader
 
+log = structlog.get_logger("baton.compressor")
+
 KINDS: Final = ("reasoning.concluded",)
 LEVELS: Final = (TransferLevel.MINIMAL, TransferLevel.STANDARD)
+stop_wait_s: Final = 0.5
 
 
 class CompressorWorker:
@@ -43,7 +54,7 @@ class CompressorWorker:
         """
         subscriptions = Subscriptions(self._store)
         try:
-            reactor = Reactor(self._author.client, subscriptions, "compressor")
+            reactor = Reactor(self._author.client, subscriptions, "compressor", wait_s=stop_wait_s)
             reactor.on(*KINDS)(self._brief)
             reactor.start_at(0)
             reactor.run(stop, until=until)
@@ -53,12 +64,20 @@ class CompressorWorker:
     def _brief(self, event: Event, _: sqlite3.Connection) -> None:
         full = self._reader.full_reasoning(event.name)
         domain = self._reader.answer("reasoning.show", {"id": event.name})["domain"] or None
-        drafts = []
+        maker = f"{COMPRESSOR_NAME}/{COMPRESSOR_VERSION}"
         for level in LEVELS:
             brief = compress(full.memory, level, domain=domain)
             prompt = to_context_prompt(brief)
             briefed = ReasoningBriefed(brief=brief, prompt=prompt.prompt, tokens=prompt.tokens)
-            maker = f"{COMPRESSOR_NAME}/{COMPRESSOR_VERSION}"
-            idem = f"{maker}:{level.value}:{full.ref}"
-            drafts.append(Draft(stream=event.stream, data=briefed, causes=[event.id], idem=idem))
-        self._author.emit(*drafts)
+            # The stream is part of the key: two agents may come to the very same graph.
+            idem = f"{maker}:{level.value}:{stream_token(event.stream)}:{full.ref}"
+            self._publish(Draft(stream=event.stream, data=briefed, causes=[event.id], idem=idem))
+
+    def _publish(self, draft: Draft) -> None:
+        try:
+            self._author.emit(draft)
+        except Refused as refusal:
+            if refusal.code != "IDEMPOTENCY_CONFLICT":
+                raise
+            # The same compressor made this brief before, with another tokenizer at hand: that one stands.
+            log.warning("brief was published before", stream=draft.stream, idem=draft.idem)

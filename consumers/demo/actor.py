@@ -1,7 +1,7 @@
 """The process of one agent: acts come in as JSON lines, are done over NATS with the agent's own key, and answered.
 
-Each line is ``{"act": name, "arguments": {…}}``; each answer ``{"done": …}`` or ``{"refused": {code, …}}``. The first line
-holds where the ledger is and, for a sealed key, its passphrase: it never stands in the process's arguments.
+Each line is ``{"act": name, "arguments": {…}}``; each answer ``{"done": …}`` or ``{"refused": {code, …}}``. The first
+line holds where the ledger is and, for a sealed key, its passphrase: it never stands in the process's arguments.
 """
 
 from __future__ import annotations

@@ -81,7 +81,9 @@ class Story:
         self._refused("minimax", "claim", PHASE_2C, "DEPENDENCY_PENDING")
         command = self._stage.watch_command("--as", "minimax", "handoff", "claim", PHASE_2C, "--json")
         arguments = ["--as", "minimax", "--server", self._stage.url, "watch", "--kind", "handoff.completed"]
-        watcher = self._stage.start(["-m", "consumers.cli", *arguments, "--from-start", "--exec", command + " >/dev/null"])
+        watcher = self._stage.start(
+            ["-m", "consumers.cli", *arguments, "--from-start", "--exec", command + " >/dev/null"]
+        )
         self.data["agents"]["minimax"]["subscriber_pid"] = watcher.pid
         self._tell(Line("minimax", "subscribes to handoff.completed", f"baton watch, pid {watcher.pid}"))
 
@@ -114,7 +116,9 @@ class Story:
             rule = found["rule_fired"]
             wanted = ("tokens", "exact", "budget", "fidelity")
             fired = None if rule is None else rule["name"]
-            self.data["brief"].append({"level": level.upper(), **{one: found[one] for one in wanted}, "rule_fired": fired})
+            self.data["brief"].append(
+                {"level": level.upper(), **{one: found[one] for one in wanted}, "rule_fired": fired}
+            )
             came = f"{found['tokens']} of {found['budget']} tokens, fidelity {found['fidelity']:.2f}"
             self._tell(Line("minimax", f"receives the {level} brief", came))
             if fired is None:
@@ -136,10 +140,12 @@ class Story:
         self.data["bundle"] = str(bundle)
         self.data["audit"] = {
             "signatures": report["signatures"],
-            "tree": bundled["root"] == report["root"] or bundled["size"] <= report["size"],
+            "tree": (bundled["size"], bundled["root"]) == (report["size"], report["root"]),
             "views": report["views"],
             "ok": report["ok"] and bundled["ok"],
         }
+        if not all(self.data["audit"].values()):
+            raise Corrupted("VERIFICATION_FAILED", f"the audit did not come out right: {self.data['audit']}")
         self._tell(Line("auditor", "verifies every signature, rule and hash", f"{report['signatures']} signatures"))
         self._tell(Line("auditor", "rebuilds the views and compares them", "equal"))
         self._tell(Line("auditor", "verifies the exported bundle", bundle.name))

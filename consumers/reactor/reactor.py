@@ -9,7 +9,7 @@ import structlog
 
 from consumers.reactor.subscriptions import DeadLetter, Subscriptions
 from ledger.client import follow, read_event
-from ledger.errors import Unavailable
+from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("baton.reactor")
 
 attempts_max: Final = 5
+poll_wait_s: Final = 5.0
 retry_wait_first_s: Final = 0.2
 retry_wait_max_s: Final = 30.0
 
@@ -38,13 +39,18 @@ class Reactor:
         *,
         attempts: int = attempts_max,
         retry_wait_s: float = retry_wait_first_s,
+        wait_s: float = poll_wait_s,
     ) -> None:
-        """Subscribe as ``name`` to what ``client`` reads; a new subscription starts at the head unless told."""
+        """Subscribe as ``name`` to what ``client`` reads; a new subscription starts at the head unless told.
+
+        ``wait_s`` is how long one read waits for news, and so how long ``run`` may take to see that it should stop.
+        """
         self._client = client
         self._subscriptions = subscriptions
         self._name = name
         self._attempts = attempts
         self._retry_wait_s = retry_wait_s
+        self._wait_s = wait_s
         self._effects: dict[str, Effect] = {}
 
     def on(self, *kinds: str) -> Callable[[Effect], Effect]:
@@ -72,8 +78,7 @@ class Reactor:
         position = self._subscriptions.position(self._name) or 0
         if until is not None and position >= until:
             return
-        wait_s = 5.0 if until is None else 0.0
-        for item in follow(self._client, position, kinds=sorted(self._effects), stop=stop, wait_s=wait_s):
+        for item in follow(self._client, position, kinds=sorted(self._effects), stop=stop, wait_s=self._wait_s):
             if isinstance(item, int):
                 with self._subscriptions.transaction():
                     self._subscriptions.move(self._name, item)
@@ -86,11 +91,14 @@ class Reactor:
         """Try the effect of a dead letter again; when it succeeds, it is forgotten in the same transaction.
 
         Raises:
-            Refused: ``NOT_FOUND``. Whatever the effect raises.
+            Refused: ``NOT_FOUND``; ``USAGE`` when this subscription does not ask for its kind.
+            Exception: whatever the effect raises.
         """
         event = read_event(index, self._client.entry(index))
         with self._subscriptions.transaction() as db:
             self._subscriptions.unbury(self._name, index)
+            if event.kind not in self._effects:
+                raise Refused("USAGE", f"{self._name} does not react to {event.kind}", kind=event.kind)
             self._effects[event.kind](event, db)
 
     def _handle(self, event: Event, stop: threading.Event) -> bool:
@@ -107,9 +115,13 @@ class Reactor:
                     self._effects[event.kind](event, db)
                     self._subscriptions.move(self._name, event.index + 1)
             except Unavailable:
+                # Not the event's fault: an outage, however often it is met, must never make it a dead letter.
+                self._subscriptions.uncount_attempt(self._name, event.index)
                 raise
             except Exception as error:  # noqa: BLE001 - an effect may fail in any way; it is counted and kept
-                log.warning("effect failed", subscription=self._name, index=event.index, attempt=attempt, error=str(error))
+                log.warning(
+                    "effect failed", subscription=self._name, index=event.index, attempt=attempt, error=repr(error)
+                )
                 if attempt >= self._attempts:
                     self._bury(event, f"{type(error).__name__}: {error}")
                     return True

@@ -44,14 +44,18 @@ class Subscriptions:
         """Open or make the file.
 
         Raises:
-            Unavailable: ``STORE_UNAVAILABLE``.
+            Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``, as from every method.
         """
-        try:
+        self._path = path
+        with self._translated():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
             self.db = sqlite3.connect(path, timeout=_busy_timeout_s, isolation_level=None, check_same_thread=False)
-            self.db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _SCHEMA)
-        except (sqlite3.Error, OSError) as error:
-            raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be used: {error}", path=str(path)) from error
+            try:
+                self.db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _SCHEMA)
+            except BaseException:
+                self.db.close()
+                raise
 
     def close(self) -> None:
         """Close the file."""
@@ -59,54 +63,77 @@ class Subscriptions:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: everything inside commits together, or nothing does."""
-        self.db.execute("BEGIN IMMEDIATE")
+        """One transaction: everything inside commits together, or nothing does.
+
+        Only what beginning and committing raises is translated: an error inside the block is the block's own.
+        """
+        with self._translated():
+            self.db.execute("BEGIN IMMEDIATE")
         try:
             yield self.db
+            with self._translated():
+                self.db.execute("COMMIT")
         except BaseException:
-            self.db.execute("ROLLBACK")
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
             raise
-        self.db.execute("COMMIT")
 
     def position(self, name: str) -> int | None:
         """Return the index a subscription reads next, or None when it is new."""
-        row = self.db.execute("SELECT next_index FROM positions WHERE name = ?", (name,)).fetchone()
+        with self._translated():
+            row = self.db.execute("SELECT next_index FROM positions WHERE name = ?", (name,)).fetchone()
         return None if row is None else int(row[0])
 
     def move(self, name: str, next_index: int) -> None:
-        """Remember the index to read next; forget the attempts at what lies before it."""
-        self.db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (name, next_index))
-        self.db.execute("DELETE FROM attempts WHERE name = ? AND event_index < ?", (name, next_index))
+        """Remember the index to read next; forget the attempts at what lies before it. Called in a transaction."""
+        with self._translated():
+            self.db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (name, next_index))
+            self.db.execute("DELETE FROM attempts WHERE name = ? AND event_index < ?", (name, next_index))
 
     def count_attempt(self, name: str, index: int) -> int:
         """Count one more attempt at an event, durably, and return how many that makes."""
-        with self.transaction() as db:
-            db.execute(
-                "INSERT INTO attempts VALUES (?, ?, 1) ON CONFLICT (name, event_index) DO UPDATE SET count = count + 1",
+        with self.transaction() as db, self._translated():
+            (count,) = db.execute(
+                "INSERT INTO attempts VALUES (?, ?, 1) ON CONFLICT (name, event_index) "
+                "DO UPDATE SET count = count + 1 RETURNING count",
                 (name, index),
-            )
-            row = db.execute("SELECT count FROM attempts WHERE name = ? AND event_index = ?", (name, index)).fetchone()
-        return int(row[0])
+            ).fetchone()
+        return int(count)
+
+    def uncount_attempt(self, name: str, index: int) -> None:
+        """Take back an attempt that could not even begin, because something else was not there."""
+        with self.transaction() as db, self._translated():
+            db.execute("UPDATE attempts SET count = count - 1 WHERE name = ? AND event_index = ?", (name, index))
 
     def bury(self, name: str, letter: DeadLetter) -> None:
         """Give an event up as a dead letter and go on after it."""
-        with self.transaction() as db:
+        with self.transaction() as db, self._translated():
             db.execute("INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?)", (name, *letter))
             self.move(name, letter.event_index + 1)
 
     def dead_letters(self, name: str) -> list[DeadLetter]:
         """Return the dead letters of a subscription, oldest first."""
-        rows = self.db.execute(
-            "SELECT event_index, event_id, error FROM dead_letters WHERE name = ? ORDER BY event_index", (name,)
-        )
+        sql = "SELECT event_index, event_id, error FROM dead_letters WHERE name = ? ORDER BY event_index"
+        with self._translated():
+            rows = self.db.execute(sql, (name,)).fetchall()
         return [DeadLetter(*row) for row in rows]
 
     def unbury(self, name: str, index: int) -> None:
-        """Forget a dead letter, after its effect happened.
+        """Forget a dead letter, in the transaction in which its effect happens.
 
         Raises:
             Refused: ``NOT_FOUND``.
         """
-        done = self.db.execute("DELETE FROM dead_letters WHERE name = ? AND event_index = ?", (name, index))
+        with self._translated():
+            done = self.db.execute("DELETE FROM dead_letters WHERE name = ? AND event_index = ?", (name, index))
         if not done.rowcount:
             raise Refused("NOT_FOUND", f"entry {index} is no dead letter of {name}", index=index)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            number = getattr(error, "sqlite_errorcode", None)
+            code = "STORE_FULL" if number == sqlite3.SQLITE_FULL else "STORE_UNAVAILABLE"
+            raise Unavailable(code, f"{self._path} cannot be used: {error}", path=str(self._path)) from error

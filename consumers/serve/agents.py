@@ -1,4 +1,4 @@
-"""The node's own agents: each has a key of its own, registered by the node key, and nothing but the role ``service``."""
+"""The node's own agents: each has a key of its own, registered by the node key, and only the role ``service``."""
 
 from __future__ import annotations
 

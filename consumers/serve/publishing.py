@@ -2,11 +2,14 @@
 
 The incarnation of the stream is recorded in a file beside the embedded server's store. What happens if we crash here:
 the record is replaced atomically, and every publish compares first, so the next start goes on where the stream ends.
+A crash between making an incarnation and recording it leaves the record behind the streams: then the numbers are tried
+in turn, and one that was retired already is passed over.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,105 +29,158 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("baton.publisher")
 
+idle_wait_s: Final = 1.0
 scrub_pause_s: Final = 0.5
 scrub_every_s: Final = 3600.0
 retry_pause_s: Final = 1.0
+rebuild_pause_max_s: Final = 600.0
+incarnations_tried_max: Final = 16
 
 
 class Publishing:
     """Publishes one log to one stream for as long as ``run`` is not cancelled."""
 
-    def __init__(self, nats: NatsClient, ledger: str, outbox: Outbox, news: News, record: Path) -> None:
-        """Publish ``outbox`` over ``nats``; ``record`` is the file that remembers the incarnation."""
-        self._nats = nats
+    def __init__(self, ledger: str, outbox: Outbox, news: News, record: Path) -> None:
+        """Publish ``outbox``; ``record`` is the file that remembers the incarnation.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE`` when the record cannot be read.
+        """
+        self._ledger = ledger
         self._outbox = outbox
         self._news = news
         self._record = record
         self._incarnation = _read(record, ledger)
+        self._nats: NatsClient | None = None
         self._publisher: StreamPublisher | None = None
+        self._rebuild_pause_s = 0.0
+        # Held while the stream is opened, rebuilt or published to: three tasks come here.
+        self._lock = asyncio.Lock()
 
     @property
     def published(self) -> int:
         """The number of entries that the stream is known to hold."""
         return 0 if self._publisher is None else self._publisher.published
 
-    async def start(self) -> None:
-        """Open the stream and compare it with the log; a damaged one is retired and built anew.
+    async def start(self, nats: NatsClient) -> None:
+        """Open the stream over ``nats`` and compare it with the log; a damaged one is retired and built anew.
 
         Raises:
-            Unavailable: ``BUS_UNAVAILABLE``.
+            Unavailable: ``BUS_UNAVAILABLE``, ``STORE_UNAVAILABLE``.
         """
-        try:
-            await self._open()
-        except Unavailable as error:
-            if error.code != "BUS_DEGRADED":
-                raise
-            await self._rebuild(error)
+        async with self._lock:
+            self._nats = nats
+            try:
+                await self._open(self._incarnation)
+            except Unavailable as error:
+                if error.code != "BUS_DEGRADED":
+                    raise
+                await self._open_next(error)
 
     async def run(self) -> None:
         """Publish until cancelled; a bus that is away is waited for, a damaged stream is built anew."""
         while True:
+            publisher = self._started()
             try:
-                assert self._publisher is not None  # noqa: S101 - start comes before run
-                if not await self._publisher.publish_next():
-                    await self._news.wait_beyond(self._publisher.published, scrub_every_s)
+                async with self._lock:
+                    count = await publisher.publish_next()
             except Unavailable as error:
-                if error.code == "BUS_DEGRADED":
-                    await self._rebuild(error)
-                else:
-                    log.warning("bus away", error=error.message)
-                    await asyncio.sleep(retry_pause_s)
+                await self._recover(error, publisher)
+            else:
+                if not count:
+                    await self._news.wait_beyond(self.published, idle_wait_s)
 
     async def finish(self) -> None:
-        """Publish what is left, once, before the bus is closed.
+        """Publish what is left, before the bus is closed.
 
         Raises:
             Unavailable: it could not be; the next start publishes it.
         """
-        while self._publisher is not None and await self._publisher.publish_next():
+        while await self._started().publish_next():
             pass
 
     async def scrub(self) -> None:
         """Compare every published message with the log, at start and every hour, until cancelled."""
         while True:
+            publisher = self._started()
             try:
-                await self._scrub_once()
+                await self._scrub_once(publisher)
             except Unavailable as error:
-                # A damaged stream makes the next publish raise, and ``run`` rebuilds it.
-                log.error("scrub", code=error.code, error=error.message)
-            await asyncio.sleep(scrub_every_s)
+                await self._recover(error, publisher)
+            else:
+                await asyncio.sleep(scrub_every_s)
 
-    async def _scrub_once(self) -> None:
-        compared = -1
-        while self._publisher is not None and compared + 1 < self._publisher.published:
-            compared = await self._publisher.scrub(compared)
+    async def _scrub_once(self, publisher: StreamPublisher) -> None:
+        compared = publisher.incarnation.first_seq - 2
+        while publisher is self._publisher and compared + 1 < publisher.published:
+            compared = await publisher.scrub(compared)
             await asyncio.sleep(scrub_pause_s)
+        if publisher is self._publisher:
+            self._rebuild_pause_s = 0.0
 
-    async def _open(self) -> None:
-        self._incarnation = await open_stream(self._nats, self._incarnation)
-        _write(self._record, self._incarnation)
-        self._publisher = StreamPublisher(self._nats, self._incarnation, self._outbox.read)
-        await self._publisher.start()
+    async def _recover(self, error: Unavailable, publisher: StreamPublisher) -> None:
+        """Wait for a bus that is away; retire a stream that is damaged, less and less often if that does not help."""
+        if error.code != "BUS_DEGRADED":
+            log.warning("bus away", code=error.code, error=error.message)
+            await asyncio.sleep(retry_pause_s)
+            return
+        pause_s = self._rebuild_pause_s
+        self._rebuild_pause_s = min(max(2 * pause_s, retry_pause_s), rebuild_pause_max_s)
+        await asyncio.sleep(pause_s)
+        async with self._lock:
+            if publisher is self._publisher:  # Else the other task has rebuilt it meanwhile.
+                await self._open_next(error)
 
-    async def _rebuild(self, reason: Unavailable) -> None:
+    async def _open_next(self, reason: Unavailable) -> None:
         log.error("stream degraded: building the next incarnation from the log", error=reason.message)
-        self._incarnation = await next_incarnation(self._nats, self._incarnation)
-        await self._open()
+        assert self._nats is not None  # noqa: S101 - start comes first
+        retiring = self._incarnation
+        for _ in range(incarnations_tried_max):
+            try:
+                await self._open(await next_incarnation(self._nats, retiring))
+            except Unavailable as error:
+                if error.code != "BUS_DEGRADED":
+                    raise
+                reason, retiring = error, Incarnation(self._ledger, retiring.number + 1)
+            else:
+                return
+        raise reason
+
+    async def _open(self, incarnation: Incarnation) -> None:
+        assert self._nats is not None  # noqa: S101 - start comes first
+        self._incarnation = await open_stream(self._nats, incarnation)
+        _write(self._record, self._incarnation)
+        publisher = StreamPublisher(self._nats, self._incarnation, self._outbox.read)
+        await publisher.start()
+        self._publisher = publisher
+
+    def _started(self) -> StreamPublisher:
+        assert self._publisher is not None  # noqa: S101 - start comes first
+        return self._publisher
 
 
 def _read(record: Path, ledger: str) -> Incarnation:
     try:
-        return msgspec.json.decode(record.read_bytes(), type=Incarnation)
+        incarnation = msgspec.json.decode(record.read_bytes(), type=Incarnation)
     except FileNotFoundError:
         return Incarnation(ledger)
-    except msgspec.MsgspecError as error:
-        raise Unavailable(
-            "STORE_UNAVAILABLE",
-            f"{record} cannot be read ({error}): delete the folder {record.parent}, it is rebuilt from the log",
-        ) from error
+    except (msgspec.MsgspecError, OSError) as error:
+        reason = str(error)
+    else:
+        if incarnation.ledger == ledger:
+            return incarnation
+        reason = f"it is of the ledger {incarnation.ledger}"
+    message = f"{record} cannot be used ({reason}): delete the folder {record.parent}, it is rebuilt from the log"
+    raise Unavailable("STORE_UNAVAILABLE", message, path=str(record))
 
 
 def _write(record: Path, incarnation: Incarnation) -> None:
     fresh = record.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(incarnation))
-    fresh.replace(record)
+    try:
+        with fresh.open("wb") as file:
+            file.write(msgspec.json.encode(incarnation))
+            file.flush()
+            os.fsync(file.fileno())  # Else a power cut could leave the new name with nothing in it.
+        fresh.replace(record)
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{record} cannot be written: {error}", path=str(record)) from error

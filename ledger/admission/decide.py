@@ -62,7 +62,7 @@ def decide(checked: Checked, group: Layer, accepted_ms: int) -> Decided:
             tainted |= {body.stream, candidate.id}
             continue
         try:
-            events.append(apply(candidate, checked.submission.key, layer, accepted_ms))
+            events.append(_apply_new(candidate, checked.submission.key, layer, accepted_ms))
         except Refused as refusal:
             refusals[position] = refusal
             tainted |= {body.stream, candidate.id}
@@ -74,18 +74,27 @@ def decide(checked: Checked, group: Layer, accepted_ms: int) -> Decided:
 
 
 def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:
-    """Decide one event on ``layer`` and leave its changes there.
+    """Decide one event on ``layer`` and leave its changes there: what a replay calls for each entry.
+
+    Raises:
+        Refused: ``PARTIAL_RETRY`` when it is in the log already, and as ``_apply_new``.
+    """
+    if layer.index_of(candidate.body.stream, candidate.id) is not None:
+        raise _twice(candidate)
+    return _apply_new(candidate, key, layer, accepted_ms)
+
+
+def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:
+    """Decide one event that is known not to lie below ``layer``.
 
     Raises:
         Refused: ``AUTHOR_MISMATCH``, the key codes, ``WRONG_LEDGER``, ``IDEMPOTENCY_CONFLICT``, ``STREAM_CONFLICT``
             and the codes of the kind's rule.
     """
     body = candidate.body
-    event = make_event(
-        body, candidate.data, index=layer.size, event_id=candidate.id, key=key, accepted_ms=accepted_ms
-    )
-    if layer.index_of(body.stream, candidate.id) is not None:
-        raise Refused("PARTIAL_RETRY", f"the event is in the submission twice: {candidate.id}", id=candidate.id)
+    event = make_event(body, candidate.data, index=layer.size, event_id=candidate.id, key=key, accepted_ms=accepted_ms)
+    if (body.stream, candidate.id) in layer.indexes:
+        raise _twice(candidate)
     if not (event.index == 0 and event.kind == "ledger.created"):
         record = check_key(
             layer.key(event.key), author=body.author, kind=body.kind, stream=body.stream, now_ms=accepted_ms
@@ -122,6 +131,10 @@ def idempotency_digest(candidate: Candidate) -> bytes:
     """Return what must be equal for a retry under the same idempotency key: kind, stream and data bytes."""
     body = candidate.body
     return blake3(f"{body.kind}\0{body.stream}\0".encode() + bytes(body.data)).digest(length=16)
+
+
+def _twice(candidate: Candidate) -> Refused:
+    return Refused("PARTIAL_RETRY", f"the event is in the submission twice: {candidate.id}", id=candidate.id)
 
 
 def _remember(candidate: Candidate, idem: str, layer: Layer) -> None:
@@ -173,9 +186,7 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     if record is None or record.digest != idempotency_digest(candidate):
         return None
     try:
-        check_key(
-            layer.key(key.hex()), author=body.author, kind=body.kind, stream=body.stream, now_ms=accepted_ms
-        )
+        check_key(layer.key(key.hex()), author=body.author, kind=body.kind, stream=body.stream, now_ms=accepted_ms)
     except Refused:
         return None  # other bytes than the first time: the key must be good now, and ``apply`` says why it is not
     return record.index
@@ -183,15 +194,16 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
 
 def _entries(checked: Checked, accepted_ms: int) -> list[bytes]:
     submission = checked.submission
-    size = len(submission.bodies) if submission.is_batch_signed else 1
+    is_batch = submission.is_batch_signed
+    size = len(submission.bodies) if is_batch else 1
     return [
         Entry(
             version=ENTRY_VERSION,
             body=raw,
             key=submission.key,
             alg=ED25519,
-            sig=submission.sigs[0] if submission.is_batch_signed else submission.sigs[position],
-            batch_index=position if submission.is_batch_signed else 0,
+            sig=submission.sigs[0 if is_batch else position],
+            batch_index=position if is_batch else 0,
             batch_size=size,
             accepted_ms=accepted_ms,
         ).encode()

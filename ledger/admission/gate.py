@@ -96,7 +96,7 @@ class Gate:
         if not decided.entries:
             return [base.first_answer(one.index, pending) for one in decided.accepted]
         pending.entries += decided.entries
-        pending.id_keys += [layout.id_key(event.stream, event.id) for event in decided.events]
+        pending.id_keys += [base.id_key(event.stream, event.id) for event in decided.events]
         return decided.accepted
 
     def _usable_cache(self, head: tables.Head | None) -> dict[bytes, Any]:
@@ -113,6 +113,7 @@ class _Transaction:
     def __init__(self, snapshot: Snapshot, cache: dict[bytes, Any]) -> None:
         self._snapshot = snapshot
         self._cache = cache
+        self._id_keys: dict[str, bytes] = {}
         self.size = snapshot.size
         self.ledger = None if snapshot.head is None else snapshot.head.ledger
 
@@ -126,7 +127,14 @@ class _Transaction:
         return found
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        return self._snapshot.index_of(stream, event_id)
+        return self._snapshot.index_under(self.id_key(stream, event_id))
+
+    def id_key(self, stream: str, event_id: str) -> bytes:
+        """Return the key of the duplicate check, made once for looking up and writing; an id covers its stream."""
+        key = self._id_keys.get(event_id)
+        if key is None:
+            key = self._id_keys[event_id] = layout.id_key(stream, event_id)
+        return key
 
     def key_at(self, index: int) -> bytes:
         return decode_entry(self._snapshot.entry(index)).key

@@ -266,7 +266,9 @@ def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> Non
         came_from[name] = parent
         if name == event.name:
             cycle = _path_back(came_from, name)
-            raise Refused("DEPENDENCY_CYCLE", "the handoffs would wait for each other: " + " → ".join(cycle), cycle=cycle)
+            raise Refused(
+                "DEPENDENCY_CYCLE", "the handoffs would wait for each other: " + " → ".join(cycle), cycle=cycle
+            )
         if len(came_from) > dependencies_walked_max:
             raise Refused("TOO_LARGE", f"{event.name} depends on more than {dependencies_walked_max} handoffs")
         record = state.stream(f"handoff/{name}")

@@ -48,6 +48,7 @@ class Layer:
         """Start with nothing decided over ``below``."""
         self.below = below
         self.records: dict[bytes, Any] = {}
+        self._below_records: dict[bytes, Any] = {}
         self.indexes: dict[tuple[str, str], int] = {}
         self.signers: dict[int, bytes] = {}
         self.size: int = below.size
@@ -57,7 +58,10 @@ class Layer:
     def record(self, key: bytes) -> Any:
         """Return the record under a state key, or None."""
         found = self.records.get(key)
-        return self.below.record(key) if found is None else found
+        if found is None and (found := self._below_records.get(key)) is None:
+            # What lies below stands still as long as this layer is decided on.
+            found = self._below_records[key] = self.below.record(key)
+        return found
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""

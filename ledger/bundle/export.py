@@ -165,7 +165,7 @@ def _survey(client: Client, size: int, stream: str | None, tell: Callable[[int],
     has_stream = False
     for index, data in read_range(client, 0, size):
         survey.tree.add(leaf_hash(data))
-        head = _head_decoder.decode(decode_entry(data).body)
+        head = _decode_head(index, data)
         is_authority = head.kind in AUTHORITY_KINDS
         if is_authority:
             event = read_event(index, data)
@@ -181,6 +181,13 @@ def _survey(client: Client, size: int, stream: str | None, tell: Callable[[int],
     if not has_stream:
         survey.indexes = []
     return survey
+
+
+def _decode_head(index: int, data: bytes) -> _Head:
+    try:
+        return _head_decoder.decode(decode_entry(data).body)
+    except (msgspec.DecodeError, Refused) as error:
+        raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {error}", index=index) from error
 
 
 def _members(

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Checks a bundle of a Baton ledger; needs Python 3.11, PyNaCl and blake3, and nothing of Baton.
 
     tar xf audit.tar && python3 verify.py [--root FINGERPRINT] [FOLDER or TAR]
@@ -8,48 +7,57 @@ never goes back, that every signing key was registered before it signed and not 
 signed checkpoint, and the blobs. It does not replay the rules of handoffs, reasonings and sessions: `baton verify
 --bundle` does. Exit code 0: everything fits; 6: something does not, and the output names the index; 2: no bundle.
 
-This file is written to be read: it shares no code with Baton, so that a mistake there is not repeated here.
+This file is written to be read: it shares no code with Baton, so that a mistake there is not repeated here; and it is
+one file, however long, because it travels alone.
 """
+
+# ruff: noqa: T201 - printing is what this program does
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+import re
 import sys
 import tarfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from blake3 import blake3
 from nacl.exceptions import BadSignatureError
 from nacl.signing import VerifyKey
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 EVENT = b"application/vnd.baton.event.v1+json"
 BATCH = b"application/vnd.baton.batch.v1"
 ENTRY_MAX = 48 * 1024
+FIELDS = set(["format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py"])
 
 
-class Wrong(Exception):
+class WrongError(Exception):
     """Something in the bundle is not what it must be."""
 
 
-def need(condition, message):
+def need(condition: object, message: str) -> None:
     """Stop with a message unless the condition holds."""
     if not condition:
-        raise Wrong(message)
+        raise WrongError(message)
 
 
-def leaf_hash(data):
+def leaf_hash(data: bytes) -> bytes:
     """RFC 6962 §2.1: the hash of a leaf."""
     return hashlib.sha256(b"\0" + data).digest()
 
 
-def node_hash(left, right):
+def node_hash(left: bytes, right: bytes) -> bytes:
     """RFC 6962 §2.1: the hash of an inner node."""
     return hashlib.sha256(b"\1" + left + right).digest()
 
 
-def tree_root(hashes):
+def tree_root(hashes: list[bytes]) -> bytes:
     """RFC 6962 §2.1: the root over leaf hashes."""
     if not hashes:
         return hashlib.sha256(b"").digest()
@@ -59,7 +67,7 @@ def tree_root(hashes):
     return hashes[0]
 
 
-def path_root(leaf, index, size, path):
+def path_root(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes:
     """RFC 9162 §2.1.3.2: the root that a path leads to."""
     last, rest = size - 1, list(path)
     while last > 0:
@@ -72,12 +80,12 @@ def path_root(leaf, index, size, path):
     return leaf
 
 
-def pae(kind, body):
+def pae(kind: bytes, body: bytes) -> bytes:
     """DSSE: the bytes that are signed."""
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(body), body)
 
 
-def is_signed(key, message, signature):
+def is_signed(key: bytes, message: bytes, signature: bytes) -> bool:
     """Whether an Ed25519 signature fits (RFC 8032)."""
     try:
         VerifyKey(key).verify(message, signature)
@@ -86,13 +94,13 @@ def is_signed(key, message, signature):
     return True
 
 
-def take(data, at, size):
+def take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     """Take bytes out of an entry."""
     need(at + size <= len(data), "the entry ends too soon")
     return data[at : at + size], at + size
 
 
-def take_number(data, at):
+def take_number(data: bytes, at: int) -> tuple[int, int]:
     """Read a msgpack unsigned integer in its shortest form."""
     (first,), at = take(data, at, 1)
     if first < 0x80:
@@ -105,7 +113,7 @@ def take_number(data, at):
     return number, at
 
 
-def take_bytes(data, at):
+def take_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     """Read msgpack bytes in their shortest form."""
     (first,), at = take(data, at, 1)
     need(first in (0xC4, 0xC5), "bytes were expected")
@@ -115,7 +123,7 @@ def take_bytes(data, at):
     return take(data, at, size)
 
 
-def read_entry(data):
+def read_entry(data: bytes) -> tuple[bytes, bytes, bytes, int, int, int]:
     """Return (body, key, signature, index in batch, size of batch, accepted_ms) of an entry in its one form."""
     need(len(data) <= ENTRY_MAX, "the entry is too large")
     need(data[:1] == b"\x98", "the entry is no array of eight")
@@ -135,36 +143,37 @@ def read_entry(data):
     return body, key, signature, number, size, accepted_ms
 
 
-def no_duplicates(pairs):
+def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a JSON object with a key twice."""
     need(len(dict(pairs)) == len(pairs), "a JSON key stands twice")
     return dict(pairs)
 
 
-def no_constant(name):
+def no_constant(name: str) -> NoReturn:
     """Refuse NaN and infinities."""
-    raise Wrong(f"{name} is not JSON")
+    raise WrongError(f"{name} is not JSON")
 
 
-def read_json(text):
+def read_json(text: bytes) -> Any:
     """Parse strict JSON."""
     try:
         return json.loads(text.decode("utf-8"), object_pairs_hook=no_duplicates, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
-        raise Wrong(f"this is not JSON: {error}") from error
+        raise WrongError(f"this is not JSON: {error}") from error
 
 
 class Keys:
     """Which key may sign for whom, as the authority events say, in the order of the log."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         """Start without keys."""
-        self.owner = {}
-        self.revoked = set()
-        self.origin = self.ledger = self.root = self.checkpoint = None
-        self.lines = []
+        self.owner: dict[bytes, str] = {}
+        self.revoked: set[bytes] = set()
+        self.origin = self.ledger = ""
+        self.root = self.checkpoint = b""
+        self.lines: list[str] = []
 
-    def check(self, index, body, key):
+    def check(self, index: int, body: dict[str, Any], key: bytes) -> None:
         """Compare the signing key with the author, then learn what the event changes."""
         kind, author, data = body["kind"], body["author"], body["data"]
         if index == 0:
@@ -184,24 +193,34 @@ class Keys:
         elif kind == "key.revoked":
             self.revoked.add(bytes.fromhex(data["key"]))
 
-    def register(self, name, key):
+    def register(self, name: str, key: bytes) -> None:
         """Let a key sign for a name."""
         need(key not in self.owner, "a key is registered twice")
         self.owner[key] = name
         self.lines.append(vkey(name, key))
 
 
-def key_id(name, key):
+def key_id(name: str, key: bytes) -> bytes:
     """C2SP signed-note: the four bytes that name a key."""
     return hashlib.sha256(name.encode() + b"\n\x01" + key).digest()[:4]
 
 
-def vkey(name, key):
+def vkey(name: str, key: bytes) -> str:
     """C2SP signed-note: the text of a key."""
     return f"{name}+{key_id(name, key).hex()}+{base64.b64encode(bytes([1]) + key).decode()}"
 
 
-def read_checkpoint(note, origin, key):
+def read_base64(text: str) -> bytes:
+    """Read base64 in its one form."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except ValueError:
+        raw = b""
+    need(text and base64.b64encode(raw).decode() == text, "base64 is not in its one form")
+    return raw
+
+
+def read_checkpoint(note: str, origin: str, key: bytes) -> tuple[int, bytes]:
     """Return (size, root) of a C2SP tlog-checkpoint signed by the key."""
     text, _, signatures = note.rpartition("\n\n")
     text += "\n"
@@ -211,43 +230,44 @@ def read_checkpoint(note, origin, key):
     for line in signatures.removesuffix("\n").split("\n"):
         need(line.startswith("— ") and line.count(" ") == 2, "the checkpoint has a malformed signature line")
         _, name, blob = line.split(" ")
-        raw = base64.b64decode(blob, validate=True)
-        need(base64.b64encode(raw).decode() == blob, "the checkpoint's base64 is not in its one form")
+        raw = read_base64(blob)
         if name == origin and raw[:4] == key_id(origin, key):
             ours.append(raw[4:])
     need(ours, "the checkpoint is not signed by the checkpoint key of entry 0")
     need(all(is_signed(key, text.encode(), one) for one in ours), "the signature of the checkpoint does not fit")
     need(signatures.endswith("\n"), "the checkpoint does not end in a newline")
-    return int(lines[1]), base64.b64decode(lines[2], validate=True)
+    return int(lines[1]), read_base64(lines[2])
 
 
 class Members:
     """The files of a bundle, in a folder or still in the tar."""
 
-    def __init__(self, place):
+    def __init__(self, place: Path) -> None:
         """Open the place."""
         self.tar = None if place.is_dir() else tarfile.open(place, "r:")  # noqa: SIM115 - closed with the process
         self.place = place
         self.used = {"verify.py"}
 
-    def read(self, name):
+    def read(self, name: str) -> bytes:
         """Return the content of a member."""
         self.used.add(name)
         try:
             if self.tar is None:
                 return (self.place / name).read_bytes()
-            return self.tar.extractfile(name).read()
-        except (OSError, KeyError, AttributeError) as error:
-            raise Wrong(f"{name} is missing") from error
+            file = self.tar.extractfile(name)
+        except (OSError, KeyError) as error:
+            raise WrongError(f"{name} is missing") from error
+        need(file is not None, f"{name} is no file")
+        return b"" if file is None else file.read()
 
-    def names(self):
+    def names(self) -> list[str]:
         """Return the names of all members."""
         if self.tar is not None:
             return self.tar.getnames()
         return [str(one.relative_to(self.place)) for one in self.place.rglob("*") if one.is_file()]
 
 
-def tile_name(level, number, width):
+def tile_name(level: int | str, number: int, width: int) -> str:
     """C2SP tlog-tiles: the path of a tile."""
     digits = str(number)
     digits = digits.zfill(-(-len(digits) // 3) * 3)
@@ -259,26 +279,27 @@ def tile_name(level, number, width):
 class Audit:
     """One run over one bundle."""
 
-    def __init__(self, members):
+    def __init__(self, members: Members) -> None:
         """Read the manifest."""
         self.members = members
         self.keys = Keys()
         self.clock = self.signatures = 0
-        self.batch = []
-        self.problems = []
-        self.ids = set()
+        self.batch: list[tuple[int, tuple[bytes, bytes, int], bytes]] = []
+        self.problems: list[tuple[int | None, str]] = []
+        self.ids: set[bytes] = set()
         text = members.read("manifest.json")
         self.manifest = read_json(text)
         canonical = json.dumps(self.manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         need(canonical.encode() + b"\n" == text, "manifest.json is not in its one form")
+        need(set(self.manifest) == FIELDS, "manifest.json has other fields than it must")
         need(self.manifest["format"] == "baton-bundle-1", "manifest.json names an unknown format")
         self.size = self.manifest["size"]
 
-    def problem(self, index, message):
+    def problem(self, index: int | None, message: str) -> None:
         """Record a problem at an index."""
         self.problems.append((index, message))
 
-    def entry(self, index, data, batch_path=None):
+    def entry(self, index: int, data: bytes, batch_path: list[bytes] | None = None) -> None:
         """Check one entry alone: form, id, key, clock; then its signature, or keep it for that of its batch."""
         body, key, signature, number, size, accepted_ms = read_entry(data)
         event = read_json(body)
@@ -303,9 +324,9 @@ class Audit:
         try:
             self.keys.check(index, event, key)
         except (KeyError, TypeError, ValueError) as error:
-            raise Wrong(f"the event lacks what it needs: {error}") from error
+            raise WrongError(f"the event lacks what it needs: {error}") from error
 
-    def member(self, number, size, shared, leaf):
+    def member(self, number: int, size: int, shared: tuple[bytes, bytes, int], leaf: bytes) -> None:
         """Add an event to its batch; when the batch is whole, check its one signature."""
         need(number == len(self.batch), "it is not the next of its batch")
         need(
@@ -321,17 +342,17 @@ class Audit:
             )
             self.signatures += size
 
-    def guarded(self, index, check, *details):
+    def guarded(self, index: int, check: Callable[..., None], *details: bytes) -> None:
         """Run a check; what it finds is a problem of this index."""
         try:
             check(index, *details)
-        except Wrong as wrong:
+        except (WrongError, KeyError, TypeError, ValueError, IndexError) as wrong:
             self.problem(index, str(wrong))
             self.batch = []
 
-    def log(self):
+    def log(self) -> list[bytes]:
         """Check a bundle of a whole log; return its leaf hashes."""
-        leaves = []
+        leaves: list[bytes] = []
         for number in range(-(-self.size // 256)):
             width = min(256, self.size - number * 256)
             tile = self.members.read(tile_name(0, number, width))
@@ -351,7 +372,7 @@ class Audit:
         self.tiles(leaves)
         return leaves
 
-    def tiles(self, hashes):
+    def tiles(self, hashes: list[bytes]) -> None:
         """Compare the tiles above level 0 with what they are computed from."""
         level, below = 1, hashes
         while len(below) >= 256:
@@ -364,38 +385,39 @@ class Audit:
                     )
             level += 1
 
-    def stream(self, root):
+    def stream(self, root: bytes) -> None:
         """Check a bundle of one stream: each entry and its proof."""
         for index in self.manifest["indexes"]:
             data = self.members.read(f"entries/{index:020d}.entry")
             self.guarded(index, self.proven, data, root)
 
-    def proven(self, index, data, root):
+    def proven(self, index: int, data: bytes, root: bytes) -> None:
         """Check an entry and its C2SP tlog-proof."""
         head, _, note = (
             self.members.read(f"entries/{index:020d}.tlog-proof").decode("utf-8", "replace").partition("\n\n")
         )
         lines = head.split("\n")
         need(lines.pop(0) == "c2sp.org/tlog-proof@v1", "its proof is of an unknown form")
-        extra = base64.b64decode(lines.pop(0)[6:]) if lines[0].startswith("extra ") else b""
+        extra = read_base64(lines.pop(0)[6:]) if lines[0].startswith("extra ") else b""
         need(lines.pop(0) == f"index {index}", "its proof is of another index")
         need(note.encode() == self.members.read("checkpoint"), "its proof is under another checkpoint")
-        path = [base64.b64decode(line) for line in lines]
+        path = [read_base64(line) for line in lines]
         need(path_root(leaf_hash(data), index, self.size, path) == root, "its proof does not lead to the root")
         self.entry(index, data, [extra[at : at + 32] for at in range(0, len(extra), 32)])
 
-    def blobs(self):
+    def blobs(self) -> None:
         """Check that each blob has the hash it is named by."""
         for ref in self.manifest["blobs"]:
+            need(re.fullmatch("(blake3|sha256):[0-9a-f]{64}", ref), "the manifest names a blob by no ref")
             algorithm, _, digest = ref.partition(":")
             content = self.members.read(f"blobs/{algorithm}/{digest}")
             found = blake3(content).hexdigest() if algorithm == "blake3" else hashlib.sha256(content).hexdigest()
             need(found == digest, f"blob {ref} has another content")
 
-    def checkpoint(self, leaves):
+    def checkpoint(self, leaves: list[bytes] | None) -> None:
         """Check the checkpoint, the manifest and the key files against entry 0 and the tree."""
         keys, manifest, read = self.keys, self.manifest, self.members.read
-        need(keys.checkpoint is not None, "entry 0 names no keys")
+        need(keys.checkpoint, "entry 0 names no keys")
         size, root = read_checkpoint(read("checkpoint").decode("utf-8", "replace"), keys.origin, keys.checkpoint)
         need(size == self.size and root.hex() == manifest["root"], "checkpoint and manifest differ")
         need(leaves is None or tree_root(leaves) == root, "the entries do not lead to the root of the checkpoint")
@@ -414,11 +436,12 @@ class Audit:
         unknown = set(self.members.names()) - self.members.used
         need(not unknown, f"files that do not belong to the bundle: {', '.join(sorted(unknown)[:3])}")
 
-    def run(self):
+    def run(self) -> None:
         """Check everything; problems without an index stop it."""
         need(self.manifest["content"] in ("log", "stream"), "manifest.json names an unknown content")
         leaves = None
         if self.manifest["content"] == "log":
+            need(self.manifest["stream"] is None and self.manifest["indexes"] == [], "a whole log has all entries")
             leaves = self.log()
         else:
             self.stream(bytes.fromhex(self.manifest["root"]))
@@ -426,7 +449,7 @@ class Audit:
         self.checkpoint(leaves)
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Check the bundle and print the verdict; return the exit code."""
     fingerprint = None
     if arguments[:1] == ["--root"] and len(arguments) > 1:
@@ -437,17 +460,15 @@ def main(arguments):
     except (OSError, tarfile.TarError) as error:
         print(f"{place} is no bundle: {error}", file=sys.stderr)
         return 2
-    except (Wrong, KeyError, TypeError) as wrong:
+    except (WrongError, KeyError, TypeError) as wrong:
         print(f"FAILED: {wrong}")
         return 6
     try:
         audit.run()
-    except (Wrong, KeyError, TypeError, ValueError) as wrong:
+    except (WrongError, KeyError, TypeError, ValueError) as wrong:
         audit.problem(None, str(wrong))
-    found = None if audit.keys.root is None else blake3(audit.keys.root).hexdigest()
-    if fingerprint is not None and (
-        found is None or len(fingerprint) < 32 or not found.startswith(fingerprint.lower())
-    ):
+    found = blake3(audit.keys.root).hexdigest() if audit.keys.root else ""
+    if fingerprint is not None and (len(fingerprint) < 32 or not found.startswith(fingerprint.lower())):
         audit.problem(0, f"the root key has the fingerprint {found}, not {fingerprint}")
     for index, message in audit.problems[:100]:
         print(f"index {index}: {message}" if index is not None else message)

@@ -13,41 +13,39 @@ poll_interval_s: Final = 0.02
 
 
 class News:
-    """Wakes coroutines of one event loop when the log has grown."""
+    """Wakes coroutines of one event loop when the log has grown; ``size`` is the log's at the last look."""
 
     def __init__(self, log: Log) -> None:
         """Watch ``log``."""
         self._log = log
-        self._changed = asyncio.Condition()
+        self._grown = asyncio.Event()
         self._seen = -1
         self.size = 0
 
-    def announce(self) -> None:
-        """Look at once: something was just committed here."""
-        task = asyncio.ensure_future(self._look())
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    def look(self) -> None:
+        """Look at once, as after a commit of this process: LMDB's transaction number first, a page only if it moved."""
+        transaction = self._log.tables.last_transaction()
+        if transaction == self._seen:
+            return
+        with self._log.snapshot() as snapshot:
+            size = snapshot.size
+        self._seen = transaction  # Only now: had the snapshot failed, the next look would have to try again.
+        if size != self.size:
+            self.size = size
+            # Who waits holds the old event; who comes later waits on the new one.
+            self._grown.set()
+            self._grown = asyncio.Event()
 
     async def run(self) -> None:
-        """Look for other processes' commits until cancelled: LMDB's transaction number is read, no page."""
+        """Look for other processes' commits until cancelled."""
         while True:
-            await self._look()
+            self.look()
             await asyncio.sleep(poll_interval_s)
 
     async def wait_beyond(self, size: int, wait_s: float) -> int:
         """Wait until the log has more than ``size`` entries, or ``wait_s``; return its size."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s), self._changed:
-                await self._changed.wait_for(lambda: self.size > size)
+            async with asyncio.timeout(wait_s):
+                while self.size <= size:
+                    await self._grown.wait()
         return self.size
-
-    async def _look(self) -> None:
-        transaction = self._log.tables.last_transaction()
-        if transaction == self._seen:
-            return
-        self._seen = transaction
-        with self._log.snapshot() as snapshot:
-            size = snapshot.size
-        if size != self.size:
-            async with self._changed:
-                self.size = size
-                self._changed.notify_all()

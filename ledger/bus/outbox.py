@@ -2,21 +2,22 @@
 
 Payload = the body, byte for byte, so any NATS tool can read it. Short headers hold the rest of the entry, and for an
 event of a signed batch its path: a follower rebuilds the entry's exact bytes, a subscriber verifies the signature
-from the message alone.
+from the message alone. Headers have one form: what differs from ``headers_of`` is refused. Two of them, the index and
+the accepted time, are the ledger's word and not the author's, so no signature covers them: they are the leaf that the
+log's tree covers, and who must rely on them compares the entry with a receipt or reads it by index.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from ledger.bus.publisher import OutboundMessage
 from ledger.bus.subjects import event_subject
+from ledger.codec import decode_base64, encode_base64
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry, batch_root_pae, decode_entry, event_id, pae
-from ledger.errors import Corrupted
+from ledger.errors import Corrupted, Refused
 from ledger.identity import verify
 from ledger.limits import batch_size_max_bytes
 from ledger.merkle import inclusion_proof, leaf_hash, node_hash, subtrees_of
@@ -34,6 +35,17 @@ SIGNATURE: Final = "Baton-Sig"
 ACCEPTED: Final = "Baton-Accepted"
 BATCH: Final = "Baton-Batch"
 PATH: Final = "Baton-Path"
+_PUBLISHED: Final = "Baton-"
+
+
+class _Address(msgspec.Struct):
+    """What of a body is in its subject."""
+
+    kind: str
+    stream: str
+
+
+_address = msgspec.json.Decoder(_Address)
 
 
 class Outbox:
@@ -64,10 +76,10 @@ class Outbox:
         return messages
 
     def _message(self, index: int, data: bytes, entry: Entry, path: list[bytes]) -> OutboundMessage:
-        body: dict[str, Any] = msgspec.json.decode(entry.body)
+        address = _address.decode(entry.body)
         return OutboundMessage(
             index=index,
-            subject=event_subject(self._ledger, body["kind"], body["stream"]),
+            subject=event_subject(self._ledger, address.kind, address.stream),
             payload=entry.body,
             headers=headers_of(index, entry, path),
             leaf_hash=leaf_hash(data),
@@ -81,12 +93,12 @@ def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:
         INDEX: str(index),
         ID: event_id(pae(entry.body)),
         KEY: entry.key.hex(),
-        SIGNATURE: _encode(entry.sig),
+        SIGNATURE: encode_base64(entry.sig),
         ACCEPTED: str(entry.accepted_ms),
     }
     if entry.batch_size > 1:
         headers[BATCH] = f"{entry.batch_index}/{entry.batch_size}"
-        headers[PATH] = ",".join(map(_encode, path))
+        headers[PATH] = ",".join(map(encode_base64, path))
     return headers
 
 
@@ -94,31 +106,39 @@ def entry_of(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
     """Return the index and entry that a message holds, its signature verified from the message alone.
 
     Raises:
-        Corrupted: ``VERIFICATION_FAILED`` when headers are missing or the signature does not fit.
+        Corrupted: ``VERIFICATION_FAILED`` when headers are missing or in another form, or the signature does not fit.
     """
     try:
-        batch_index, _, batch_size = headers.get(BATCH, "0/1").partition("/")
-        path = [base64.b64decode(one, validate=True) for one in headers.get(PATH, "").split(",") if one]
-        entry = Entry(
-            version=ENTRY_VERSION,
-            body=payload,
-            key=bytes.fromhex(headers[KEY]),
-            alg=ED25519,
-            sig=base64.b64decode(headers[SIGNATURE], validate=True),
-            batch_index=int(batch_index),
-            batch_size=int(batch_size),
-            accepted_ms=int(headers[ACCEPTED]),
-        )
-        index = int(headers[INDEX])
-    except (KeyError, ValueError, binascii.Error) as error:
+        index, entry, path = _read(payload, headers)
+    except (KeyError, ValueError, OverflowError, Refused) as error:
         raise Corrupted("VERIFICATION_FAILED", f"the message's headers do not make an entry: {error}") from error
+    published = {name: value for name, value in headers.items() if name.startswith(_PUBLISHED)}
+    if published != headers_of(index, entry, path):
+        raise Corrupted("VERIFICATION_FAILED", "the message's headers are not those of its entry", index=index)
     signed = pae(payload)
     if entry.batch_size > 1:
         root = _batch_root(leaf_hash(signed), entry.batch_index, entry.batch_size, path)
         signed = batch_root_pae(entry.batch_size, root)
-    if not verify(entry.key, signed, entry.sig) or event_id(pae(payload)) != headers.get(ID):
+    if not verify(entry.key, signed, entry.sig):
         raise Corrupted("VERIFICATION_FAILED", f"the message of entry {index} is not what was signed", index=index)
     return index, entry
+
+
+def _read(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry, list[bytes]]:
+    batch_index, _, batch_size = headers.get(BATCH, "0/1").partition("/")
+    path = [decode_base64(one, PATH) for one in headers.get(PATH, "").split(",") if one]
+    entry = Entry(
+        version=ENTRY_VERSION,
+        body=payload,
+        key=bytes.fromhex(headers[KEY]),
+        alg=ED25519,
+        sig=decode_base64(headers[SIGNATURE], SIGNATURE),
+        batch_index=int(batch_index),
+        batch_size=int(batch_size),
+        accepted_ms=int(headers[ACCEPTED]),
+    )
+    # Read back as any stored entry is: every length and range is checked where it is for all of them.
+    return int(headers[INDEX]), decode_entry(entry.encode()), path
 
 
 def _paths(snapshot: Snapshot, start: int, size: int) -> list[list[bytes]]:
@@ -141,7 +161,3 @@ def _batch_root(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes:
             root = node_hash(root, sibling)
         node, last = node >> 1, last >> 1
     return root
-
-
-def _encode(data: bytes) -> str:
-    return base64.b64encode(data).decode()

@@ -7,7 +7,7 @@ and stores what they return.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -16,6 +16,8 @@ from ledger.errors import Refused
 
 if TYPE_CHECKING:
     from ledger.events.authority import KeyDelegated
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 ROOT: Final = "root"
 NODE: Final = "node"
@@ -114,7 +116,7 @@ def to_ms(time: str) -> int:
         Refused: ``INVALID_FIELD`` for a day or time that does not exist.
     """
     try:
-        return int(datetime.fromisoformat(time).timestamp() * 1000)
+        return (datetime.fromisoformat(time) - _EPOCH) // timedelta(milliseconds=1)
     except ValueError as error:
         raise Refused("INVALID_FIELD", f"{time} is not a time: {error}") from error
 

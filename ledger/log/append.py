@@ -81,5 +81,5 @@ class Appender:
         _, written = cursor.putmulti(entries, append=True, overwrite=False)
         if written != len(entries):
             raise Corrupted("CORRUPTED", f"an entry lies beyond the log's end at {size}: run `baton fsck`", index=size)
-        for offset, key in enumerate(pending.id_keys):
-            txn.put(key, index_key(size + offset), db=self._tables.ids)
+        keys = [(key, index_key(size + offset)) for offset, key in enumerate(pending.id_keys)]
+        txn.cursor(db=self._tables.ids).putmulti(sorted(keys))  # in order, neighbours share a page

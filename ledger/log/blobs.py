@@ -79,7 +79,7 @@ class Blobs:
         """Return the record of a blob by either digest, or None.
 
         Raises:
-            Refused: ``INVALID_FORMAT`` when ``ref`` is none.
+            Refused: ``INVALID_FIELD`` when ``ref`` is none.
         """
         with self._tables.reading() as txn:
             return self._find(txn, ref)
@@ -88,7 +88,7 @@ class Blobs:
         """Yield the content of a blob in order, each chunk read in its own transaction.
 
         Raises:
-            Refused: ``NOT_FOUND``, or ``INVALID_FORMAT`` when ``ref`` is none.
+            Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` when ``ref`` is none.
             Corrupted: a chunk is missing.
         """
         record = self.find(ref)
@@ -114,7 +114,7 @@ class Blobs:
         """Return the content of a blob, checked against its hash.
 
         Raises:
-            Refused: ``NOT_FOUND``, or ``INVALID_FORMAT`` when ``ref`` is none.
+            Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` when ``ref`` is none.
             Corrupted: what is stored is not what was put.
         """
         content = b"".join(self.chunks(ref))
@@ -129,7 +129,7 @@ class Blobs:
 
     def _find(self, txn: lmdb.Transaction, ref: str) -> BlobRecord | None:
         if _REF.match(ref) is None:
-            raise Refused("INVALID_FORMAT", f"{ref[:80]!r} is not the ref of a blob", ref=ref[:80])
+            raise Refused("INVALID_FIELD", f"{ref[:80]!r} is not the ref of a blob", ref=ref[:80])
         algorithm, _, digest = ref.partition(":")
         key: bytes | None = bytes.fromhex(digest)
         if algorithm == "sha256":

@@ -68,7 +68,11 @@ class Snapshot:
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None when the log does not hold it."""
-        found = self._get(self._tables.ids, layout.id_key(stream, event_id))
+        return self.index_under(layout.id_key(stream, event_id))
+
+    def index_under(self, id_key: bytes) -> int | None:
+        """Return the index under a key of the duplicate check, or None."""
+        found = self._get(self._tables.ids, id_key)
         return None if found is None else int.from_bytes(found, "big")
 
     def stream(self, name: str) -> StreamRecord | None:

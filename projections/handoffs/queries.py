@@ -20,19 +20,20 @@ _UNLOCKED: Final = (
     "WHERE d.handoff_id = h.id AND (o.id IS NULL OR (o.status <> 'verified' AND o.status <> h.unlock_at)))"
 )
 _CLAIMABLE: Final = "(h.status = 'approved' OR (h.status = 'in_progress' AND h.lease_until_ms <= ?))"
-_SUMMARY: Final = (  # what is put together here are fixed texts, never a caller's value
-    "SELECT h.id, h.status, h.title, h.sender, h.receiver, h.reviewer, h.created, h.tasks_done, h.tasks_total, "
-    "h.criteria_done, h.criteria_total, h.reason, h.created_index, h.updated_index, "
-    f"({_CLAIMABLE} AND {_UNLOCKED}) AS is_ready FROM handoffs h"
-)
+_SUMMARY: Final = f"""
+    SELECT h.id, h.status, h.title, h.sender, h.receiver, h.reviewer, h.created, h.tasks_done, h.tasks_total,
+        h.criteria_done, h.criteria_total, h.reason, h.created_index, h.updated_index,
+        ({_CLAIMABLE} AND {_UNLOCKED}) AS is_ready
+    FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
 _STANDING: Final = (
     "SELECT id, status, receiver, coalesce(reviewer, sender) AS reviewer, unlock_at, reason, lease_until_ms "
     "FROM handoffs WHERE id IN (SELECT id FROM wanted)"
 )
-_CLOSURE: Final = (
-    "WITH RECURSIVE wanted(id) AS (SELECT ? UNION SELECT d.depends_on FROM handoff_dependencies d "
-    f"JOIN wanted w ON d.handoff_id = w.id LIMIT {dependencies_walked_max}) "
-)
+_CLOSURE: Final = f"""
+    WITH RECURSIVE wanted(id) AS (
+        SELECT ? UNION SELECT d.depends_on FROM handoff_dependencies d JOIN wanted w ON d.handoff_id = w.id
+        LIMIT {dependencies_walked_max}
+    ) """  # noqa: S608 - a fixed number
 _EDGES: Final = (
     "SELECT handoff_id, depends_on FROM handoff_dependencies WHERE handoff_id IN (SELECT id FROM wanted) "
     "ORDER BY handoff_id, position"

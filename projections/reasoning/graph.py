@@ -6,8 +6,8 @@ only what is new is encoded, the rest is joined. ``canonical_text`` is byte for 
 property test holds the two together), because there is one ref for a graph, not two.
 
 An update of an assumption changes the step it names: ``needs_validation`` becomes false, and the text is written into
-the step's own ``conclusion`` (after what stands there already, parted by "; "). So the assumption's ``content`` stays as
-it was stated, the outcome is covered by the ref, briefs show it as what came of the step, and ``evidence`` holds
+the step's own ``conclusion`` (after what stands there already, parted by "; "). So the assumption's ``content`` stays
+as it was stated, the outcome is covered by the ref, briefs show it as what came of the step, and ``evidence`` holds
 nothing but references that a validator can check. An update settles an assumption either way: its text says which.
 
 A later extension leaves the conclusion of an earlier ``reasoning.concluded`` standing until it is concluded anew.

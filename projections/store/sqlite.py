@@ -15,20 +15,21 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import tempfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from blake3 import blake3
 
-from ledger.errors import Corrupted
+from ledger.errors import Corrupted, Unavailable
 from projections.projection import Table
 from projections.store.faults import ADVICE, translated
 from projections.store.store import Changes, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from projections.projection import Projection
     from projections.store.store import Value
@@ -37,14 +38,16 @@ APPLICATION_ID: Final = 0x4241544E  # "BATN"
 FORMAT: Final = 1
 busy_wait_max_s: Final = 60.0
 cache_size_kib: Final = 65_536
+wal_pages_max: Final = 8_192  # 32 MiB: a rebuild copies its pages into the file less often
+wal_size_kept_max_bytes: Final = 32 * 1024**2
 
 _pack = msgspec.msgpack.Encoder().encode
-_SLOTS: Final = "SELECT view, version, is_live, position FROM baton_views ORDER BY view, is_live DESC"
+_SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM baton_views ORDER BY view, is_live DESC"
 _BOOKKEEPING: Final = """
 CREATE TABLE baton_ledger (ledger TEXT PRIMARY KEY);
 CREATE TABLE baton_views (
     view TEXT NOT NULL, version INTEGER NOT NULL, is_live INTEGER NOT NULL, position INTEGER NOT NULL,
-    PRIMARY KEY (view, is_live)
+    last_id TEXT NOT NULL, PRIMARY KEY (view, is_live)
 );
 CREATE TABLE baton_tables (
     view TEXT NOT NULL, is_live INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (view, is_live, name)
@@ -64,19 +67,16 @@ class SqliteStore:
         self.path = path
         self._lock = threading.RLock()
         with translated(path):
+            if not path.exists():
+                _make(path, ledger)
+            self._db = _connect(path)
             try:
-                path.touch(mode=0o600)
-                self._db = sqlite3.connect(
-                    path,
-                    timeout=busy_wait_max_s,
-                    isolation_level=None,
-                    check_same_thread=False,
-                    cached_statements=512,
-                )
-            except OSError as error:
-                raise sqlite3.OperationalError(str(error)) from error
-            try:
-                self._open(ledger)
+                self._db.execute("PRAGMA synchronous = NORMAL")
+                self._db.execute(f"PRAGMA cache_size = -{cache_size_kib}")
+                self._db.execute("PRAGMA temp_store = MEMORY")
+                self._db.execute(f"PRAGMA wal_autocheckpoint = {wal_pages_max}")
+                self._db.execute(f"PRAGMA journal_size_limit = {wal_size_kept_max_bytes}")
+                _check_identity(self._db, path, ledger)
             except BaseException:
                 self._db.close()
                 raise
@@ -110,35 +110,47 @@ class SqliteStore:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _open(self, ledger: str) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.execute(f"PRAGMA cache_size = -{cache_size_kib}")
-        self._db.execute("PRAGMA temp_store = MEMORY")
-        if self._identity() == (0, 0):
-            with self._transaction("BEGIN IMMEDIATE"):
-                self._make(ledger)
-        if self._identity() != (APPLICATION_ID, FORMAT):
-            raise Corrupted("CORRUPTED", f"{self.path} is no views file of this version of Baton: {ADVICE}")
-        found = self._db.execute("SELECT ledger FROM baton_ledger").fetchall()
-        if found != [(ledger,)]:
-            raise Corrupted("CORRUPTED", f"{self.path} holds the views of another ledger: {ADVICE}", ledger=ledger)
 
-    def _make(self, ledger: str) -> None:
-        if self._identity() != (0, 0):
-            return  # another process made it while this one waited for the lock
-        if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
-            raise Corrupted("CORRUPTED", f"{self.path} is a database of something else: {ADVICE}")
-        for statement in _BOOKKEEPING.split(";"):
-            self._db.execute(statement)
-        self._db.execute("INSERT INTO baton_ledger VALUES (?)", (ledger,))
-        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._db.execute(f"PRAGMA user_version = {FORMAT}")
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, timeout=busy_wait_max_s, isolation_level=None, check_same_thread=False, cached_statements=512
+    )
 
-    def _identity(self) -> tuple[int, int]:
-        (application,) = self._db.execute("PRAGMA application_id").fetchone()
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        return application, version
+
+def _make(path: Path, ledger: str) -> None:
+    """Make an empty views file, complete or not at all.
+
+    It is made under another name and linked into place: while SQLite changes a new file to WAL mode it refuses every
+    other process at once, without waiting. If another process made the file first, theirs stands.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix=".views-", dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            made.touch(mode=0o600)
+            db = _connect(made)
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.executescript(_BOOKKEEPING)
+                db.execute("INSERT INTO baton_ledger VALUES (?)", (ledger,))
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {FORMAT}")
+            finally:
+                db.close()
+            with contextlib.suppress(FileExistsError):
+                path.hardlink_to(made)
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be made: {error}", path=str(path)) from error
+
+
+def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise Corrupted("CORRUPTED", f"{path} is a database of something else: {ADVICE}", path=str(path))
+    if version != FORMAT:
+        raise Corrupted("CORRUPTED", f"{path} is a views file of another version of Baton: {ADVICE}", version=version)
+    if db.execute("SELECT ledger FROM baton_ledger").fetchall() != [(ledger,)]:
+        raise Corrupted("CORRUPTED", f"{path} holds the views of another ledger: {ADVICE}", ledger=ledger)
 
 
 class SqliteTransaction:
@@ -156,7 +168,8 @@ class SqliteTransaction:
 
     def slots(self) -> list[Slot]:
         """Return the slots as this transaction sees them."""
-        return [Slot(view, version, bool(is_live), at) for view, version, is_live, at in self._db.execute(_SLOTS)]
+        rows = self._db.execute(_SLOTS)
+        return [Slot(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in rows]
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         """Return, for each table of a live view and for its states, the BLAKE3 (hex) over its sorted rows."""
@@ -184,10 +197,10 @@ class SqliteTransaction:
             self._insert(slot, view.table(name), rows)
         self._insert(slot, states_table(view.name), changes.states)
 
-    def move(self, slot: Slot, position: int) -> None:
-        """Set the slot's position."""
-        sql = "UPDATE baton_views SET position = ? WHERE view = ? AND is_live = ?"
-        self._db.execute(sql, (position, slot.view, slot.is_live))
+    def move(self, slot: Slot) -> None:
+        """Set the position and last event of a slot to what ``slot`` says."""
+        sql = "UPDATE baton_views SET position = ?, last_id = ? WHERE view = ? AND is_live = ?"
+        self._db.execute(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
 
     def start_building(self, view: Projection[Any]) -> None:
         """Make an empty slot beside the live one (or in place of an older one being built)."""
@@ -200,7 +213,7 @@ class SqliteTransaction:
             option = " WITHOUT ROWID" if len(table.primary_key) > 1 else ""
             self._db.execute(f'CREATE TABLE "{name}" ({columns}, PRIMARY KEY ({key})){option}')
             self._db.execute("INSERT INTO baton_tables VALUES (?, 0, ?)", (view.name, table.name))
-        self._db.execute("INSERT INTO baton_views VALUES (?, ?, 0, 0)", (view.name, view.version))
+        self._db.execute("INSERT INTO baton_views VALUES (?, ?, 0, 0, '')", (view.name, view.version))
 
     def make_live(self, view: Projection[Any]) -> None:
         """Let the slot being built take the place of the live one, whose tables are dropped."""

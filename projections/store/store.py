@@ -1,10 +1,10 @@
 """What a runner and a reader ask of a view store; SQLite answers it now, PostgreSQL can later.
 
 A **slot** is one copy of a view's tables: the *live* one that queries read, or the one being *built* beside it under
-other table names until it has caught up and takes the live one's place. Each slot has a **position**: the index of
+other table names, until it has caught up and takes the live one's place. Each slot has a **position**: the index of
 the next event to apply. Rows, states and position of a batch commit together, or not at all.
 
-SQL in queries keeps to what SQLite and PostgreSQL share: ``?`` placeholders, ``LIMIT``, ``WITH RECURSIVE``, plain joins.
+SQL in queries keeps to what SQLite and PostgreSQL share: ``?`` placeholders, ``LIMIT``, ``WITH RECURSIVE``, joins.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ Value: TypeAlias = "str | int | float | bytes | None"
 
 
 class Slot(NamedTuple):
-    """One copy of a view in the store; ``position`` is the index of the next event it needs."""
+    """One copy of a view in the store.
+
+    ``position`` is the index of the next event it needs, ``last_id`` the id of the event before that ("" at the start):
+    a log that was rolled back and grew again holds another event there.
+    """
 
     view: str
     version: int
     is_live: bool
     position: int
+    last_id: str
 
 
 class Changes(NamedTuple):
@@ -73,8 +78,8 @@ class Writing(Protocol):
         """Replace and add rows and states."""
         ...
 
-    def move(self, slot: Slot, position: int) -> None:
-        """Set the slot's position."""
+    def move(self, slot: Slot) -> None:
+        """Set the position and last event of a slot to what ``slot`` says."""
         ...
 
     def start_building(self, view: Projection[Any]) -> None:

@@ -78,11 +78,7 @@ REFUSED_JSON = {
 # RFC 8785 writes whole floats from 2^53 up to 1e21 as integers, which no strict reader takes.
 floats = st.floats(allow_nan=False, allow_infinity=False).filter(lambda one: not json_integer_max < abs(one) < 1e21)
 json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-json_integer_max, json_integer_max)
-    | floats
-    | st.text(),
+    st.none() | st.booleans() | st.integers(-json_integer_max, json_integer_max) | floats | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )
@@ -134,7 +130,15 @@ def test_canonical_bytes_are_not_parsed_twice(monkeypatch: pytest.MonkeyPatch) -
 
 def test_canonical_form_sorts_by_utf16_and_writes_numbers_as_rfc_8785() -> None:
     # Key order and numbers of RFC 8785 §3.2.2.3 and §3.2.3: U+1F600 sorts before U+FB33 by UTF-16 units.
-    value = {"\ufb33": 1.0, "\U0001f600": 1e21, "€": 4.50, "\r": 2e-3, "1": 1e-27, "ö": -0.0, "\x80": 333333333.33333329}
+    value = {
+        "\ufb33": 1.0,
+        "\U0001f600": 1e21,
+        "€": 4.50,
+        "\r": 2e-3,
+        "1": 1e-27,
+        "ö": -0.0,
+        "\x80": 333333333.33333329,
+    }
     expected = '{"\\r":0.002,"1":1e-27,"\x80":333333333.3333333,"ö":0,"€":4.5,"\U0001f600":1e+21,"\ufb33":1}'
     assert codec.encode_canonical(value) == expected.encode()
 
@@ -180,7 +184,7 @@ def test_any_json_text_of_a_value_is_read_as_that_value(value: Any) -> None:
     assert codec.decode_strict(text, ANYTHING) == json.loads(text)
 
 
-@given(st.binary(max_size=64) | st.text("[]{}\",:\\0123456789eE-+.naulft \n", max_size=40).map(str.encode))
+@given(st.binary(max_size=64) | st.text('[]{}",:\\0123456789eE-+.naulft \n', max_size=40).map(str.encode))
 def test_hostile_bytes_are_read_alike_by_both_parsers_or_refused(text: bytes) -> None:
     try:
         value = codec.decode_strict(text, ANYTHING)

@@ -103,10 +103,9 @@ def test_changed_entry_is_another_entry_or_none(data: st.DataObject) -> None:
     changed[position] ^= data.draw(st.integers(1, 255))
     try:
         entry = decode_entry(bytes(changed))
-    except Refused as refused:
-        assert refused.code in {"INVALID_FORMAT", "UNSUPPORTED_VERSION"}
-    else:
-        assert entry.encode() == bytes(changed)
+    except Refused:
+        return
+    assert entry.encode() == bytes(changed)
 
 
 @pytest.mark.parametrize("changed", [{"version": 2}, {"alg": 2}])
@@ -159,9 +158,7 @@ def test_submission_travels_as_dsse_json() -> None:
     assert envelope == {
         "payloadType": EVENT_TYPE,
         "payload": base64.b64encode(b'{"a":1}').decode(),
-        "signatures": [
-            {"keyid": "ed25519:" + KEY.public.hex(), "sig": base64.b64encode(submission.sigs[0]).decode()}
-        ],
+        "signatures": [{"keyid": "ed25519:" + KEY.public.hex(), "sig": base64.b64encode(submission.sigs[0]).decode()}],
     }
 
 

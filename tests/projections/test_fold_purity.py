@@ -17,6 +17,7 @@ import pytest
 
 import projections
 from ledger.events import KINDS
+from ledger.events.authority import RoleGranted
 from projections import VIEWS
 from projections.views import QUERIES
 
@@ -44,6 +45,8 @@ with LocalClient(settings) as client:
 def test_folds_in_fresh_processes_give_equal_digests(ledger, reader, tmp_path):
     ledger.fill()
     ledger.register("many", "agent", "reviewer", "human", "admin", "service")
+    for role in ("reviewer", "admin", "human", "service"):
+        ledger.emit("root", "agent/bob", RoleGranted(agent="bob", role=role))
     reader.catch_up()
     here = {view.name: reader.runner.digest(view.name) for view in VIEWS}
     for seed in ("0", "1", "4242"):

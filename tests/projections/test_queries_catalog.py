@@ -123,6 +123,13 @@ def test_why_says_what_leads_nowhere_and_where_it_stopped(ledger, reader):
     assert ([one["depth"] for one in cut["causes"]], cut["is_complete"]) == ([1, 2], False)
 
 
+def test_a_walk_that_ends_at_its_depth_with_nothing_beyond_is_complete(ledger, reader):
+    first = ledger.emit("bob", "session/s", SessionStarted())
+    second = ledger.emit("bob", "session/s", FindingLogged(finding="f"), causes=[first.id])
+    answer = reader.answer("catalog.why", {"ref": second.id, "depth": 1})
+    assert ([one["id"] for one in answer["causes"]], answer["is_complete"]) == ([first.id], True)
+
+
 def test_resolve_tells_streams_versions_and_steps_apart(ledger, reader):
     ledger.fill()
     shown = reader.answer("reasoning.show", {"id": "r1"})

@@ -53,6 +53,7 @@ def test_an_unknown_dependency_is_named_directly_and_at_the_end_of_a_chain(ledge
     ledger.approve("c", ledger.hand_over("c", depends_on=["b"]))
     assert why(reader, "b") == ("b is not ready: it depends on ghost, which does not exist.", ["DEPENDENCY_MISSING"])
     assert why(reader, "c")[0].endswith("which is approved and waits for ghost, which does not exist.")
+    assert reader.answer("handoffs.list", {"ready": True})["total"] == 0
 
 
 def test_a_cancelled_dependency_never_unlocks(ledger, reader):

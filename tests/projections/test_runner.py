@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from view_ledger import ViewLedger
 
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events import handoff, session
@@ -21,8 +22,6 @@ from projections.projection import Projection
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from view_ledger import ViewLedger
 
     from ledger.config import Settings
 
@@ -333,13 +332,25 @@ def test_views_ahead_of_the_log_are_refused(ledger: ViewLedger, open_store: Call
     runner.catch_up()
     with store.writing() as writing:
         for slot in writing.slots():
-            writing.move(slot, slot.position + 1)
-    with pytest.raises(Corrupted, match="more than the"):
+            writing.move(slot._replace(position=slot.position + 1))
+    with pytest.raises(Corrupted, match="another past of this log"):
         runner.catch_up()
 
 
+def test_views_of_another_past_are_refused(ledger: ViewLedger, tmp_path: Path) -> None:
+    ledger.hand_over("here")
+    with ViewLedger(tmp_path / "fork") as fork:  # the same keys, so the same ledger
+        fork.hand_over("there")
+        store = SqliteStore(ledger.home.views, ledger=fork.id)
+        Runner(fork.reads, store, VIEWS).catch_up()
+        ledger.hand_over("later")
+        with pytest.raises(Corrupted, match="another past of this log"):
+            Runner(ledger.reads, store, VIEWS).catch_up()
+        store.close()
+
+
 def test_a_folder_that_cannot_be_written_is_unavailable(ledger: ViewLedger) -> None:
-    with pytest.raises(Unavailable, match="cannot be used"):
+    with pytest.raises(Unavailable, match="cannot be made"):
         SqliteStore(ledger.home.path / "missing" / "views.db", ledger=ledger.reads.ledger)
 
 

@@ -28,12 +28,13 @@ def agent() -> None:
 @click.argument("name")
 @click.option("--role", "roles", multiple=True, type=click.Choice(get_args(Role)), help="May be given more than once.")
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
-@click.option("--unprotected", is_flag=True, help="Let a human's key lie unsealed, although any process can read it.")
+@click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
 @click.pass_obj
-def add(app: App, name: str, roles: tuple[str, ...], ai_id: str, unprotected: bool) -> None:
+def add(app: App, name: str, roles: tuple[str, ...], ai_id: str, *, unprotected: bool) -> None:
     """Make keys for a new agent and register it; signed by the root key, or by the admin given with --as.
 
-    The key of a human is sealed with a passphrase: asked on a terminal, or read from --passphrase-fd.
+    The key of a human is sealed with a passphrase: asked on a terminal, or read from --passphrase-fd, and so is any
+    key made with --passphrase-fd. When the signing key is sealed too, its passphrase is the next line there.
     """
     check_name(name)
     roles = roles or ("agent",)
@@ -87,8 +88,8 @@ def new_passphrase(app: App, name: str, roles: tuple[str, ...], *, unprotected: 
     Raises:
         Refused: ``USAGE`` when a human's key would lie unsealed and nobody said that it may.
     """
-    wants_seal = app.passphrase_fd is not None or ("human" in roles and not unprotected)
-    if not wants_seal:
+    wants_seal = app.passphrase_fd is not None or "human" in roles
+    if unprotected or not wants_seal:
         return None
     passphrase = app.read_passphrase(f"New passphrase for {name}: ", confirm=True)
     if not passphrase:

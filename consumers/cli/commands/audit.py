@@ -14,7 +14,9 @@ from consumers.cli.progress import progress
 from ledger.errors import Corrupted, Refused
 
 if TYPE_CHECKING:
-    from consumers.auditor.report import AuditReport
+    from consumers.auditor.report import AuditReport, Problem
+
+problems_shown_max = 20
 
 
 @click.command(cls=Command)
@@ -27,26 +29,30 @@ def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle."""
     from consumers.auditor import verify_bundle, verify_log  # noqa: PLC0415 - loads the auditor
 
+    if bundle is not None and views:
+        raise Refused("USAGE", "a bundle holds no views: leave out --views, or verify the ledger itself")
     trusted = None if note is None else _read_note(note)
     with progress("verifying", shown=not app.as_json) as step:
         if bundle is not None:
-            report = verify_bundle(bundle, root=root, progress=step)
+            report = verify_bundle(bundle, root=root, trusted_checkpoint=trusted, progress=step)
         else:
-            report = verify_log(app.client(), root=root, trusted_checkpoint=trusted, views=views, progress=step)
-    conclude(app, "audit", report)
+            client = app.local_client() if views else app.client()
+            settings = app.settings() if views else None
+            report = verify_log(client, root=root, trusted_checkpoint=trusted, views=settings, progress=step)
+    conclude(app, "audit", report, views=views)
 
 
 @click.command(cls=Command)
 @click.pass_obj
 def fsck(app: App) -> None:
     """Check every stored byte of the ledger in this folder: entries, tree, look-up tables, state and blobs."""
-    from consumers.auditor import fsck as check  # noqa: PLC0415 - loads the auditor
+    from consumers.auditor.fsck import fsck as check  # noqa: PLC0415 - loads the auditor
 
     settings = app.settings()
     if settings.server is not None:
         raise Refused("USAGE", "fsck reads the ledger's own folder: call it there, without --server")
     with progress("checking", shown=not app.as_json) as step:
-        report = check(settings, progress=step)
+        report = check(settings.home, progress=step)
     conclude(app, "fsck", report)
 
 
@@ -64,39 +70,51 @@ def checkpoint(app: App) -> None:
 @click.pass_obj
 def export(app: App, file: Path, stream: str | None) -> None:
     """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Baton."""
-    from consumers.auditor import export_bundle  # noqa: PLC0415 - loads the auditor
+    from ledger.bundle import export_bundle  # noqa: PLC0415 - loads what only bundles need
 
     with progress("exporting", shown=not app.as_json) as step:
-        size = export_bundle(app.local_client(), file, stream=stream, progress=step)
-    data = {"file": str(file), "size": size}
+        manifest = export_bundle(app.client(), file, stream=stream, progress=step)
+    data = {"file": str(file), **msgspec.to_builtins(manifest)}
+    count = manifest.size if stream is None else len(manifest.indexes)
 
     def text() -> None:
-        click.echo(f"{size} entries in {file}")
+        click.echo(f"{count} entries in {file}")
         click.echo(f"Anyone can check it: baton verify --bundle {file}, or python verify.py after unpacking")
 
     app.show("bundle", data, text)
 
 
-def conclude(app: App, kind: str, report: AuditReport) -> None:
-    """Print a report; a bad one ends with exit code 6.
+def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False) -> None:
+    """Print a report; a bad one ends with exit code 6. ``views`` says whether the views were compared, too.
 
     Raises:
-        Corrupted: ``VERIFICATION_FAILED``, naming the first problem.
+        Corrupted: ``VERIFICATION_FAILED``, with the report in its details.
     """
     data: dict[str, Any] = msgspec.to_builtins(report)
+    data |= {"ok": report.ok, "verdict": report.verdict, "trust": report.trust, "views": views}
     if not report.ok:
-        first = report.problems[0]
-        where = "" if first.index is None else f"entry {first.index}: "
-        raise Corrupted("VERIFICATION_FAILED", f"{where}{first.message}", index=first.index, report=data)
+        if not app.as_json:
+            for problem in report.problems[:problems_shown_max]:
+                click.echo(_line(problem), err=True)
+        raise Corrupted("VERIFICATION_FAILED", report.verdict, report=data)
 
     def text() -> None:
-        click.echo(f"ok: {report.size} entries, {report.signatures} signatures, root {(report.root or '')[:16]}…")
+        click.echo(report.verdict + (", views equal what the log gives" if views else ""))
+        click.echo(f"root {report.root}")
         if not report.anchored:
-            click.echo("self-asserted: pass --root FINGERPRINT to check that this is the ledger you mean")
+            click.echo("Pass --root FINGERPRINT to check that this is the ledger you mean (`baton init` printed it).")
         for note in report.notes:
-            click.echo(f"note: {note}")
+            click.echo(f"note: {_line(note)}")
 
     app.show(kind, data, text)
+
+
+def _line(problem: Problem) -> str:
+    if problem.index is None:
+        return f"{problem.code}: {problem.message}"
+    is_range = problem.end is not None and problem.end > problem.index + 1
+    last = f" to {problem.end - 1}" if is_range and problem.end is not None else ""
+    return f"entry {problem.index}{last}: {problem.code}: {problem.message}"
 
 
 def _read_note(path: Path) -> str:

@@ -42,7 +42,7 @@ class Check(NamedTuple):
 def doctor(app: App) -> None:
     """Check the installation, and the ledger here if there is one; says what to do about what is wrong."""
     home = app.home or find_home(Path.cwd())
-    checks = [*installation_checks(app), *(ledger_checks(app, Home(home)) if home else [])]
+    checks = [*installation_checks(home), *(ledger_checks(app, Home(home)) if home else [])]
     bad = [one for one in checks if not one.ok]
     data = {"checks": [one._asdict() for one in checks], "ok": not bad}
 
@@ -60,18 +60,27 @@ def doctor(app: App) -> None:
         raise click.exceptions.Exit(Unavailable("STORE_UNAVAILABLE", "").exit_code)
 
 
-def installation_checks(app: App) -> Iterator[Check]:
+def folder_of(package: str) -> Path | None:
+    """Return the folder that a package is imported from."""
+    spec = find_spec(package)
+    return Path(spec.origin).parent.parent if spec is not None and spec.origin is not None else None
+
+
+def installation_checks(home: Path | None) -> Iterator[Check]:
     """Yield what can be said of this Python and what is installed in it."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check("python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
     owners = packages_distributions()
     for package in PACKAGES:
-        found = sorted(set(owners.get(package, [])))
+        # An editable installation lists no packages: there it counts that all three lie beside each other.
+        found = sorted(set(owners.get(package, [])) or {"baton-ledger"})
+        place = folder_of(package)
+        is_ours = found == ["baton-ledger"] and place == folder_of("consumers")
         fix = f"another distribution also installs {package}: use an environment of its own for baton-ledger"
-        yield Check(f"package {package}", found == ["baton-ledger"], ", ".join(found) or "not installed", fix)
-    yield _server_check(app)
+        yield Check(f"package {package}", is_ours, f"{', '.join(found)} in {place}", fix)
+    yield _server_check(home)
     has_tokens = find_spec("rs_bpe") is not None
-    yield Check("tokens", True, "exact (rs-bpe)" if has_tokens else "estimates: install baton-ledger[tokens]")
+    yield Check("tokens", ok=True, found="exact (rs-bpe)" if has_tokens else "estimates: install baton-ledger[tokens]")
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, "use a newer Python build")
 
 
@@ -80,18 +89,19 @@ def ledger_checks(app: App, home: Home) -> Iterator[Check]:
     try:
         client = LocalClient(app.settings())
     except BatonError as error:
-        yield Check("ledger", False, error.code, error.message)
+        yield Check("ledger", ok=False, found=error.code, fix=error.message)
         return
     with client:
         head = client.head()
-        yield Check("ledger", True, f"{head.ledger}, {head.size} entries, in {home.path}")
+        yield Check("ledger", ok=True, found=f"{head.ledger}, {head.size} entries, in {home.path}")
         used = client.log.tables.used_ratio()
         fix = "raise map_size_bytes in config.toml, with every process of this ledger stopped"
         yield Check("map", used < map_alarm_ratio, f"{used:.1%} of {client.settings.config.map_size_bytes} bytes", fix)
         yield from _key_checks(home)
         yield _gate_check(home, client)
     url = home.bus / "url"
-    yield Check("serve", True, url.read_text("ascii").strip() if url.exists() else "not running (local verbs need none)")
+    served = url.read_text("ascii").strip() if url.exists() else "not running (local verbs need none)"
+    yield Check("serve", ok=True, found=served)
 
 
 def gate(home: Home, client: LocalClient) -> tuple[str, list[str]]:
@@ -109,10 +119,10 @@ def _gate_check(home: Home, client: LocalClient) -> Check:
     try:
         state, unsealed = gate(home, client)
     except BatonError as error:
-        return Check("gate", False, error.code, error.message)
+        return Check("gate", ok=False, found=error.code, fix=error.message)
     # An open gate is a choice, and said: it stops mistakes, not malice.
     reason = f": any process of this user can sign as {', '.join(unsealed)}" if unsealed else ""
-    return Check("gate", True, state + reason)
+    return Check("gate", ok=True, found=state + reason)
 
 
 def _key_checks(home: Home) -> Iterator[Check]:
@@ -122,11 +132,11 @@ def _key_checks(home: Home) -> Iterator[Check]:
     yield Check("keys", not wide, found, f"run `chmod 600 {home.keys}/*`")
 
 
-def _server_check(app: App) -> Check:
+def _server_check(home: Path | None) -> Check:
     from ledger.bus.server_program import find_server  # noqa: PLC0415 - loads what only this check needs
 
     try:
-        configured = read_config(app.home).nats_server if app.home else None
-        return Check("nats-server", True, str(find_server(Path(configured) if configured else None)))
+        configured = read_config(home).nats_server if home else None
+        return Check("nats-server", ok=True, found=str(find_server(Path(configured) if configured else None)))
     except BatonError as error:
-        return Check("nats-server", False, error.code, error.message)
+        return Check("nats-server", ok=False, found=error.code, fix=error.message)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from consumers.cli.app import App, parse_json, read_argument
+from consumers.cli.app import App, command_line, parse_json, read_argument
 from consumers.cli.lazy import Command
 from consumers.cli.tables import clean, print_fields, print_table, when
 from ledger.author import Draft
@@ -35,6 +35,7 @@ rows_max = 500
 def emit(
     app: App,
     kind: str,
+    *,
     stream: str,
     data_: str,
     causes: tuple[str, ...],
@@ -81,12 +82,12 @@ def submit(app: App, submission: str) -> None:
 @click.pass_obj
 def log_(
     app: App,
+    *,
     kind: str | None,
     stream: str | None,
     author: str | None,
     after: int,
     limit: int,
-    *,
     is_following: bool,
 ) -> None:
     """List events in the order of the log."""
@@ -103,7 +104,8 @@ def log_(
         if answer["next"] is not None:
             click.echo(f"{answer['total']} in all; go on with --after {answer['next']}")
 
-    following = None if answer["next"] is None else f"baton log --after {answer['next']}"
+    options = {"kind": kind, "stream": stream, "author": author, "limit": limit, "after": answer["next"]}
+    following = None if answer["next"] is None else command_line("baton log", options)
     app.show("events", answer, text, following=following)
 
 
@@ -119,7 +121,9 @@ def show(app: App, ref: str, *, dsse: bool, receipt: bool) -> None:
     raw = client.entry(index)
     if receipt:
         text = client.prove(index).to_text()
-        app.show("receipt", {"index": index, "receipt": text}, lambda: click.echo(text, nl=False))
+        # The proof is over the entry's exact bytes, so they go with it (as base64).
+        data = {"index": index, "receipt": text, "entry": raw}
+        app.show("receipt", data, lambda: click.echo(text, nl=False))
         return
     entry, event = decode_entry(raw), read_event(index, raw)
     if dsse:
@@ -182,7 +186,9 @@ def check_kinds(kinds: tuple[str, ...]) -> None:
     """
     for kind in kinds:
         if kind not in KINDS:
-            raise Refused("UNKNOWN_KIND", f"there is no kind {kind!r}; there are: {', '.join(sorted(KINDS))}", kind=kind)
+            raise Refused(
+                "UNKNOWN_KIND", f"there is no kind {kind!r}; there are: {', '.join(sorted(KINDS))}", kind=kind
+            )
 
 
 def describe(event: Event) -> dict[str, Any]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import click
 
-from consumers.cli.app import App, read_text
+from consumers.cli.app import App, command_line, read_text
 from consumers.cli.commands.events import fields_of
+from consumers.cli.handoff_text import default_id, print_handoff, split_ids
 from consumers.cli.lazy import Group
 from consumers.cli.tables import clean, print_table
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.events.fields import EventData
+from ledger.lifecycle.handoff import Status
 
 rows_max = 1000
 
@@ -33,7 +33,9 @@ def handoff() -> None:
 @click.option("--reviewer", metavar="NAME", help="Who approves it (default: default_reviewer of config.toml).")
 @click.option("--task", "tasks", multiple=True, help="A step of the work; may be given more than once.")
 @click.option("--criterion", "criteria", multiple=True, help="An acceptance criterion; may be given more than once.")
-@click.option("--depends-on", multiple=True, metavar="ID", help="A handoff that must be done first; ids may be joined by commas.")
+@click.option(
+    "--depends-on", multiple=True, metavar="ID", help="A handoff that must be done first; ids may be joined by commas."
+)
 @click.option("--unlock-at", type=click.Choice(["completed", "verified"]), default="completed", show_default=True)
 @click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words.")
 @click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
@@ -64,7 +66,7 @@ def create(app: App, /, to: str, title: str, id_: str | None, reviewer: str | No
 
 
 @handoff.command("list")
-@click.option("--status", help="Only those in this state.")
+@click.option("--status", type=click.Choice(get_args(Status)), help="Only those in this state.")
 @click.option("--to", metavar="NAME", help="Only those for this agent.")
 @click.option("--from", "sender", metavar="NAME", help="Only those from this agent.")
 @click.option("--reviewer", metavar="NAME", help="Only those this agent reviews.")
@@ -91,7 +93,8 @@ def list_(app: App, /, *, ready: bool, sender: str | None, cursor: int | None, *
         if answer["next"] is not None:
             click.echo(f"{answer['total']} in all; go on with --cursor {answer['next']}")
 
-    following = None if answer["next"] is None else f"baton handoff list --cursor {answer['next']}"
+    options = {**given, "from": sender, "ready": ready, "cursor": answer["next"]}
+    following = None if answer["next"] is None else command_line("baton handoff list", options)
     app.show("handoffs", answer, text, following=following)
 
 
@@ -146,7 +149,9 @@ def claim(app: App, id_: str, lease_minutes: int | None) -> None:
 @handoff.command()
 @click.argument("id_", metavar="ID")
 @click.option("--task", "tasks", multiple=True, type=click.IntRange(1), help="The number of a task, from 1.")
-@click.option("--criterion", "criteria", multiple=True, type=click.IntRange(1), help="The number of a criterion, from 1.")
+@click.option(
+    "--criterion", "criteria", multiple=True, type=click.IntRange(1), help="The number of a criterion, from 1."
+)
 @click.option("--all", "is_all", is_flag=True, help="Every task and criterion that is open.")
 @click.option("--undo", is_flag=True, help="Take the tick back.")
 @click.pass_obj
@@ -273,41 +278,3 @@ def default_reviewer(app: App, to: str) -> str | None:
     """Return the configured reviewer, unless it is party to the handoff."""
     name = app.settings().config.default_reviewer
     return None if name in (app.acting(), to) else name
-
-
-def default_id(title: str) -> str:
-    """Return ``YYYY-MM-DD-`` and the title in lower-case words; letters of other scripts stay."""
-    plain = unicodedata.normalize("NFKC", title).lower()
-    slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:80].strip("-_")
-    if not slug:
-        raise Refused("USAGE", "the title has no word to make an id of: give one with --id")
-    return f"{datetime.now(UTC):%Y-%m-%d}-{slug}"
-
-
-def split_ids(text: str) -> list[str]:
-    """Return the ids in ``a.md, b``; ``(none)`` is no dependency."""
-    found = [one.strip().removesuffix(".md") for one in text.split(",")]
-    return [one for one in found if one and one != "(none)"]
-
-
-def print_handoff(found: dict[str, Any]) -> None:
-    """Print a handoff in the order of its file."""
-    click.secho(clean(found["title"]), bold=True)
-    click.echo(f"{found['id']}  [{found['status']} → {found['to']}]  version {found['version'][7:19]}")
-    click.echo(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}")
-    click.echo(clean(found["why"]["sentence"]))
-    if found["depends_on"]:
-        click.echo("depends on " + ", ".join(f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"]))
-    for heading in ("task", "context"):
-        if found[heading]:
-            click.echo(f"\n{heading.capitalize()}\n{clean(found[heading])}")
-    for heading, rows in (("Tasks", found["tasks"]), ("Acceptance criteria", found["criteria"])):
-        if rows:
-            click.echo(f"\n{heading}")
-        for number, one in enumerate(rows, 1):
-            mark = "x" if one.get("done") or one.get("mark") == "checked" else " "
-            note = f"  (waived: {clean(one['waived_because'])})" if one.get("mark") == "waived" else ""
-            click.echo(f"  {number}. [{mark}] {clean(one['text'])}{note}")
-    click.echo("\nLog")
-    for line in found["log"]:
-        click.echo(f"  {clean(line['line'])}")

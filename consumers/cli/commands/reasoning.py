@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from consumers.cli.app import App
+from consumers.cli.app import App, command_line
 from consumers.cli.commands.events import fields_of
-from consumers.cli.commands.handoffs import default_id
+from consumers.cli.handoff_text import default_id
 from consumers.cli.lazy import Group
 from consumers.cli.tables import clean, print_table
-from consumers.compressor.transfer import describe, fetch as fetch_graph, receive_brief
+from consumers.compressor.transfer import describe, receive_brief
+from consumers.compressor.transfer import fetch as fetch_graph
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.reasoning import (
@@ -44,7 +45,7 @@ def reasoning() -> None:
 @click.option("--domain", default="", help="As security, medical or legal: those are always fetched whole.")
 @click.option("--session", default="", help="The session it belongs to.")
 @click.pass_obj
-def start(app: App, task: str, id_: str | None, ai_id: str, strategy: str, domain: str, session: str) -> None:
+def start(app: App, *, task: str, id_: str | None, ai_id: str, strategy: str, domain: str, session: str) -> None:
     """Start a reasoning; the acting agent owns it."""
     started = ReasoningStarted(task=task, ai_id=ai_id, reasoning_strategy=strategy, domain=domain, session=session)
     emit(app, id_ or default_id(task), started)
@@ -91,7 +92,7 @@ def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, *
 @click.option("--settled", metavar="TEXT", help="How it was settled, as 'Validated: logs encrypted since 2024-10'.")
 @click.pass_obj
 def assume(
-    app: App, id_: str, content: str | None, method: str | None, number: int | None, settled: str | None
+    app: App, id_: str, *, content: str | None, method: str | None, number: int | None, settled: str | None
 ) -> None:
     """Record an assumption that needs validation, or how one was settled (--step N --settled TEXT)."""
     name, following = next_number(app, id_)
@@ -134,9 +135,15 @@ def list_(app: App, author: str | None, status: str | None, limit: int, cursor: 
     """List reasonings, newest first."""
     answer = app.query("reasoning.list", author=author, status=status, limit=limit, after=cursor)
     rows = [(one["id"], one["status"], one["author"], one["steps"], one["task"]) for one in answer["reasonings"]]
-    following = None if answer["next"] is None else f"baton reasoning list --cursor {answer['next']}"
-    header = ("id", "status", "author", "steps", "task")
-    app.show("reasonings", answer, lambda: print_table(header, rows), following=following)
+    options = {"author": author, "status": status, "limit": limit, "cursor": answer["next"]}
+    following = None if answer["next"] is None else command_line("baton reasoning list", options)
+
+    def text() -> None:
+        print_table(("id", "status", "author", "steps", "task"), rows)
+        if answer["next"] is not None:
+            click.echo(f"{answer['total']} in all; go on with --cursor {answer['next']}")
+
+    app.show("reasonings", answer, text, following=following)
 
 
 @reasoning.command()
@@ -151,7 +158,9 @@ def show(app: App, ref: str) -> None:
 @reasoning.command()
 @click.argument("ref", metavar="ID|REF")
 @click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True)
-@click.option("--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own).")
+@click.option(
+    "--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own)."
+)
 @click.pass_obj
 def brief(app: App, ref: str, level: str, budget: int | None) -> None:
     """Print the brief of a reasoning as a prompt; made on the spot if none of this level is published."""
@@ -212,6 +221,10 @@ def print_reasoning(found: dict[str, Any]) -> None:
         click.echo(f"     {clean(one['content'])}")
         for evidence in one["evidence"]:
             click.echo(f"       {clean(evidence)}")
+        if one.get("needs_validation"):
+            click.echo(f"       to be validated: {clean(one.get('validation_method') or 'nobody said how')}")
+        if one.get("conclusion"):
+            click.echo(f"       → {clean(one['conclusion'])}")
     if memory["conclusion"]:
         click.echo(f"conclusion: {clean(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
     for limitation in memory["known_limitations"]:

@@ -8,7 +8,18 @@ import lmdb
 import msgspec
 import pytest
 from building import Ledger
-from tampering import append_behind_the_gate, entries_of, fill, finding, flipped, forged, named, overwrite, places_of, samples
+from tampering import (
+    append_behind_the_gate,
+    entries_of,
+    fill,
+    finding,
+    flipped,
+    forged,
+    named,
+    overwrite,
+    places_of,
+    samples,
+)
 
 from consumers.auditor.fsck import fsck
 from ledger.author import Draft
@@ -109,7 +120,9 @@ def test_unreadable_page_is_reported_by_index_range(closed: tuple[Path, list[byt
         report = fsck(folder)
     finally:
         data.write_bytes(content)
-    ranges = [one for one in report.problems if one.index is not None and one.end is not None and one.index <= 100 < one.end]
+    ranges = [
+        one for one in report.problems if one.index is not None and one.end is not None and one.index <= 100 < one.end
+    ]
     assert ranges, report.problems
     assert ranges[0].end - ranges[0].index < 64
     assert report.size == len(entries)
@@ -154,7 +167,10 @@ def test_event_appended_behind_the_gate_is_named(ledger: Ledger) -> None:
     fill(ledger)
     index = append_behind_the_gate(ledger, forged(ledger, "alice", "session/none", finding(1)))
     report = fsck(ledger.home.path)
-    assert [(one.index, one.code) for one in report.problems if one.index == index][0] == (index, "TRANSITION_NOT_ALLOWED")
+    assert next((one.index, one.code) for one in report.problems if one.index == index) == (
+        index,
+        "TRANSITION_NOT_ALLOWED",
+    )
 
 
 def test_changed_record_of_a_stream_is_found(ledger: Ledger) -> None:
@@ -164,7 +180,9 @@ def test_changed_record_of_a_stream_is_found(ledger: Ledger) -> None:
         record = layout.stream_decoder.decode(txn.get(key, db=ledger.log.tables.state))
         txn.put(key, msgspec.msgpack.encode(msgspec.structs.replace(record, version=99)), db=ledger.log.tables.state)
     report = fsck(ledger.home.path)
-    assert [one.message for one in report.problems] == ["the record of stream handoff/first is not what the entries give"]
+    assert [one.message for one in report.problems] == [
+        "the record of stream handoff/first is not what the entries give"
+    ]
     assert report.problems[0].index == record.last_index
 
 
@@ -239,6 +257,45 @@ def test_flipped_byte_of_a_blob_is_found(ledger: Ledger) -> None:
     assert [one.message for one in report.problems] == [f"blob {ref} is damaged"]
 
 
+@pytest.mark.parametrize("spoiled", [slice(0, 8192), slice(0, None), slice(8192, None), slice(4096 + 16, 4096 + 200)])
+def test_file_whose_first_pages_are_lost_is_reported(ledger: Ledger, spoiled: slice) -> None:
+    fill(ledger)
+    ledger.close()
+    data = ledger.home.path / "log" / "data.mdb"
+    content = bytearray(data.read_bytes())
+    content[spoiled] = bytes(len(content[spoiled]))
+    data.write_bytes(content)
+    report = fsck(ledger.home.path)
+    assert not report.ok
+    assert not report.anchored
+
+
+def test_lost_head_leaves_the_entries_to_be_audited(ledger: Ledger) -> None:
+    fill(ledger)
+    with ledger.log.tables.writing() as txn:
+        txn.put(layout.HEAD_KEY, b"\x93no head", db=ledger.log.tables.state)
+    report = fsck(ledger.home.path)
+    assert not report.ok
+    assert report.signatures == len(entries_of_rest(ledger))
+
+
+def test_unreadable_last_entries_are_reported_by_range(closed: tuple[Path, list[bytes]]) -> None:
+    folder, entries = closed
+    data = folder / "log" / "data.mdb"
+    content = data.read_bytes()
+    spoiled = bytearray(content)
+    for page in {place // 4096 for place in places_of(data, entries[-1])}:
+        spoiled[page * 4096 + 10 : page * 4096 + 12] = b"\0\0"
+    data.write_bytes(spoiled)
+    try:
+        report = fsck(folder)
+    finally:
+        data.write_bytes(content)
+    assert any(one.index is not None and one.index < len(entries) == one.end for one in report.problems), (
+        report.problems
+    )
+
+
 def test_folder_without_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
         fsck(tmp_path)
@@ -246,7 +303,7 @@ def test_folder_without_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_empty_log_has_no_problem(tmp_path: Path) -> None:
-    from ledger.log.log import Log  # noqa: PLC0415 - the only test that makes a log without entry 0
+    from ledger.log.log import Log
 
     (tmp_path / "log").mkdir()
     Log(tmp_path, map_size=2**20, create=True).close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import signal
 
 import pytest
 
@@ -37,9 +37,10 @@ def run(checker: Signatures, count: int, kill_at: int | None = None) -> None:
     for index, key, message, sig in signed(count):
         checker.add(index, key, message, sig)
         if index == kill_at:
-            assert checker.worker_ids
-            for worker in checker.worker_ids:
-                os.kill(worker, signal.SIGKILL)
+            workers = multiprocessing.active_children()
+            assert workers
+            for worker in workers:
+                worker.kill()
     checker.close()
 
 
@@ -65,5 +66,5 @@ def test_few_signatures_start_no_worker() -> None:
     checker = Signatures(Findings(), 300)
     for one in signed(300)[:200]:
         checker.add(*one)
-    assert checker.worker_ids == []
+    assert multiprocessing.active_children() == []
     checker.close()

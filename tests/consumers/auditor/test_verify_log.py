@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -143,8 +144,8 @@ def test_event_twice_in_the_log_is_named(ledger: Ledger) -> None:
 
 def test_clock_that_goes_back_is_named(ledger: Ledger) -> None:
     fill(ledger)
-    entry = forged(ledger, "alice", SESSION, finding(99))
-    index = append_behind_the_gate(ledger, changed(entry, accepted_ms=ledger.clock.now_ms - 5))
+    behind = changed(forged(ledger, "alice", SESSION, finding(98)), accepted_ms=ledger.clock.now_ms - 5)
+    index = append_behind_the_gate(ledger, behind, forged(ledger, "alice", SESSION, finding(99)))
     report = audit(ledger)
     assert (named(report), codes_at(report, index)) == ({index}, {"VERIFICATION_FAILED"})
 
@@ -152,8 +153,16 @@ def test_clock_that_goes_back_is_named(ledger: Ledger) -> None:
 def test_clock_that_runs_ahead_blames_the_entry_that_is_ahead(ledger: Ledger) -> None:
     fill(ledger)
     ahead = changed(forged(ledger, "alice", SESSION, finding(98)), accepted_ms=ledger.clock.now_ms + 10**9)
-    index = append_behind_the_gate(ledger, ahead, forged(ledger, "alice", SESSION, finding(99)))
+    later = [forged(ledger, "alice", SESSION, finding(number)) for number in (99, 100)]
+    index = append_behind_the_gate(ledger, ahead, *later)
     assert named(audit(ledger)) == {index}
+
+
+def test_last_entry_behind_the_clock_is_named_with_the_one_before_it(ledger: Ledger) -> None:
+    fill(ledger)
+    behind = changed(forged(ledger, "alice", SESSION, finding(98)), accepted_ms=ledger.clock.now_ms - 5)
+    index = append_behind_the_gate(ledger, behind)
+    assert named(audit(ledger)) == {index - 1, index}
 
 
 def test_entry_in_another_form_is_named(ledger: Ledger) -> None:
@@ -304,3 +313,15 @@ def test_clock_of_the_gate_may_stand_still(home: Path) -> None:
     with Ledger(home, clock=Clock(0)) as ledger:
         fill(ledger)
         assert audit(ledger).ok
+
+
+def test_views_are_compared_with_the_log_when_asked(ledger: Ledger) -> None:
+    fill(ledger)
+    with ledger.client() as client:
+        assert verify_log(client, views=ledger.settings()).ok
+        with sqlite3.connect(ledger.home.views) as store:
+            store.execute("UPDATE handoffs SET status = 'pending'")
+        store.close()
+        report = verify_log(client, views=ledger.settings())
+        assert verify_log(client).ok
+    assert [one.message.split(" is not")[0] for one in report.problems] == ["table handoffs of view handoffs"]

@@ -14,8 +14,8 @@ from ledger.events import EventData
 from ledger.events.authority import KeyRevoked
 from ledger.events.handoff import HandoffCreated
 from ledger.events.session import FindingLogged, SessionEnded, SessionStarted
-from ledger.limits import batch_events_max
 from ledger.lifecycle.authority import ROOT
+from ledger.limits import batch_events_max
 
 if TYPE_CHECKING:
     from building import Ledger

@@ -1,4 +1,7 @@
-"""What is asked first decides which answer is given: form, duplicate, key, ledger, idempotency, version, rule (DESIGN §5)."""
+"""What is asked first decides which answer is given (DESIGN §5).
+
+Form, signature, duplicate, key, ledger, idempotency, stream version, and the kind's rule last.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,9 @@ def test_ledger_comes_before_idempotency_and_that_before_the_version_and_the_rul
     assert refused(ledger, ledger.sign_bytes("alice", body(ledger, **here))).code == "IDEMPOTENCY_CONFLICT"  # type: ignore[arg-type]
     fresh = {"expect": 99, "stream": "session/s0"}
     assert refused(ledger, ledger.sign_bytes("alice", body(ledger, **fresh))).code == "STREAM_CONFLICT"  # type: ignore[arg-type]
-    assert refused(ledger, ledger.sign_bytes("alice", body(ledger, stream="session/s0"))).code == "TRANSITION_NOT_ALLOWED"
+    assert (
+        refused(ledger, ledger.sign_bytes("alice", body(ledger, stream="session/s0"))).code == "TRANSITION_NOT_ALLOWED"
+    )
 
 
 def test_same_idempotency_key_and_content_at_another_time_returns_the_first_receipt(ledger: Ledger) -> None:

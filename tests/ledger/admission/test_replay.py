@@ -28,7 +28,9 @@ def lived(ledger: Ledger) -> Ledger:
     ledger.register("compressor", "service")
     session = ledger.delegate("alice", key_named("session"), kinds=["session.*", "finding.*"], max_events=9)
     ledger.emit("alice", "session/s1", SessionStarted(task="t"), key=session, idem="start")
-    drafts = [Draft(stream="session/s1", data=FindingLogged(finding=str(number)), idem=f"f{number}") for number in range(5)]
+    drafts = [
+        Draft(stream="session/s1", data=FindingLogged(finding=str(number)), idem=f"f{number}") for number in range(5)
+    ]
     ledger.submit(ledger.sign("alice", *drafts, key=session))
     ledger.clock.advance(60)
     for kind in ("reasoning.started", "reasoning.extended", "reasoning.concluded"):

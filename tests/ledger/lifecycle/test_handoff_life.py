@@ -272,6 +272,6 @@ def test_final_handoffs_stay_as_they_are(status: Status) -> None:
         ("completed", "cancelled", False),
     ],
 )
-def test_dependency_unlocks_at_the_status_that_was_asked_for(unlock_at: str, status: Status, is_unlocked: bool) -> None:  # noqa: FBT001
+def test_dependency_unlocks_at_the_status_that_was_asked_for(unlock_at: str, status: Status, is_unlocked: bool) -> None:
     waiting = msgspec.structs.replace(STATES["approved"], unlock_at=unlock_at)
     assert waiting.is_unlocked_by(STATES[status]) is is_unlocked

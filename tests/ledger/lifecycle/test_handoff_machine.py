@@ -65,15 +65,11 @@ class HandoffMachine(RuleBasedStateMachine):
         self.history: list[Event] = []
         self.now_s = 0
 
-    @initialize(
-        sender=names, to=names, reviewer=st.none() | names, tasks=st.integers(0, 2), criteria=st.integers(0, 2)
-    )
+    @initialize(sender=names, to=names, reviewer=st.none() | names, tasks=st.integers(0, 2), criteria=st.integers(0, 2))
     def create(self, sender: str, to: str, reviewer: str | None, tasks: int, criteria: int) -> None:
         """Hand something over, between any two."""
         self.version = WRONG_VERSION
-        data = kinds.HandoffCreated(
-            title="t", to=to, reviewer=reviewer, tasks=["x"] * tasks, criteria=["y"] * criteria
-        )
+        data = kinds.HandoffCreated(title="t", to=to, reviewer=reviewer, tasks=["x"] * tasks, criteria=["y"] * criteria)
         if self.attempt(sender, data):
             self.version = compute_version(sender, data)
 
@@ -84,7 +80,7 @@ class HandoffMachine(RuleBasedStateMachine):
         self.attempt(author, data)
 
     @rule(author=names, is_right=st.booleans())
-    def approve(self, author: str, is_right: bool) -> None:  # noqa: FBT001 - hypothesis passes by name
+    def approve(self, author: str, is_right: bool) -> None:
         """Try to approve, the right version or another."""
         self.attempt(author, kinds.HandoffApproved(version=self.version if is_right else WRONG_VERSION))
 

@@ -129,7 +129,9 @@ extensions = st.tuples(
 
 @given(st.lists(extensions, max_size=8))
 @settings(deadline=None)
-def test_no_sequence_of_extensions_makes_a_cycle_or_a_dangling_step(tried: list[tuple[list[int], dict[int, list[int]]]]) -> None:
+def test_no_sequence_of_extensions_makes_a_cycle_or_a_dangling_step(
+    tried: list[tuple[list[int], dict[int, list[int]]]],
+) -> None:
     state = ReasoningState("alice")
     edges: dict[int, list[int]] = {}
     for steps, dependencies in tried:

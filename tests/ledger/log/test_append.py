@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ledger.errors import Corrupted, Refused
 from ledger.log import tables as layout
-from ledger.log.append import Pending
+from ledger.log.append import Appender, Pending
 from ledger.log.log import Log
 from ledger.log.tables import FORMAT, Head
 from ledger.log.tiles import TILE_WIDTH, read_tile
@@ -43,15 +43,24 @@ def naive_root(leaves: list[bytes]) -> bytes:
     return leaves[0] if leaves else hashlib.sha256().digest()
 
 
-def append(log: Log, count: int) -> Head:
-    """Append the next ``count`` entries in one transaction."""
+def append(log: Log, count: int, appender: Appender | None = None) -> Head:
+    """Append the next ``count`` entries in one transaction, perhaps as another process would."""
     with log.writing() as (txn, snapshot):
         head = snapshot.head or FIRST
         entries = [entry(index) for index in range(head.size, head.size + count)]
         ids = [layout.id_key("s", f"blake3:{index:064x}") for index in range(head.size, head.size + count)]
-        new_head, leaves = log.appender.append(txn, head, Pending(entries, ids, {b"sx": b"%d" % head.size}, head.size))
+        pending = Pending(entries, ids, {b"sx": b"%d" % head.size}, head.size)
+        new_head, leaves = (appender or log.appender).append(txn, head, pending)
     assert leaves == [leaf(one) for one in entries]
     return new_head
+
+
+def append_and_fail(log: Log) -> None:
+    """Append entries in a transaction that does not commit."""
+    with log.writing() as (txn, snapshot):
+        assert snapshot.head is not None
+        log.appender.append(txn, snapshot.head, Pending([b"lost"] * 100, [], {}, 1))
+        raise ZeroDivisionError
 
 
 @pytest.fixture
@@ -95,7 +104,9 @@ def test_root_and_proofs_are_right_at_every_size_over_the_first_tiles(log: Log, 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=8))
 @settings(max_examples=15, deadline=None)
-def test_root_does_not_depend_on_how_entries_were_grouped(tmp_path_factory: pytest.TempPathFactory, steps: list[int]) -> None:
+def test_root_does_not_depend_on_how_entries_were_grouped(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[int]
+) -> None:
     home = tmp_path_factory.mktemp("grouped")
     (home / "log").mkdir()
     with Log(home, map_size=MAP_SIZE, create=True) as log:
@@ -180,14 +191,30 @@ def test_snapshot_stays_at_its_moment(log: Log) -> None:
 
 def test_transaction_that_fails_leaves_nothing_and_the_next_one_is_right(log: Log) -> None:
     append(log, 200)
-    with pytest.raises(RuntimeError), log.writing() as (txn, snapshot):
-        assert snapshot.head is not None
-        log.appender.append(txn, snapshot.head, Pending([b"lost"] * 100, [], {}, 1))
-        raise RuntimeError
+    with pytest.raises(ZeroDivisionError):
+        append_and_fail(log)
     with log.snapshot() as snapshot:
         assert (snapshot.size, snapshot.has_entry_beyond_end()) == (200, False)
     append(log, 100)
     check_tree(log, at=[0, 199, 200, 255, 256, 299])
+
+
+@pytest.mark.parametrize("counts", [(100, 100, 100), (255, 1, 1), (1, 255, 300), (300, 300, 300)])
+def test_writer_forgets_its_tile_when_another_one_wrote(log: Log, counts: tuple[int, int, int]) -> None:
+    another = Appender(log.tables)
+    for appender, count in zip((None, another, None), counts, strict=True):
+        append(log, count, appender)
+    append(log, 300, another)
+    check_tree(log, at=[0, counts[0], sum(counts), sum(counts) + 299])
+
+
+def test_writer_forgets_its_tile_when_its_transaction_failed_and_another_one_reached_that_size(log: Log) -> None:
+    append(log, 100)
+    with pytest.raises(ZeroDivisionError):
+        append_and_fail(log)
+    append(log, 100, Appender(log.tables))
+    append(log, 100)
+    check_tree(log, at=[0, 100, 199, 255, 299])
 
 
 def test_reopened_log_goes_on_where_it_ended(home: Path, log: Log) -> None:

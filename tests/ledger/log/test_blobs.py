@@ -63,7 +63,7 @@ def test_missing_blob_is_not_found(ledger: Ledger, algorithm: str) -> None:
 def test_ref_that_is_none_is_refused(ledger: Ledger, ref: str) -> None:
     with pytest.raises(Refused) as refused:
         ledger.log.blobs.get(ref)
-    assert refused.value.code == "INVALID_FORMAT"
+    assert refused.value.code == "INVALID_FIELD"
 
 
 def test_blob_beyond_its_limit_is_refused(ledger: Ledger) -> None:

@@ -9,16 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from building import Ledger
 from checking import check_log
 
 from ledger.events.session import SessionStarted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # BATON_FAULTS=200 is the long run.
 KILLS = int(os.environ.get("BATON_FAULTS", "12"))
@@ -56,7 +52,7 @@ class Killed:
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[Killed]]]:
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Killed]]:
     """A ledger whose writers were killed one after the other; each kill is followed by a full check."""
     home = tmp_path_factory.mktemp("crash") / ".baton"
     chance = random.Random(20260212)
@@ -72,7 +68,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, lis
             accepted = ledger.emit("bob", f"session/after-{number}", SessionStarted())
             assert accepted.index == len(ids)
             acknowledged[accepted.index] = accepted.id
-    yield home, runs
+    return home, runs
 
 
 @pytest.mark.timeout(60 + 5 * KILLS)

@@ -20,7 +20,14 @@ TESTS = Path(__file__).parents[2]
 def start(home: Path, name: str) -> subprocess.Popen[str]:
     """Start a writer and wait until it is ready to contest."""
     program = subprocess.Popen(
-        [sys.executable, str(Path(__file__).parent / "writing_program.py"), str(home), "contesting", name, str(HANDOFFS)],
+        [
+            sys.executable,
+            str(Path(__file__).parent / "writing_program.py"),
+            str(home),
+            "contesting",
+            name,
+            str(HANDOFFS),
+        ],
         env=os.environ | {"PYTHONPATH": str(TESTS)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,0 +1,198 @@
+"""An agent's connection to a server, for callers without an event loop: it lives in one background thread with its own.
+
+A denied publish is answered by NATS only on the error channel, never to the request, and a lost connection is told to
+no request at all. So each request is raced against both: it fails at once and says why. After an uncertain answer it
+is simply sent again until the time for it is up: ids make that harmless for submissions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import nats.errors
+from nats.aio.client import Client as NatsClient
+
+from ledger import limits
+from ledger.bus import subjects
+from ledger.bus.faults import bus_errors
+from ledger.errors import BatonError, Refused, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+connect_timeout_s: Final = 5.0
+close_wait_max_s: Final = 1.0
+attempt_timeout_s: Final = limits.request_timeout_s / 2
+request_time_max_s: Final = 2 * limits.request_timeout_s
+"""All attempts of a request together, besides what a read asked to wait."""
+
+retry_wait_first_s: Final = 0.05
+retry_wait_max_s: Final = 0.5
+
+
+class Connection:
+    """One agent's requests to one server; threads may share it."""
+
+    def __init__(self, server: str, agent: str, seed: str) -> None:
+        """Connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``.
+
+        Raises:
+            Refused: ``BUS_DENIED``.
+            Unavailable: ``BUS_UNAVAILABLE``.
+        """
+        self._server = server
+        self._agent = agent
+        self._nats = NatsClient()
+        self._refusal = ""
+        self._asked: dict[str, set[asyncio.Future[BatonError]]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="baton-bus", daemon=True)
+        self._thread.start()
+        try:
+            self._run(self._connect(seed))
+        except BaseException:
+            self._stop_loop()
+            raise
+
+    def request(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, *, wait_s: float = 0.0
+    ) -> dict[str, Any]:
+        """Return the answer; ask again until there is one, or the time for it is up.
+
+        Raises:
+            Refused: ``BUS_DENIED``, ``TOO_LARGE``, and what the ledger refuses.
+            Unavailable: ``BUS_UNAVAILABLE``, and what the ledger cannot do.
+        """
+        if len(payload) > limits.request_size_max_bytes:
+            raise Refused("TOO_LARGE", f"a request has at most {limits.request_size_max_bytes} bytes")
+        deadline = time.monotonic() + request_time_max_s + wait_s
+        pause = retry_wait_first_s
+        while True:
+            try:
+                return _answer(self._run(self._ask(subject, payload, headers, attempt_timeout_s + wait_s)))
+            except Unavailable as error:
+                may_pass = error.code in {"BUS_UNAVAILABLE", "BUSY"} and not self._loop.is_closed()
+                if not may_pass or time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, retry_wait_max_s)
+
+    async def _ask(self, subject: str, payload: bytes, headers: dict[str, str] | None, timeout_s: float) -> bytes:
+        if not self._nats.is_connected:
+            raise self._why_away()
+        failed: asyncio.Future[BatonError] = self._loop.create_future()
+        waiting = self._asked.setdefault(subject.lower(), set())
+        waiting.add(failed)
+        request = asyncio.ensure_future(self._nats.request(subject, payload, timeout=timeout_s, headers=headers))
+        try:
+            either: list[asyncio.Future[Any]] = [request, failed]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if failed.done():
+                raise failed.result()
+            with bus_errors(f"the ledger at {self._server} does not answer (is `baton serve` running?)"):
+                return (await request).data
+        finally:
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+            waiting.discard(failed)
+            if not waiting:
+                self._asked.pop(subject.lower(), None)
+
+    def _why_away(self) -> BatonError:
+        """Return why there is no connection."""
+        if "authorization" in self._refusal.lower():
+            message = f"the server does not know {self._agent}: was it registered with this ledger?"
+            return Refused("BUS_DENIED", message, agent=self._agent)
+        message = f"there is no connection to {self._server} (is `baton serve` running?)"
+        return Unavailable("BUS_UNAVAILABLE", message, server=self._server)
+
+    async def _connect(self, seed: str) -> None:
+        connecting = self._nats.connect(
+            self._server,
+            nkeys_seed_str=seed,
+            inbox_prefix=subjects.inbox_prefix(self._agent).encode(),
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnect,
+            reconnected_cb=self._on_reconnect,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=1,
+            connect_timeout=2,
+        )
+        try:
+            with bus_errors(f"there is no server at {self._server} (is `baton serve` running?)"):
+                await asyncio.wait_for(connecting, connect_timeout_s)
+        except Unavailable as error:
+            with contextlib.suppress(nats.errors.Error, OSError):  # nothing was opened that outlives the loop
+                await asyncio.wait_for(self._nats.close(), close_wait_max_s)
+            away = self._why_away()
+            raise away.with_details(reason=self._refusal or error.message) from error
+
+    async def _on_disconnect(self) -> None:
+        for waiting in self._asked.values():
+            _fail(waiting, Unavailable("BUS_UNAVAILABLE", f"the connection to {self._server} was lost"))
+
+    async def _on_reconnect(self) -> None:
+        self._refusal = ""
+
+    async def _on_error(self, error: Exception) -> None:
+        text = str(error)
+        self._refusal = text or type(error).__name__
+        if "permissions violation" not in text.lower():
+            return
+        for subject, waiting in self._asked.items():
+            if f'"{subject}"' in text.lower():
+                _fail(waiting, Refused("BUS_DENIED", f"the server does not let {self._agent} do this: {text}"))
+
+    def close(self) -> None:
+        """Close the connection; requests that wait are told."""
+        if not self._loop.is_closed():
+            self._run(self._close())
+            self._stop_loop()
+
+    async def _close(self) -> None:
+        await self._on_disconnect()
+        with contextlib.suppress(nats.errors.Error, OSError):  # it ends with the loop anyway
+            await asyncio.wait_for(self._nats.close(), close_wait_max_s)
+        # Requests that wait were told; let their coroutines, and what nats-py left behind, come to their end.
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others, timeout=close_wait_max_s)
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        if self._loop.is_closed():
+            work.close()
+            raise Unavailable("BUS_UNAVAILABLE", "this client was closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _stop_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _fail(waiting: set[asyncio.Future[BatonError]], error: BatonError) -> None:
+    for failed in waiting:
+        if not failed.done():
+            failed.set_result(error)
+
+
+def _answer(data: bytes) -> dict[str, Any]:
+    with readable():
+        answer = msgspec.json.decode(data, type=dict[str, Any])
+        error = BatonError.from_dict(answer["error"]) if "error" in answer else None
+    if error is not None:
+        raise error
+    return answer
+
+
+@contextlib.contextmanager
+def readable() -> Iterator[None]:
+    """Raise ``BUS_UNAVAILABLE`` when an answer is not what a ledger answers."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise Unavailable("BUS_UNAVAILABLE", f"the ledger's answer cannot be read: {error}") from error

@@ -1,0 +1,115 @@
+"""``make bench``: the budgets of DESIGN §15 as paired ratios, each to something named and measured in the same run.
+
+    python -m tests.bench                     all groups
+    python -m tests.bench append audit        these groups
+    python -m tests.bench --json --rounds 7
+
+``BATON_BENCH_LARGE=1000000`` makes the group ``growth`` append at a million events instead of 200,000. Progress goes
+to stderr, the table to stdout. Exit code 0, whatever the ratios are: this is a measurement, not a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from nacl.signing import SigningKey
+
+from tests.bench.pairs import Bench, Row, rate
+from tests.bench.rivals import CORES, verify_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GROUPS: Final = {
+    "append": "appending",
+    "growth": "growth",
+    "disk": "disk",
+    "audit": "auditing",
+    "fold": "folding",
+    "delivery": "delivery",
+    "cli": "starting",
+    "briefs": "briefing",
+}
+HEADER: Final = ("row", "ratio", "min–max", "budget", "", "to", "note")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="The budgets of DESIGN §15 as ratios.")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=5, help="pairs to measure for each row (default: 5)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    asked = parser.parse_args(arguments)
+    unknown = [name for name in asked.groups if name not in GROUPS]
+    if unknown or asked.rounds < 1:
+        parser.error(f"there is no group {unknown[0]!r}" if unknown else "at least one round is needed")
+    started = time.perf_counter()
+    noise = spread()
+    found = [row for name in asked.groups or GROUPS for row in measure(name, asked.rounds)]
+    machine = {
+        "cores": CORES,
+        "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 2),
+        "noise": round(noise, 3),
+        "seconds": round(time.perf_counter() - started),
+    }
+    if asked.json:
+        print(msgspec.json.encode({"machine": machine, "rows": [row.to_dict() for row in found]}).decode())
+        return
+    print_rows(found)
+    print()
+    print(
+        f"{CORES} cores, Python {machine['python']}, load {machine['load']}, {machine['seconds']} s in all; "
+        f"before it began, one and the same loop took up to {noise:.2f} × its shortest time. "
+        "ok and short compare the median with DESIGN §15."
+    )
+
+
+def measure(name: str, rounds: int) -> list[Row]:
+    """Return the rows of a group, measured in a folder that goes away."""
+    sys.stderr.write(f"{name}\n")
+    with tempfile.TemporaryDirectory(prefix="baton-bench-") as folder:
+        return list(import_module(f"tests.bench.{GROUPS[name]}").rows(Bench(Path(folder), rounds)))
+
+
+def spread() -> float:
+    """Return how much longer the slowest of ten equal loops takes than the fastest: how busy the machine is."""
+    key = SigningKey(bytes(32))
+    signed = [(bytes(key.sign(b"the same message")), bytes(key.verify_key))] * 500
+    rates = [rate(len(signed), lambda: verify_all(signed)) for _ in range(10)]
+    return max(rates) / min(rates)
+
+
+def print_rows(found: Sequence[Row]) -> None:
+    """Print the table."""
+    cells = [HEADER, *(_cells(row) for row in found)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        print("  ".join(cell.ljust(wide) for cell, wide in zip(line, widths, strict=True)).rstrip())
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    verdict = "" if row.budget is None else "ok" if row.budget.is_met(row.median) else "short"
+    budget = "" if row.budget is None else str(row.budget)
+    return (
+        row.what,
+        f"{row.median:.2f}",
+        f"{min(row.ratios):.2f}–{max(row.ratios):.2f}",
+        budget,
+        verdict,
+        row.baseline,
+        row.note,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Rows of the audit: all signatures, the tree, the rules and the views of a log, against libsodium verifying alone.
+
+The baseline verifies one signature an event on all cores. Of a log with one signature a batch the audit has fewer to
+verify, which is the point of such a log, so there the baseline stays one signature an event.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from consumers.auditor import verify_log
+from ledger.config import Config, Settings
+from ledger.local import LocalClient
+from projections import Reader
+from tests.bench.appending import rate_of_sodium
+from tests.bench.pairs import Bench, Budget, Row, rate, ratios
+from tests.bench.rivals import CORES, signed_of
+from tests.bench.workload import MAP_SIZE, batches, fill, open_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
+
+EVENTS: Final = 24_576
+ROUNDS_MAX: Final = 3
+GIB: Final = 1024**3
+SODIUM: Final = f"libsodium verifying a signature an event in {CORES} threads"
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of this group."""
+    for name, each, budget in (("single-signed", True, 0.7), ("batch-signed", False, 1.9)):
+        bench.say(f"audit of a {name} log")
+        folder = bench.folder / name
+        with open_ledger(folder) as ledger:
+            fill(ledger, EVENTS, each=each)
+            sample = [one for batch in batches(ledger, "sample", 8, each=True) for one in signed_of(batch)]
+        settings = Settings(home=folder, config=Config(map_size_bytes=MAP_SIZE))
+        with LocalClient(settings) as client, Reader(client, settings) as reader:
+            reader.catch_up()
+        sodium = rate_of_sodium(sample, CORES)
+        rounds = min(bench.rounds, ROUNDS_MAX)
+        note = f"{EVENTS:,} events"
+        found = bench.paired(lambda _, at=settings: _audit(at, views=False), sodium, rounds=rounds)
+        yield Row(f"audit: {name} log, without views", ratios(found), SODIUM, None, note)
+        found = bench.paired(lambda _, at=settings: _audit(at, views=True), sodium, rounds=rounds)
+        yield Row(f"audit: {name} log, with views", ratios(found), SODIUM, Budget("≥", budget), note)
+        if each:
+            yield _memory(folder)
+
+
+def _audit(settings: Settings, *, views: bool) -> float:
+    with LocalClient(settings) as client:
+        size = client.head().size
+        return rate(size, lambda: _check(client, settings if views else None))
+
+
+def _check(client: LocalClient, views: Settings | None) -> None:
+    report = verify_log(client, views=views)
+    if report.problems:
+        raise RuntimeError(f"the audit found what is not there: {report.problems[0].message}")
+
+
+def _memory(folder: Path) -> Row:
+    context = multiprocessing.get_context("spawn")
+    receiving, sending = context.Pipe(duplex=False)
+    child = context.Process(target=audit_in_process, args=(str(folder), sending))
+    child.start()
+    peak, size = receiving.recv()
+    child.join()
+    note = f"of the audit's process and its workers, {peak / 1024**2:.0f} MiB at {size:,} events"
+    return Row("audit: peak of RssAnon", [peak / GIB], "1 GiB, the budget at a million events", Budget("≤", 1.0), note)
+
+
+def audit_in_process(folder: str, answer: Connection) -> None:
+    """Audit a log in this process and send the peak of its anonymous memory in bytes, and the number of events."""
+    settings = Settings(home=Path(folder), config=Config(map_size_bytes=MAP_SIZE))
+    done = threading.Event()
+    peaks = [0]
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            peaks.append(anonymous_bytes())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with LocalClient(settings) as client:
+        size = client.head().size
+        _check(client, None)
+    done.set()
+    watcher.join()
+    answer.send((max(peaks), size))
+
+
+def anonymous_bytes() -> int:
+    """Return RssAnon of this process and of those it started, in bytes (Linux)."""
+    total = 0
+    for process in ("self", *(str(one.pid) for one in multiprocessing.active_children())):
+        try:
+            lines = Path(f"/proc/{process}/status").read_text("ascii").splitlines()
+        except FileNotFoundError:
+            continue  # it has ended meanwhile
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+    return total

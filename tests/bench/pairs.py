@@ -1,0 +1,118 @@
+"""Measuring by pairs: what a row says is a ratio to something named, measured in the same round of the same run.
+
+A machine is faster in one minute than in the next, so two times that were taken apart say nothing. Here each round
+measures one side and at once the other (which of them goes first alternates), and only the ratio of the two is kept.
+A row shows the median of its ratios and their range: where the range is wide, the machine was busy.
+
+Nothing here asserts: a benchmark that falls short of a budget of DESIGN §15 says so, and ends with exit code 0.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+
+class Budget(NamedTuple):
+    """What DESIGN §15 asks of a ratio: at least, or at most."""
+
+    sign: str
+    value: float
+
+    def is_met(self, ratio: float) -> bool:
+        """Whether the ratio keeps the budget."""
+        return ratio >= self.value if self.sign == "≥" else ratio <= self.value
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.value:g}"
+
+
+class Row(NamedTuple):
+    """One line of the table: ratios, one a round, of ``what`` to ``baseline``; no budget where DESIGN names none."""
+
+    what: str
+    ratios: Sequence[float]
+    baseline: str
+    budget: Budget | None = None
+    note: str = ""
+
+    @property
+    def median(self) -> float:
+        """The median of the rounds."""
+        return statistics.median(self.ratios)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as JSON values."""
+        return {
+            "what": self.what,
+            "ratio": round(self.median, 3),
+            "min": round(min(self.ratios), 3),
+            "max": round(max(self.ratios), 3),
+            "rounds": len(self.ratios),
+            "budget": None if self.budget is None else str(self.budget),
+            "within_budget": None if self.budget is None else self.budget.is_met(self.median),
+            "baseline": self.baseline,
+            "note": self.note,
+        }
+
+
+class Bench(NamedTuple):
+    """What a group of rows gets: a folder of its own, and how many rounds were asked for."""
+
+    folder: Path
+    rounds: int
+
+    def say(self, text: str) -> None:
+        """Tell the person who waits what is being done."""
+        sys.stderr.write(f"  {text}\n")
+        sys.stderr.flush()
+
+    def paired(
+        self,
+        ours: Callable[[int], float],
+        baseline: Callable[[int], float],
+        *,
+        rounds: int | None = None,
+    ) -> list[tuple[float, float]]:
+        """Return (ours, baseline) of each round; both are called with the round's number and return what they measured.
+
+        One more round goes before them and is thrown away: it loads code and fills caches.
+        """
+        found: list[tuple[float, float]] = []
+        for number in range((rounds or self.rounds) + 1):
+            if number % 2:
+                second, first = baseline(number), ours(number)
+            else:
+                first, second = ours(number), baseline(number)
+            found.append((first, second))
+        return found[1:]
+
+
+def ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
+    """Return ours over baseline for each round."""
+    return [ours / baseline for ours, baseline in pairs]
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return how long ``work`` took, with the garbage of what went before collected first."""
+    gc.collect()
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def rate(count: int, work: Callable[[], object]) -> float:
+    """Return how many of ``count`` things a second ``work`` did."""
+    return count / seconds(work)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value that ``share`` of all are not above."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]

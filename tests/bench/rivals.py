@@ -1,0 +1,77 @@
+"""What the rows are compared with: the ``eventsourcing`` library on SQLite, and libsodium's own verify rate.
+
+The library saves the same content, as the JSON that its transcoder makes of the same values: unsigned, unhashed, with
+no rule but its own version check, in one fresh aggregate a batch. Its aggregates are made beforehand, so only
+``Application.save`` is timed: what a caller waits for until the events are on disk. SQLite stands at the library's own
+settings: WAL, ``synchronous`` at its default FULL, which syncs once a commit.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from eventsourcing.application import Application
+from eventsourcing.domain import Aggregate, event
+from nacl import bindings
+
+from ledger.envelope import batch_pae, pae
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ledger.envelope import Submission
+
+CORES = len(os.sched_getaffinity(0))
+
+
+class Stream(Aggregate):
+    """An aggregate whose events hold the bodies of a stream."""
+
+    @event("Started")
+    def __init__(self, body: dict[str, Any]) -> None:
+        self.count = 1
+
+    @event("Recorded")
+    def record(self, body: dict[str, Any]) -> None:
+        """Take one more event."""
+        self.count += 1
+
+
+def open_rival(path: Path) -> Application:
+    """Open the library on a SQLite file."""
+    return Application(env={"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(path)})
+
+
+def aggregate_of(bodies: Sequence[bytes]) -> Stream:
+    """Return a fresh aggregate with one event a body, not yet saved."""
+    first, *rest = (msgspec.json.decode(body) for body in bodies)
+    stream = Stream(first)
+    for body in rest:
+        stream.record(body)
+    return stream
+
+
+def signed_of(submission: Submission) -> list[tuple[bytes, bytes]]:
+    """Return what libsodium has to verify: (signature + message, key)."""
+    signed = [pae(body) for body in submission.bodies]
+    messages = [batch_pae(signed)] if submission.is_batch_signed else signed
+    return [(sig + message, submission.key) for sig, message in zip(submission.sigs, messages, strict=True)]
+
+
+def verify_all(signed: Sequence[tuple[bytes, bytes]], threads: int = 1) -> None:
+    """Verify signatures through PyNaCl's bindings, in so many threads: libsodium lets the interpreter lock go."""
+    if threads == 1:
+        _verify(signed)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(_verify, [signed[start::threads] for start in range(threads)]))
+
+
+def _verify(signed: Sequence[tuple[bytes, bytes]]) -> None:
+    check = bindings.crypto_sign_open
+    for message, key in signed:
+        check(message, key)

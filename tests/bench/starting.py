@@ -1,0 +1,45 @@
+"""Rows of starting: whole runs of the command line against ``python -c pass``, from the same interpreter.
+
+Byte code is kept, as after the first run of any installation, in a folder of the benchmark's own: the environment may
+forbid Python to write it beside the sources, and then every run would compile all of Baton anew.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.bench.pairs import Bench, Budget, Row, ratios, seconds
+from tests.bench.workload import open_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+HANDOFFS: Final = 20
+RUNS_A_ROUND: Final = 4
+BUDGET: Final = Budget("≤", 6.0)
+PASS: Final = (sys.executable, "-c", "pass")
+VERBS: Final = (("handoff", "list"), ("log",), ("--help",))
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of this group."""
+    with open_ledger(bench.folder / "ledger") as ledger:
+        for number in range(HANDOFFS):
+            ledger.hand_over(f"2026-02-12-step-{number}", tasks=["read", "write"], criteria=["tests pass"])
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"BATON_HOME": str(bench.folder / "ledger"), "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
+    program = Path(sys.executable).with_name("baton")
+    note = f"{HANDOFFS} handoffs, views up to date, byte code cached"
+
+    def run(command: Sequence[str]) -> float:
+        return seconds(lambda: subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL))
+
+    for verb in VERBS:
+        bench.say(f"baton {' '.join(verb)}")
+        command = (str(program), *verb)
+        found = bench.paired(lambda _, command=command: run(command), lambda _: run(PASS), rounds=bench.rounds * RUNS_A_ROUND)
+        yield Row(f"start: baton {' '.join(verb)}", ratios(found), "python -c pass", BUDGET, note)

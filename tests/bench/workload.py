@@ -1,0 +1,84 @@
+"""What is appended: events of mixed sizes, authored and signed beforehand, so that only the ledger's work is timed.
+
+The mix is stated in the table's notes: of twenty findings eleven hold 120 characters, six 400, two 1,200 and one 4,000.
+A batch stands on one stream (*local streams*): the first event starts a session, the others are findings of it.
+The same bodies, as JSON values, are what the ``eventsourcing`` library saves (see ``rivals``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ledger.admission.check import check
+from ledger.author import sign
+from ledger.codec import encode_sorted
+from tests.building import Ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.envelope import Submission
+
+BATCH: Final = 256
+MIX: Final = "texts of 120/400/1,200/4,000 characters as 11:6:2:1"
+MAP_SIZE: Final = 16 * 1024**3
+AUTHOR: Final = "alice"
+
+_SIZES: Final = (120, 400, 120, 120, 1200, 120, 400, 120, 400, 120, 4000, 120, 400, 120, 120, 1200, 400, 120, 400, 120)
+_WORDS: Final = "the backup of region seven stalls when its index grows beyond what one disk can hold and nobody is told "
+_TEXT: Final = _WORDS * 50
+
+
+def open_ledger(folder: Path) -> Ledger:
+    """Make a ledger with its agents in an empty folder."""
+    return Ledger(folder, map_size=MAP_SIZE)
+
+
+def text_of(number: int) -> str:
+    """Return the text of the finding with this number: no two are equal, and their sizes are those of the mix."""
+    return f"{number}: {_TEXT[: _SIZES[number % len(_SIZES)]]}"
+
+
+def session_bodies(ledger: Ledger, name: str, count: int) -> list[bytes]:
+    """Return the bodies of a session of ``count`` events: its start, and findings."""
+    first = _body(ledger, "session.started", name, {"task": text_of(0)})
+    return [first, *(finding(ledger, name, number) for number in range(1, count))]
+
+
+def finding(ledger: Ledger, name: str, number: int) -> bytes:
+    """Return the body of one finding of a session."""
+    return _body(ledger, "finding.logged", name, {"evidence": ["src/store.py:120"], "finding": text_of(number)})
+
+
+def batches(ledger: Ledger, name: str, count: int, *, each: bool = False) -> list[Submission]:
+    """Return signed batches, each on a stream of its own; with ``each``, every event has its own signature."""
+    return [ledger.sign_bytes(AUTHOR, *session_bodies(ledger, f"{name}-{n}", BATCH), each=each) for n in range(count)]
+
+
+def singles(ledger: Ledger, name: str, count: int) -> list[Submission]:
+    """Return signed findings of the session ``name``, which is started here, one a submission."""
+    ledger.submit(ledger.sign_bytes(AUTHOR, session_bodies(ledger, name, 1)[0]))
+    key = ledger.keys[AUTHOR]
+    return [sign([finding(ledger, name, number)], key) for number in range(1, count + 1)]
+
+
+def fill(ledger: Ledger, events: int, *, each: bool = False) -> None:
+    """Append batches, four a commit, until the log holds at least so many entries."""
+    while (size := ledger.head()[0]) < events:
+        count = min(4, -(-(events - size) // BATCH))
+        ledger.gate.admit([check(one) for one in batches(ledger, f"fill-{size}", count, each=each)])
+
+
+def _body(ledger: Ledger, kind: str, name: str, data: dict[str, Any]) -> bytes:
+    # All text here is ASCII and there are no floats: then the sorted form is the canonical one.
+    return encode_sorted(
+        {
+            "ledger": ledger.id,
+            "kind": kind,
+            "stream": f"session/{name}",
+            "author": AUTHOR,
+            "at": "2026-02-12T10:00:00.000Z",
+            "causes": [],
+            "data": data,
+        }
+    )

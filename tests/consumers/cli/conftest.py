@@ -1,0 +1,91 @@
+"""Ledgers to call verbs on: one in a folder and one behind `baton serve`, each made once, and empty ones for each test.
+
+Tests that take ``baton`` run twice, locally and with ``--server``: they share the two ledgers, so each names its own
+streams with ``fresh``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.register_assert_rewrite("calling")
+
+from calling import Baton, Place, Serving, call  # noqa: E402 - what is rewritten is named first
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+AGENTS = {"a": ["agent"], "b": ["agent"], "ada": ["admin"], "rita": ["human", "reviewer"]}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT", "BATON_TRACEBACK"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def populated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes a ledger with agents a and b, the admin ada and the human reviewer rita; returns its folder."""
+
+    def make(name: str) -> Path:
+        home = tmp_path_factory.mktemp(name) / ".baton"
+        assert call("--home", home, "init").code == 0
+        for agent, roles in AGENTS.items():
+            chosen = [word for role in roles for word in ("--role", role)]
+            assert call("--home", home, "agent", "add", agent, *chosen, "--unprotected").code == 0
+        return home
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def served(populated: Callable[[str], Path]) -> Iterator[Place]:
+    """A ledger behind `baton serve`."""
+    with Serving(populated("served")) as serving:
+        yield serving.place
+
+
+@pytest.fixture(scope="session", params=["local", "server"])
+def place(request: pytest.FixtureRequest, populated: Callable[[str], Path]) -> Place:
+    """The same ledger once in its folder and once behind a server."""
+    if request.param == "local":
+        return Place(populated("local"))
+    found: Place = request.getfixturevalue("served")
+    return found
+
+
+@pytest.fixture
+def baton(place: Place, capsys: pytest.CaptureFixture[str]) -> Baton:
+    """Verbs on a shared ledger, locally and through a server."""
+    return Baton(capsys, place)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Baton:
+    """Verbs on a new ledger of this test's own, in a folder."""
+    made = Baton(capsys, Place(tmp_path / ".baton"))
+    made("init")
+    return made
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Baton:
+    """Verbs in an empty folder."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return Baton(capsys, None)
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def fresh() -> Callable[[str], str]:
+    """Return a name that no other test uses."""
+    return lambda what: f"{what}-{next(_numbers)}"

@@ -1,0 +1,76 @@
+"""The local client passes the suite of all clients, and what only a folder on this machine can show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from building import Ledger
+from client_suite import ClientSuite, found
+
+from ledger.author import Draft
+from ledger.client import open_client
+from ledger.config import Settings
+from ledger.errors import BatonError
+from ledger.events.session import SessionStarted
+from ledger.local import LocalClient
+from ledger.log.log import Log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def client(local_client: LocalClient) -> LocalClient:
+    """The client under test."""
+    return local_client
+
+
+class TestLocalClient(ClientSuite):
+    """See ``client_suite``."""
+
+
+def test_client_that_shares_a_log_leaves_it_open(ledger: Ledger) -> None:
+    with ledger.client() as client:
+        assert client.head().size == ledger.head()[0]
+    ledger.emit("alice", "session/s1", SessionStarted())
+
+
+def test_client_of_its_own_closes_its_log(home: Path) -> None:
+    with Ledger(home) as ledger:
+        ledger.write_keys()
+        settings = ledger.settings()
+    for expected in (5, 6):
+        with open_client(settings) as client:
+            stream = f"session/s{expected}"
+            client.submit(ledger.sign("alice", Draft(stream=stream, data=SessionStarted())))
+            assert client.head().size == expected
+
+
+def test_ledger_without_entries_is_none(home: Path) -> None:
+    (home / "log").mkdir(parents=True)
+    with Log(home, create=True, map_size=2**26):
+        pass
+    with pytest.raises(BatonError) as refused:
+        LocalClient(Settings(home=home))
+    assert refused.value.code == "NO_LEDGER"
+    with Log(home, map_size=2**26):
+        pass  # the refused client left nothing open
+
+
+def test_proof_without_the_checkpoint_key_names_what_is_missing(ledger: Ledger) -> None:
+    with LocalClient(ledger.settings(), log=ledger.log) as client:
+        for ask in (client.checkpoint, lambda: client.prove(0)):
+            with pytest.raises(BatonError) as refused:
+                ask()
+            assert refused.value.code == "KEY_FILE_MISSING"
+
+
+def test_what_a_client_wrote_is_on_disk_for_the_next_process(home: Path) -> None:
+    with Ledger(home) as ledger, ledger.client() as client:
+        client.submit(ledger.sign("alice", Draft(stream="session/s1", data=SessionStarted())))
+        accepted = client.submit(found(ledger, "kept"))[0]
+        ref = client.put_blob(b"content")
+    with Ledger(home) as again, again.client() as client:
+        assert client.index_of("session/s1", accepted.id) == accepted.index
+        assert client.get_blob(ref) == b"content"
