@@ -71,9 +71,7 @@ def sign(bodies: Sequence[bytes], key: Key, *, each: bool = False) -> Submission
     return check_shape(Submission(1, key.public, sigs, tuple(bodies)))
 
 
-def draft_and_sign(
-    drafts: Sequence[Draft], key: Key, *, ledger: str, author: str, at: str | None = None
-) -> Submission:
+def draft_and_sign(drafts: Sequence[Draft], key: Key, *, ledger: str, author: str, at: str | None = None) -> Submission:
     """Return the signed submission of ``drafts``, all at one time (default: now)."""
     at = at or now()
     return sign([body_of(draft, ledger=ledger, author=author, at=at) for draft in drafts], key)

@@ -1,13 +1,13 @@
 """A ledger's folder: which file lies where, how a new ledger is made, which key an agent signs with.
 
-    .baton/
-      config.toml        settings (optional)
-      log/               the LMDB environment
-      keys/NAME.key      identity keys (0600); root, checkpoint and node among them
-      keys/NAME.nkey     the key of an agent's bus connection: never the event key
-      keys/NAME.session  a delegated session key
-      views.db           views; can always be rebuilt
-      bus/               the embedded nats-server's store, configuration and log
+.baton/
+  config.toml        settings (optional)
+  log/               the LMDB environment
+  keys/NAME.key      identity keys (0600); root, checkpoint and node among them
+  keys/NAME.nkey     the key of an agent's bus connection: never the event key
+  keys/NAME.session  a delegated session key
+  views.db           views; can always be rebuilt
+  bus/               the embedded nats-server's store, configuration and log
 """
 
 from __future__ import annotations

@@ -65,7 +65,11 @@ class Committer:
             raise Unavailable("BUSY", f"{submit_queue_max} submissions wait already: try again")
         answer: Answer = Future()
         answer.add_done_callback(lambda _: self._slots.release())
-        self._checkers.submit(self._check, submission, answer)
+        try:
+            self._checkers.submit(self._check, submission, answer)
+        except RuntimeError as error:  # the pool was closed between the look above and here
+            answer.cancel()
+            raise Unavailable("STORE_UNAVAILABLE", "the ledger is shutting down") from error
         return answer
 
     def close(self) -> None:

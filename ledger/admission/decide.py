@@ -21,7 +21,8 @@ from ledger.log.tables import IdempotencyRecord, StreamRecord
 
 if TYPE_CHECKING:
     from ledger.admission.check import Checked
-    from ledger.events.body import Event
+    from ledger.events.body import Body, Event
+    from ledger.lifecycle.authority import KeyRecord
 
 
 class Accepted(msgspec.Struct, frozen=True, array_like=True):
@@ -96,9 +97,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     if (body.stream, candidate.id) in layer.indexes:
         raise _twice(candidate)
     if not (event.index == 0 and event.kind == "ledger.created"):
-        record = check_key(
-            layer.key(event.key), author=body.author, kind=body.kind, stream=body.stream, now_ms=accepted_ms
-        )
+        record = _check_signer(body, event.key, layer, accepted_ms)
         if record.max_events is not None:
             layer.put_key(event.key, record)
         if body.ledger != layer.ledger:
@@ -125,6 +124,13 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     if body.kind in AUTHORITY_KINDS:
         layer.authority_index = event.index
     return event
+
+
+def _check_signer(body: Body, public_key: str, layer: Layer, now_ms: int) -> KeyRecord:
+    identity = layer.identity_key(body.author)
+    return check_key(
+        layer.key(public_key), identity, author=body.author, kind=body.kind, stream=body.stream, now_ms=now_ms
+    )
 
 
 def idempotency_digest(candidate: Candidate) -> bytes:
@@ -186,7 +192,7 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     if record is None or record.digest != idempotency_digest(candidate):
         return None
     try:
-        check_key(layer.key(key.hex()), author=body.author, kind=body.kind, stream=body.stream, now_ms=accepted_ms)
+        _check_signer(body, key.hex(), layer, accepted_ms)
     except Refused:
         return None  # other bytes than the first time: the key must be good now, and ``apply`` says why it is not
     return record.index

@@ -100,6 +100,11 @@ class Layer:
         found: KeyRecord | None = self.record(key_key(public_key))
         return found
 
+    def identity_key(self, name: str) -> KeyRecord | None:
+        """Return the record of an agent's identity key."""
+        agent = self.agent(name)
+        return None if agent is None else self.key(agent.key)
+
     def idempotency(self, author: str, idem: str) -> IdempotencyRecord | None:
         """Return what an author used an idempotency key for."""
         found: IdempotencyRecord | None = self.record(idempotency_key(author, idem))

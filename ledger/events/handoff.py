@@ -114,7 +114,7 @@ class HandoffCompleted(EventData, frozen=True):
 class HandoffChangesRequested(EventData, frozen=True):
     """The reviewer wants more before it is verified."""
 
-    reasons: list[Text]
+    reasons: Annotated[list[Text], msgspec.Meta(min_length=1)]
 
 
 class HandoffVerified(EventData, frozen=True):

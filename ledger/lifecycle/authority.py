@@ -30,6 +30,7 @@ NEVER_DELEGABLE: Final = frozenset(
         "role.granted",
         "role.revoked",
         "key.delegated",
+        "key.revoked",
         "handoff.approved",
         "handoff.rejected",
         "handoff.criterion_waived",
@@ -76,8 +77,12 @@ def delegated(agent: str, index: int, data: KeyDelegated) -> KeyRecord:
     )
 
 
-def check_key(record: KeyRecord | None, *, author: str, kind: str, stream: str, now_ms: int) -> KeyRecord:
+def check_key(
+    record: KeyRecord | None, identity: KeyRecord | None, *, author: str, kind: str, stream: str, now_ms: int
+) -> KeyRecord:
     """Return the record with this use counted, if the key may sign such an event now.
+
+    ``identity`` is the record of the author's identity key: what it delegated falls with it.
 
     Raises:
         Refused: ``KEY_UNKNOWN``, ``KEY_REVOKED``, ``KEY_EXPIRED``, ``KEY_OUT_OF_SCOPE``, ``KEY_EXHAUSTED`` or
@@ -87,8 +92,9 @@ def check_key(record: KeyRecord | None, *, author: str, kind: str, stream: str, 
         raise Refused("KEY_UNKNOWN", f"the key that signed as {author} is not registered in this ledger", author=author)
     if record.agent != author:
         raise Refused("AUTHOR_MISMATCH", f"the key belongs to {record.agent}, not to {author}", owner=record.agent)
-    if record.revoked_index is not None:
-        raise Refused("KEY_REVOKED", f"the key of {author} was revoked at entry {record.revoked_index}", author=author)
+    for one in (record, identity):
+        if one is not None and one.revoked_index is not None:
+            raise Refused("KEY_REVOKED", f"the key of {author} was revoked at entry {one.revoked_index}", author=author)
     if record.is_identity:
         return record
     if record.expires_ms is not None and now_ms >= record.expires_ms:

@@ -72,6 +72,9 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
     step = _STEPS.get(type(event.data))
     if step is None:
         raise Refused("UNKNOWN_KIND", f"{event.kind} is no step in a handoff's life", kind=event.kind)
+    if state.is_lapsed(event.accepted_ms):
+        # A claim whose lease ran out is no claim: the work is free again, and its last holder must claim it anew.
+        state = msgspec.structs.replace(state, status="approved", lease_until_ms=None)
     return step(state, event, event.data)
 
 
@@ -117,10 +120,9 @@ def _claim(state: HandoffState, event: Event, data: kinds.HandoffClaimed) -> Han
     _require_party(event, state.receiver)
     if state.status in ("pending", "rejected"):
         raise Refused("NOT_APPROVED", f"handoff {event.name} is {state.status}", status=state.status)
-    if state.status != "approved" and not state.is_lapsed(event.accepted_ms):
-        if state.status in ("in_progress", "blocked"):
-            raise Refused("ALREADY_CLAIMED", f"handoff {event.name} is {state.status} already", status=state.status)
-        _not_allowed(state, event)
+    if state.status in ("in_progress", "blocked"):
+        raise Refused("ALREADY_CLAIMED", f"handoff {event.name} is {state.status} already", status=state.status)
+    _require(state, event, "approved")
     lease = None if data.lease_seconds is None else event.accepted_ms + 1000 * data.lease_seconds
     return msgspec.structs.replace(state, status="in_progress", lease_until_ms=lease, reason="")
 

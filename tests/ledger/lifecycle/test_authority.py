@@ -20,7 +20,8 @@ SESSION = KeyRecord("alice", is_identity=False, since_index=2, expires_ms=1000, 
 def check(record: KeyRecord | None, **use: object) -> KeyRecord:
     """Check a use that is allowed but for what is given."""
     fits: dict[str, object] = {"author": "alice", "kind": "finding.logged", "stream": "session/s1", "now_ms": 999}
-    return check_key(record, **(fits | use))  # type: ignore[arg-type]  # what differs is the test
+    identity = use.pop("identity", IDENTITY)
+    return check_key(record, identity, **(fits | use))  # type: ignore[arg-type]  # what differs is the test
 
 
 @pytest.mark.parametrize(
@@ -103,3 +104,10 @@ def test_day_that_does_not_exist_is_refused() -> None:
     with pytest.raises(Refused) as refused:
         to_ms("2026-02-30T00:00:00Z")
     assert refused.value.code == "INVALID_FIELD"
+
+
+def test_session_key_falls_with_the_identity_key_that_delegated_it() -> None:
+    revoked = KeyRecord("alice", is_identity=True, since_index=1, revoked_index=5)
+    with pytest.raises(Refused) as refusal:
+        check(SESSION, identity=revoked)
+    assert refusal.value.code == "KEY_REVOKED"

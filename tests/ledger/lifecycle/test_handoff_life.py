@@ -200,6 +200,12 @@ def test_lapsed_lease_can_be_claimed_again_and_an_unlapsed_one_not() -> None:
     assert (again.status, again.is_lapsed(again.lease_until_ms or 0)) == ("in_progress", True)
 
 
+def test_holder_of_a_lapsed_lease_must_claim_again_before_he_goes_on() -> None:
+    leased = fold(transition, CREATE, APPROVE, fact("bob", kinds.HandoffClaimed(lease_seconds=60), at_s=10))
+    late = refusal(transition, leased, fact("bob", kinds.HandoffCompleted(), at_s=70))
+    assert (late.code, late.details["status"]) == ("TRANSITION_NOT_ALLOWED", "approved")
+
+
 def test_claim_without_a_lease_never_lapses() -> None:
     assert not STATES["in_progress"].is_lapsed(2**62)
 

@@ -1,0 +1,71 @@
+"""Whoever waits for news of the log is woken by the next commit, of this process or another, and by nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ledger.bus.news import News
+from ledger.events.session import SessionStarted
+
+if TYPE_CHECKING:
+    import pytest
+    from building import Ledger
+
+
+def test_commit_of_this_process_wakes_all_who_wait_at_once(ledger: Ledger) -> None:
+    async def wait() -> list[int]:
+        news = News(ledger.log)  # Nobody polls here: only look() can wake them.
+        news.look()
+        size = news.size
+        waiting = [asyncio.create_task(news.wait_beyond(size, 20)) for _ in range(3)]
+        await asyncio.sleep(0)
+        ledger.emit("alice", "session/s1", SessionStarted())
+        news.look()
+        return [after - size for after in await asyncio.gather(*waiting)]
+
+    assert asyncio.run(wait()) == [1, 1, 1]
+
+
+def test_commit_that_nobody_announces_is_found_by_polling(ledger: Ledger) -> None:
+    async def wait() -> int:
+        news = News(ledger.log)
+        polling = asyncio.create_task(news.run())
+        size = await news.wait_beyond(0, 20)
+        waiting = asyncio.create_task(news.wait_beyond(size, 20))
+        await asyncio.to_thread(ledger.emit, "alice", "session/s1", SessionStarted())
+        after = await waiting
+        polling.cancel()
+        return after - size
+
+    assert asyncio.run(wait()) == 1
+
+
+def test_waiting_ends_without_news_and_for_blobs(ledger: Ledger) -> None:
+    async def wait() -> int:
+        news = News(ledger.log)
+        news.look()
+        size = news.size
+        ledger.log.blobs.put(b"a write that adds no entry")
+        news.look()
+        return await news.wait_beyond(size, 0.05) - size
+
+    assert asyncio.run(wait()) == 0
+
+
+def test_look_that_failed_is_made_up_for_by_the_next(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("no reader slot")
+
+    async def wait() -> int:
+        news = News(ledger.log)
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger.log, "snapshot", fail)
+            try:
+                news.look()
+            except RuntimeError:
+                assert news.size == 0
+        news.look()
+        return news.size
+
+    assert asyncio.run(wait()) == ledger.head()[0]

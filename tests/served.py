@@ -1,0 +1,202 @@
+"""Ledgers behind a server: bus keys that are the same in every run, a service on a test's own log, whole nodes.
+
+``Served`` answers from the open log of the fixture ``ledger``, in a thread with its own event loop, so a test can look
+at the log and ask over the bus at once. ``make_home`` prepares a folder that ``Node`` or `baton serve` opens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+import nkeys
+from blake3 import blake3
+from building import AGENTS, Ledger, key_named
+from nats.aio.client import Client as NatsClient
+
+from ledger.admission.committer import Committer
+from ledger.admission.gate import Gate
+from ledger.bus.news import News
+from ledger.bus.remote import RemoteClient
+from ledger.bus.server_config import BusUsers
+from ledger.bus.service import Service
+from ledger.bus.subjects import INBOX_OF_NODES, inbox_prefix
+from ledger.config import Settings
+from ledger.events.authority import AgentRegistered
+from ledger.home import Home, public_bus_key
+from ledger.identity import write_private
+from ledger.lifecycle.authority import NODE, ROOT
+from projections.reader import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+    from ledger.bus.server import EmbeddedServer
+
+CAROL: Final = "carol"
+
+
+def bus_seed(name: str) -> str:
+    """Return the same bus key for the same name, in every run."""
+    seed: bytes = nkeys.encode_seed(blake3(f"bus {name}".encode()).digest(), nkeys.PREFIX_BYTE_USER)
+    return seed.decode()
+
+
+def public_key(name: str) -> str:
+    """Return the public half of somebody's bus key."""
+    return public_bus_key(bus_seed(name))
+
+
+def users(*names: str) -> BusUsers:
+    """Return the users of a server: the node and these agents (default: those of every test ledger)."""
+    return BusUsers(nodes=(public_key(NODE),), agents={name: public_key(name) for name in names or AGENTS})
+
+
+def write_bus_key(home: Home, name: str) -> None:
+    """Write somebody's bus key where clients and nodes look for it."""
+    if not home.nkey_file(name).exists():
+        write_private(home.nkey_file(name), bus_seed(name).encode())
+
+
+async def connect(url: str, name: str, **options: Any) -> NatsClient:
+    """Connect as somebody, without any client of ours."""
+
+    async def ignore(_: Exception) -> None:
+        """What the server says is not what these tests ask for."""
+
+    client = NatsClient()
+    prefix = INBOX_OF_NODES if name == NODE else inbox_prefix(name)
+    await client.connect(
+        url, nkeys_seed_str=bus_seed(name), inbox_prefix=prefix, **{"error_cb": ignore, "connect_timeout": 2} | options
+    )
+    return client
+
+
+class Served:
+    """A service over the open log of ``ledger``, on a server that runs already."""
+
+    def __init__(self, ledger: Ledger, server: EmbeddedServer) -> None:
+        self.ledger = ledger
+        self.url = server.url
+        self.local = ledger.client()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._clients: list[RemoteClient] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.reader = Reader(self.local, self.ledger.settings())
+        self.committer = Committer(Gate(self.ledger.log))
+        self.run(self._start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self._clients:
+            client.close()
+        self.run(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self.committer.close()
+        self.reader.close()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run something in the service's loop and return what it returns."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def client(self, name: str = "alice") -> RemoteClient:
+        """Return a client that is closed with the service."""
+        write_bus_key(self.ledger.home, name)
+        client = RemoteClient(Settings(home=self.ledger.home.path, server=self.url, agent=name))
+        self._clients.append(client)
+        return client
+
+    def ask(self, subject: str, payload: bytes, headers: dict[str, str] | None = None, timeout: float = 10) -> Any:
+        """Send bytes as alice, by no client of ours, and return the answer."""
+
+        async def request() -> bytes:
+            answer = await self.alice.request(subject, payload, timeout=timeout, headers=headers)
+            return answer.data
+
+        return msgspec.json.decode(self.run(request()))
+
+    async def _start(self) -> None:
+        self.news = News(self.ledger.log)
+        self._looking = asyncio.create_task(self.news.run())
+        self.service = Service(self.local, self.committer, self.news, self.reader.answer)
+        self.nats = await connect(self.url, NODE)
+        self.alice = await connect(self.url, "alice")
+        await self.service.start(self.nats)
+
+    async def _stop(self) -> None:
+        await self.service.stop()
+        self._looking.cancel()
+        for client in (self.nats, self.alice):
+            await client.close()
+
+
+def register_on_bus(ledger: Ledger, name: str, nkey: str | None = None) -> None:
+    """Register one more agent that may connect."""
+    key = ledger.keys.setdefault(name, key_named(name))
+    proof = key.prove_possession(ledger.id, name)
+    data = AgentRegistered(
+        name=name, key=key.public.hex(), proof=proof, roles=["agent"], nkey=nkey or public_key(name)
+    )
+    ledger.emit(ROOT, f"agent/{name}", data)
+
+
+def make_home(folder: Path) -> Settings:
+    """Make a ledger with carol, who may connect, and every key; return the settings with which a node opens it."""
+    with Ledger(folder) as ledger:
+        register_on_bus(ledger, CAROL)
+        ledger.write_keys()
+        for name in (NODE, CAROL):
+            write_bus_key(ledger.home, name)
+        return ledger.settings()
+
+
+def remote(settings: Settings, url: str, name: str = CAROL) -> RemoteClient:
+    """Connect to a node as an agent."""
+    write_bus_key(Home(settings.home), name)
+    return RemoteClient(Settings(home=settings.home, server=url, agent=name))
+
+
+class ServeProcess:
+    """`baton serve` in a process of its own, to be killed."""
+
+    def __init__(self, settings: Settings, port: int | None = None) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+        command = [sys.executable, "-m", "consumers.cli", "--home", str(settings.home), "serve", "--json"]
+        self.child = subprocess.Popen(
+            command + (["--port", str(port)] if port else []), stdout=subprocess.PIPE, env=environment
+        )
+        assert self.child.stdout is not None
+        self.url: str = msgspec.json.decode(self.child.stdout.readline())["data"]["url"]
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.url.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """End it as a power cut would; its nats-server stays behind, as an orphan."""
+        self.child.kill()
+        self.end()
+
+    def stop(self) -> int:
+        """Ask it to end, and return its exit code."""
+        self.child.terminate()
+        return self.end()
+
+    def end(self) -> int:
+        """Wait until it ended."""
+        assert self.child.stdout is not None
+        code = self.child.wait(60)
+        self.child.stdout.close()
+        return code
