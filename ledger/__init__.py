@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ledger.author import Author, Draft
-    from ledger.client import Client, follow, open_client, read_event
+    from ledger.client import Client, follow, read_event
     from ledger.config import Settings, read_settings
+    from ledger.connect import open_client
     from ledger.errors import BatonError, Corrupted, Refused, Unavailable
     from ledger.events.body import Event
     from ledger.home import Home, create_ledger
@@ -57,7 +58,8 @@ __all__ = [
 
 _MODULES: Final = {
     "author": ("Author", "Draft"),
-    "client": ("Client", "follow", "open_client", "read_event"),
+    "client": ("Client", "follow", "read_event"),
+    "connect": ("open_client",),
     "config": ("Settings", "read_settings"),
     "errors": ("BatonError", "Corrupted", "Refused", "Unavailable"),
     "events.body": ("Event",),

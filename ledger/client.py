@@ -1,8 +1,8 @@
 """The one client: the same calls whether the ledger is a folder on this machine or a server on the bus.
 
-``open_client(settings)`` returns a ``LocalClient`` (LMDB, no server needed) or a ``RemoteClient`` (NATS). Both pass
-one suite of tests. Reading is by index, by (stream, id), or by following; what is refused is refused with the same
-code on both ways.
+``ledger.connect.open_client`` returns a ``LocalClient`` (LMDB, no server needed) or a ``RemoteClient`` (NATS). Both
+pass one suite of tests. Reading is by index, by (stream, id), or by following; what is refused is refused with the
+same code on both ways.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import msgspec
 
 from ledger import limits
 from ledger.envelope import Entry, decode_entry, event_id, pae
-from ledger.errors import Refused
 from ledger.events.body import Event, decode_body, make_event
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ledger.admission.decide import Accepted
-    from ledger.config import Settings
     from ledger.envelope import Submission
     from ledger.lifecycle.authority import AgentRecord
     from ledger.receipt import Receipt
@@ -77,7 +75,7 @@ class Client(Protocol):
         stream: str | None = None,
         wait_s: float = 0.0,
     ) -> Page:
-        """Return entries from ``start`` on, only of ``kinds`` and ``stream`` if given; wait for one up to ``wait_s``."""
+        """Return entries from ``start`` on, only of ``kinds`` and ``stream``; wait for one up to ``wait_s``."""
         ...
 
     def agents(self) -> list[AgentRecord]:
@@ -147,20 +145,3 @@ def follow(
         if page.next_index != position:
             position = page.next_index
             yield position
-
-
-def open_client(settings: Settings) -> Client:
-    """Return the client that the settings ask for: remote when they name a server, else local.
-
-    Raises:
-        Unavailable: ``NO_LEDGER``, ``BUS_UNAVAILABLE``.
-    """
-    if settings.server is None:
-        from ledger.local import LocalClient  # noqa: PLC0415 - loads lmdb, which remote work does not need
-
-        return LocalClient(settings)
-    if settings.agent is None:
-        raise Refused("USAGE", "a server is asked as somebody: add --as NAME or set BATON_AGENT")
-    from ledger.bus.remote import RemoteClient  # noqa: PLC0415 - loads nats, which local work does not need
-
-    return RemoteClient(settings)

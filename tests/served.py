@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
@@ -91,7 +92,6 @@ class Served:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.reader = Reader(self.local, self.ledger.settings())
         self.committer = Committer(Gate(self.ledger.log))
         self.run(self._start())
         return self
@@ -104,7 +104,13 @@ class Served:
         self._thread.join()
         self._loop.close()
         self.committer.close()
-        self.reader.close()
+        if "reader" in self.__dict__:
+            self.reader.close()
+
+    @cached_property
+    def reader(self) -> Reader:
+        """The views, made when a test first asks for one."""
+        return Reader(self.local, self.ledger.settings())
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run something in the service's loop and return what it returns."""
@@ -129,7 +135,7 @@ class Served:
     async def _start(self) -> None:
         self.news = News(self.ledger.log)
         self._looking = asyncio.create_task(self.news.run())
-        self.service = Service(self.local, self.committer, self.news, self.reader.answer)
+        self.service = Service(self.local, self.committer, self.news, lambda *asked: self.reader.answer(*asked))
         self.nats = await connect(self.url, NODE)
         self.alice = await connect(self.url, "alice")
         await self.service.start(self.nats)
@@ -145,9 +151,7 @@ def register_on_bus(ledger: Ledger, name: str, nkey: str | None = None) -> None:
     """Register one more agent that may connect."""
     key = ledger.keys.setdefault(name, key_named(name))
     proof = key.prove_possession(ledger.id, name)
-    data = AgentRegistered(
-        name=name, key=key.public.hex(), proof=proof, roles=["agent"], nkey=nkey or public_key(name)
-    )
+    data = AgentRegistered(name=name, key=key.public.hex(), proof=proof, roles=["agent"], nkey=nkey or public_key(name))
     ledger.emit(ROOT, f"agent/{name}", data)
 
 

@@ -85,27 +85,34 @@ class Connection:
     async def _ask(self, subject: str, payload: bytes, headers: dict[str, str] | None, timeout_s: float) -> bytes:
         if not self._nats.is_connected:
             raise self._why_away()
+        request = self._nats.request(subject, payload, timeout=timeout_s, headers=headers)
+        answer = await self._race(subject.lower(), request, f"the ledger at {self._server} does not answer")
+        data: bytes = answer.data
+        return data
+
+    async def _race(self, subject: str, work: Coroutine[Any, Any, Any], what: str) -> Any:
+        """Return what ``work`` returns, unless the error channel says first why it cannot."""
         failed: asyncio.Future[BatonError] = self._loop.create_future()
-        waiting = self._asked.setdefault(subject.lower(), set())
+        waiting = self._asked.setdefault(subject, set())
         waiting.add(failed)
-        request = asyncio.ensure_future(self._nats.request(subject, payload, timeout=timeout_s, headers=headers))
+        task = asyncio.ensure_future(work)
         try:
-            either: list[asyncio.Future[Any]] = [request, failed]
+            either: list[asyncio.Future[Any]] = [task, failed]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
                 raise failed.result()
-            with bus_errors(f"the ledger at {self._server} does not answer (is `baton serve` running?)"):
-                return (await request).data
+            with bus_errors(f"{what} (is `baton serve` running?)"):
+                return await task
         finally:
-            request.cancel()
-            await asyncio.gather(request, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             waiting.discard(failed)
             if not waiting:
-                self._asked.pop(subject.lower(), None)
+                self._asked.pop(subject, None)
 
     def _why_away(self) -> BatonError:
         """Return why there is no connection."""
-        if "authorization" in self._refusal.lower():
+        if _is_stranger(self._refusal):
             message = f"the server does not know {self._agent}: was it registered with this ledger?"
             return Refused("BUS_DENIED", message, agent=self._agent)
         message = f"there is no connection to {self._server} (is `baton serve` running?)"
@@ -124,13 +131,11 @@ class Connection:
             connect_timeout=2,
         )
         try:
-            with bus_errors(f"there is no server at {self._server} (is `baton serve` running?)"):
-                await asyncio.wait_for(connecting, connect_timeout_s)
-        except Unavailable as error:
+            await self._race("", asyncio.wait_for(connecting, connect_timeout_s), f"no server at {self._server}")
+        except (Unavailable, Refused) as error:
             with contextlib.suppress(nats.errors.Error, OSError):  # nothing was opened that outlives the loop
                 await asyncio.wait_for(self._nats.close(), close_wait_max_s)
-            away = self._why_away()
-            raise away.with_details(reason=self._refusal or error.message) from error
+            raise self._why_away().with_details(reason=self._refusal or error.message) from error
 
     async def _on_disconnect(self) -> None:
         for waiting in self._asked.values():
@@ -142,6 +147,9 @@ class Connection:
     async def _on_error(self, error: Exception) -> None:
         text = str(error)
         self._refusal = text or type(error).__name__
+        if _is_stranger(text):
+            for waiting in self._asked.values():
+                _fail(waiting, self._why_away())
         if "permissions violation" not in text.lower():
             return
         for subject, waiting in self._asked.items():
@@ -172,6 +180,10 @@ class Connection:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _is_stranger(refusal: str) -> bool:
+    return "authorization" in refusal.lower()
 
 
 def _fail(waiting: set[asyncio.Future[BatonError]], error: BatonError) -> None:

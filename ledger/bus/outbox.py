@@ -15,7 +15,7 @@ import msgspec
 
 from ledger.bus.publisher import OutboundMessage
 from ledger.bus.subjects import event_subject
-from ledger.codec import decode_base64, encode_base64
+from ledger.codec import decode_base64, decode_decimal, encode_base64
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry, batch_root_pae, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.identity import verify
@@ -133,12 +133,12 @@ def _read(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry, list[
         key=bytes.fromhex(headers[KEY]),
         alg=ED25519,
         sig=decode_base64(headers[SIGNATURE], SIGNATURE),
-        batch_index=int(batch_index),
-        batch_size=int(batch_size),
-        accepted_ms=int(headers[ACCEPTED]),
+        batch_index=decode_decimal(batch_index, BATCH),
+        batch_size=decode_decimal(batch_size, BATCH),
+        accepted_ms=decode_decimal(headers[ACCEPTED], ACCEPTED),
     )
     # Read back as any stored entry is: every length and range is checked where it is for all of them.
-    return int(headers[INDEX]), decode_entry(entry.encode()), path
+    return decode_decimal(headers[INDEX], INDEX), decode_entry(entry.encode()), path
 
 
 def _paths(snapshot: Snapshot, start: int, size: int) -> list[list[bytes]]:

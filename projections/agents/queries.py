@@ -43,8 +43,12 @@ def show_agent(moment: Moment, asked: AgentName) -> Answer:
 
 
 def list_keys(moment: Moment, asked: KeyFilter) -> Answer:
-    """Return ``{"keys", "total"}``; ``state`` of a key is valid, expired or revoked."""
-    sql = "SELECT * FROM agent_keys WHERE ? IS NULL OR agent = ? ORDER BY agent, since_index, key"
+    """Return ``{"keys", "total"}``; ``state`` of a key is valid, expired or revoked (with its identity key, too)."""
+    sql = (
+        "SELECT k.*, EXISTS (SELECT 1 FROM agent_keys i WHERE i.agent = k.agent AND i.sort = 'identity' "
+        "AND i.revoked_index IS NOT NULL) AS has_fallen FROM agent_keys k WHERE ? IS NULL OR k.agent = ? "
+        "ORDER BY k.agent, k.since_index, k.key"
+    )
     keys = [_key(row, moment.now_ms) for row in moment.rows(sql, (asked.agent, asked.agent))]
     return {"keys": keys, "total": len(keys)}
 
@@ -55,7 +59,7 @@ def _agent(row: dict[str, Any]) -> dict[str, Any]:
 
 def _key(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
     state = "valid"
-    if row["revoked_index"] is not None:
+    if row.pop("has_fallen") or row["revoked_index"] is not None:
         state = "revoked"
     elif row["expires_at"] is not None and to_ms(row["expires_at"]) <= now_ms:
         state = "expired"

@@ -58,7 +58,14 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
         Refused: the event does not follow, by the gate's own machine.
     """
     life = transition(state.life, event)
-    state = msgspec.structs.replace(state, life=life, updated_index=event.index, updated_ms=event.accepted_ms)
+    is_claimable = life.status in ("pending", "approved")  # released, or its lease ran out
+    state = msgspec.structs.replace(
+        state,
+        life=life,
+        claimed_index=None if is_claimable else state.claimed_index,
+        updated_index=event.index,
+        updated_ms=event.accepted_ms,
+    )
     match event.data:
         case kinds.HandoffCreated() as data:
             return msgspec.structs.replace(
@@ -72,8 +79,6 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
             return msgspec.structs.replace(state, approved_index=event.index)
         case kinds.HandoffClaimed():
             return msgspec.structs.replace(state, claimed_index=event.index)
-        case kinds.HandoffReleased():
-            return msgspec.structs.replace(state, claimed_index=None)
         case kinds.HandoffCriterionChecked() as data:
             return _remarked(state, data.position, Remark(evidence=data.evidence))
         case kinds.HandoffCriterionWaived() as data:

@@ -108,7 +108,6 @@ def _single(bench: Bench, ledger: Ledger) -> Row:
 
 def _callers(bench: Bench, ledger: Ledger) -> Iterator[Row]:
     bench.say(f"{CALLERS} callers with group commit")
-    tails: list[float] = []
     waits: dict[int, list[float]] = {}
 
     def many(number: int) -> float:
@@ -122,8 +121,8 @@ def _callers(bench: Bench, ledger: Ledger) -> Iterator[Row]:
         return speed
 
     found = bench.paired(many, one)
-    for number in range(1, bench.rounds + 1):
-        tails.append(percentile(waits[number], 0.99) / statistics.median(waits[-number]))
+    rounds = range(1, bench.rounds + 1)
+    tails = [percentile(waits[number], 0.99) / statistics.median(waits[-number]) for number in rounds]
     yield Row(f"append: {CALLERS} callers, group commit", ratios(found), "one caller", Budget("≥", 6.0))
     yield Row(f"append: p99 of {CALLERS} callers", tails, "median of one caller", Budget("≤", 10.0))
 

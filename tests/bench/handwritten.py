@@ -1,4 +1,4 @@
-"""A projection as one would write it by hand for the ``eventsourcing`` library: dicts, ``executemany``, 10,000 a commit.
+"""A projection written by hand for the ``eventsourcing`` library: dicts, ``executemany``, 10,000 events a commit.
 
 It reads the notifications of the library's recorder through its mapper and fills the tables that Baton's catalog,
 session and handoff views fill from the same events, with the same SQLite settings, and makes the secondary indexes at
@@ -66,7 +66,8 @@ class HandWritten:
             start, count = found[-1].id + 1, count + len(found)
         for table in TABLES:
             for columns in table.indexes:
-                self.db.execute(f'CREATE INDEX "by_{table.name}_{"_".join(columns)}" ON "{table.name}" ({", ".join(columns)})')
+                index = "_".join(("by", table.name, *columns))
+                self.db.execute(f'CREATE INDEX "{index}" ON "{table.name}" ({", ".join(columns)})')
         return count
 
     def take(self, index: int, one: Any, body: dict[str, Any]) -> None:
@@ -79,9 +80,8 @@ class HandWritten:
         self.changed[stream] = None
         digest = "sha256:" + hashlib.sha256(one.state).hexdigest()
         event_id = f"{one.originator_id.hex}:{one.originator_version}"
-        self.rows["events"].append(
-            (index, event_id, digest, body["kind"], stream, known[3], body["author"], "", body["at"], 0, None, len(one.state))
-        )
+        place = (index, event_id, digest, body["kind"], stream, known[3])
+        self.rows["events"].append((*place, body["author"], "", body["at"], 0, None, len(one.state)))
         if sort == "session":
             self.take_session(index, name, body)
         elif sort == "handoff":

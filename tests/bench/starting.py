@@ -6,6 +6,7 @@ forbid Python to write it beside the sources, and then every run would compile a
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -35,11 +36,11 @@ def rows(bench: Bench) -> Iterator[Row]:
     program = Path(sys.executable).with_name("baton")
     note = f"{HANDOFFS} handoffs, views up to date, byte code cached"
 
-    def run(command: Sequence[str]) -> float:
+    def run(command: Sequence[str], _number: int) -> float:
         return seconds(lambda: subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL))
 
     for verb in VERBS:
         bench.say(f"baton {' '.join(verb)}")
-        command = (str(program), *verb)
-        found = bench.paired(lambda _, command=command: run(command), lambda _: run(PASS), rounds=bench.rounds * RUNS_A_ROUND)
+        ours = functools.partial(run, (str(program), *verb))
+        found = bench.paired(ours, functools.partial(run, PASS), rounds=bench.rounds * RUNS_A_ROUND)
         yield Row(f"start: baton {' '.join(verb)}", ratios(found), "python -c pass", BUDGET, note)

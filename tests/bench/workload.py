@@ -25,7 +25,7 @@ MAP_SIZE: Final = 16 * 1024**3
 AUTHOR: Final = "alice"
 
 _SIZES: Final = (120, 400, 120, 120, 1200, 120, 400, 120, 400, 120, 4000, 120, 400, 120, 120, 1200, 400, 120, 400, 120)
-_WORDS: Final = "the backup of region seven stalls when its index grows beyond what one disk can hold and nobody is told "
+_WORDS: Final = "the backup of region seven stalls when its index grows beyond what a disk can hold and nobody is told "
 _TEXT: Final = _WORDS * 50
 
 

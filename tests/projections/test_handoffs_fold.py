@@ -66,6 +66,18 @@ def test_ticks_count_and_can_be_taken_back():
     assert (row["tasks_done"], row["criteria_done"], row["claimed_index"], row["approved_index"]) == (1, 2, 2, 1)
 
 
+def test_a_claim_that_was_released_or_has_lapsed_is_no_claim():
+    claimed = (("rita", APPROVED), ("bob", kinds.HandoffClaimed(lease_seconds=1)))
+    (row,) = handoff(*claimed)["handoffs"]
+    assert (row["status"], row["claimed_index"]) == ("in_progress", 2)
+    for after in (
+        (("bob", kinds.HandoffReleased()),),
+        (("alice", kinds.HandoffLogged(text="waiting")), ("alice", kinds.HandoffLogged(text="still waiting"))),
+    ):
+        (row,) = handoff(*claimed, *after)["handoffs"]
+        assert (row["status"], row["claimed_index"]) == ("approved", None)
+
+
 def test_a_completed_handoff_holds_its_result_until_changes_are_requested():
     done = (
         ("rita", APPROVED),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
+import msgspec
 
 from consumers.cli.app import App, command_line
 from consumers.cli.commands.events import fields_of
@@ -183,7 +184,8 @@ def brief(app: App, ref: str, level: str, budget: int | None) -> None:
 def fetch(app: App, ref: str) -> None:
     """Fetch a whole graph and recompute its hash; prints the bytes that were hashed."""
     found = fetch_graph(app.query_with, ref)
-    data = {"ref": found.ref, "verified": True, "canonical": found.canonical, "memory": found.memory.to_dict()}
+    memory = msgspec.to_builtins(found.memory.to_dict(), str_keys=True)
+    data = {"ref": found.ref, "verified": True, "canonical": found.canonical, "memory": memory}
     app.show("graph", data, lambda: click.echo(found.canonical))
 
 

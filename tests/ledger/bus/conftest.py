@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import nkeys
 import pytest
+from building import Actors
 from nats.aio.client import Client
+from served import Served, users
 
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.server_config import BusUsers
@@ -18,6 +20,8 @@ from ledger.bus.subjects import INBOX_OF_NODES, inbox_prefix
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from building import Ledger
 
 LEDGER = "0123456789abcdef0123456789abcdef"
 
@@ -87,3 +91,19 @@ def bus(tmp_path: Path) -> Iterator[Bus]:
     bus.server.start(bus.users)
     yield bus
     bus.server.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """Run one server for a module: every test ledger has the same id, and its agents the same bus keys."""
+    server = EmbeddedServer(tmp_path_factory.mktemp("nats"), Actors().id)
+    server.start(users())
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def served(ledger: Ledger, shared_server: EmbeddedServer) -> Iterator[Served]:
+    """Serve the ledger of this test."""
+    with Served(ledger, shared_server) as service:
+        yield service

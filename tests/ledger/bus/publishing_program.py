@@ -18,7 +18,7 @@ async def main(url: str, seed: str, size: int, size_max: int) -> None:
     client = await nats.connect(url, nkeys_seed_str=seed, inbox_prefix=INBOX_OF_NODES)
     publisher = await opened(client, log)
     while publisher.published < size_max:
-        log.grow(random.choice([1, 1, 5, 40, 300]), size_max)  # noqa: S311
+        log.grow(random.choice([1, 1, 5, 40, 300]), size_max)
         sys.stdout.write(f"{log.size}\n")
         sys.stdout.flush()
         while await publisher.publish_next():

@@ -58,7 +58,7 @@ def test_flipped_bit_is_refused_or_gives_another_leaf(bodies: list[bytes], data:
         with pytest.raises(Corrupted):
             entry_of(payload, changed)
         return
-    # These two are the ledger's word, under its tree: they may read as another number, and then the leaf or place differs.
+    # These two are the ledger's word, under its tree: read as another number, they give another leaf or place.
     try:
         index, rebuilt = entry_of(payload, changed)
     except Corrupted:
@@ -94,7 +94,7 @@ def fill(ledger: Ledger) -> None:
     drafts = [Draft(stream="session/s1", data=FindingLogged(finding=f"f{n}")) for n in range(limits.batch_events_max)]
     ledger.submit(ledger.sign("alice", *drafts))
     ledger.emit("alice", "session/s1", FindingLogged(finding="single"))
-    drafts = [Draft(stream="session/s1", data=FindingLogged(finding="x" * 40_000 + str(n))) for n in range(20)]
+    drafts = [Draft(stream="session/s1", data=FindingLogged(finding="x" * 39_000 + str(n))) for n in range(20)]
     ledger.submit(ledger.sign("alice", *drafts))
 
 

@@ -43,7 +43,7 @@ def test_an_answer_that_was_lost_is_found_in_the_stream(bus: Bus, monkeypatch: p
         log = NumberedLog(300)
         async with bus.connect() as node:
             publisher = await opened(node, log)
-            send, lost = StreamPublisher._send, 0  # noqa: SLF001
+            send, lost = StreamPublisher._send, 0
 
             async def send_and_lose(self: StreamPublisher, group: list[OutboundMessage]) -> object:
                 nonlocal lost
@@ -63,13 +63,13 @@ def test_an_answer_that_was_lost_is_found_in_the_stream(bus: Bus, monkeypatch: p
 
 def test_killed_publishers_leave_no_gap_and_no_duplicate(bus: Bus) -> None:
     program, size_max, size = Path(__file__).with_name("publishing_program.py"), 30_000 * FAULTS, 0
-    chance = random.Random(os.environ.get("BATON_SEED"))  # noqa: S311
+    chance = random.Random(os.environ.get("BATON_SEED"))
 
     def command(grown_to: int, until: int) -> list[str]:
         return [sys.executable, str(program), bus.server.url, bus.seeds["node"], str(grown_to), str(until)]
 
     for _ in range(8 * FAULTS):
-        with subprocess.Popen(command(size, size_max), stdout=subprocess.PIPE, text=True) as child:  # noqa: S603
+        with subprocess.Popen(command(size, size_max), stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout
             lines = [child.stdout.readline()]
             time.sleep(chance.uniform(0, 0.06))
@@ -94,7 +94,7 @@ def test_a_killed_server_costs_nothing_that_was_published(bus: Bus, monkeypatch:
     async def kill_server_now_and_then(is_done: asyncio.Event) -> int:
         kills = 0
         while not is_done.is_set() and kills < 4 * FAULTS:
-            await asyncio.sleep(random.uniform(0, 0.05))  # noqa: S311
+            await asyncio.sleep(random.uniform(0, 0.05))
             if bus.server.pid:
                 os.kill(bus.server.pid, signal.SIGKILL)
             await until(lambda: not bus.server.is_running)
@@ -108,7 +108,7 @@ def test_a_killed_server_costs_nothing_that_was_published(bus: Bus, monkeypatch:
             publisher = await opened(node, log)
             killing = asyncio.create_task(kill_server_now_and_then(is_done))
             while not killing.done():
-                log.grow(random.choice([1, 5, 200]), 10**6)  # noqa: S311
+                log.grow(random.choice([1, 5, 200]), 10**6)
                 try:
                     await publish_all(publisher)
                 except Unavailable as error:

@@ -147,7 +147,7 @@ def test_a_second_owner_is_refused_and_the_first_goes_on(bus: Bus) -> None:
 
 def test_an_orphan_of_a_killed_owner_is_taken_over(bus: Bus) -> None:
     bus.server.stop()
-    owner = subprocess.Popen(  # noqa: S603
+    owner = subprocess.Popen(
         [sys.executable, "-c", OWNER_PROGRAM, str(bus.server.folder), bus.ledger, bus.users.nodes[0]],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -175,7 +175,7 @@ def test_a_process_that_is_not_provably_ours_is_never_ended(bus: Bus) -> None:
     program = (
         "import fcntl,sys; f=open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen(  # noqa: S603
+    with subprocess.Popen(
         [sys.executable, "-c", program, str(folder / "server.lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout

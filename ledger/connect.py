@@ -1,0 +1,28 @@
+"""Choosing the client: a folder on this machine, or a server on the bus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from ledger.client import Client
+    from ledger.config import Settings
+
+
+def open_client(settings: Settings) -> Client:
+    """Return the client that the settings ask for: remote when they name a server, else local.
+
+    Raises:
+        Unavailable: ``NO_LEDGER``, ``BUS_UNAVAILABLE``.
+    """
+    if settings.server is None:
+        from ledger.local import LocalClient  # noqa: PLC0415 - loads lmdb, which remote work does not need
+
+        return LocalClient(settings)
+    if settings.agent is None:
+        raise Refused("USAGE", "a server is asked as somebody: add --as NAME or set BATON_AGENT")
+    from ledger.bus.remote import RemoteClient  # noqa: PLC0415 - loads nats, which local work does not need
+
+    return RemoteClient(settings)

@@ -1,0 +1,140 @@
+"""What a validator found, as it is published: what was checked, against which tree, and with what outcome (seed 001).
+
+A report of a large graph does not fit into an entry. So ``counts`` is always complete, the lists hold the worst first,
+``omitted`` says how many lines were left out, and ``whole`` is then the blob that holds them all. Nothing in here is a
+line of the tree: a report is read by everybody, the tree it was made on perhaps not, so it carries digests and numbers.
+
+A tree is named by its commit, or by the digest of what the validator read of it; never by a path of the machine.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from ledger.events.brief import Part
+from ledger.events.fields import Count, EventData, Label, Ref, StepNumber
+
+EvidenceStatus: TypeAlias = Literal[
+    "ok",
+    "file_changed_line_same",
+    "file_changed",
+    "line_changed",
+    "no_such_line",
+    "gone",
+    "unreadable",
+    "outside",
+    "private",
+    "symlink",
+    "directory",
+    "not_a_file",
+    "too_large",
+    "malformed",
+    "not_checked",
+]
+AssumptionStatus: TypeAlias = Literal["held", "refuted", "settled", "not_checked"]
+Opinion: TypeAlias = Literal["follows", "does_not_follow", "unsure"]
+TreeSort: TypeAlias = Literal["none", "folder", "commit"]
+
+excerpt_max_chars = 300
+listed_max = 500
+
+Excerpt = Annotated[str, msgspec.Meta(max_length=excerpt_max_chars, description="A text, cut with … if it is longer.")]
+IssueCode = Annotated[str, msgspec.Meta(pattern=r"^[A-Z][A-Z_]{0,62}\Z", description="What is wrong, for programs.")]
+Commit = Annotated[
+    str, msgspec.Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?\Z", description="A git commit's id; empty: none.")
+]
+LineDigest = Annotated[
+    str, msgspec.Meta(pattern=r"^([0-9a-f]{16})?\Z", description="The first 16 hex digits of the line's SHA-256.")
+]
+
+
+class Issue(Part, frozen=True):
+    """Why a reasoning does not pass; ``step`` is None where no single step is at fault."""
+
+    code: IssueCode
+    message: Excerpt
+    step: StepNumber | None = None
+
+
+class EvidenceCheck(Part, frozen=True):
+    """One reference and what stands there; ``file`` and ``line`` are digests that the validator computed itself."""
+
+    step: StepNumber | None
+    reference: Excerpt
+    status: EvidenceStatus
+    note: Excerpt = ""
+    file: Ref | None = None
+    line: LineDigest = ""
+
+
+class AssumptionCheck(Part, frozen=True):
+    """One assumption; ``check`` is the named check that was run, or the one offered where none was."""
+
+    step: StepNumber | None
+    text: Excerpt
+    status: AssumptionStatus
+    method: Excerpt = ""
+    check: Excerpt = ""
+    note: Excerpt = ""
+
+
+class InferenceCheck(Part, frozen=True):
+    """One inference: whether its structure is sound, and what a judge thinks of it if one was asked."""
+
+    step: StepNumber | None
+    sound: bool
+    method: Literal["structural", "judged"] = "structural"
+    opinion: Opinion | None = None
+    reason: Excerpt = ""
+
+
+class JudgeMark(Part, frozen=True):
+    """Who gave the opinions: the model, and the hash of the prompt it was asked with."""
+
+    model: Label
+    prompt_hash: Ref
+
+
+class CheckedTree(Part, frozen=True):
+    """What the reasoning was checked against; ``digest`` covers the outcome of every look into the tree."""
+
+    sort: TreeSort
+    commit: Commit = ""
+    digest: Ref | None = None
+
+
+class Counts(Part, frozen=True):
+    """The complete numbers, whatever the lists had room for."""
+
+    steps: Count
+    issues: Count
+    evidence: Count
+    evidence_ok: Count
+    assumptions: Count
+    assumptions_held: Count
+    assumptions_refuted: Count
+    assumptions_settled: Count
+    inferences: Count
+    inferences_sound: Count
+    inferences_judged: Count
+    inferences_doubted: Count
+
+
+class ReasoningValidated(EventData, frozen=True):
+    """A validator's report on one version of a graph (seed 001, ``ValidationReport``)."""
+
+    reasoning_ref: Ref
+    passed: bool
+    issues: Annotated[list[Issue], msgspec.Meta(max_length=listed_max)]
+    evidence: Annotated[list[EvidenceCheck], msgspec.Meta(max_length=listed_max)]
+    assumptions: Annotated[list[AssumptionCheck], msgspec.Meta(max_length=listed_max)]
+    inferences: Annotated[list[InferenceCheck], msgspec.Meta(max_length=listed_max)]
+    tree: CheckedTree
+    counts: Counts
+    validator_name: Label
+    validator_version: Label
+    judge: JudgeMark | None = None
+    omitted: Count = 0
+    whole: Ref | None = None

@@ -1,0 +1,289 @@
+"""What a node answers, to our client or to anybody's bytes: always a typed answer, and never more than it may hold."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from bad_inputs import BAD_INPUTS, BadInput, body, start_session
+from blake3 import blake3
+from numbered_log import until
+from served import Served
+
+from ledger import limits
+from ledger.bus import service as module
+from ledger.bus.service import answer_size_max_bytes, arguments_size_max_bytes
+from ledger.bus.subjects import read_subject, submit_subject
+from ledger.errors import CODES
+from ledger.events.session import SessionStarted
+
+if TYPE_CHECKING:
+    from building import Ledger
+
+ON_THE_WIRE = {name: bad for name, bad in BAD_INPUTS.items() if name != "bytes: 2 MB"}
+
+
+def submit(served: Served, payload: bytes, headers: dict[str, str] | None = None) -> Any:
+    """Submit bytes as alice."""
+    return served.ask(submit_subject(served.ledger.id, "alice"), payload, headers)
+
+
+def read(served: Served, verb: str, arguments: bytes = b"") -> Any:
+    """Send bytes to a read subject."""
+    return served.ask(read_subject(served.ledger.id, verb), arguments)
+
+
+def code_of(answer: Any) -> str:
+    """Return the code of an error, which must have the published form."""
+    error = answer["error"]
+    assert error.keys() == {"code", "message", "recoverable", "details"}
+    assert error["recoverable"] == CODES[error["code"]].recoverable
+    return str(error["code"])
+
+
+# Submitting
+
+
+@pytest.mark.parametrize("bad", ON_THE_WIRE.values(), ids=ON_THE_WIRE.keys())
+def test_bad_input_is_refused_over_the_bus_as_at_the_gate(served: Served, ledger: Ledger, bad: BadInput) -> None:
+    bad.arrange(ledger)
+    before = ledger.head()
+    assert code_of(submit(served, bad.build(ledger))) == bad.code
+    assert ledger.head() == before
+
+
+def test_good_events_are_accepted_between_bad_ones(served: Served, ledger: Ledger) -> None:
+    start_session(ledger)
+    for number in range(3):
+        submit(served, b"\x00garbage")
+        (accepted,) = submit(served, ledger.sign_bytes("alice", body(ledger, b'{"finding":"%d"}' % number)).encode())[
+            "accepted"
+        ]
+        assert accepted == {
+            "index": ledger.head()[0] - 1,
+            "id": ledger.event(-1).id,
+            "accepted_ms": accepted["accepted_ms"],
+            "is_repeat": False,
+        }
+
+
+def test_event_is_decided_by_its_signature_whoever_brings_it(served: Served, ledger: Ledger) -> None:
+    brought = ledger.sign("bob", draft(SessionStarted(), "session/b")).encode()
+    assert submit(served, brought)["accepted"][0]["index"] == ledger.head()[0] - 1
+    assert ledger.event(-1).author == "bob"
+
+
+def draft(data: Any, stream: str) -> Any:
+    """Return a draft."""
+    from ledger.author import Draft
+
+    return Draft(stream=stream, data=data)
+
+
+def test_submission_without_a_reply_subject_is_admitted(served: Served, ledger: Ledger) -> None:
+    payload = ledger.sign("alice", draft(SessionStarted(), "session/quiet")).encode()
+    served.run(served.alice.publish(submit_subject(ledger.id, "alice"), payload))
+    served.run(served.alice.publish(read_subject(ledger.id, "head"), b""))
+    served.run(served.alice.flush())
+    assert submit(served, payload)["accepted"][0]["index"] == ledger.head()[0] - 1
+
+
+def test_large_submission_is_admitted(served: Served, ledger: Ledger) -> None:
+    start_session(ledger)
+    bodies = [body(ledger, b'{"finding":"%d %b"}' % (number, b"x" * 39_000)) for number in range(23)]
+    accepted = submit(served, ledger.sign_bytes("alice", *bodies).encode())["accepted"]
+    assert len(accepted) == 23
+
+
+def test_header_that_is_none_is_answered(served: Served) -> None:
+    assert code_of(submit(served, b"x", {"Baton-Blob": "blake3:zz", "Baton-Chunk": "0/1"})) == "INVALID_FIELD"
+    assert code_of(submit(served, b"x", {"Baton-Blob": "blake3:" + "0" * 64})) == "INVALID_FIELD"
+    assert code_of(submit(served, b"x", {"Baton-Blob": "blake3:" + "0" * 64, "Baton-Chunk": "0/1"})) == (
+        "VERIFICATION_FAILED"
+    )
+    assert code_of(submit(served, b"x", {"Other": "header"})) == "INVALID_FORMAT"
+
+
+def test_blob_in_one_chunk_is_stored(served: Served, ledger: Ledger) -> None:
+    ref = "blake3:" + blake3(b"content").hexdigest()
+    answer = submit(served, b"content", {"Baton-Blob": ref, "Baton-Chunk": "0/1"})
+    assert answer == {"received": 7, "ref": ref}
+    assert ledger.log.blobs.get(ref) == b"content"
+
+
+# Reading
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "code"),
+    [
+        ("nothing", b"", "USAGE"),
+        ("view.more", b"", "USAGE"),
+        ("head", b"garbage", "INVALID_FORMAT"),
+        ("head", b"\x00\xff", "INVALID_FORMAT"),
+        ("head", b"[]", "INVALID_FIELD"),
+        ("head", b'{"more":1}', "UNKNOWN_FIELD"),
+        ("entry", b"{}", "INVALID_FIELD"),
+        ("entry", b'{"index":-1}', "INVALID_FIELD"),
+        ("entry", b'{"index":99}', "NOT_FOUND"),
+        ("entry", b'{"index":1,"index":2}', "DUPLICATE_KEY"),
+        ("entry", b'{"index":18446744073709551616}', "INTEGER_OUT_OF_RANGE"),
+        ("proof", b'{"index":99}', "NOT_FOUND"),
+        ("range", b'{"start":0,"limit":513}', "INVALID_FIELD"),
+        ("range", b'{"start":0,"limit":0}', "INVALID_FIELD"),
+        ("range", b'{"start":0,"wait_s":31}', "INVALID_FIELD"),
+        ("range", b'{"start":0,"kinds":["k"' + b',"k"' * 300 + b"]}", "INVALID_FIELD"),
+        ("index", b'{"stream":"s","id":"blake3:00"}', "INVALID_FIELD"),
+        ("blob", b'{"ref":"blake3:00"}', "INVALID_FIELD"),
+        ("blob", b'{"ref":"blake3:' + b"0" * 64 + b'"}', "NOT_FOUND"),
+        ("view", b'{"query":"no.such"}', "USAGE"),
+        ("view", b'{"query":"handoffs.show","arguments":{"id":7}}', "INVALID_FIELD"),
+        ("view", b'{"query":"handoffs.show","arguments":{"id":"none"}}', "NOT_FOUND"),
+        ("view", b'{"query":"x","arguments":' + b'{"a":' * 40 + b"1" + b"}" * 40 + b"}", "NESTING_TOO_DEEP"),
+        ("head", b" " * (arguments_size_max_bytes + 1), "TOO_LARGE"),
+    ],
+)
+def test_read_that_cannot_be_answered_says_why(served: Served, verb: str, arguments: bytes, code: str) -> None:
+    assert code_of(read(served, verb, arguments)) == code
+
+
+def test_verb_that_is_no_word_is_refused(served: Served) -> None:
+    assert code_of(served.ask(f"baton.{served.ledger.id}.read.HEAD", b"")) == "INVALID_FORMAT"
+
+
+def test_chunk_beyond_a_blob_is_not_found(served: Served, ledger: Ledger) -> None:
+    ref = ledger.log.blobs.put(b"content").ref
+    assert read(served, "blob", msgspec.json.encode({"ref": ref}))["size"] == 7
+    assert code_of(read(served, "blob", msgspec.json.encode({"ref": ref, "chunk": 1}))) == "NOT_FOUND"
+    assert code_of(read(served, "blob", msgspec.json.encode({"ref": ref, "chunk": 2**53 - 1}))) == "NOT_FOUND"
+
+
+def test_view_answers_what_the_reader_answers(served: Served, ledger: Ledger) -> None:
+    ledger.hand_over("h1")
+    arguments = msgspec.json.encode({"query": "handoffs.show", "arguments": {"id": "h1"}})
+    assert read(served, "view", arguments)["version"] == served.reader.answer("handoffs.show", {"id": "h1"})["version"]
+
+
+def test_error_nobody_foresaw_is_typed_and_tells_nothing_of_the_inside(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Any:
+        raise RuntimeError("a secret path")
+
+    monkeypatch.setattr(served.service, "_answer_view", fail)
+    answer = read(served, "view", b'{"query":"x"}')
+    assert code_of(answer) == "UNEXPECTED"
+    assert "secret" not in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("answer", [{"text": "x" * (answer_size_max_bytes + 1)}, {"object": object()}])
+def test_answer_that_cannot_be_sent_is_an_error(
+    served: Served, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(served.service, "_answer_view", lambda *_: answer)
+    assert code_of(read(served, "view", b'{"query":"x"}')) in {"TOO_LARGE", "UNEXPECTED"}
+
+
+def test_largest_page_of_the_log_fits_into_an_answer(served: Served, ledger: Ledger) -> None:
+    start_session(ledger)
+    for number in range(30):
+        ledger.submit(ledger.sign_bytes("alice", body(ledger, b'{"finding":"%d %b"}' % (number, b"x" * 39_900))))
+    page = read(served, "range", b'{"start":0}')
+    assert len(page["entries"]) < ledger.head()[0]
+    assert page["next_index"] == len(page["entries"])
+
+
+# Limits
+
+
+def test_request_beyond_the_limit_of_requests_is_busy(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("requests_running_max", "requests_running_max_bytes"):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, 0)
+            assert code_of(submit(served, b"x")) == "BUSY"
+    assert code_of(submit(served, b"x")) == "INVALID_FORMAT"
+
+
+def test_waiting_reads_have_a_limit_and_keep_nobody_from_working(
+    served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "reads_waiting_max", 5)
+    wait = msgspec.json.encode({"start": ledger.head()[0], "wait_s": 30})
+    subject = read_subject(ledger.id, "range")
+
+    async def ask_all() -> list[Any]:
+        asked = [asyncio.create_task(served.alice.request(subject, wait, timeout=20)) for _ in range(5)]
+        await until(lambda: served.service._reads_waiting == 5)
+        monkeypatch.setattr(module, "requests_running_max", 1)
+        busy = await served.alice.request(subject, wait, timeout=20)
+        accepted = await served.alice.request(
+            submit_subject(ledger.id, "alice"),
+            ledger.sign("alice", draft(SessionStarted(), "session/s1")).encode(),
+        )
+        return [msgspec.json.decode(one.data) for one in (busy, accepted, *[await one for one in asked])]
+
+    busy, accepted, *pages = served.run(ask_all())
+    assert code_of(busy) == "BUSY"
+    assert "accepted" in accepted
+    assert [len(page["entries"]) for page in pages] == [1] * 5
+
+
+def test_slow_views_do_not_hold_up_submissions(served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(served.service, "_answer_view", lambda *_: {"waited": go_on.wait(20)})
+    subject = read_subject(ledger.id, "view")
+
+    async def ask_all() -> list[Any]:
+        slow = [asyncio.create_task(served.alice.request(subject, b'{"query":"x"}', timeout=20)) for _ in range(20)]
+        payload = ledger.sign("alice", draft(SessionStarted(), "session/s1")).encode()
+        accepted = await served.alice.request(submit_subject(ledger.id, "alice"), payload, timeout=10)
+        assert "accepted" in msgspec.json.decode(accepted.data)
+        go_on.set()
+        return [msgspec.json.decode((await one).data) for one in slow]
+
+    assert served.run(ask_all()) == [{"waited": True}] * 20
+
+
+# Stopping
+
+
+def test_stopping_answers_what_was_asked_and_takes_no_more(
+    ledger: Ledger, shared_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Served(ledger, shared_server) as served:
+        go_on = threading.Event()
+        admit = served.committer._gate.admit
+        monkeypatch.setattr(served.committer._gate, "admit", lambda group: (go_on.wait(20), admit(group))[1])
+        wait = msgspec.json.encode({"start": ledger.head()[0] + 5, "wait_s": 30})
+        payload = ledger.sign("alice", draft(SessionStarted(), "session/s1")).encode()
+
+        async def stop() -> list[Any]:
+            asked = [
+                asyncio.create_task(served.alice.request(subject, data, timeout=20))
+                for subject, data in (
+                    (submit_subject(ledger.id, "alice"), payload),
+                    (read_subject(ledger.id, "range"), wait),
+                )
+            ]
+            await until(lambda: len(served.service._running) == 2 and served.service._reads_waiting == 1)
+            stopping = asyncio.create_task(served.service.stop())
+            await asyncio.sleep(0.01)
+            go_on.set()
+            await stopping
+            answers = [msgspec.json.decode((await one).data) for one in asked]
+            with pytest.raises(Exception, match="no responders"):
+                await served.alice.request(read_subject(ledger.id, "head"), b"", timeout=5)
+            return answers
+
+        accepted, page = served.run(stop())
+        assert accepted["accepted"][0]["index"] == ledger.head()[0] - 1
+        assert page["entries"] == []
+        assert not served.service._running
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("baton-service")]
+
+
+def test_page_limits_are_those_of_the_contract() -> None:
+    assert answer_size_max_bytes > limits.range_size_max_bytes * 4 / 3
