@@ -64,10 +64,8 @@ def sign(bodies: Sequence[bytes], key: Key, *, each: bool = False) -> Submission
         Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when they do not fit into one submission.
     """
     signed = [pae(body) for body in bodies]
-    if each or len(bodies) == 1:
-        sigs = tuple(key.sign(one) for one in signed)
-    else:
-        sigs = (key.sign(batch_pae(signed)),)
+    to_sign = signed if each or len(signed) == 1 else [batch_pae(signed)]
+    sigs = tuple(key.sign(one) for one in to_sign)
     return check_shape(Submission(1, key.public, sigs, tuple(bodies)))
 
 

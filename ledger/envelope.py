@@ -91,7 +91,7 @@ def decode_entry(data: bytes) -> Entry:
             f"an entry of version {entry.version} and algorithm {entry.alg} is not one this software reads",
             version=entry.version,
         )
-    if len(entry.key) != 32 or len(entry.sig) != 64:  # noqa: PLR2004 - Ed25519 sizes, RFC 8032 §5.1
+    if len(entry.key) != 32 or len(entry.sig) != 64:
         raise Refused("INVALID_FORMAT", "the entry's key or signature has the wrong length")
     if not 0 <= entry.batch_index < entry.batch_size <= batch_events_max or entry.accepted_ms < 0:
         raise Refused("INVALID_FORMAT", "the entry's place in its batch or its clock is impossible")
@@ -151,7 +151,7 @@ def check_shape(submission: Submission) -> Submission:
         raise Refused("TOO_LARGE", f"a submission of {size} bytes exceeds {batch_size_max_bytes}", size=size)
     if len(submission.sigs) not in (1, count):
         raise Refused("INVALID_FORMAT", "a submission has one signature, or one for each event")
-    if len(submission.key) != 32 or any(len(sig) != 64 for sig in submission.sigs):  # noqa: PLR2004 - RFC 8032 §5.1
+    if len(submission.key) != 32 or any(len(sig) != 64 for sig in submission.sigs):
         raise Refused("INVALID_FORMAT", "a key has 32 bytes and a signature 64")
     return submission
 

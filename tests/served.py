@@ -132,10 +132,13 @@ class Served:
 
         return msgspec.json.decode(self.run(request()))
 
+    def _answer(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self.reader.answer(query, arguments)
+
     async def _start(self) -> None:
         self.news = News(self.ledger.log)
         self._looking = asyncio.create_task(self.news.run())
-        self.service = Service(self.local, self.committer, self.news, lambda *asked: self.reader.answer(*asked))
+        self.service = Service(self.local, self.committer, self.news, self._answer)
         self.nats = await connect(self.url, NODE)
         self.alice = await connect(self.url, "alice")
         await self.service.start(self.nats)

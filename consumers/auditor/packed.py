@@ -46,7 +46,7 @@ class PackedState:
             found = self._decoded[key] = DECODERS[key[:1]](data)
         return found
 
-    def index_of(self, stream: str, event_id: str) -> int | None:  # noqa: ARG002 - an id has one stream: it covers it
+    def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event, or None."""
         return self.indexes.get(bytes.fromhex(event_id[7:]))
 

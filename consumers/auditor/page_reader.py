@@ -6,6 +6,7 @@ by galloping and halving: some 2 log2(n) starts of a small program for a stretch
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import subprocess
@@ -17,7 +18,7 @@ from ledger.errors import Unavailable
 from ledger.log.tables import DATABASE, index_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from consumers.auditor.report import Findings
@@ -48,7 +49,9 @@ class PageReader:
         if not (self._path / "data.mdb").is_file():
             raise Unavailable("NO_LEDGER", f"there is no log in {folder}: run `baton init` first", folder=str(folder))
 
-    def records(self, table: str, start: bytes = b"", limit: int = 0, *, is_careful: bool = False) -> Iterator[Record]:
+    def records(
+        self, table: str, start: bytes = b"", limit: int = 0, *, is_careful: bool = False
+    ) -> Generator[Record, None, None]:
         """Yield the records of a table from the key ``start`` on; at most ``limit`` unless it is 0.
 
         Raises:
@@ -66,7 +69,8 @@ class PageReader:
     def first(self, table: str, start: bytes) -> Record | None:
         """Return the first record from ``start`` on, or None when there is none or it cannot be read."""
         try:
-            return next(self.records(table, start, 1), None)
+            with contextlib.closing(self.records(table, start, 1)) as records:
+                return next(records, None)
         except UnreadableError:
             return None
 

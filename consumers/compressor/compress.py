@@ -26,8 +26,8 @@ from consumers.compressor.envelope import (
 )
 from consumers.compressor.selection import Candidate, Tally, choose
 from consumers.compressor.spending import spend_rest
-from projections.briefs.anchors import anchors, evidence_place
 from ledger.events.brief import Layout, Remark, Sizes
+from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.fidelity import BRIEF_MAX, HIGH_BAND, measure_indexed
 from projections.briefs.index import index_graph, spelled
 from projections.briefs.prompt import (

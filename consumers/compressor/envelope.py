@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from consumers.compressor.labels import make_tags, summarize_blocks
-from ledger.events.brief import Brief, Fact, Layout, Level, Remark, Sizes
+from ledger.events.brief import Brief, Fact, Fidelity, Layout, Level, Remark, Sizes
 from projections.briefs.critical import fact_text, is_open_assumption, own_conclusion
-from ledger.events.brief import Fidelity, Level
 from projections.briefs.fidelity import MEDIUM_BAND, WEIGHTS, band_of
 from projections.briefs.sentences import choose_lead, lead_sentences, lead_sentences_min
 from projections.briefs.text import count_sentences, one_line

@@ -11,8 +11,6 @@ This file is written to be read: it shares no code with Baton, so that a mistake
 one file, however long, because it travels alone.
 """
 
-# ruff: noqa: T201 - printing is what this program does
-
 from __future__ import annotations
 
 import base64
@@ -34,7 +32,9 @@ if TYPE_CHECKING:
 EVENT = b"application/vnd.baton.event.v1+json"
 BATCH = b"application/vnd.baton.batch.v1"
 ENTRY_MAX = 48 * 1024
-FIELDS = set(["format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py"])
+FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py"}
+
+AUTHORITY = {"ledger.created", "agent.registered", "role.granted", "role.revoked", "key.delegated", "key.revoked"}
 
 
 class WrongError(Exception):
@@ -403,6 +403,9 @@ class Audit:
         need(note.encode() == self.members.read("checkpoint"), "its proof is under another checkpoint")
         path = [read_base64(line) for line in lines]
         need(path_root(leaf_hash(data), index, self.size, path) == root, "its proof does not lead to the root")
+        event = read_json(read_entry(data)[0])
+        is_asked = event["stream"] == self.manifest["stream"]
+        need(is_asked or event["kind"] in AUTHORITY, f"it is of the stream {event['stream']}, not that of the bundle")
         self.entry(index, data, [extra[at : at + 32] for at in range(0, len(extra), 32)])
 
     def blobs(self) -> None:

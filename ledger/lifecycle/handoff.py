@@ -43,7 +43,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
 
     def is_unlocked_by(self, dependency: HandoffState) -> bool:
         """Whether this handoff may start as far as ``dependency`` goes, by this one's ``unlock_at``."""
-        return dependency.status == "verified" or dependency.status == self.unlock_at
+        return dependency.status in ("verified", self.unlock_at)
 
     def is_lapsed(self, now_ms: int) -> bool:
         """Whether the receiver's lease has run out."""

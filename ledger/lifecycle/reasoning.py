@@ -61,18 +61,22 @@ def _extend(known: frozenset[int], data: kinds.ReasoningExtended) -> frozenset[i
     if not added and not data.assumptions_updated:
         raise Refused("STEP_CONFLICT", "an extension adds a step or updates an assumption")
     present = known | added
-    for number, rests_on in data.dependencies.items():
+    for number in data.assumptions_updated:
+        if number not in present:
+            raise Refused("STEP_CONFLICT", f"the updated assumption {number} does not exist", step=number)
+    _check_dependencies(data.dependencies, added, present)
+    return present
+
+
+def _check_dependencies(dependencies: dict[int, list[int]], added: set[int], present: frozenset[int]) -> None:
+    for number, rests_on in dependencies.items():
         if number not in added:
             raise Refused("STEP_CONFLICT", f"dependencies are given with the step they belong to: {number} is not new")
         for wanted in rests_on:
             if wanted not in present:
                 raise Refused("STEP_CONFLICT", f"step {number} rests on step {wanted}, which does not exist")
-    for number in data.assumptions_updated:
-        if number not in present:
-            raise Refused("STEP_CONFLICT", f"the updated assumption {number} does not exist", step=number)
     try:
-        TopologicalSorter(data.dependencies).prepare()
+        TopologicalSorter(dependencies).prepare()
     except CycleError as error:
         cycle = [int(number) for number in error.args[1]]
         raise Refused("STEP_CONFLICT", f"the steps rest on each other in a circle: {cycle}", cycle=cycle) from error
-    return present

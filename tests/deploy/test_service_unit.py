@@ -1,4 +1,4 @@
-"""The unit file starts what it says: its command is run here, with this machine's paths in place of the deployed ones."""
+"""The unit file starts what it says: its command is run here, with other paths than the deployed ones."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from view_ledger import ViewLedger
 
-from projections import Reader
+from projections import Reader, SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -26,3 +26,17 @@ def reader(ledger: ViewLedger) -> Iterator[Reader]:
     """A reader of the ledger's views."""
     with Reader(ledger.reads, ledger.settings()) as made:
         yield made
+
+
+@pytest.fixture
+def open_store(ledger: ViewLedger) -> Iterator[Callable[..., SqliteStore]]:
+    """Open stores of the ledger; all are closed at the end."""
+    stores: list[SqliteStore] = []
+
+    def opener(path: Path | None = None) -> SqliteStore:
+        stores.append(SqliteStore(path or ledger.home.views, ledger=ledger.reads.ledger))
+        return stores[-1]
+
+    yield opener
+    for store in stores:
+        store.close()

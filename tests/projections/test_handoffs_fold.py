@@ -67,7 +67,7 @@ def test_ticks_count_and_can_be_taken_back():
 
 
 def test_a_claim_that_was_released_or_has_lapsed_is_no_claim():
-    claimed = (("rita", APPROVED), ("bob", kinds.HandoffClaimed(lease_seconds=1)))
+    claimed = (("rita", APPROVED), ("bob", kinds.HandoffClaimed(lease_seconds=2)))
     (row,) = handoff(*claimed)["handoffs"]
     assert (row["status"], row["claimed_index"]) == ("in_progress", 2)
     for after in (

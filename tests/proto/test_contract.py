@@ -70,7 +70,7 @@ def test_nothing_under_proto_is_a_program() -> None:
 def test_generation_does_not_depend_on_the_process() -> None:
     program = "import hashlib, ledger.contract as c; print(hashlib.sha256(repr(c.generate()).encode()).hexdigest())"
     digests = {
-        subprocess.run(  # noqa: S603 - this Python
+        subprocess.run(
             [sys.executable, "-c", program],
             env=os.environ | {"PYTHONHASHSEED": seed},
             capture_output=True,

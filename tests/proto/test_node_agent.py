@@ -41,7 +41,7 @@ def ask() -> Ask:
         pytest.skip("not run: the command `node` (version 18 or later) is missing")
 
     def ask_node(verb: str, what: dict[str, Any]) -> dict[str, Any]:
-        done = subprocess.run(  # noqa: S603 - our own program
+        done = subprocess.run(
             [node, str(AGENT), verb],
             input=json.dumps(what).encode(),
             capture_output=True,

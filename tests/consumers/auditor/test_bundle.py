@@ -27,8 +27,9 @@ from tampering import (
 )
 
 from consumers.auditor import verify_bundle
+from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.author import Draft
-from ledger.bundle import export_bundle, open_bundle
+from ledger.bundle import export_bundle, open_bundle, standalone
 from ledger.bundle.layout import entry_range, fingerprint, levels_of, tile_name, tiles_of
 from ledger.checkpoint import Checkpoint, sign_checkpoint
 from ledger.errors import Corrupted, Refused, Unavailable
@@ -255,6 +256,10 @@ def test_program_in_the_bundle_finds_a_flipped_byte(
             if place:
                 indexes = [int(one) for one in re.findall(r"index (\d+):", answer.stdout)]
                 assert indexes, (name, answer.stdout)
+
+
+def test_program_in_the_bundle_knows_the_same_authority_events() -> None:
+    assert standalone.AUTHORITY == AUTHORITY_KINDS
 
 
 def test_program_in_the_bundle_finds_files_that_do_not_belong(whole: Path, tmp_path: Path) -> None:

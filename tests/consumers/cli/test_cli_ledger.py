@@ -65,7 +65,9 @@ def start(baton: Baton, name: str, agent: str = "a") -> str:
 def emit(baton: Baton, stream: str, finding: str = "it is so", *more: object) -> dict[str, Any]:
     """Emit a finding and return what was answered."""
     data = json.dumps({"finding": finding})
-    answer: dict[str, Any] = baton.data("emit", "finding.logged", "--stream", stream, "--as", "a", "--data", data, *more)
+    answer: dict[str, Any] = baton.data(
+        "emit", "finding.logged", "--stream", stream, "--as", "a", "--data", data, *more
+    )
     return answer
 
 
@@ -307,7 +309,16 @@ def test_acting_agent_comes_from_the_environment(baton: Baton, fresh: Fresh, mon
     stream = f"session/{fresh('environment')}"
     index = baton.data("emit", "session.started", "--stream", stream, "--data", "{}")["index"]
     assert baton.data("show", index)["author"] == "b"
-    baton("emit", "finding.logged", "--stream", start(baton, fresh("environment")), "--as", "a", "--data", '{"finding":"x"}')
+    baton(
+        "emit",
+        "finding.logged",
+        "--stream",
+        start(baton, fresh("environment")),
+        "--as",
+        "a",
+        "--data",
+        '{"finding":"x"}',
+    )
 
 
 def test_ledger_is_found_in_a_parent_folder_and_by_the_environment(

@@ -142,7 +142,7 @@ def test_fetched_graph_hashes_to_its_ref(baton: Baton, fresh: Fresh) -> None:
     assert (fetched["ref"], fetched["verified"]) == (ref, True)
     printed = baton("reasoning", "fetch", name)
     assert "sha256:" + sha256(printed.removesuffix("\n").encode()).hexdigest() == ref
-    assert [step["content"] for step in fetched["memory"]["steps"]][0] == "The disk is at 98 %"
+    assert fetched["memory"]["steps"][0]["content"] == "The disk is at 98 %"
 
 
 def test_every_version_keeps_its_ref(baton: Baton, fresh: Fresh) -> None:
