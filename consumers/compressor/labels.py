@@ -38,7 +38,9 @@ def make_tags(memory: ReasoningMemory, domain: str | None) -> list[Tag]:
     """Return at most eight tags in the seed's four sorts, each with the step it stands for."""
     concluding = concluding_steps(memory)
     final = concluding[-1].step_number if concluding else None
-    found: list[tuple[str, TagSort, int | None]] = [(snake_case(_finding(step)), "finding", step.step_number) for step in _findings(memory, concluding)]
+    found: list[tuple[str, TagSort, int | None]] = [
+        (snake_case(_finding(step)), "finding", step.step_number) for step in _findings(memory, concluding)
+    ]
     action = _URGENT.sub(" ", _PATIENT.sub(" ", memory.conclusion))
     wanted: list[tuple[str, TagSort, int | None]] = [*found, (snake_case(action), "action", final)]
     if _URGENT.search(memory.conclusion):

@@ -132,5 +132,5 @@ class Reactor:
         return False
 
     def _bury(self, event: Event, reason: str) -> None:
-        log.error("dead letter", subscription=self._name, index=event.index, id=event.id, error=reason)
         self._subscriptions.bury(self._name, DeadLetter(event.index, event.id, reason))
+        log.error("dead letter", subscription=self._name, index=event.index, id=event.id, error=reason)

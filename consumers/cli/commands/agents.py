@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
 from typing import Any, get_args
 
 import click
+import msgspec
 
 from consumers.cli.app import App
 from consumers.cli.lazy import Group
 from consumers.cli.tables import print_fields, print_table
 from ledger.author import Draft
 from ledger.config import check_name
-from ledger.errors import Refused
+from ledger.connect import open_client
+from ledger.errors import Refused, Unavailable
 from ledger.events.authority import AgentRegistered, Role
 from ledger.home import Home, new_bus_key, public_bus_key
 from ledger.identity import Key, open_key, read_key_file, write_key
 from ledger.lifecycle.authority import ROOT
+
+let_in_wait_max_s = 5.0
+let_in_poll_s = 0.05
 
 
 @click.group(cls=Group)
@@ -52,6 +59,7 @@ def add(app: App, name: str, roles: tuple[str, ...], ai_id: str, *, unprotected:
         ai_id=ai_id,
     )
     accepted = app.author(app.settings().agent or ROOT).emit(Draft(stream=f"agent/{name}", data=registered))[0]
+    wait_until_let_in(app, home, name)
     data = {"name": name, "roles": list(roles), "key": key.public.hex(), "nkey": nkey, "index": accepted.index}
 
     def text() -> None:
@@ -80,6 +88,27 @@ def show(app: App, name: str) -> None:
     """Show one agent and its keys."""
     found: dict[str, Any] = app.query("agents.show", name=name)
     app.show("agent", found, lambda: print_fields(found))
+
+
+def wait_until_let_in(app: App, home: Home, name: str) -> None:
+    """Wait until the ledger's server, if one runs, lets a new agent in, so that the next command can be the agent's."""
+    settings = app.settings()
+    url = settings.server
+    with contextlib.suppress(OSError):
+        url = url or (home.bus / "url").read_text("ascii").strip()
+    if url is None:
+        return
+    newcomer = msgspec.structs.replace(settings, server=url, agent=name)
+    deadline = time.monotonic() + let_in_wait_max_s
+    while time.monotonic() < deadline:
+        try:
+            open_client(newcomer).close()
+        except Refused:
+            time.sleep(let_in_poll_s)
+        except Unavailable:
+            return  # the server is gone: the next one knows the agent from its start
+        else:
+            return
 
 
 def new_passphrase(app: App, name: str, roles: tuple[str, ...], *, unprotected: bool) -> str | None:
