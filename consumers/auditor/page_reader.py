@@ -171,8 +171,8 @@ def _with_next(records: Iterator[Record]) -> Iterator[tuple[Record, bytes | None
 
 
 def _frames(process: subprocess.Popen[bytes]) -> Iterator[Record]:
-    assert process.stdout is not None
-    assert process.stderr is not None
+    assert process.stdout is not None  # noqa: S101 - asked for as pipes
+    assert process.stderr is not None  # noqa: S101 - asked for as pipes
     descriptor = process.stdout.fileno()
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)

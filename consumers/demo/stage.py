@@ -36,8 +36,13 @@ class Process:
 
     def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
         """Start ``python ARGUMENTS``."""
+        # In a session of its own: ^C reaches the demo alone, which then ends its processes in order.
         self._child = subprocess.Popen(  # noqa: S603 - this Python, with arguments of our own
-            [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+            [sys.executable, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
         )
         self.pid = self._child.pid
 

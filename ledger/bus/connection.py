@@ -163,10 +163,9 @@ class Connection:
             self._stop_loop()
 
     async def _close(self) -> None:
-        await self._on_disconnect()
         with contextlib.suppress(nats.errors.Error, OSError):  # it ends with the loop anyway
             await asyncio.wait_for(self._nats.close(), close_wait_max_s)
-        # Requests that wait were told; let their coroutines, and what nats-py left behind, come to their end.
+        # Closing told the requests that wait; let their coroutines, and what nats-py left behind, come to their end.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others, timeout=close_wait_max_s)
 

@@ -230,7 +230,7 @@ def translated(folder: Path) -> Iterator[None]:
     except (lmdb.MapFullError, lmdb.DiskError) as error:
         raise Unavailable(
             "STORE_FULL",
-            f"the store in {folder} is full ({error}): free disk space, or raise map_size in config.toml",
+            f"the store in {folder} is full ({error}): free disk space, or raise map_size_bytes in config.toml",
         ) from error
     except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError) as error:
         raise Corrupted(

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -123,6 +122,8 @@ def _make(path: Path, ledger: str) -> None:
     It is made under another name and linked into place: while SQLite changes a new file to WAL mode it refuses every
     other process at once, without waiting. If another process made the file first, theirs stands.
     """
+    import tempfile  # noqa: PLC0415 - loads the archivers, which only a new file needs
+
     try:
         with tempfile.TemporaryDirectory(prefix=".views-", dir=path.parent) as folder:
             made = Path(folder) / path.name

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SMALL: Final = 10_000
 LARGE: Final = int(os.environ.get("BATON_BENCH_LARGE", "200000"))
-BATCHES_A_ROUND: Final = 12
+BATCHES_A_ROUND: Final = 4
 SINGLES_A_ROUND: Final = 200
 BUDGET: Final = Budget("≤", 1.5)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import signal
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -16,6 +18,9 @@ from consumers.cli.app import App
 from consumers.cli.lazy import Command
 from consumers.demo.stage import Stage
 from consumers.demo.story import Line, Story
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @click.command(cls=Command)
@@ -28,13 +33,25 @@ def demo(app: App, *, keep: bool) -> None:
     """
     folder = Path(tempfile.mkdtemp(prefix="baton-demo-"))
     try:
-        data = play(folder, quiet=app.as_json)
+        with signals_as_interrupts():
+            data = play(folder, quiet=app.as_json)
         if not keep:
             data |= {"bundle": None, "home": None}
         app.show("demo", data, lambda: summary(data))
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def signals_as_interrupts() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the demo as ^C does: by taking its processes down first."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def play(folder: Path, *, quiet: bool) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations
 
 @reasoning.command("list")
 @click.option("--author", help="Only those of this agent.")
-@click.option("--status", type=click.Choice(["open", "concluded"]))
+@click.option("--status", type=click.Choice(["open", "concluded"]), help="Only those in this state.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
 @click.option("--cursor", type=int, help="Go on where an earlier page ended.")
 @click.pass_obj
