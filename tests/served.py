@@ -1,21 +1,19 @@
 """Ledgers behind a server: bus keys that are the same in every run, a service on a test's own log, whole nodes.
 
 ``Served`` answers from the open log of the fixture ``ledger``, in a thread with its own event loop, so a test can look
-at the log and ask over the bus at once. ``make_home`` prepares a folder that ``Node`` or `baton serve` opens.
+at the log and ask over the bus at once. Whole nodes are in ``serving``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import threading
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import nkeys
+import pytest
 from blake3 import blake3
 from building import AGENTS, Ledger, key_named
 from nats.aio.client import Client as NatsClient
@@ -28,6 +26,7 @@ from ledger.bus.server_config import BusUsers
 from ledger.bus.service import Service
 from ledger.bus.subjects import INBOX_OF_NODES, inbox_prefix
 from ledger.config import Settings
+from ledger.errors import BatonError
 from ledger.events.authority import AgentRegistered
 from ledger.home import Home, public_bus_key
 from ledger.identity import write_private
@@ -35,12 +34,9 @@ from ledger.lifecycle.authority import NODE, ROOT
 from projections.reader import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from pathlib import Path
+    from collections.abc import Callable, Coroutine
 
     from ledger.bus.server import EmbeddedServer
-
-CAROL: Final = "carol"
 
 
 def bus_seed(name: str) -> str:
@@ -79,6 +75,28 @@ async def connect(url: str, name: str, **options: Any) -> NatsClient:
     return client
 
 
+def failure_of(action: Callable[[], object]) -> BatonError:
+    """Return the error of an action."""
+    with pytest.raises(BatonError) as failed:
+        action()
+    return failed.value
+
+
+def settings_of(ledger: Ledger, url: str, agent: str = "alice") -> Settings:
+    """Return the settings of an agent that has its keys."""
+    ledger.write_keys()
+    if agent in ledger.keys:
+        write_bus_key(ledger.home, agent)
+    return Settings(home=ledger.home.path, server=url, agent=agent)
+
+
+async def until(is_true: Callable[[], bool], wait_s: float = 30) -> None:
+    """Wait until something is true."""
+    async with asyncio.timeout(wait_s):
+        while not is_true():  # noqa: ASYNC110 - what is waited for is not told by an event
+            await asyncio.sleep(0.005)
+
+
 class Served:
     """A service over the open log of ``ledger``, on a server that runs already."""
 
@@ -115,6 +133,10 @@ class Served:
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run something in the service's loop and return what it returns."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def stop_polling(self) -> None:
+        """From now on only this service's own commits are news."""
+        self._loop.call_soon_threadsafe(self._looking.cancel)
 
     def client(self, name: str = "alice") -> RemoteClient:
         """Return a client that is closed with the service."""
@@ -156,54 +178,3 @@ def register_on_bus(ledger: Ledger, name: str, nkey: str | None = None) -> None:
     proof = key.prove_possession(ledger.id, name)
     data = AgentRegistered(name=name, key=key.public.hex(), proof=proof, roles=["agent"], nkey=nkey or public_key(name))
     ledger.emit(ROOT, f"agent/{name}", data)
-
-
-def make_home(folder: Path) -> Settings:
-    """Make a ledger with carol, who may connect, and every key; return the settings with which a node opens it."""
-    with Ledger(folder) as ledger:
-        register_on_bus(ledger, CAROL)
-        ledger.write_keys()
-        for name in (NODE, CAROL):
-            write_bus_key(ledger.home, name)
-        return ledger.settings()
-
-
-def remote(settings: Settings, url: str, name: str = CAROL) -> RemoteClient:
-    """Connect to a node as an agent."""
-    write_bus_key(Home(settings.home), name)
-    return RemoteClient(Settings(home=settings.home, server=url, agent=name))
-
-
-class ServeProcess:
-    """`baton serve` in a process of its own, to be killed."""
-
-    def __init__(self, settings: Settings, port: int | None = None) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
-        command = [sys.executable, "-m", "consumers.cli", "--home", str(settings.home), "serve", "--json"]
-        self.child = subprocess.Popen(
-            command + (["--port", str(port)] if port else []), stdout=subprocess.PIPE, env=environment
-        )
-        assert self.child.stdout is not None
-        self.url: str = msgspec.json.decode(self.child.stdout.readline())["data"]["url"]
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return int(self.url.rpartition(":")[2])
-
-    def kill(self) -> None:
-        """End it as a power cut would; its nats-server stays behind, as an orphan."""
-        self.child.kill()
-        self.end()
-
-    def stop(self) -> int:
-        """Ask it to end, and return its exit code."""
-        self.child.terminate()
-        return self.end()
-
-    def end(self) -> int:
-        """Wait until it ended."""
-        assert self.child.stdout is not None
-        code = self.child.wait(60)
-        self.child.stdout.close()
-        return code

@@ -204,3 +204,19 @@ def wait_until(what: Any, said: str) -> Any:
             return found
         time.sleep(0.02)
     raise AssertionError(f"never: {said}")
+
+
+def start_session(baton: Baton, name: str, agent: str = "a") -> str:
+    """Start a session and return its stream."""
+    stream = f"session/{name}"
+    baton("emit", "session.started", "--stream", stream, "--as", agent, "--data", "{}")
+    return stream
+
+
+def emit_finding(baton: Baton, stream: str, finding: str = "it is so", *more: object) -> dict[str, Any]:
+    """Emit a finding and return what was answered."""
+    data = json.dumps({"finding": finding})
+    answer: dict[str, Any] = baton.data(
+        "emit", "finding.logged", "--stream", stream, "--as", "a", "--data", data, *more
+    )
+    return answer

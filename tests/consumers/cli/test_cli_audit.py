@@ -1,0 +1,97 @@
+"""What an auditor calls: receipts, checkpoints, `baton verify` on a ledger and on a bundle."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calling import Baton, call, emit_finding, start_session
+
+from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
+from ledger.client import read_event
+from ledger.merkle import leaf_hash
+from ledger.receipt import Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Fresh = Callable[[str], str]
+
+
+def test_receipt_verifies_offline(baton: Baton, fresh: Fresh) -> None:
+    accepted = emit_finding(baton, start_session(baton, fresh("receipt")))
+    created = baton.data("show", 0)["data"]
+    verifier = CheckpointVerifier(created["origin"], bytes.fromhex(created["checkpoint_key"]))
+    answer = baton.data("show", accepted["index"], "--receipt")
+    entry = base64.b64decode(answer["entry"])
+    assert read_event(accepted["index"], entry).id == accepted["id"]
+    checkpoint = Receipt.parse(answer["receipt"]).verify(leaf_hash(entry), verifier)
+    assert checkpoint.size > accepted["index"]
+    assert baton("show", accepted["index"], "--receipt").startswith("c2sp.org/tlog-proof@v1\nindex ")
+
+
+def test_verify_says_what_was_verified(baton: Baton) -> None:
+    answer = baton.data("verify")
+    assert (answer["ok"], answer["trust"], answer["views"]) == (True, "self-asserted", False)
+    assert answer["signatures"] == answer["size"]
+    assert baton("verify").startswith("ok: ")
+
+
+def test_verify_holds_the_log_against_an_earlier_checkpoint(alone: Baton, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    note.write_text(alone("checkpoint"))
+    alone("agent", "add", "a")
+    assert alone.data("verify", "--checkpoint", note)["trust"] == "anchored"
+    assert alone.data("verify", "--views")["views"] is True
+    assert alone.data("fsck")["ok"] is True
+    alone.refuses("NOT_FOUND", "verify", "--checkpoint", tmp_path / "nothing")
+
+
+def test_checkpoint_of_another_ledger_fails_verification(alone: Baton, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    assert call("--home", other, "init").code == 0
+    note = tmp_path / "note"
+    note.write_text(call("--home", other, "checkpoint").out)
+    report = alone.refuses_verification("verify", "--checkpoint", note)
+    assert report["problems_total"] >= 1
+
+
+def test_checkpoint_is_a_signed_note(baton: Baton) -> None:
+    created = baton.data("show", 0)["data"]
+    verifier = CheckpointVerifier(created["origin"], bytes.fromhex(created["checkpoint_key"]))
+    note = baton("checkpoint")
+    assert verify_checkpoint(note, verifier).size == baton.size()
+
+
+def test_exported_bundle_verifies_and_a_changed_one_does_not(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+    emit_finding(baton, start_session(baton, fresh("bundle")), "a finding to be changed")
+    file = tmp_path / "bundle.tar"
+    exported = baton.data("export", file)
+    report = baton.data("verify", "--bundle", file)
+    assert (report["ok"], report["size"], report["root"]) == (True, exported["size"], exported["root"])
+    content = file.read_bytes()
+    changed = tmp_path / "changed.tar"
+    changed.write_bytes(content.replace(b"a finding to be changed", b"a finding to be chanGed"))
+    assert baton.refuses_verification("verify", "--bundle", changed)["problems_total"] >= 1
+    baton.refuses("USAGE", "verify", "--bundle", file, "--views")
+
+
+def test_bundle_verifies_where_there_is_no_ledger(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "a")
+    alone("export", tmp_path / "bundle.tar")
+    empty = tmp_path / "elsewhere"
+    empty.mkdir()
+    said = call("verify", "--bundle", tmp_path / "bundle.tar", "--json", cwd=empty)
+    assert json.loads(said.out)["data"]["size"] == 2
+
+
+def test_bundle_of_one_stream_verifies(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+    stream = start_session(baton, fresh("one"))
+    emit_finding(baton, stream)
+    file = tmp_path / "stream.tar"
+    assert baton.data("export", file, "--stream", stream)["stream"] == stream
+    report = baton.data("verify", "--bundle", file)
+    assert (report["ok"], report["rules_replayed"]) == (True, False)
+    baton.refuses("NOT_FOUND", "export", tmp_path / "other.tar", "--stream", "session/nobody-started-this")

@@ -1,0 +1,162 @@
+"""Events one by one: emitted, submitted, listed, followed, shown, and walked back along their causes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from calling import Baton, Running, emit_finding, start_session
+
+from ledger.author import Draft, draft_and_sign
+from ledger.events.session import FindingLogged
+from ledger.identity import open_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Fresh = Callable[[str], str]
+
+
+def test_emitted_event_is_shown_by_index_id_prefix_and_digest(baton: Baton, fresh: Fresh) -> None:
+    accepted = emit_finding(baton, start_session(baton, fresh("show")), "shown")
+    by_index = baton.data("show", accepted["index"])
+    assert by_index["data"]["finding"] == "shown"
+    assert by_index["id"] == accepted["id"]
+    digits = accepted["id"].removeprefix("blake3:")
+    for ref in (accepted["id"], digits, digits[:12], f"blake3:{digits[:12]}"):
+        assert baton.data("show", ref) == by_index
+    body_ref = baton.data("log", "--after", accepted["index"] - 1, "--limit", 1)["events"][0]["body_ref"]
+    assert baton.data("show", body_ref) == by_index
+    assert "shown" in baton("show", accepted["index"])
+
+
+def test_show_refuses_what_is_not_there(baton: Baton) -> None:
+    baton.refuses("NOT_FOUND", "show", 999_999)
+    baton.refuses("NOT_FOUND", "show", "0" * 64)
+    baton.refuses("NOT_FOUND", "show", "no/such/stream")
+
+
+def test_dsse_of_an_event_can_be_submitted_again_elsewhere(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+    accepted = emit_finding(baton, start_session(baton, fresh("dsse")))
+    envelope = baton("show", accepted["index"], "--dsse")
+    assert json.loads(envelope)["payloadType"] == "application/vnd.baton.event.v1+json"
+    file = tmp_path / "event.json"
+    file.write_text(envelope)
+    again = baton.data("submit", file)["accepted"]
+    assert [(one["index"], one["id"], one["is_repeat"]) for one in again] == [(accepted["index"], accepted["id"], True)]
+
+
+def test_submission_signed_elsewhere_is_appended(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "a")
+    stream = start_session(alone, "s1")
+    ledger = alone.data("show", 0)["ledger"]
+    key = open_key(alone.home / "keys" / "a.key")
+    drafts = [Draft(stream=stream, data=FindingLogged(finding=f"number {number}")) for number in range(3)]
+    file = tmp_path / "submission.msgpack"
+    file.write_bytes(draft_and_sign(drafts, key, ledger=ledger, author="a").encode())
+    accepted = alone.data("submit", file)["accepted"]
+    assert [one["index"] for one in accepted] == [3, 4, 5]
+    assert alone.data("show", 4)["batch"] == {"index": 1, "size": 3}
+    assert [one["is_repeat"] for one in alone.data("submit", file)["accepted"]] == [True, True, True]
+    alone.refuses("NOT_FOUND", "submit", tmp_path / "nothing")
+
+
+def test_one_event_of_a_batch_is_exported_with_its_path(alone: Baton, tmp_path: Path) -> None:
+    test_submission_signed_elsewhere_is_appended(alone, tmp_path)
+    file = tmp_path / "one.json"
+    file.write_text(alone("show", 4, "--dsse"))
+    envelope = json.loads(file.read_text())
+    batch = envelope["batonBatch"]
+    assert (batch["index"], batch["size"], len(batch["path"])) == (1, 3, 2)
+
+
+def test_log_pages_on_with_the_command_it_prints(baton: Baton, fresh: Fresh) -> None:
+    stream = start_session(baton, fresh("pages"))
+    wanted = [emit_finding(baton, stream, f"number {number}")["index"] for number in range(5)]
+    arguments = ["log", "--stream", stream, "--kind", "finding.logged", "--author", "a", "--limit", "2"]
+    seen: list[int] = []
+    while arguments:
+        document = baton.document(*arguments)
+        assert document["data"]["total"] == 5
+        seen += [one["event_index"] for one in document["data"]["events"]]
+        arguments = document.get("next", "").split()[1:]
+    assert seen == wanted
+
+
+def test_log_filters_and_says_when_nothing_fits(baton: Baton, fresh: Fresh) -> None:
+    stream = start_session(baton, fresh("filter"))
+    assert baton.data("log", "--stream", stream, "--author", "b")["events"] == []
+    assert "(none)" in baton("log", "--stream", stream, "--author", "b")
+    assert "unknown.logged" in baton.refuses("UNKNOWN_KIND", "log", "--kind", "finding.loged")["message"]
+
+
+def test_followed_log_prints_one_document_a_line_until_it_is_interrupted(baton: Baton, fresh: Fresh) -> None:
+    stream = start_session(baton, fresh("follow"))
+    assert baton.place is not None
+    server = ["--server", baton.place.server, "--as", "a"] if baton.place.server else []
+    with Running("--home", baton.home, *server, "log", "--stream", stream, "--follow", "--json") as following:
+        assert json.loads(following.line())["kind"] == "session.started"
+        for number in range(2):
+            index = emit_finding(baton, stream, f"number {number}")["index"]
+            event = json.loads(following.line())
+            assert (event["index"], event["data"]["finding"]) == (index, f"number {number}")
+        said = following.signal(signal.SIGINT)
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    assert said.code == 130
+
+
+def test_why_walks_back_along_causes(baton: Baton, fresh: Fresh) -> None:
+    stream = start_session(baton, fresh("why"))
+    first = emit_finding(baton, stream, "first")
+    second = emit_finding(baton, stream, "second", "--cause", first["id"])
+    third = emit_finding(baton, stream, "third", "--cause", second["id"])
+    answer = baton.data("why", third["id"])
+    assert [one["event_index"] for one in answer["causes"]] == [second["index"], first["index"]]
+    assert [one["event_index"] for one in baton.data("why", first["id"])["effects"]] == [second["index"]]
+    assert [len(line) - len(line.lstrip()) for line in baton("why", third["id"]).splitlines()] == [0, 2, 4]
+
+
+def test_expected_version_and_idempotency_are_passed_on(baton: Baton, fresh: Fresh) -> None:
+    stream = start_session(baton, fresh("idem"))
+    first = emit_finding(baton, stream, "once", "--idem", stream)
+    again = emit_finding(baton, stream, "once", "--idem", stream)
+    assert (again["id"], again["is_repeat"]) == (first["id"], True)
+    data = ["--stream", stream, "--as", "a", "--data", '{"finding":"other"}']
+    baton.refuses("IDEMPOTENCY_CONFLICT", "emit", "finding.logged", *data, "--idem", stream)
+    baton.refuses("STREAM_CONFLICT", "emit", "finding.logged", *data, "--expect", 9)
+
+
+def test_data_comes_from_the_argument_a_file_or_standard_input(
+    baton: Baton, fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = start_session(baton, fresh("data"))
+    file = tmp_path / "data.json"
+    file.write_text('{"finding":"从文件"}', "utf-8")
+    index = baton.data("emit", "finding.logged", "--stream", stream, "--as", "a", "--data", f"@{file}")["index"]
+    assert baton.data("show", index)["data"]["finding"] == "从文件"
+    monkeypatch.setattr("sys.stdin", file.open())
+    index = baton.data("emit", "finding.logged", "--stream", stream, "--as", "a", "--data", "-")["index"]
+    assert baton.data("show", index)["data"]["finding"] == "从文件"
+    sys.stdin.close()
+
+
+def test_acting_agent_comes_from_the_environment(baton: Baton, fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATON_AGENT", "b")
+    stream = f"session/{fresh('environment')}"
+    index = baton.data("emit", "session.started", "--stream", stream, "--data", "{}")["index"]
+    assert baton.data("show", index)["author"] == "b"
+    baton(
+        "emit",
+        "finding.logged",
+        "--stream",
+        start_session(baton, fresh("environment")),
+        "--as",
+        "a",
+        "--data",
+        '{"finding":"x"}',
+    )

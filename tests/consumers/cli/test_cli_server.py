@@ -1,0 +1,235 @@
+"""`baton serve` and `baton watch` as processes: started, killed, refused a second time, reacting exactly as told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import signal
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calling import Baton, Place, Running, Serving, call, wait_until
+
+
+@pytest.fixture
+def home(alone: Baton) -> Path:
+    """A ledger with agent a and a session of it."""
+    alone("agent", "add", "a")
+    alone("emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "a")
+    return alone.home
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process of this id that has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def bus_pid(home: Path) -> int:
+    """Return the process id of the nats-server that serves a ledger."""
+    (found,) = [int(path.read_text()) for path in (home / "bus").glob("*.pid")]
+    return found
+
+
+def find(place: Place, finding: str) -> dict[str, Any]:
+    """Emit a finding as a, and return what was answered."""
+    server = ["--server", place.server] if place.server else []
+    data = json.dumps({"finding": finding})
+    emitted = ["emit", "finding.logged", "--stream", "session/s", "--as", "a", "--data", data, "--json"]
+    said = call("--home", place.home, *server, *emitted)
+    assert said.code == 0, said.out
+    answer: dict[str, Any] = json.loads(said.out)["data"]
+    return answer
+
+
+def test_serve_says_where_it_listens_and_ends_cleanly(home: Path) -> None:
+    with Serving(home) as serving:
+        assert serving.document["kind"] == "serving"
+        assert serving.document["data"]["url"] == (home / "bus" / "url").read_text().strip()
+        server = bus_pid(home)
+        index = find(serving.place, "over the bus")["index"]
+        said = serving.signal(signal.SIGTERM)
+    assert (said.code, said.out, said.err) == (0, "", "")
+    assert not is_alive(server)
+    assert not (home / "bus" / "url").exists()
+    assert json.loads(call("--home", home, "show", index, "--json").out)["data"]["data"]["finding"] == "over the bus"
+
+
+def test_serve_ends_cleanly_when_it_is_interrupted(home: Path) -> None:
+    with Serving(home) as serving:
+        assert serving.signal(signal.SIGINT).code == 0
+
+
+def test_second_serve_of_a_ledger_is_refused(home: Path) -> None:
+    with Serving(home) as serving:
+        said = call("--home", home, "serve")
+        assert (said.code, said.out) == (7, "")
+        assert said.err.startswith("STORE_IN_USE: ")
+        assert "stop that one first" in said.err
+        assert json.loads(call("--home", home, "serve", "--json").out)["error"]["code"] == "STORE_IN_USE"
+        assert find(serving.place, "still served")["is_repeat"] is False
+
+
+def test_local_verbs_work_beside_a_server(home: Path) -> None:
+    with Serving(home) as serving:
+        index = find(Place(home), "beside")["index"]
+        shown = call("--home", home, "--server", serving.place.server, "show", index, "--json")
+        assert json.loads(shown.out)["data"]["data"]["finding"] == "beside"
+
+
+def test_killed_server_starts_again_with_everything_that_was_acknowledged(home: Path) -> None:
+    with Serving(home) as serving:
+        server = bus_pid(home)
+        acknowledged = [find(serving.place, f"number {number}") for number in range(3)]
+        serving.signal(signal.SIGKILL)
+    with Serving(home) as serving:
+        assert not is_alive(server)
+        for one in acknowledged:
+            shown = call("--home", home, "--server", serving.place.server, "show", one["index"], "--json")
+            assert json.loads(shown.out)["data"]["id"] == one["id"]
+        assert find(serving.place, "after the kill")["index"] > acknowledged[-1]["index"]
+        verified = call("--home", home, "--server", serving.place.server, "verify", "--json")
+        assert json.loads(verified.out)["data"]["ok"] is True
+        assert serving.signal(signal.SIGTERM).code == 0
+
+
+def test_agent_with_nothing_but_its_keys_works_from_another_folder(home: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere" / "keys"
+    elsewhere.mkdir(parents=True)
+    for suffix in ("key", "nkey"):
+        content = (home / "keys" / f"a.{suffix}").read_bytes()
+        (elsewhere / f"a.{suffix}").touch(0o600)
+        (elsewhere / f"a.{suffix}").write_bytes(content)
+    with Serving(home) as serving:
+        index = find(Place(elsewhere.parent, serving.place.server), "from elsewhere")["index"]
+        remote = ["--home", elsewhere.parent, "--server", serving.place.server]
+        said = call(*remote, "show", index, "--json", "--as", "a")
+        assert json.loads(said.out)["data"]["author"] == "a"
+        assert call(*remote, "log").code == 2
+    assert not (elsewhere.parent / "log").exists()
+
+
+def test_stranger_is_not_let_in(home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    assert call("--home", other, "init").code == 0
+    assert call("--home", other, "agent", "add", "eve").code == 0
+    with Serving(home) as serving:
+        said = call("--home", other, "--server", serving.place.server, "log", "--as", "eve")
+    assert said.code == 5
+    assert said.err.startswith("BUS_DENIED: ")
+
+
+class Watched:
+    """A watcher whose command writes each event to a file, and fails on findings that say so."""
+
+    def __init__(self, home: Path, folder: Path) -> None:
+        self.home = home
+        self.file = folder / "seen"
+        program = folder / "effect.py"
+        program.write_text(
+            "import json, os, sys\n"
+            "event = json.load(sys.stdin)\n"
+            f"with open({str(self.file)!r}, 'a') as file:\n"
+            "    seen = [os.environ['BATON_EVENT_ID'], event['id'], event['stream'], event['data']['finding']]\n"
+            "    file.write(json.dumps(seen) + '\\n')\n"
+            "sys.exit('fail' in event['data']['finding'])\n"
+        )
+        command = shlex.join([sys.executable, str(program)])
+        self.arguments = ["--home", home, "watch", "--as", "a", "--kind", "finding.logged", "--exec", command]
+
+    def seen(self) -> list[list[str]]:
+        """Return what the command was given so far."""
+        return [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
+
+    def findings(self) -> list[str]:
+        """Return the findings that the command was given."""
+        return [one[-1] for one in self.seen()]
+
+    def position(self) -> int | None:
+        """Return the index that the watcher reads next, None while it has none."""
+        for path in (self.home / "subscribers").glob("watch-*.db"):
+            with closing(sqlite3.connect(path)) as db, contextlib.suppress(sqlite3.OperationalError):  # being made
+                for (position,) in db.execute("SELECT next_index FROM positions"):
+                    return int(position)
+        return None
+
+
+@pytest.fixture
+def watched(home: Path, tmp_path: Path) -> Watched:
+    """A watcher of the ledger."""
+    return Watched(home, tmp_path)
+
+
+def test_watcher_reacts_once_to_each_event_and_goes_on_where_it_stopped(home: Path, watched: Watched) -> None:
+    find(Place(home), "before the watch")
+    with Running(*watched.arguments) as watching:
+        wait_until(lambda: watched.position() is not None, "the watcher has a position")
+        first = find(Place(home), "one")
+        wait_until(watched.seen, "the command ran")
+        assert watching.signal(signal.SIGTERM).code == 0
+    assert watched.seen() == [[first["id"], first["id"], "session/s", "one"]]
+    find(Place(home), "two")
+    find(Place(home), "three")
+    assert call(*watched.arguments, "--once").code == 0
+    assert call(*watched.arguments, "--once").code == 0
+    assert watched.findings() == ["one", "two", "three"]
+
+
+def test_watcher_that_was_killed_misses_nothing(home: Path, watched: Watched) -> None:
+    with Running(*watched.arguments) as watching:
+        wait_until(lambda: watched.position() is not None, "the watcher has a position")
+        find(Place(home), "one")
+        wait_until(watched.seen, "the command ran")
+        watching.signal(signal.SIGKILL)
+    find(Place(home), "two")
+    assert call(*watched.arguments, "--once").code == 0
+    # At least once: what was in hand when the kill came may be seen again, with the same id.
+    assert list(dict.fromkeys(watched.findings())) == ["one", "two"]
+
+
+def test_event_that_fails_is_a_dead_letter_and_does_not_block_the_next(home: Path, watched: Watched) -> None:
+    assert call(*watched.arguments, "--once").code == 0
+    bad = find(Place(home), "this will fail")
+    find(Place(home), "good")
+    said = call(*watched.arguments, "--once")
+    assert said.code == 0
+    assert watched.findings() == ["this will fail"] * 5 + ["good"]
+    letters = [json.loads(line) for line in said.err.splitlines() if "dead letter" in line]
+    assert [(one["index"], one["id"]) for one in letters] == [(bad["index"], bad["id"])]
+    assert call(*watched.arguments, "--once").code == 0
+    assert len(watched.findings()) == 6
+
+
+def test_watcher_can_begin_at_the_first_entry(home: Path, watched: Watched) -> None:
+    find(Place(home), "long ago")
+    assert call(*watched.arguments, "--once", "--from-start").code == 0
+    assert watched.findings() == ["long ago"]
+
+
+def test_watcher_without_a_command_prints_one_document_a_line(home: Path) -> None:
+    findings = [find(Place(home), f"number {number}") for number in range(2)]
+    said = call("--home", home, "watch", "--as", "a", "--kind", "finding.logged", "--once", "--from-start")
+    assert [json.loads(line)["id"] for line in said.out.splitlines()] == [one["id"] for one in findings]
+
+
+def test_watcher_is_woken_through_a_server(home: Path, watched: Watched) -> None:
+    with Serving(home) as serving, Running(*watched.arguments, "--server", serving.place.server) as watching:
+        wait_until(lambda: watched.position() is not None, "the watcher has a position")
+        find(serving.place, "remote")
+        wait_until(watched.seen, "the command ran")
+        assert watching.signal(signal.SIGINT).code == 0
+    assert watched.findings() == ["remote"]
+
+
+def test_watch_refuses_what_it_cannot_do(alone: Baton) -> None:
+    alone.refuses("UNKNOWN_KIND", "watch", "--as", "a", "--kind", "finding.loged")
+    alone.refuses("USAGE", "watch", "--kind", "finding.logged")
+    alone.refuses("USAGE", "watch", "--as", "a")

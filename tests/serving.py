@@ -1,0 +1,163 @@
+"""Whole nodes: a ledger in a folder, `baton serve` in this process or another, and carol, who acts over the bus."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+from building import Ledger
+from served import connect, register_on_bus, until, write_bus_key
+
+from consumers.serve.node import Node
+from ledger.author import Author, Draft
+from ledger.bus.outbox import Outbox, entry_of
+from ledger.bus.remote import RemoteClient
+from ledger.bus.stream import Incarnation
+from ledger.config import Settings
+from ledger.events.session import FindingLogged, SessionStarted
+from ledger.home import Home
+from ledger.identity import open_key
+from ledger.lifecycle.authority import NODE
+from ledger.local import LocalClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from nats.aio.client import Client as NatsClient
+
+    from ledger.log.log import Log
+
+CAROL: Final = "carol"
+SESSION: Final = "session/work"
+T = TypeVar("T")
+
+
+def make_home(folder: Path) -> Settings:
+    """Make a ledger with carol, who may connect, and every key; return the settings with which a node opens it."""
+    with Ledger(folder) as ledger:
+        register_on_bus(ledger, CAROL)
+        ledger.write_keys()
+        for name in (NODE, CAROL):
+            write_bus_key(ledger.home, name)
+        return ledger.settings()
+
+
+def remote(settings: Settings, url: str, name: str = CAROL) -> RemoteClient:
+    """Connect to a node as an agent."""
+    write_bus_key(Home(settings.home), name)
+    return RemoteClient(Settings(home=settings.home, server=url, agent=name))
+
+
+class ServeProcess:
+    """`baton serve` in a process of its own, to be killed."""
+
+    def __init__(self, settings: Settings, port: int | None = None) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+        command = [sys.executable, "-m", "consumers.cli", "--home", str(settings.home), "serve", "--json"]
+        self.child = subprocess.Popen(
+            command + (["--port", str(port)] if port else []), stdout=subprocess.PIPE, env=environment
+        )
+        assert self.child.stdout is not None
+        self.url: str = msgspec.json.decode(self.child.stdout.readline())["data"]["url"]
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.url.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """End it as a power cut would; its nats-server stays behind, as an orphan."""
+        self.child.kill()
+        self.end()
+
+    def stop(self) -> int:
+        """Ask it to end, and return its exit code."""
+        self.child.terminate()
+        return self.end()
+
+    def end(self) -> int:
+        """Wait until it ended."""
+        assert self.child.stdout is not None
+        code = self.child.wait(60)
+        self.child.stdout.close()
+        return code
+
+
+def carol(client: Any, settings: Settings) -> Author:
+    """Return carol, writing through a client."""
+    key = open_key(Home(settings.home).key_file(CAROL))
+    return Author(client, CAROL, lambda _: key)
+
+
+def served(settings: Settings, act: Callable[[RemoteClient, Author], T]) -> T:
+    """Run a node, let carol act over the bus, and return what she found."""
+
+    async def run() -> T:
+        async with Node(settings) as node:
+            return await asyncio.to_thread(as_carol, settings, node.url, act)
+
+    return asyncio.run(run())
+
+
+def as_carol(settings: Settings, url: str, act: Callable[[RemoteClient, Author], T]) -> T:
+    """Let carol act over the bus."""
+    with remote(settings, url) as client:
+        return act(client, carol(client, settings))
+
+
+def begin(_: RemoteClient, author: Author) -> None:
+    """Start the session."""
+    author.emit(Draft(stream=SESSION, data=SessionStarted()))
+
+
+def find(author: Author, *texts: str) -> list[int]:
+    """Append findings, one submission each."""
+    return [author.emit(Draft(stream=SESSION, data=FindingLogged(finding=text)))[0].index for text in texts]
+
+
+async def check_stream(nats: NatsClient, settings: Settings, log: Log) -> Incarnation:
+    """Read the stream in use as any NATS client would: it holds the log, entry by entry, and nothing else."""
+    record = (Home(settings.home).bus / "incarnation.json").read_bytes()
+    incarnation = msgspec.json.decode(record, type=Incarnation)
+    with log.snapshot() as snapshot:
+        entries = snapshot.entries(0, limit=10**6, size_max_bytes=2**30)
+    state = (await nats.jetstream().stream_info(incarnation.name)).state
+    assert (state.first_seq, state.last_seq, state.messages) == (1, len(entries), len(entries))
+    ours = {message.index: message for message in Outbox(log, incarnation.ledger).read(-1, 10**6)}
+    for index, data in enumerate(entries):
+        stored = await nats.jetstream().get_msg(incarnation.name, index + 1)
+        found, entry = entry_of(stored.data or b"", stored.headers or {})
+        assert (found, entry.encode()) == (index, data)
+        assert index not in ours or stored.subject == ours[index].subject
+    return incarnation
+
+
+async def published(node: Node) -> None:
+    """Wait until the stream holds the whole log."""
+    await until(lambda: node.published == node.client.head().size)
+
+
+def check_published(settings: Settings) -> Incarnation:
+    """Start a node and check its stream against the log."""
+
+    async def run() -> Incarnation:
+        async with Node(settings) as node:
+            await published(node)
+            nats = await connect(node.url, NODE)
+            try:
+                return await check_stream(nats, settings, node.client.log)
+            finally:
+                await nats.close()
+
+    return asyncio.run(run())
+
+
+def size_of(settings: Settings) -> int:
+    """Return the size of the log."""
+    with LocalClient(settings) as client:
+        return client.head().size
