@@ -16,7 +16,8 @@ from consumers.cli.app import App
 from consumers.cli.commands.events import check_kinds, describe
 from consumers.cli.commands.serve import configure_logging
 from consumers.cli.lazy import Command
-from consumers.reactor import Reactor, Subscriptions
+from consumers.cli.tables import print_table
+from consumers.reactor import DeadLetter, Reactor, Subscriptions
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,12 +32,24 @@ command_timeout_s = 600
 @click.option("--exec", "command", metavar="CMD", help="Run CMD by sh, with the event as JSON on its standard input.")
 @click.option("--from-start", is_flag=True, help="A new watcher begins at entry 0, not at the head.")
 @click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
+@click.option("--dead", is_flag=True, help="List this watcher's dead letters instead.")
+@click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Try one dead letter again instead.")
 @click.pass_obj
-def watch(app: App, kinds: tuple[str, ...], command: str | None, *, from_start: bool, once: bool) -> None:
+def watch(
+    app: App,
+    kinds: tuple[str, ...],
+    command: str | None,
+    retry: int | None,
+    *,
+    from_start: bool,
+    once: bool,
+    dead: bool,
+) -> None:
     """React to events of some kinds as the acting agent; the position is kept for this agent, kinds and CMD.
 
     CMD also gets BATON_EVENT_ID and BATON_EVENT_INDEX. It runs at least once for each event: after a crash it may run
-    again with the same id. When it fails five times, the event is kept as a dead letter and the next one is handled.
+    again with the same id. When it fails five times, the event is kept as a dead letter and the next one is handled;
+    --dead and --retry, with the same kinds and CMD, show such events and try them again.
     """
     check_kinds(kinds)
     configure_logging(verbose=False)
@@ -56,12 +69,25 @@ def watch(app: App, kinds: tuple[str, ...], command: str | None, *, from_start: 
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    if from_start:
-        reactor.start_at(0)
     try:
-        reactor.run(stop, until=client.head().size if once else None)
+        if dead:
+            show_dead(app, subscriptions.dead_letters(name))
+        elif retry is not None:
+            reactor.retry(retry)
+            app.show("retried", {"index": retry}, lambda: click.echo(f"entry {retry} was handled"))
+        else:
+            if from_start:
+                reactor.start_at(0)
+            reactor.run(stop, until=client.head().size if once else None)
     finally:
         subscriptions.close()
+
+
+def show_dead(app: App, letters: list[DeadLetter]) -> None:
+    """Print the events this watcher gave up."""
+    data = [{"index": one.event_index, "id": one.event_id, "error": one.error} for one in letters]
+    rows = [(one.event_index, one.event_id, one.error) for one in letters]
+    app.show("dead_letters", {"dead_letters": data}, lambda: print_table(("index", "id", "error"), rows))
 
 
 def watcher_name(agent: str, kinds: tuple[str, ...], command: str | None) -> str:
