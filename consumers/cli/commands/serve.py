@@ -62,5 +62,6 @@ def configure_logging(*, verbose: bool) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO if verbose else logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # Looked up each time: whoever replaces sys.stderr must not leave a closed one behind.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
