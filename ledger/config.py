@@ -28,12 +28,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What ``config.toml`` in the ledger's folder may say.
 
     ``map_size_bytes`` is the most the log can hold (address space, not disk); ``default_reviewer`` is written into
-    a handoff that names none; ``nats_server`` is the path of the server program for ``baton serve``.
+    a handoff that names none; ``nats_server`` is the path of the server program for ``baton serve``; ``llm`` is the
+    table of a model that may write prose beside briefs (``consumers.llm``), and empty asks nobody;
+    ``validator_tree`` is the folder that the evidence of reasoning is in: with it, ``baton serve`` validates every
+    concluded reasoning.
     """
 
     map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.map_size_bytes
     default_reviewer: Name | None = None
     nats_server: str | None = None
+    llm: dict[str, str | int | float | bool] = {}
+    validator_tree: str | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +127,11 @@ def check_name(name: str) -> str:
         return msgspec.convert(name, Name)
     except msgspec.ValidationError as error:
         raise Refused("INVALID_FIELD", f"{name!r} is no agent's name: it must match {NAME_PATTERN}") from error
+
+
+def environment_variable(name: str) -> str | None:
+    """Return a variable that the configuration names, as the one with a model's API key."""
+    return os.environ.get(name)
 
 
 def wants_traceback() -> bool:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from ledger.errors import Refused
-from ledger.events import KINDS
-from ledger.events.reasoning import ReasoningExtended
 from projections.catalog.queries import matching_events
 from projections.query import Arguments, Query, candidates_max, one
+from projections.reasoning.changes import decode_change
 from projections.reasoning.queries import find_version
 from projections.refs import prefix_range
 
@@ -73,12 +70,11 @@ def _step(moment: Moment, ref: str, number: int) -> dict[str, Any]:
     """Return the event that added a step, as the version ``ref`` holds it."""
     name, version = find_version(moment, ref)
     sql = (
-        "SELECT event_index, kind, delta FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? "
-        "AND kind = 'reasoning.extended' ORDER BY version"
+        "SELECT v.event_index, d.delta FROM reasoning_versions v JOIN reasoning_deltas d USING (reasoning_id, version) "
+        "WHERE reasoning_id = ? AND version <= ? AND v.kind = 'reasoning.extended' ORDER BY version"
     )
     for row in moment.rows(sql, (name, version)):
-        delta = msgspec.json.decode(row["delta"], type=KINDS[row["kind"]].data)
-        if isinstance(delta, ReasoningExtended) and any(step.step_number == number for step in delta.steps):
+        if any(step.step_number == number for step in decode_change(row["delta"]).steps_added):
             whole = _version(moment, ref)
             return whole | {"sort": "step", "version": version, "step": number, "event_index": row["event_index"]}
     raise Refused("NOT_FOUND", f"{ref} has no step {number}", ref=ref, step=number)

@@ -21,8 +21,14 @@ from projections.query import Query
 from projections.reasoning import queries as reasoning_queries
 from projections.reasoning.fold import REASONING_VIEW
 from projections.resolve import QUERIES as RESOLVING
+from projections.reviews import queries as review_queries
+from projections.reviews.fold import REVIEW_VIEW
 from projections.sessions import queries as session_queries
 from projections.sessions.fold import SESSION_VIEW
+from projections.snapshots import queries as snapshot_queries
+from projections.snapshots.fold import SNAPSHOT_VIEW
+from projections.validations import queries as validation_queries
+from projections.validations.fold import VALIDATION_VIEW
 
 VIEWS: Final[tuple[Projection[Any], ...]] = (
     CATALOG,
@@ -31,6 +37,9 @@ VIEWS: Final[tuple[Projection[Any], ...]] = (
     BRIEF_VIEW,
     HANDOFF_VIEW,
     SESSION_VIEW,
+    VALIDATION_VIEW,
+    SNAPSHOT_VIEW,
+    REVIEW_VIEW,
 )
 
 QUERIES: Final[dict[str, Query]] = {
@@ -39,6 +48,9 @@ QUERIES: Final[dict[str, Query]] = {
     **catalog_queries.QUERIES,
     **handoff_queries.QUERIES,
     **reasoning_queries.QUERIES,
+    **review_queries.QUERIES,
     **session_queries.QUERIES,
+    **snapshot_queries.QUERIES,
+    **validation_queries.QUERIES,
     **RESOLVING,
 }

@@ -12,6 +12,13 @@ REF: Final = "blake3:" + "1" * 64
 KEY: Final = "ab" * 32
 PROOF: Final = "cd" * 64
 
+
+def published(kind: str) -> dict[str, Any]:
+    """Return the data of the example that is published, for kinds too long to write twice."""
+    data: dict[str, Any] = json.loads((PROTO / "examples" / f"{kind}.json").read_bytes())["data"]
+    return data
+
+
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "ledger.created": {"origin": "example.org/team", "root": KEY, "checkpoint_key": "12" * 32, "node_key": "34" * 32},
     "agent.registered": {
@@ -85,7 +92,19 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "confidence_in_reasoning": 0.8,
         "known_limitations": ["only the web client was read"],
     },
-    "reasoning.briefed": json.loads((PROTO / "examples" / "reasoning.briefed.json").read_bytes())["data"],
+    "reasoning.briefed": published("reasoning.briefed"),
+    "reasoning.validated": published("reasoning.validated"),
+    "snapshot.taken": published("snapshot.taken"),
+    "review.requested": {
+        "question": "May the secret be rotated?",
+        "rule": "high_risk_domain",
+        "reasons": ["The domain is security."],
+        "task": "轮换密钥",
+        "reasoning_ref": "sha256:" + "3" * 64,
+        "snapshot_id": "a41f0c9be2d7",
+        "validations": [REF],
+    },
+    "review.answered": {"verdict": "rejected", "comment": "look at the log first"},
     "handoff.created": {
         "title": "Verify the fix",
         "to": "claude",

@@ -33,6 +33,8 @@ VERBS: Final = {
     "project": Lazy("views:project", "Bring the views up to date, or rebuild them."),
     "handoff": Lazy("handoffs:handoff", "Hand work over: create, approve, claim, complete."),
     "reasoning": Lazy("reasoning:reasoning", "Record reasoning, brief it, fetch it."),
+    "snapshot": Lazy("snapshots:snapshot", "Take what you know along; receive it with a decision."),
+    "review": Lazy("reviews:review", "See what waits for a human, and answer it."),
     "watch": Lazy("watch:watch", "Run a command for every event of a kind."),
     "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),
     "demo": Lazy("demo:demo", "Tell the whole story with real processes, in under a minute."),

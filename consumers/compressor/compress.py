@@ -21,27 +21,29 @@ from consumers.compressor.envelope import (
     COMPRESSOR_VERSION,
     empty_brief,
     make_fact,
-    whole_json,
     with_facts,
 )
 from consumers.compressor.selection import Candidate, Tally, choose
 from consumers.compressor.spending import spend_rest
 from ledger.events.brief import Layout, Remark, Sizes
-from projections.briefs.anchors import anchors, evidence_place
+from projections.briefs.anchors import anchors
+from projections.briefs.embedding import embed_text, pack
 from projections.briefs.fidelity import BRIEF_MAX, HIGH_BAND, measure_indexed
 from projections.briefs.index import index_graph, spelled
 from projections.briefs.prompt import (
     LEVEL_TOKENS,
     TransferLevel,
     conclusion_share_max,
-    context_share_max,
+    context_tokens_min,
+    shown_conclusion,
     to_context_prompt,
     unfitted_tokens,
 )
-from projections.briefs.sentences import fact_sentence, own_line, remark_line
+from projections.briefs.sentences import evidence_detail, fact_sentence, own_line, remark_line
 from projections.briefs.text import one_line, words
 from projections.briefs.tokens import count_tokens
 from projections.briefs.wording import CONCLUSION, CONTEXT, REASONING_BRIEF, TOP_ASSUMPTIONS
+from projections.reasoning.sending import write_full
 
 if TYPE_CHECKING:
     from ledger.events.brief import Brief, RemarkSort
@@ -70,9 +72,9 @@ def compress(
     index = index_graph(memory)
     limit = LEVEL_TOKENS[level][1] if budget is None else budget
     empty = empty_brief(index, level.value, limit, context=context, domain=domain)
-    whole = replace(empty, whole_graph=whole_json(memory))
-    candidates = _candidates(index)
-    needed = _budget_needed(index, empty, candidates)
+    whole = replace(empty, whole_graph=write_full(memory))
+    candidates = _candidates(index, shown_conclusion(empty))
+    needed = _budget_needed(index, empty)
     if unfitted_tokens(whole, limit) <= limit - _margin_tokens:
         brief = _with_everything(whole, index)
     else:
@@ -93,13 +95,14 @@ def _with_chosen(empty: Brief, index: GraphIndex, candidates: list[Candidate], e
     limit = empty.budget - _margin_tokens
     room = limit - unfitted_tokens(empty, empty.budget) - _heading_tokens(index)
     for _ in range(_choices_max):
-        tally = _tally(index)
+        tally = _tally(index, shown_conclusion(empty))
         chosen = choose(candidates, tally, room, enough or BRIEF_MAX)
-        steps = {candidate.step for candidate in chosen if candidate.step is not None}
-        noted = sorted(candidate.remark for candidate in chosen if candidate.remark is not None)
-        brief = with_facts(empty, index, steps, [remarks[position] for position in noted], Layout())
+        steps = {candidate.step for candidate in chosen.lines if candidate.step is not None}
+        noted = sorted(candidate.remark for candidate in chosen.lines if candidate.remark is not None)
+        layout = Layout(evidence=sorted(chosen.evidence))
+        brief = with_facts(empty, index, steps, [remarks[position] for position in noted], layout)
         over = unfitted_tokens(brief, brief.budget) - limit
-        if over <= 0 or not chosen:
+        if over <= 0 or not chosen.lines:
             break
         # Lines are counted one by one; together they may cost a little more, and too few facts bring stock sentences.
         room -= over
@@ -110,25 +113,29 @@ def _measured(brief: Brief, index: GraphIndex) -> Brief:
     prompt = to_context_prompt(brief)
     brief = replace(brief, fidelity=measure_indexed(index, prompt.prompt))
     # The figure is part of the prompt, so the prompt's size is known only now.
-    return replace(brief, sizes=Sizes(compressed=to_context_prompt(brief).tokens, full=brief.sizes.full))
+    sizes = Sizes(compressed=to_context_prompt(brief).tokens, full=brief.sizes.full)
+    return replace(brief, sizes=sizes, embedding=pack(embed_text(brief.reasoning_brief)))
 
 
-def _candidates(index: GraphIndex) -> list[Candidate]:
+def _candidates(index: GraphIndex, conclusion: str) -> list[Candidate]:
     """Return a line for each critical step and remark that the conclusion's own line does not say already."""
     candidates: list[Candidate] = []
-    seen = {fact.spelled for fact in index.key_facts if fact.unit.sort == "conclusion"}
+    concluded = spelled(words(conclusion))
+    seen: set[str] = set()
     for step in index.memory.steps:
         run = index.step_spelled.get(step.step_number)
         if run is None or run in seen:
             continue
         seen.add(run)
         fact = make_fact(step, index.memory)
-        line = own_line(fact_sentence(fact, Layout()))
         runs = [run, spelled(words(fact.conclusion))] if fact.conclusion else [run]
-        candidates.append(Candidate(line, runs, step=step.step_number))
+        if any(part not in concluded for part in runs):
+            line = own_line(fact_sentence(fact, Layout()))
+            candidates.append(Candidate(line, runs, step=step.step_number, evidence=evidence_detail(fact)))
     for position, remark in enumerate(_remarks(index)):
         runs = [spelled(words(remark.text))]
-        candidates.append(Candidate(remark_line(remark), runs, remark=position))
+        if runs[0] not in concluded:
+            candidates.append(Candidate(remark_line(remark), runs, remark=position))
     return candidates
 
 
@@ -137,15 +144,12 @@ def _remarks(index: GraphIndex) -> list[Remark]:
     return [Remark(cast("RemarkSort", unit.sort), unit.step, unit.text) for unit in units]
 
 
-def _tally(index: GraphIndex) -> Tally:
-    """Return a tally with the conclusion kept, because its own line always stands."""
+def _tally(index: GraphIndex, conclusion: str) -> Tally:
+    """Return a tally with what the conclusion's own line says kept, because that line always stands."""
     tally = Tally(index)
-    tally.keep([fact.spelled for fact in index.key_facts if fact.unit.sort == "conclusion"], _conclusion_anchors(index))
+    concluded = spelled(words(conclusion))
+    tally.keep([fact.spelled for fact in index.key_facts if fact.spelled in concluded], anchors(conclusion))
     return tally
-
-
-def _conclusion_anchors(index: GraphIndex) -> frozenset[str]:
-    return anchors(index.memory.conclusion)
 
 
 def _heading_tokens(index: GraphIndex) -> int:
@@ -153,25 +157,16 @@ def _heading_tokens(index: GraphIndex) -> int:
     return count_tokens(f"\n{REASONING_BRIEF}: ") + (count_tokens(f"\n{TOP_ASSUMPTIONS}: ") if assumed else 0)
 
 
-def _budget_needed(index: GraphIndex, empty: Brief, candidates: list[Candidate]) -> int | None:
+def _budget_needed(index: GraphIndex, empty: Brief) -> int | None:
     """Return the smallest budget at which this compressor reaches .90, or None if no budget does."""
-    tally = _tally(index)
-    chosen = choose(candidates, tally, _no_limit, HIGH_BAND)
-    tokens = sum(candidate.tokens for candidate in chosen)
-    kept = {candidate.step for candidate in chosen}
-    for step in index.memory.steps:
-        if tally.value() >= HIGH_BAND:
-            break
-        if step.step_number in kept and step.evidence:
-            places = "; ".join(dict.fromkeys(one_line(evidence_place(text)) for text in step.evidence))
-            tokens += count_tokens(f" [{places}]")
-            tally.keep((), anchors(places))
+    tally = _tally(index, index.memory.conclusion)
+    chosen = choose(_candidates(index, index.memory.conclusion), tally, _no_limit, HIGH_BAND)
     if tally.value() < HIGH_BAND:
         return None
     bare = replace(empty, context="", conclusion="")
     fixed = unfitted_tokens(bare, _no_limit) + _heading_tokens(index) + _margin_tokens + 1
     conclusion = count_tokens(f"{CONCLUSION}: {one_line(empty.conclusion)}\n")
     context = count_tokens(f"{CONTEXT}: {one_line(empty.context)}\n")
-    without_context = max(fixed + tokens + conclusion, math.ceil(conclusion / conclusion_share_max))
-    # CONTEXT takes what it needs up to its share of the budget.
-    return min(without_context + context, math.ceil(without_context / (1 - context_share_max)) + 1)
+    without_context = max(fixed + chosen.tokens + conclusion, math.ceil(conclusion / conclusion_share_max))
+    # Where facts are short of room CONTEXT has no more than its least.
+    return without_context + min(context, context_tokens_min)

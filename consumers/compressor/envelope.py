@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -11,11 +10,14 @@ from consumers.compressor.labels import make_tags, summarize_blocks
 from ledger.events.brief import Brief, Fact, Fidelity, Layout, Level, Remark, Sizes
 from projections.briefs.critical import fact_text, is_open_assumption, own_conclusion
 from projections.briefs.fidelity import MEDIUM_BAND, WEIGHTS, band_of
+from projections.briefs.index import spelled
+from projections.briefs.prompt import shown_conclusion
 from projections.briefs.sentences import choose_lead, lead_sentences, lead_sentences_min
-from projections.briefs.text import count_sentences, one_line
+from projections.briefs.text import count_sentences, one_line, words
 from projections.briefs.tokens import count_tokens, tokenizer
 from projections.briefs.wording import CHECK, counting_sentences
 from projections.reasoning.memory import compute_reasoning_ref
+from projections.reasoning.sending import write_full
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,11 +34,6 @@ top_evidence_max: Final = 3
 _STATED: Final = "assumption_stated"
 # Stands where the measured figure will: as long as any, so the prompt does not grow when it comes.
 _UNMEASURED: Final = Fidelity(MEDIUM_BAND, band_of(MEDIUM_BAND), None, None, None, 1.0, [], WEIGHTS)
-
-
-def whole_json(memory: ReasoningMemory) -> str:
-    """Return the graph as one line of JSON that reads back to the same ref, with Chinese as Chinese."""
-    return json.dumps(memory.to_dict() | {"reasoning_id": ""}, sort_keys=True, ensure_ascii=False)
 
 
 def empty_brief(
@@ -57,7 +54,7 @@ def empty_brief(
         top_assumptions=_top_assumptions(index),
         top_evidence_refs=_top_evidence(index),
         summaries=summarize_blocks(memory),
-        sizes=Sizes(compressed=0, full=count_tokens(whole_json(memory))),
+        sizes=Sizes(compressed=0, full=count_tokens(write_full(memory))),
         fidelity=_UNMEASURED,
         dropped_steps=[],
         layout=Layout(),
@@ -87,11 +84,11 @@ def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: 
     facts = [make_fact(step, index.memory) for step in index.memory.steps if step.step_number in shown]
     layout = replace(layout, lead=choose_lead(fact for fact in facts if fact.step not in layout.others))
     said = {index.step_spelled[step] for step in shown if step in index.step_spelled}
-    said |= {fact.spelled for fact in index.key_facts if fact.unit.sort == "conclusion"}
+    concluded = spelled(words(shown_conclusion(brief)))
     dropped = [
         step.step_number
         for step in index.memory.steps
-        if step.step_number not in shown and index.step_spelled.get(step.step_number) not in said
+        if step.step_number not in shown and not _is_said(index.step_spelled.get(step.step_number), said, concluded)
     ]
     return replace(
         brief,
@@ -101,6 +98,11 @@ def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: 
         dropped_steps=dropped,
         reasoning_brief=_reasoning_brief(facts, layout, index, dropped),
     )
+
+
+def _is_said(run: str | None, said: Collection[str], concluded: str) -> bool:
+    """Tell whether the words of a step stand in the prompt already, as a fact or within the conclusion."""
+    return run is not None and (run in said or run in concluded)
 
 
 def _reasoning_brief(facts: list[Fact], layout: Layout, index: GraphIndex, dropped: list[int]) -> str:

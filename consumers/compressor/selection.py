@@ -1,8 +1,11 @@
-"""Which key facts to keep under a token budget (DESIGN §9).
+"""Which key facts to keep under a token budget, and the evidence of which (DESIGN §9).
 
-A greedy choice: again and again the fact that adds most fidelity a token. A fact gains when its neighbours in the
-dependency graph are chosen (an edge with both ends kept counts), so the choice grows along the graph. Facts are kept
-verbatim, so what the metric will say can be added up beforehand; the brief's figure is measured all the same.
+A greedy choice: again and again the line that adds most a token, a fact, a fact with its evidence, or the evidence of
+a fact that is kept. DESIGN spends on all facts before any evidence; that is how it comes out where a graph has many
+anchors, but of a graph with three one path is worth as much as two facts and costs half a fact, so both stand in one
+queue. What a line adds is fidelity, and a little for every inference that comes nearer to standing there whole: an
+inference without its premises is kept, but nobody can check it. Facts are kept verbatim, so what the metric will say
+can be added up beforehand; the brief's figure is measured all the same.
 
 The queue is lazy: gains change only around a chosen fact, and only those are queued again, which keeps the work near
 linear (a 200-step graph may cost at most 20 times a 10-step one).
@@ -11,8 +14,8 @@ linear (a 200-step graph may cost at most 20 times a 10-step one).
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from projections.briefs.anchors import anchors
 from projections.briefs.fidelity import WEIGHTS, combine
@@ -23,17 +26,29 @@ if TYPE_CHECKING:
 
     from projections.briefs.index import GraphIndex
 
+WHOLE_INFERENCE_WEIGHT: Final = 0.15
+"""What all inferences standing there whole are worth beside a fidelity of 1, in choosing only."""
+
+_FACT, _FACT_WITH_EVIDENCE, _EVIDENCE = range(3)
+
 
 class Candidate:
     """A line that may be kept: what it costs and which key facts, anchors and steps it brings."""
 
-    def __init__(self, line: str, facts: Iterable[str], *, step: int | None = None, remark: int | None = None) -> None:
-        """Take the line, the spellings of the key facts it holds, and the step or the remark (by place) it is of."""
+    def __init__(
+        self, line: str, facts: Iterable[str], *, step: int | None = None, remark: int | None = None, evidence: str = ""
+    ) -> None:
+        """Take the line, the spellings of the key facts it holds, the step or remark (by place) it is of, its evidence.
+
+        ``evidence`` is the text that showing the fact's evidence adds to the line.
+        """
         self.tokens = count_tokens(f"{line}\n")
         self.facts = frozenset(facts)
         self.anchors = anchors(line)
         self.step = step
         self.remark = remark
+        self.evidence_tokens = count_tokens(evidence) if evidence else 0
+        self.evidence_anchors = anchors(evidence) if evidence else frozenset()
 
 
 class Tally:
@@ -49,13 +64,20 @@ class Tally:
         self._kept_anchors: set[str] = set()
         self._kept_edges = 0
         self._neighbours: dict[str, list[str]] = defaultdict(list)
+        self._inferences: dict[int, set[str]] = defaultdict(set)
         for premise, number in index.edges:
             one, other = index.step_spelled[premise], index.step_spelled[number]
             self._neighbours[one].append(other)
             self._neighbours[other].append(one)
+            self._inferences[number] |= {one, other}
+        self._held = dict.fromkeys(self._inferences, 0)
+        self._inferences_of: dict[str, list[int]] = defaultdict(list)
+        for number, runs in self._inferences.items():
+            for run in runs:
+                self._inferences_of[run].append(number)
 
     def gain(self, facts: Iterable[str], found: frozenset[str]) -> float:
-        """Return how much weighted fidelity a line would add."""
+        """Return how much weighted fidelity a line would add, and wholeness of inferences."""
         new = [fact for fact in facts if fact in self._weights and fact not in self._kept_facts]
         recall = sum(self._weights[fact] for fact in new) / self._weight if self._weight else 0.0
         gained = WEIGHTS["R"] * recall
@@ -64,19 +86,22 @@ class Tally:
             gained += WEIGHTS["A"] * len((found & wanted) - self._kept_anchors) / len(wanted)
         if self._index.edges:
             gained += WEIGHTS["E"] * self._new_edges(new) / len(self._index.edges)
+            gained += WHOLE_INFERENCE_WEIGHT * self._new_wholeness(new) / len(self._inferences)
         return gained
 
-    def keep(self, facts: Iterable[str], found: frozenset[str]) -> list[str]:
+    def keep(self, facts: Iterable[str], found: frozenset[str]) -> set[str]:
         """Count a line as kept, and return the key facts whose gain has risen by it."""
-        touched: list[str] = []
+        touched: set[str] = set()
         for fact in facts:
             if fact in self._weights and fact not in self._kept_facts:
                 self._kept_edges += self._new_edges([fact])
                 self._kept_facts.add(fact)
                 self._kept_weight += self._weights[fact]
-                touched += self._neighbours.get(fact, ())
+                for number in self._inferences_of.get(fact, ()):
+                    self._held[number] += 1
+                    touched |= self._inferences[number]
         self._kept_anchors |= found & self._index.critical_anchors
-        return touched
+        return touched - self._kept_facts
 
     def value(self) -> float:
         """Return the fidelity that the kept lines reach, vetoes aside."""
@@ -93,38 +118,84 @@ class Tally:
         present = self._kept_facts
         return sum(other in present for fact in facts for other in self._neighbours.get(fact, ()))
 
+    def _new_wholeness(self, facts: list[str]) -> float:
+        """Return by how much inferences come nearer to being whole: the square of the held share, so the last counts."""
+        more = Counter(number for fact in facts for number in self._inferences_of.get(fact, ()))
+        wholeness = 0.0
+        for number, added in more.items():
+            held, size = self._held[number], len(self._inferences[number])
+            wholeness += ((held + added) ** 2 - held**2) / size**2
+        return wholeness
 
-def choose(candidates: list[Candidate], tally: Tally, room: float, enough: float) -> list[Candidate]:
-    """Return the candidates to keep, in the order chosen, within ``room`` tokens and up to ``enough`` fidelity."""
+
+class Choice(NamedTuple):
+    """What to keep: the candidates, in the order chosen, and the steps whose evidence is shown."""
+
+    lines: list[Candidate]
+    evidence: set[int]
+
+    @property
+    def tokens(self) -> int:
+        """What all of it costs, line by line."""
+        return sum(one.tokens + (one.evidence_tokens if one.step in self.evidence else 0) for one in self.lines)
+
+
+def choose(candidates: list[Candidate], tally: Tally, room: float, enough: float) -> Choice:
+    """Return what to keep within ``room`` tokens and up to ``enough`` fidelity."""
     by_fact: dict[str, list[int]] = defaultdict(list)
     for position, candidate in enumerate(candidates):
         for fact in candidate.facts:
             by_fact[fact].append(position)
-    queue = [_entry(candidates, position, tally) for position in range(len(candidates))]
+    queue = [entry for position in range(len(candidates)) for entry in _entries(candidates, position, tally)]
     heapq.heapify(queue)
-    chosen: list[Candidate] = []
-    done: set[int] = set()
+    choice = Choice([], set())
+    kept: set[int] = set()
     while queue and tally.value() < enough:
-        density, position = heapq.heappop(queue)
+        density, position, what = heapq.heappop(queue)
         candidate = candidates[position]
-        if position in done or candidate.tokens > room:
+        cost = _cost(candidate, what)
+        is_stale = candidate.step in choice.evidence or (position in kept) is not (what == _EVIDENCE)
+        if is_stale or cost > room:
             continue
-        fresh = _entry(candidates, position, tally)
+        fresh = _entry(candidates, position, what, tally)
         if fresh[0] > density:  # Worth less than when it was queued: an anchor came in with another line.
             heapq.heappush(queue, fresh)
             continue
         if fresh[0] == 0:
             break
-        done.add(position)
-        chosen.append(candidate)
-        room -= candidate.tokens
-        for fact in tally.keep(candidate.facts, candidate.anchors):
-            for neighbour in by_fact[fact]:
-                if neighbour not in done:
-                    heapq.heappush(queue, _entry(candidates, neighbour, tally))
-    return chosen
+        room -= cost
+        touched = tally.keep(candidate.facts, _anchors(candidate, what))
+        if what != _EVIDENCE:
+            kept.add(position)
+            choice.lines.append(candidate)
+        if what != _FACT and candidate.step is not None:
+            choice.evidence.add(candidate.step)
+        elif candidate.evidence_tokens:
+            heapq.heappush(queue, _entry(candidates, position, _EVIDENCE, tally))
+        for neighbour in {neighbour for fact in touched for neighbour in by_fact[fact]} - kept:
+            for entry in _entries(candidates, neighbour, tally):
+                heapq.heappush(queue, entry)
+    return choice
 
 
-def _entry(candidates: list[Candidate], position: int, tally: Tally) -> tuple[float, int]:
+def _entries(candidates: list[Candidate], position: int, tally: Tally) -> list[tuple[float, int, int]]:
+    kinds = (_FACT, _FACT_WITH_EVIDENCE) if candidates[position].evidence_tokens else (_FACT,)
+    return [_entry(candidates, position, what, tally) for what in kinds]
+
+
+def _entry(candidates: list[Candidate], position: int, what: int, tally: Tally) -> tuple[float, int, int]:
     candidate = candidates[position]
-    return (-tally.gain(candidate.facts, candidate.anchors) / candidate.tokens, position)
+    gain = tally.gain(candidate.facts, _anchors(candidate, what))
+    return (-gain / _cost(candidate, what), position, what)
+
+
+def _cost(candidate: Candidate, what: int) -> int:
+    if what == _EVIDENCE:
+        return candidate.evidence_tokens
+    return candidate.tokens + (candidate.evidence_tokens if what == _FACT_WITH_EVIDENCE else 0)
+
+
+def _anchors(candidate: Candidate, what: int) -> frozenset[str]:
+    if what == _EVIDENCE:
+        return candidate.evidence_anchors
+    return candidate.anchors | candidate.evidence_anchors if what == _FACT_WITH_EVIDENCE else candidate.anchors

@@ -56,7 +56,7 @@ def spend_rest(brief: Brief, index: GraphIndex, tally: Tally, limit: int, enough
 
 def _offers(brief: Brief, index: GraphIndex, *, fill: bool) -> Iterator[Offer]:
     """Yield what may be shown, in the order of spending."""
-    yield from (Offer("evidence", fact) for fact in brief.facts if fact.evidence)
+    yield from (Offer("evidence", f) for f in brief.facts if f.evidence and f.step not in brief.layout.evidence)
     checkable = [fact for fact in brief.facts if fact.assumed and fact.check]
     yield from (Offer("checks", fact) for fact in (checkable if fill else checkable[:checks_max]))
     if brief.top_evidence_refs and brief.level != TransferLevel.MINIMAL.value:

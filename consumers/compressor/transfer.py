@@ -19,7 +19,9 @@ from projections.briefs.brief import check_certificate
 from projections.briefs.fidelity import measure
 from projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
 from projections.briefs.prompt import TransferLevel, to_context_prompt
-from projections.reasoning.memory import ReasoningMemory, memory_from_dict
+from projections.reasoning.memory import ReasoningMemory, canonical_json, compute_reasoning_ref, memory_from_dict
+from projections.reasoning.sending import Size, read_payload, write_full
+from projections.reasoning.sending import measure as measure_payload
 from projections.refs import prefix_range
 
 if TYPE_CHECKING:
@@ -33,10 +35,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _FullAnswer(msgspec.Struct):
+class _FetchAnswer(msgspec.Struct):
     ref: str
     reasoning_id: str
-    canonical: str
+    sent_as: str
+    payload: str
+    sizes: dict[str, dict[str, int] | None]
 
 
 class _BriefData(msgspec.Struct):
@@ -57,12 +61,43 @@ class Received(msgspec.Struct, frozen=True):
     is_published: bool
 
 
+class Sent(msgspec.Struct, frozen=True):
+    """How a graph arrived: as what, on which base, how long it was, and how long the full graph would have been.
+
+    Both lengths are measured here; ``sizes`` are the sender's for full, chain and squashed (None: not possible).
+    """
+
+    sent_as: str
+    base: str | None
+    transferred: Size
+    full: Size
+    sizes: dict[str, dict[str, int] | None]
+
+
 class Fetched(msgspec.Struct, frozen=True):
     """A full graph whose hash was recomputed and is ``ref``."""
 
     ref: str
     memory: ReasoningMemory
     canonical: str
+    sent: Sent
+
+
+class SnapshotProvider:
+    """Gives full reasoning to whoever was sent a snapshot or a brief of it (seed 001, ``snapshot_provider``)."""
+
+    def __init__(self, view: View) -> None:
+        """Ask ``view``: ``Reader.answer`` beside a ledger, ``RemoteClient.view`` elsewhere."""
+        self._view = view
+
+    def get_full_reasoning(self, reasoning_ref: str, *, have: ReasoningMemory | None = None) -> ReasoningMemory:
+        """Return the graph that a reference names, its hash recomputed; ``have`` is a version at hand already.
+
+        Raises:
+            Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+            Corrupted: ``VERIFICATION_FAILED`` when what was sent is not what the reference names.
+        """
+        return fetch(self._view, reasoning_ref, have=have).memory
 
 
 def receive_brief(
@@ -95,23 +130,32 @@ def receive_brief(
     return Received(brief, prompt, answer, shown["domain"], is_published)
 
 
-def fetch(view: View, ref: str) -> Fetched:
-    """Return the full graph of a reasoning, its hash recomputed from the bytes that arrived.
+def fetch(view: View, ref: str, *, have: ReasoningMemory | None = None) -> Fetched:
+    """Return the full graph of a reasoning, its hash recomputed; of what is in ``have`` nothing is sent again.
 
     Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-        Corrupted: ``VERIFICATION_FAILED`` when the bytes are not what the reference names.
+        Refused: ``NOT_FOUND`` (also when the ledger does not know ``have``) or ``REF_AMBIGUOUS``;
+            ``VERSION_MISMATCH`` when a delta for another base than ``have`` was sent.
+        Corrupted: ``VERIFICATION_FAILED`` when what was sent is not what the reference names.
     """
-    full = _readable(view("reasoning.full", {"ref": ref}), _FullAnswer)
-    computed = "sha256:" + hashlib.sha256(full.canonical.encode()).hexdigest()
+    base = None if have is None else compute_reasoning_ref(have)
+    arguments = {"ref": ref} if base is None else {"ref": ref, "have": base}
+    answer = _readable(view("reasoning.fetch", arguments), _FetchAnswer)
+    received = read_payload(answer.sent_as, answer.payload, have)
+    canonical = canonical_json(received)
+    computed = "sha256:" + hashlib.sha256(canonical).hexdigest()
     asked = prefix_range(ref, "sha256")
-    if ref in {full.reasoning_id, f"reasoning/{full.reasoning_id}"}:
+    if ref in {answer.reasoning_id, f"reasoning/{answer.reasoning_id}"}:
         asked = None
-    if computed != full.ref or (asked is not None and not asked[0] <= computed < asked[1]):
-        wanted = full.ref if asked is None else ref
+    if computed != answer.ref or (asked is not None and not asked[0] <= computed < asked[1]):
+        wanted = answer.ref if asked is None else ref
         raise Corrupted("VERIFICATION_FAILED", f"the graph hashes to {computed}, not {wanted}", ref=wanted)
-    memory, _ = memory_from_dict(msgspec.json.decode(full.canonical))
-    return Fetched(computed, memory, full.canonical)
+    memory, _ = memory_from_dict(msgspec.json.decode(canonical))
+    used = None if answer.sent_as == "full" else base
+    sent = Sent(
+        answer.sent_as, used, measure_payload(answer.payload), measure_payload(write_full(memory)), answer.sizes
+    )
+    return Fetched(computed, memory, canonical.decode(), sent)
 
 
 def verify_brief(brief: Brief, fetched: Fetched) -> None:
@@ -162,6 +206,17 @@ def describe(received: Received) -> dict[str, Any]:
         "rule_fired": None if rule is None else {"name": rule.name, "reason": rule.reason},
         "not_assessed": received.answer.not_assessed,
         "brief": msgspec.to_builtins(received.brief),
+    }
+
+
+def describe_sent(sent: Sent) -> dict[str, Any]:
+    """Return how a graph arrived, as plain values."""
+    return {
+        "sent_as": sent.sent_as,
+        "base": sent.base,
+        "transferred": sent.transferred._asdict(),
+        "full": sent.full._asdict(),
+        "sizes": sent.sizes,
     }
 
 

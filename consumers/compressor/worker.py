@@ -13,13 +13,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec.structs import replace
 
 from consumers.compressor.compress import COMPRESSOR_NAME, COMPRESSOR_VERSION, compress
 from consumers.reactor import Reactor, Subscriptions
 from ledger.author import Author, Draft
 from ledger.bus.subjects import stream_token
-from ledger.errors import Refused
+from ledger.codec import encode_canonical
+from ledger.errors import Refused, Unavailable
 from ledger.events.reasoning import ReasoningBriefed
+from ledger.limits import entry_size_max_bytes
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 
 if TYPE_CHECKING:
@@ -27,21 +30,30 @@ if TYPE_CHECKING:
     import threading
     from pathlib import Path
 
+    from consumers.llm.client import LlmClient
     from ledger.events.body import Event
     from projections.reader import Reader
+    from projections.reasoning.memory import ReasoningMemory
 
 log = structlog.get_logger("baton.compressor")
 
 KINDS: Final = ("reasoning.concluded",)
 LEVELS: Final = (TransferLevel.MINIMAL, TransferLevel.STANDARD)
 stop_wait_s: Final = 0.5
+prose_missing_max_chars: Final = 500
+envelope_reserve_bytes: Final = 3 * 1024
+"""Room for the stream, cause, idempotency key, key and signature around the data."""
 
 
 class CompressorWorker:
     """Publishes the briefs of every concluded reasoning, from the start of the log on."""
 
-    def __init__(self, author: Author, reader: Reader, store: Path) -> None:
-        """Write as ``author`` (role service); read graphs from ``reader``; keep the position in ``store``."""
+    def __init__(self, author: Author, reader: Reader, store: Path, llm: LlmClient | None = None) -> None:
+        """Write as ``author`` (role service); read graphs from ``reader``; keep the position in ``store``.
+
+        With ``llm`` a model writes prose beside the standard brief; the facts and figures never depend on it.
+        """
+        self._llm = llm
         self._author = author
         self._reader = reader
         self._store = store
@@ -69,9 +81,23 @@ class CompressorWorker:
             brief = compress(full.memory, level, domain=domain)
             prompt = to_context_prompt(brief)
             briefed = ReasoningBriefed(brief=brief, prompt=prompt.prompt, tokens=prompt.tokens)
+            if level is TransferLevel.STANDARD:
+                briefed = self._with_prose(briefed, full.memory)
+            briefed = fitting(briefed)
             # The stream is part of the key: two agents may come to the very same graph.
             idem = f"{maker}:{level.value}:{stream_token(event.stream)}:{full.ref}"
             self._publish(Draft(stream=event.stream, data=briefed, causes=[event.id], idem=idem))
+
+    def _with_prose(self, briefed: ReasoningBriefed, memory: ReasoningMemory) -> ReasoningBriefed:
+        if self._llm is None:
+            return briefed
+        from consumers.compressor.llm_compressor import write_prose  # noqa: PLC0415 - only where a model is configured
+
+        try:
+            return replace(briefed, prose=write_prose(memory, self._llm))
+        except (Unavailable, Refused) as error:
+            log.warning("no prose", code=error.code, error=error.message)
+            return replace(briefed, prose_missing=f"{error.code}: {error.message}"[:prose_missing_max_chars])
 
     def _publish(self, draft: Draft) -> None:
         try:
@@ -81,3 +107,10 @@ class CompressorWorker:
                 raise
             # The same compressor made this brief before, with another tokenizer at hand: that one stands.
             log.warning("brief was published before", stream=draft.stream, idem=draft.idem)
+
+
+def fitting(briefed: ReasoningBriefed) -> ReasoningBriefed:
+    """Return a brief without its embedding where both together would not fit an entry: the facts come first."""
+    if len(encode_canonical(briefed)) <= entry_size_max_bytes - envelope_reserve_bytes:
+        return briefed
+    return replace(briefed, brief=replace(briefed.brief, embedding=None))

@@ -7,22 +7,26 @@ published kind would make old entries invalid: it needs a new kind, or a new ent
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from ledger.admission.dependencies import check_cycle, check_dependencies
 from ledger.errors import Refused
 from ledger.events import authority, handoff
 from ledger.events.fields import EventData
 from ledger.identity import ledger_id, possession, verify
 from ledger.lifecycle import handoff as handoff_life
 from ledger.lifecycle import reasoning as reasoning_life
+from ledger.lifecycle import review as review_life
 from ledger.lifecycle import session as session_life
+from ledger.lifecycle import snapshot as snapshot_life
 from ledger.lifecycle.authority import NODE, RESERVED_NAMES, ROOT, AgentRecord, KeyRecord, delegated, to_ms
 from ledger.lifecycle.handoff import HandoffState
 from ledger.lifecycle.reasoning import ReasoningState
+from ledger.lifecycle.review import ReviewState
 from ledger.lifecycle.session import SessionState
+from ledger.lifecycle.snapshot import SnapshotState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +35,8 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
 
 T = TypeVar("T", bound=EventData)
-Life: TypeAlias = "HandoffState | ReasoningState | SessionState | None"
+Life: TypeAlias = "HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | None"
 Rule: TypeAlias = "Callable[[Event, Layer, Life], Life]"
-
-# The walk over dependencies that looks for a cycle; beyond it the handoff is refused, never half-checked.
-dependencies_walked_max: Final = 100_000
 
 
 def _created(event: Event, state: Layer, _life: Life) -> Life:
@@ -121,10 +122,27 @@ def _session(event: Event, state: Layer, life: Life) -> Life:
 def _reasoning(event: Event, state: Layer, life: Life) -> Life:
     if event.kind == "reasoning.briefed":
         _require_role(event, state, "service")
+    elif event.kind == "reasoning.validated":
+        _require_role(event, state, "service", "reviewer", "human")
     else:
         _require_registered_role(event, state)
     assert life is None or isinstance(life, ReasoningState)  # noqa: S101 - a stream's sort fixes its life
     return reasoning_life.transition(life, event)
+
+
+def _snapshot(event: Event, state: Layer, life: Life) -> Life:
+    _require_registered_role(event, state)
+    assert life is None or isinstance(life, SnapshotState)  # noqa: S101 - a stream's sort fixes its life
+    return snapshot_life.transition(life, event)
+
+
+def _review(event: Event, state: Layer, life: Life) -> Life:
+    if event.kind == "review.answered":
+        _require_role(event, state, "human")
+    else:
+        _require_registered_role(event, state)
+    assert life is None or isinstance(life, ReviewState)  # noqa: S101 - a stream's sort fixes its life
+    return review_life.transition(life, event)
 
 
 def _handoff(event: Event, state: Layer, life: Life) -> Life:
@@ -134,9 +152,9 @@ def _handoff(event: Event, state: Layer, life: Life) -> Life:
     match event.data:
         case handoff.HandoffCreated():
             _check_parties(event, event.data, state)
-            _check_cycle(event, after.depends_on, state)
+            check_cycle(event, after.depends_on, state)
         case handoff.HandoffClaimed():
-            _check_dependencies(event, after, state)
+            check_dependencies(event, after, state)
         case (
             handoff.HandoffApproved()
             | handoff.HandoffRejected()
@@ -168,6 +186,10 @@ RULES: Final[dict[str, Rule]] = {
     "reasoning.extended": _reasoning,
     "reasoning.concluded": _reasoning,
     "reasoning.briefed": _reasoning,
+    "reasoning.validated": _reasoning,
+    "snapshot.taken": _snapshot,
+    "review.requested": _review,
+    "review.answered": _review,
     "handoff.created": _handoff,
     "handoff.approved": _handoff,
     "handoff.rejected": _handoff,
@@ -196,10 +218,11 @@ def _typed(event: Event, wanted: type[T]) -> T:
     return event.data
 
 
-def _require_role(event: Event, state: Layer, role: str) -> None:
+def _require_role(event: Event, state: Layer, *roles: str) -> None:
     agent = state.agent(event.author)
-    if agent is None or role not in agent.roles:
-        raise Refused("NOT_AUTHORIZED", f"{event.kind} needs the role {role}; {event.author} lacks it", role=role)
+    if agent is None or agent.roles.isdisjoint(roles):
+        wanted = " or ".join(roles)
+        raise Refused("NOT_AUTHORIZED", f"{event.kind} needs the role {wanted}; {event.author} lacks it", role=wanted)
 
 
 def _require_registered_role(event: Event, state: Layer) -> None:
@@ -239,46 +262,3 @@ def _check_parties(event: Event, data: handoff.HandoffCreated, state: Layer) -> 
         _require_reviewing_role(state, data.reviewer)
     elif "human" not in _agent(state, event.author).roles:
         raise Refused("REVIEWER_REQUIRED", f"{event.author} is no human: name a reviewer", author=event.author)
-
-
-def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None:
-    for wanted in after.depends_on:
-        record = state.stream(f"handoff/{wanted}")
-        if record is None:
-            raise Refused("DEPENDENCY_MISSING", f"{event.name} depends on {wanted}, which does not exist", on=wanted)
-        life = record.state
-        if isinstance(life, HandoffState) and not after.is_unlocked_by(life):
-            raise Refused(
-                "DEPENDENCY_PENDING",
-                f"{event.name} waits for {wanted}, which is {life.status}",
-                on=wanted,
-                status=life.status,
-            )
-
-
-def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> None:
-    came_from: dict[str, str] = {}
-    waiting = deque((wanted, event.name) for wanted in depends_on)
-    while waiting:
-        name, parent = waiting.popleft()
-        if name in came_from:
-            continue
-        came_from[name] = parent
-        if name == event.name:
-            cycle = _path_back(came_from, name)
-            raise Refused(
-                "DEPENDENCY_CYCLE", "the handoffs would wait for each other: " + " → ".join(cycle), cycle=cycle
-            )
-        if len(came_from) > dependencies_walked_max:
-            raise Refused("TOO_LARGE", f"{event.name} depends on more than {dependencies_walked_max} handoffs")
-        record = state.stream(f"handoff/{name}")
-        if record is not None and isinstance(record.state, HandoffState):
-            waiting.extend((wanted, name) for wanted in record.state.depends_on)
-
-
-def _path_back(came_from: dict[str, str], name: str) -> list[str]:
-    path = [name]
-    while (parent := came_from[path[-1]]) != name:
-        path.append(parent)
-    path.append(name)
-    return path[::-1]

@@ -47,14 +47,17 @@ class Connection:
         """
         self._server = server
         self._agent = agent
+        self._seed = seed
         self._nats = NatsClient()
         self._refusal = ""
+        self._is_closing = False
+        self._connecting = asyncio.Lock()
         self._asked: dict[str, set[asyncio.Future[BatonError]]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="baton-bus", daemon=True)
         self._thread.start()
         try:
-            self._run(self._connect(seed))
+            self._run(self._connect())
         except BaseException:
             self._stop_loop()
             raise
@@ -83,6 +86,10 @@ class Connection:
             pause = min(2 * pause, retry_wait_max_s)
 
     async def _ask(self, subject: str, payload: bytes, headers: dict[str, str] | None, timeout_s: float) -> bytes:
+        async with self._connecting:
+            if self._nats.is_closed and not self._is_closing:
+                await self._discard()
+                await self._connect()
         if not self._nats.is_connected:
             raise self._why_away()
         request = self._nats.request(subject, payload, timeout=timeout_s, headers=headers)
@@ -118,31 +125,49 @@ class Connection:
         message = f"there is no connection to {self._server} (is `baton serve` running?)"
         return Unavailable("BUS_UNAVAILABLE", message, server=self._server)
 
-    async def _connect(self, seed: str) -> None:
+    async def _connect(self) -> None:
+        """Connect; try again while there is no server, but not when it says that it does not know this agent."""
+        deadline = time.monotonic() + connect_timeout_s
+        pause = retry_wait_first_s
+        while True:
+            try:
+                await self._connect_once()
+            except Unavailable as error:
+                self._refusal = self._refusal or error.message
+                await self._discard()
+                if _is_stranger(self._refusal) or time.monotonic() + pause > deadline:
+                    raise self._why_away().with_details(reason=self._refusal) from error
+            else:
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, retry_wait_max_s)
+
+    async def _connect_once(self) -> None:
+        self._nats, self._refusal = NatsClient(), ""
         connecting = self._nats.connect(
             self._server,
-            nkeys_seed_str=seed,
+            nkeys_seed_str=self._seed,
             inbox_prefix=subjects.inbox_prefix(self._agent).encode(),
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnect,
-            reconnected_cb=self._on_reconnect,
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=1,
+            # The next request connects again. nats-py would try for ever, also when refused, and leave sockets open.
+            allow_reconnect=False,
             connect_timeout=2,
         )
-        try:
-            await self._race("", asyncio.wait_for(connecting, connect_timeout_s), f"no server at {self._server}")
-        except (Unavailable, Refused) as error:
-            with contextlib.suppress(nats.errors.Error, OSError):  # nothing was opened that outlives the loop
-                await asyncio.wait_for(self._nats.close(), close_wait_max_s)
-            raise self._why_away().with_details(reason=self._refusal or error.message) from error
+        with bus_errors(f"no server at {self._server}"):
+            await asyncio.wait_for(connecting, connect_timeout_s)
+
+    async def _discard(self) -> None:
+        """Close the connection that is no more, if there was one, and its socket."""
+        with contextlib.suppress(nats.errors.Error, OSError):  # there is nothing left to say to its server
+            await asyncio.wait_for(self._nats.close(), close_wait_max_s)
+        transport = self._nats._transport  # noqa: SLF001 - nats-py leaves the socket of a refused connection open
+        if transport is not None:
+            transport.close()  # type: ignore[no-untyped-call]  # nats-py leaves it unannotated
 
     async def _on_disconnect(self) -> None:
         for waiting in self._asked.values():
             _fail(waiting, Unavailable("BUS_UNAVAILABLE", f"the connection to {self._server} was lost"))
-
-    async def _on_reconnect(self) -> None:
-        self._refusal = ""
 
     async def _on_error(self, error: Exception) -> None:
         text = str(error)
@@ -163,8 +188,8 @@ class Connection:
             self._stop_loop()
 
     async def _close(self) -> None:
-        with contextlib.suppress(nats.errors.Error, OSError):  # it ends with the loop anyway
-            await asyncio.wait_for(self._nats.close(), close_wait_max_s)
+        self._is_closing = True
+        await self._discard()
         # Closing told the requests that wait; let their coroutines, and what nats-py left behind, come to their end.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others, timeout=close_wait_max_s)

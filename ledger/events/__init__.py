@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ledger.events import authority, handoff, reasoning, session
+from ledger.events import authority, handoff, reasoning, review, session, snapshot, validation
 from ledger.events.fields import EventData
 
 
@@ -45,6 +45,10 @@ KINDS: Final[dict[str, Kind]] = {
     "reasoning.extended": Kind(reasoning.ReasoningExtended, "reasoning"),
     "reasoning.concluded": Kind(reasoning.ReasoningConcluded, "reasoning"),
     "reasoning.briefed": Kind(reasoning.ReasoningBriefed, "reasoning"),
+    "reasoning.validated": Kind(validation.ReasoningValidated, "reasoning"),
+    "snapshot.taken": Kind(snapshot.SnapshotTaken, "snapshot"),
+    "review.requested": Kind(review.ReviewRequested, "review"),
+    "review.answered": Kind(review.ReviewAnswered, "review"),
     "handoff.created": Kind(handoff.HandoffCreated, "handoff"),
     "handoff.approved": Kind(handoff.HandoffApproved, "handoff"),
     "handoff.rejected": Kind(handoff.HandoffRejected, "handoff"),

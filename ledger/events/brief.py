@@ -13,7 +13,10 @@ import msgspec
 from ledger.events.fields import Count, Label, OptionalText, Ref, StepNumber, Text, Unit
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10_000_000, description="A number of tokens.")]
-
+Dimension = Annotated[int, msgspec.Meta(ge=1, le=4096, description="The number of places of a vector.")]
+PackedValues = Annotated[
+    str, msgspec.Meta(pattern=r"^[A-Za-z0-9+/]{1,5462}={0,2}\Z", description="Signed bytes in base64.")
+]
 
 Band: TypeAlias = Literal["lossless", "high", "medium", "low"]
 Level: TypeAlias = Literal["minimal", "standard", "full"]
@@ -107,6 +110,34 @@ class Layout(Part, frozen=True):
     whole: bool = False
 
 
+class PackedEmbedding(Part, frozen=True):
+    """A vector of the brief's sentences: who made it, and one signed byte a place, in base64, times ``scale``."""
+
+    embedder: Label
+    version: Label
+    dim: Dimension
+    threshold: Unit
+    scale: Unit
+    values: PackedValues
+
+
+class Sentence(Part, frozen=True):
+    """One sentence of prose and the steps it speaks of."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=600)]
+    steps: Annotated[list[StepNumber], msgspec.Meta(min_length=1, max_length=20)]
+
+
+class Prose(Part, frozen=True):
+    """Checked prose of a language model: its fidelity and what that figure is, its model and prompt hash (hex)."""
+
+    sentences: list[Sentence]
+    fidelity: Fidelity
+    fidelity_kind: Literal["lexical lower bound"]
+    model: Label
+    prompt_sha256: Label
+
+
 class Brief(Part, frozen=True):
     """A compressed reasoning graph with its measured fidelity (DESIGN §9)."""
 
@@ -132,3 +163,4 @@ class Brief(Part, frozen=True):
     exact: bool
     budget_needed_for_090: Tokens | None = msgspec.field(name="budget_needed_for_0.90", default=None)
     whole_graph: OptionalText = ""
+    embedding: PackedEmbedding | None = None

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ledger.events.brief import Brief, Tokens
-from ledger.events.fields import EventData, Line, StepNumber, Text, Unit
+from ledger.events.brief import Brief, Prose, Tokens
+from ledger.events.fields import EventData, Line, OptionalText, StepNumber, Text, Unit
 
 StepType = Literal["observation", "inference", "assumption", "hypothesis", "conclusion"]
 ReasoningType = Literal["", "deductive", "inductive", "abductive", "analogical"]
@@ -59,8 +59,14 @@ class ReasoningConcluded(EventData, frozen=True):
 
 
 class ReasoningBriefed(EventData, frozen=True):
-    """A brief of one version of a graph, made by a compressor, and the prompt it renders to at its own level."""
+    """A brief of one version of a graph, made by a compressor, and the prompt it renders to at its own level.
+
+    ``prose`` is what a language model wrote beside the facts, if one is configured; ``prose_missing`` says why there
+    is none although one is. Gates and fidelity see the facts only.
+    """
 
     brief: Brief
     prompt: Text
     tokens: Tokens
+    prose: Prose | None = None
+    prose_missing: OptionalText = ""

@@ -36,6 +36,7 @@ NEVER_DELEGABLE: Final = frozenset(
         "handoff.criterion_waived",
         "handoff.changes_requested",
         "handoff.verified",
+        "review.answered",
     }
 )
 

@@ -2,7 +2,8 @@
 
 A step may rest only on steps that came before it or with it, so a graph can never hold a cycle once every
 extension was checked by itself. A concluded graph may still be extended (an assumption was settled since) and
-concluded anew: each is another version with another ref.
+concluded anew: each is another version with another ref. Briefs and validations are about the graph and do not change
+it; its owner's validation is refused, because it would be no independent one (seed 001).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from ledger.errors import Refused
 from ledger.events import reasoning as kinds
+from ledger.events.validation import ReasoningValidated
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -39,9 +41,11 @@ def transition(state: ReasoningState | None, event: Event) -> ReasoningState:
         return ReasoningState(event.author)
     if state is None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was never started")
-    if isinstance(event.data, kinds.ReasoningBriefed):
+    if isinstance(event.data, kinds.ReasoningBriefed | ReasoningValidated):
         if not state.steps:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step to brief")
+            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step yet")
+        if isinstance(event.data, ReasoningValidated) and event.author == state.owner:
+            raise Refused("NOT_AUTHORIZED", f"{state.owner} cannot validate their own reasoning", owner=state.owner)
         return state
     if event.author != state.owner:
         raise Refused("NOT_AUTHORIZED", f"reasoning {event.name} belongs to {state.owner}", owner=state.owner)

@@ -23,7 +23,9 @@ from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.lifecycle.authority import AgentRecord, KeyRecord
 from ledger.lifecycle.handoff import HandoffState
 from ledger.lifecycle.reasoning import ReasoningState
+from ledger.lifecycle.review import ReviewState
 from ledger.lifecycle.session import SessionState
+from ledger.lifecycle.snapshot import SnapshotState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +55,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True):
 
     version: int
     last_index: int
-    state: HandoffState | ReasoningState | SessionState | None = None
+    state: HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | None = None
 
 
 class IdempotencyRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -25,6 +25,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from projections.briefs.brief import CertificateProblem, check_certificate
+    from projections.briefs.embedding import (
+        HASH_V1,
+        Embedder,
+        Embedding,
+        cosine_similarity,
+        embed_text,
+        pack,
+        unpack,
+    )
     from projections.briefs.fidelity import band_of, measure
     from projections.briefs.gates import (
         MAX_INFORMATION_LOSS_TOLERANCE,
@@ -40,10 +49,13 @@ if TYPE_CHECKING:
     from projections.briefs.tokens import count_tokens, tokenizer
 
 __all__ = [
+    "HASH_V1",
     "MAX_INFORMATION_LOSS_TOLERANCE",
     "MIN_FIDELITY_FOR_MINIMAL",
     "MIN_FIDELITY_FOR_STANDARD",
     "CertificateProblem",
+    "Embedder",
+    "Embedding",
     "FetchAnswer",
     "GateAnswer",
     "Prompt",
@@ -52,15 +64,20 @@ __all__ = [
     "check_certificate",
     "check_level",
     "choose_level",
+    "cosine_similarity",
     "count_tokens",
+    "embed_text",
     "measure",
+    "pack",
     "should_fetch_full_reasoning",
     "to_context_prompt",
     "tokenizer",
+    "unpack",
 ]
 
 _MODULES: Final = {
     "brief": ("CertificateProblem", "check_certificate"),
+    "embedding": ("HASH_V1", "Embedder", "Embedding", "cosine_similarity", "embed_text", "pack", "unpack"),
     "fidelity": ("band_of", "measure"),
     "gates": (
         "MAX_INFORMATION_LOSS_TOLERANCE",

@@ -4,7 +4,8 @@ A ``Brief`` is the envelope: everything stands in it whole, also what its prompt
 byte the trimmed contents of steps, so ``check_certificate`` finds every corruption by comparing; no prose has to be
 trusted. The prose fields (``reasoning_brief``, ``top_assumptions``, the summaries) are derived from the facts.
 
-A published brief may carry an embedding beside these fields; it is not made here.
+An embedding is derived from the sentences too, and compared where the embedder is ours; one by another embedder cannot
+be checked, and is compared with nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 
 from ledger.events.brief import Brief, Fact
 from projections.briefs.critical import fact_text, is_open_assumption, own_conclusion
+from projections.briefs.embedding import is_embedding_of
 from projections.briefs.sentences import lead_sentences
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
 
@@ -81,6 +83,9 @@ def _remark_problems(brief: Brief, memory: ReasoningMemory) -> list[CertificateP
 def _prose_problems(brief: Brief) -> list[CertificateProblem]:
     """Compare the derived sentences with the facts they are derived from."""
     sentences = lead_sentences(brief.facts, brief.layout)
+    problems: list[CertificateProblem] = []
     if not brief.reasoning_brief.startswith(" ".join(sentences)):
-        return [CertificateProblem("reasoning_brief", None, "The sentences are not those of the facts.")]
-    return []
+        problems.append(CertificateProblem("reasoning_brief", None, "The sentences are not those of the facts."))
+    if brief.embedding is not None and not is_embedding_of(brief.embedding, brief.reasoning_brief):
+        problems.append(CertificateProblem("embedding", None, "The vector is not that of the sentences."))
+    return problems

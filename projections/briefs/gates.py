@@ -2,20 +2,24 @@
 
 Both of the seed's lists (``should_fetch_full_reasoning`` and "Trust Gates") are one rule set here (SEEDS, 001). The
 answer names the rule that fired first, in the seed's order, and every vector that nobody assessed: such a vector
-fires nothing, because "not assessed" is not zero, and the receiver has to see that.
+fires nothing, because "not assessed" is not zero, and the receiver has to see that. The same holds for a similarity
+that could not be computed because another embedder made the vector. Not a number is never below or above anything, so
+the comparisons are turned such that it fires.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from ledger.errors import Refused
+from projections.briefs.embedding import HASH_V1, Embedding, cosine_similarity, embed_text
 from projections.briefs.fidelity import value_digits
 from projections.briefs.prompt import TransferLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MIN_FIDELITY_FOR_MINIMAL: Final = 0.90
 MIN_FIDELITY_FOR_STANDARD: Final = 0.75
@@ -36,16 +40,55 @@ class FetchRule(msgspec.Struct, frozen=True):
 
 
 class FetchAnswer(msgspec.Struct, frozen=True):
-    """Whether to fetch: the rule that fired (or None), all that would, and the vectors nobody assessed."""
+    """Whether to fetch: the rule that fired (or None), all that would, and the vectors nobody assessed.
+
+    It is true exactly when a rule fired. ``similarity`` is that to the receiver's task, None where no task was stated
+    or the vectors cannot be compared; ``not_compared`` then says why.
+    """
 
     rule: FetchRule | None
     all_rules: list[FetchRule]
     not_assessed: list[str]
+    similarity: float | None = None
+    not_compared: str = ""
 
     @property
     def fetch(self) -> bool:
         """Whether any rule fired."""
         return self.rule is not None
+
+    def __bool__(self) -> bool:
+        """Return whether any rule fired, as the seed's function does."""
+        return self.fetch
+
+
+class Gated(Protocol):
+    """What of a snapshot the rules read (seed 001, ``EnhancedEpistemicSnapshot``)."""
+
+    @property
+    def domain(self) -> str:
+        """The field of work; empty when nobody said."""
+        ...
+
+    @property
+    def vectors(self) -> Mapping[str, float | None]:
+        """The vectors that were assessed."""
+        ...
+
+    @property
+    def reasoning_fidelity(self) -> float | None:
+        """The measured fidelity; None without any reasoning."""
+        ...
+
+    @property
+    def evidence_refs(self) -> Sequence[str]:
+        """The evidence of the whole graph."""
+        ...
+
+    @property
+    def reasoning_embedding(self) -> Embedding | None:
+        """The vector of the brief's sentences."""
+        ...
 
 
 class GateAnswer(msgspec.Struct, frozen=True):
@@ -58,31 +101,47 @@ class GateAnswer(msgspec.Struct, frozen=True):
 
 
 def should_fetch_full_reasoning(
+    snapshot: Gated | None = None,
     *,
-    fidelity: float,
+    fidelity: float | None = None,
     domain: str | None = None,
     vectors: Mapping[str, float | None] | None = None,
     evidence_refs: Iterable[str] = (),
+    embedding: Embedding | None = None,
+    task: str | None = None,
 ) -> FetchAnswer:
-    """Return which of the seed's rules asks for the full graph; vector names and domains ignore case."""
+    """Return which of the seed's rules asks for the full graph; vector names and domains ignore case.
+
+    Give a ``snapshot`` (seed 001), or what the rules read of one; what is given beside a snapshot replaces what it
+    says. ``task`` is what the receiver is about to do, in words.
+    """
+    if snapshot is not None:
+        fidelity = snapshot.reasoning_fidelity if fidelity is None else fidelity
+        domain = snapshot.domain if domain is None else domain
+        vectors = snapshot.vectors if vectors is None else vectors
+        evidence_refs = tuple(evidence_refs) or snapshot.evidence_refs
+        embedding = snapshot.reasoning_embedding if embedding is None else embedding
     assessed = {name.upper(): value for name, value in (vectors or {}).items() if value is not None}
-    fired: list[FetchRule] = []
-    if domain is not None and domain.strip().lower() in HIGH_RISK_DOMAINS:
-        fired.append(FetchRule("high_risk_domain", f"The domain is {domain.strip().lower()}."))
-    for name, threshold in (("UNCERTAINTY", UNCERTAINTY_TO_FETCH), ("IMPACT", IMPACT_TO_FETCH)):
-        if name in assessed and assessed[name] >= threshold:
-            fired.append(FetchRule(f"high_{name.lower()}", f"{name} is {assessed[name]:.2f}, at least {threshold}."))
-    if fidelity < MIN_FIDELITY_FOR_STANDARD:
-        reason = f"The fidelity is {fidelity:.2f}, below {MIN_FIDELITY_FOR_STANDARD}."
-        fired.append(FetchRule("low_fidelity", reason))
-    critical = [ref for ref in evidence_refs if any(word in ref.lower() for word in CRITICAL_EVIDENCE_WORDS)]
-    if critical:
-        fired.append(FetchRule("critical_evidence", f"The evidence names a secret or credential: {critical[0]}"))
+    similarity, not_compared = _similarity(embedding, task)
+    fired = [
+        *_domain_rule(domain),
+        *_vector_rules(assessed),
+        *_fidelity_rule(fidelity),
+        *_evidence_rule(evidence_refs),
+        *_similarity_rule(similarity),
+    ]
     return FetchAnswer(
         rule=fired[0] if fired else None,
         all_rules=fired,
         not_assessed=[name for name in VECTORS_READ if name not in assessed],
+        similarity=similarity,
+        not_compared=not_compared,
     )
+
+
+def is_critical_evidence(ref: str) -> bool:
+    """Tell whether a reference names a secret or credential, in any case (SEEDS, 001)."""
+    return any(word in ref.lower() for word in CRITICAL_EVIDENCE_WORDS)
 
 
 def check_level(level: TransferLevel, fidelities: Mapping[TransferLevel, float]) -> GateAnswer:
@@ -100,12 +159,52 @@ def choose_level(fidelities: Mapping[TransferLevel, float]) -> TransferLevel:
     return TransferLevel.FULL
 
 
+def _domain_rule(domain: str | None) -> Iterator[FetchRule]:
+    if domain is not None and domain.strip().lower() in HIGH_RISK_DOMAINS:
+        yield FetchRule("high_risk_domain", f"The domain is {domain.strip().lower()}.")
+
+
+def _vector_rules(assessed: Mapping[str, float]) -> Iterator[FetchRule]:
+    for name, threshold in (("UNCERTAINTY", UNCERTAINTY_TO_FETCH), ("IMPACT", IMPACT_TO_FETCH)):
+        if name in assessed and not assessed[name] < threshold:
+            yield FetchRule(f"high_{name.lower()}", f"{name} is {assessed[name]:.2f}, at least {threshold}.")
+
+
+def _fidelity_rule(fidelity: float | None) -> Iterator[FetchRule]:
+    if fidelity is not None and not fidelity >= MIN_FIDELITY_FOR_STANDARD:
+        yield FetchRule("low_fidelity", f"The fidelity is {fidelity:.2f}, below {MIN_FIDELITY_FOR_STANDARD}.")
+
+
+def _evidence_rule(evidence_refs: Iterable[str]) -> Iterator[FetchRule]:
+    found = next((ref for ref in evidence_refs if is_critical_evidence(ref)), None)
+    if found is not None:
+        yield FetchRule("critical_evidence", f"The evidence names a secret or credential: {found}")
+
+
+def _similarity_rule(similarity: float | None) -> Iterator[FetchRule]:
+    if similarity is not None and not similarity <= HASH_V1.threshold:
+        reason = f"The reasoning is about the task: similarity {similarity:.2f}, above {HASH_V1.threshold}."
+        yield FetchRule("task_similarity", reason)
+
+
+def _similarity(embedding: Embedding | None, task: str | None) -> tuple[float | None, str]:
+    """Return how near the reasoning is to the task, or why that is not known."""
+    if embedding is None or task is None or not task.strip():
+        return None, ""
+    try:
+        return cosine_similarity(embedding, embed_text(task)), ""
+    except Refused as refusal:
+        return None, refusal.message
+
+
 def _gate_problem(level: TransferLevel, fidelities: Mapping[TransferLevel, float]) -> str:
     if level is TransferLevel.FULL:
         return ""
     minimum = MIN_FIDELITY_FOR_MINIMAL if level is TransferLevel.MINIMAL else MIN_FIDELITY_FOR_STANDARD
-    own = fidelities[level]
-    if own < minimum:
+    own = fidelities.get(level)
+    if own is None:
+        return f"The fidelity for {level.value} was not measured."
+    if not own >= minimum:
         return f"The fidelity is {own:.2f}, below {minimum} for {level.value}."
     above = TransferLevel.STANDARD if level is TransferLevel.MINIMAL else TransferLevel.FULL
     # Only what was measured is compared: FULL costs nothing over STANDARD unless it carries the graph inline.

@@ -4,6 +4,9 @@ The headings and their order are the seed's. ``TransferLevel`` says how far down
 under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on (measured:
 .65 against .92 at 200 tokens). A prompt never exceeds its budget. What does not fit is left out section by section, the
 least needed first, and named in ``dropped``; CONTEXT and CONCLUSION are shortened before they are dropped, at a word.
+
+CONTEXT takes what the other sections leave, up to a quarter of the budget and at least a line: the sender's summary must
+not cost facts (at 200 tokens a full quarter cost three of them), and what no fact needs it may have.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ if TYPE_CHECKING:
     from ledger.events.brief import Brief
 
 REF_HEX_DIGITS: Final = 12
+context_tokens_min: Final = 16
 context_share_max: Final = 0.25
 conclusion_share_max: Final = 0.5
+_margin_tokens: Final = 2
 
 
 class TransferLevel(Enum):
@@ -59,12 +64,18 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 def to_context_prompt(
-    brief: Brief, level: TransferLevel | None = None, budget: int | None = None, *, inline: str | None = None
+    brief: Brief,
+    level: TransferLevel | None = None,
+    budget: int | None = None,
+    *,
+    inline: str | None = None,
+    context_share: float = context_share_max,
 ) -> Prompt:
     """Return the prompt of a brief, by default at the level and budget it was made for.
 
     ``inline`` is the graph's JSON, shown at FULL in place of the pointer when it fits. Facts that a smaller budget
-    cuts off make the stated fidelity an upper bound, and the prompt says so.
+    cuts off make the stated fidelity an upper bound, and the prompt says so. CONTEXT takes at most ``context_share``
+    of the budget; a share above the usual quarter is kept free for it.
     """
     level = level or TransferLevel(brief.level)
     if budget is None:
@@ -73,7 +84,7 @@ def to_context_prompt(
         if inline is not None:
             budget = max(budget, inline_budget_tokens)
     sections = _sections(brief, level, inline)
-    shortened = _shorten(sections, budget)
+    shortened = _shorten(sections, budget, context_share, keep=context_share > context_share_max)
     dropped = _fit(sections, budget, brief, level)
     text = _joined(sections)
     return Prompt(
@@ -88,11 +99,18 @@ def to_context_prompt(
     )
 
 
-def unfitted_tokens(brief: Brief, budget: int) -> int:
-    """Return what a brief's prompt would cost at its own level if nothing but CONTEXT and CONCLUSION were cut."""
+def unfitted_tokens(brief: Brief, budget: int, context_share: float = 0.0) -> int:
+    """Return what a brief's prompt would cost at its own level, CONTEXT cut to its share or least, CONCLUSION to its."""
     sections = _sections(brief, TransferLevel(brief.level), None)
-    _shorten(sections, budget)
+    _shorten(sections, budget, context_share, keep=True)
     return count_tokens(_joined(sections))
+
+
+def shown_conclusion(brief: Brief) -> str:
+    """Return as much of the conclusion as a brief's own prompt shows."""
+    sections = {wording.CONCLUSION: [one_line(brief.conclusion)]}
+    _cut_section(sections, wording.CONCLUSION, int(brief.budget * conclusion_share_max))
+    return sections[wording.CONCLUSION][0]
 
 
 def short_ref(ref: str) -> str:
@@ -162,18 +180,25 @@ def _joined(sections: dict[str, list[str]]) -> str:
     return "\n".join(f"{heading}: " + "\n".join(lines) for heading, lines in sections.items() if lines)
 
 
-def _shorten(sections: dict[str, list[str]], budget: int) -> list[str]:
-    """Cut CONTEXT to a quarter of the budget and CONCLUSION to half, and return which was cut."""
-    shortened = []
-    for heading, share in ((wording.CONTEXT, context_share_max), (wording.CONCLUSION, conclusion_share_max)):
-        if heading not in sections:
-            continue
-        whole = sections[heading][0]
-        label = count_tokens(f"{heading}: \n")
-        sections[heading] = [cut_to_tokens(whole, max(0, int(budget * share) - label))]
-        if sections[heading] != [whole]:
-            shortened.append(heading)
-    return shortened
+def _shorten(sections: dict[str, list[str]], budget: int, context_share: float, *, keep: bool) -> list[str]:
+    """Cut CONCLUSION to half of the budget, and CONTEXT to its share, or if that is not kept for it to what is left."""
+    cut = {wording.CONCLUSION: _cut_section(sections, wording.CONCLUSION, int(budget * conclusion_share_max))}
+    room = int(budget * context_share)
+    if not keep and wording.CONTEXT in sections:
+        rest = {heading: lines for heading, lines in sections.items() if heading != wording.CONTEXT}
+        room = min(room, budget - count_tokens(_joined(rest)) - _margin_tokens)
+    least = min(context_tokens_min, int(budget * context_share_max))
+    cut[wording.CONTEXT] = _cut_section(sections, wording.CONTEXT, max(room, least))
+    return [heading for heading in wording.HEADINGS if cut.get(heading)]
+
+
+def _cut_section(sections: dict[str, list[str]], heading: str, limit: int) -> bool:
+    """Cut a section of one line to so many tokens, its heading counted in, and tell whether that changed it."""
+    if heading not in sections:
+        return False
+    whole = sections[heading][0]
+    sections[heading] = [cut_to_tokens(whole, max(0, limit - count_tokens(f"{heading}: \n")))]
+    return sections[heading] != [whole]
 
 
 def _held_back(brief: Brief, level: TransferLevel) -> list[str]:

@@ -36,7 +36,7 @@ def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
     Raises:
         Refused: ``NOT_FOUND`` when no such brief was published (one can be made on the spot).
     """
-    ref = _whole_ref(moment, asked.ref)
+    ref = whole_ref(moment, asked.ref)
     sql = (
         "SELECT * FROM briefs WHERE reasoning_ref = ? AND level = ? AND (? IS NULL OR tokens <= ?) "
         "ORDER BY fidelity DESC, tokens, event_index DESC LIMIT 1"
@@ -48,7 +48,7 @@ def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
 
 def list_briefs(moment: Moment, asked: BriefsOf) -> Answer:
     """Return ``{"briefs", "total"}`` of a version, without their prompts, oldest first."""
-    ref = _whole_ref(moment, asked.ref)
+    ref = whole_ref(moment, asked.ref)
     sql = (
         "SELECT event_index, reasoning_ref, level, budget, tokens, exact, fidelity, band, compressor, "
         "compressor_version, author, accepted_ms FROM briefs WHERE reasoning_ref = ? ORDER BY event_index"
@@ -57,7 +57,12 @@ def list_briefs(moment: Moment, asked: BriefsOf) -> Answer:
     return {"briefs": briefs, "total": len(briefs)}
 
 
-def _whole_ref(moment: Moment, asked: str) -> str:
+def whole_ref(moment: Moment, asked: str) -> str:
+    """Return the whole ref of a reasoning's version (see ``find_version``).
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    """
     name, version = find_version(moment, asked)
     sql = "SELECT ref FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"
     (row,) = moment.rows(sql, (name, version))

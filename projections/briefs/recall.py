@@ -9,9 +9,8 @@ fifth. A run of exactly the fact's words is 1 whatever surrounds it.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter, defaultdict
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -20,6 +19,8 @@ from projections.briefs.index import spelled
 from projections.briefs.text import content_of, words
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from projections.briefs.index import GraphIndex, KeyFact
 
 WINDOW_FACTOR: Final = 1.2
@@ -63,16 +64,39 @@ def recall_of(fact: KeyFact, text: ReadText, index: GraphIndex) -> float:
     if within_reach <= RAMP_START * total:
         return 0.0  # No window can hold more of the fact than the whole text does.
     best = RAMP_START * total
-    sums = [0.0, *accumulate(index.weight_of(text.content[place]) for place in found)]
-    for start, first in enumerate(found):
-        end = bisect_left(found, first + width)
-        if sums[end] - sums[start] > best:  # Most windows hold too little to be looked at closely.
-            window = [text.content[place] for place in found[start:end]]
+    scored: set[tuple[str, ...]] = set()
+    for weight, start, end in _windows(found, width, wanted, text, index):
+        if weight <= best:
+            continue  # Disorder only ever takes away from it.
+        window = tuple(text.content[place] for place in found[start:end])
+        if window not in scored:  # A text of like sentences has the same window again and again.
+            scored.add(window)
             best = max(best, _window_score(window, fact, index))
     return max(0.0, min(1.0, (best / total - RAMP_START) / (1 - RAMP_START)))
 
 
-def _window_score(window: list[str], fact: KeyFact, index: GraphIndex) -> float:
+def _windows(
+    found: list[int], width: int, wanted: Counter[str], text: ReadText, index: GraphIndex
+) -> Iterator[tuple[float, int, int]]:
+    """Yield the window that begins at each place: the weight of the fact's words in it, and its ends in ``found``."""
+    held: Counter[str] = Counter()
+    weight = 0.0
+    end = 0
+    for start, first in enumerate(found):
+        while end < len(found) and found[end] < first + width:
+            word = text.content[found[end]]
+            held[word] += 1
+            if held[word] <= wanted[word]:
+                weight += index.weight_of(word)
+            end += 1
+        yield weight, start, end
+        word = text.content[first]
+        if held[word] <= wanted[word]:
+            weight -= index.weight_of(word)
+        held[word] -= 1
+
+
+def _window_score(window: tuple[str, ...], fact: KeyFact, index: GraphIndex) -> float:
     """Return the weight of the fact's words in one window of the text, less what disorder costs."""
     left = Counter(fact.content)
     kept: list[str] = []

@@ -33,12 +33,16 @@ def fact_sentence(fact: Fact, layout: Layout) -> str:
     stop = "" if text.endswith(_ENDS) else _full_stop(text)
     if text.endswith((".", "。")):
         text, stop = text[:-1], text[-1]
-    details = ""
-    if fact.step in layout.evidence and fact.evidence:
-        details += f" [{'; '.join(dict.fromkeys(one_line(evidence_place(text)) for text in fact.evidence))}]"
+    details = evidence_detail(fact) if fact.step in layout.evidence else ""
     if fact.step in layout.links:
         details += f" {link(fact.step, fact.rests_on)}"
     return f"{text}{details}{stop}"
+
+
+def evidence_detail(fact: Fact) -> str:
+    """Return what showing its evidence adds to a fact."""
+    places = dict.fromkeys(one_line(evidence_place(text)) for text in fact.evidence)
+    return f" [{'; '.join(places)}]" if places else ""
 
 
 def assumption_line(fact: Fact, layout: Layout) -> str:

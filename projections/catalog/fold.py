@@ -13,6 +13,7 @@ import msgspec
 
 from ledger.events.handoff import HandoffCompleted, HandoffCreated
 from ledger.events.reasoning import ReasoningBriefed
+from ledger.events.validation import ReasoningValidated
 from projections.projection import Projection, Table
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _reasoning_ref(event: Event) -> str | None:
     match event.data:
         case ReasoningBriefed() as data:
             return data.brief.reasoning_ref
-        case HandoffCreated() | HandoffCompleted() as data:
+        case HandoffCreated() | HandoffCompleted() | ReasoningValidated() as data:
             return data.reasoning_ref
         case _:
             return None

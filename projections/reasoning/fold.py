@@ -1,9 +1,13 @@
 """The fold of reasoning graphs: their present version, and the chain of deltas that leads to every earlier one.
 
-No version is stored whole. ``reasoning_versions`` keeps, for each event, the version's ref and the delta (the event's
-data) that made it from the version before: thirty versions of a 200-step graph cost one graph, not thirty. A version
-is read by applying the deltas up to it with the same function that folds the events, and its ref is computed anew and
-compared, so a damaged row can never pass for the graph that was asked for.
+No version is stored whole. ``reasoning_versions`` names, for each event, the version it made, and ``reasoning_deltas``
+holds what changed from the version before it (``base``) to it (``target``), in the short form in which it is sent:
+thirty versions of a 200-step graph cost one graph, not thirty. A version is read by applying the deltas up to it with
+the same function that folds the events, and its ref is computed anew and compared, so a damaged row can never pass for
+the graph that was asked for.
+
+``bytes`` is the delta's length. Its tokens are counted when somebody asks (the query ``reasoning.deltas``): a machine
+without the tokenizer would fold other rows from the same log, and no two digests could be compared.
 
 Two reasonings with equal content have equal refs: a ref names content, not a stream.
 """
@@ -14,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ledger.codec import encode_sorted
 from ledger.events import reasoning as kinds
 from projections.projection import Projection, Table, by_name_of_stream
+from projections.reasoning.changes import change_of, encode_change
 from projections.reasoning.graph import GraphState, apply_delta, ref_of
 
 if TYPE_CHECKING:
@@ -57,11 +61,21 @@ VERSIONS: Final = Table(
         "event_index": "INTEGER NOT NULL",
         "kind": "TEXT NOT NULL",
         "steps": "INTEGER NOT NULL",
-        "delta_bytes": "INTEGER NOT NULL",
-        "delta": "TEXT NOT NULL",
     },
     primary_key=("reasoning_id", "version"),
     indexes=(("ref",), ("event_index",)),
+)
+DELTAS: Final = Table(
+    "reasoning_deltas",
+    {
+        "reasoning_id": "TEXT NOT NULL",
+        "version": "INTEGER NOT NULL",
+        "base": "TEXT",
+        "target": "TEXT NOT NULL",
+        "bytes": "INTEGER NOT NULL",
+        "delta": "TEXT NOT NULL",
+    },
+    primary_key=("reasoning_id", "version"),
 )
 
 
@@ -130,30 +144,23 @@ def rows(state: ReasoningRecord) -> Rows:
 
 
 def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
-    """Return the row of the version that the event made."""
+    """Return the rows of the version that the event made, and of the delta that leads to it."""
     if state is None:
         return {}
     event = logged.event
-    delta = encode_sorted(event.data)
-    row = (
-        state.id,
-        state.version,
-        state.ref,
-        state.base,
-        event.index,
-        event.kind,
-        len(state.graph.steps),
-        len(delta),
-        delta.decode(),
-    )
-    return {"reasoning_versions": [row]}
+    delta = encode_change(change_of(event.data))
+    version = (state.id, state.version, state.ref, state.base, event.index, event.kind, len(state.graph.steps))
+    return {
+        "reasoning_versions": [version],
+        "reasoning_deltas": [(state.id, state.version, state.base, state.ref, len(delta), delta.decode())],
+    }
 
 
 REASONING_VIEW: Final = Projection(
     name="reasoning",
-    version=1,
+    version=2,
     handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded"}),
-    tables=(REASONINGS, VERSIONS),
+    tables=(REASONINGS, VERSIONS, DELTAS),
     state=ReasoningRecord,
     initial=ReasoningRecord,
     keys=by_name_of_stream,

@@ -20,15 +20,20 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from ledger.events import reasoning as kinds
+from projections.reasoning.changes import change_of
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from projections.reasoning.changes import ReasoningDelta
+
 _dump: Final = json.JSONEncoder(sort_keys=True, ensure_ascii=True, allow_nan=False).encode
 _step_decoder: Final = msgspec.json.Decoder(ReasoningStep)
+_SCALARS: Final = ("task", "ai_id", "reasoning_strategy", "conclusion", "confidence_in_reasoning")
 
 
 class GraphState(msgspec.Struct, frozen=True, array_like=True):
@@ -46,23 +51,45 @@ class GraphState(msgspec.Struct, frozen=True, array_like=True):
 
 def apply_delta(state: GraphState, data: Any) -> GraphState:
     """Return the version after the data of a ``reasoning.started``, ``.extended`` or ``.concluded``."""
-    match data:
-        case kinds.ReasoningStarted():
-            return GraphState(ai_id=data.ai_id, task=data.task, reasoning_strategy=data.reasoning_strategy)
-        case kinds.ReasoningConcluded():
-            return msgspec.structs.replace(
-                state,
-                conclusion=data.conclusion,
-                confidence_in_reasoning=data.confidence_in_reasoning + 0.0,  # -0.0 would be spelt differently
-                known_limitations=tuple(data.known_limitations),
-            )
-        case kinds.ReasoningExtended():
-            added = tuple((step.step_number, _dump(_step_values(step))) for step in data.steps)
-            steps = _settled((*state.steps, *added), data.assumptions_updated)
-            new = {number: tuple(rests_on) for number, rests_on in data.dependencies.items()}
-            return msgspec.structs.replace(state, steps=steps, dependencies=state.dependencies | new)
-        case _:
-            return state
+    return apply_change(GraphState() if isinstance(data, kinds.ReasoningStarted) else state, change_of(data))
+
+
+def apply_change(state: GraphState, change: ReasoningDelta) -> GraphState:
+    """Return the version after a change, whether it comes from an event, a stored delta or somebody who sent it.
+
+    A change that does not fit the version gives some other graph: whoever did not fold it himself compares the ref.
+    """
+    scalars = {name: value for name in _SCALARS if (value := getattr(change, name)) is not UNSET}
+    if change.known_limitations is not UNSET:
+        scalars["known_limitations"] = tuple(change.known_limitations)
+    steps, dependencies = state.steps, state.dependencies
+    if change.steps_removed or change.dependencies_removed:
+        gone, unlinked = set(change.steps_removed), {*change.steps_removed, *change.dependencies_removed}
+        steps = tuple(item for item in steps if item[0] not in gone)
+        dependencies = {number: rests_on for number, rests_on in dependencies.items() if number not in unlinked}
+    if change.steps_changed:
+        changed = {step.step_number: _dump(step.whole().to_dict()) for step in change.steps_changed}
+        steps = tuple((number, changed.get(number, text)) for number, text in steps)
+    if change.steps_added:
+        steps = (*steps, *((step.step_number, _dump(step.whole().to_dict())) for step in change.steps_added))
+    if change.dependencies:
+        dependencies = dependencies | {number: tuple(rests_on) for number, rests_on in change.dependencies.items()}
+    steps = _settled(steps, change.assumptions_updated)
+    return msgspec.structs.replace(state, steps=steps, dependencies=dependencies, **scalars)
+
+
+def state_of(memory: ReasoningMemory) -> GraphState:
+    """Return the version that the seed's structure describes; ``reasoning_id`` is no part of it."""
+    return GraphState(
+        ai_id=memory.ai_id,
+        task=memory.task,
+        reasoning_strategy=memory.reasoning_strategy,
+        conclusion=memory.conclusion,
+        confidence_in_reasoning=memory.confidence_in_reasoning,
+        known_limitations=tuple(memory.known_limitations),
+        steps=tuple((step.step_number, _dump(step.to_dict())) for step in memory.steps),
+        dependencies={number: tuple(rests_on) for number, rests_on in memory.dependencies.items()},
+    )
 
 
 def canonical_text(state: GraphState) -> bytes:
@@ -100,26 +127,6 @@ def memory_of(state: GraphState, reasoning_id: str) -> ReasoningMemory:
     )
 
 
-def _step_values(step: kinds.Step) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "step_number": step.step_number,
-        "type": step.type,
-        "content": step.content,
-        "reasoning_type": step.reasoning_type,
-        "evidence": step.evidence,
-        "premises": step.premises,
-        "alternatives_considered": step.alternatives_considered,
-        "assumptions": step.assumptions,
-        "confidence": step.confidence + 0.0,
-    }
-    optional = {
-        "needs_validation": step.needs_validation,
-        "validation_method": step.validation_method,
-        "conclusion": step.conclusion,
-    }
-    return values | {name: value for name, value in optional.items() if value is not None}
-
-
 def _settled(steps: Iterable[tuple[int, str]], updates: dict[int, str]) -> tuple[tuple[int, str], ...]:
     if not updates:
         return tuple(steps)
@@ -128,6 +135,9 @@ def _settled(steps: Iterable[tuple[int, str]], updates: dict[int, str]) -> tuple
 
 def _updated(text: str, update: str) -> str:
     values = json.loads(text)
-    before = values.get("conclusion", "")
-    values |= {"needs_validation": False, "conclusion": f"{before}; {update}" if before else update}
-    return _dump(values)
+    return _dump(values | {"needs_validation": False, "conclusion": settle(values.get("conclusion", ""), update)})
+
+
+def settle(before: str, update: str) -> str:
+    """Return a step's own conclusion after an update of its assumption."""
+    return f"{before}; {update}" if before else update

@@ -1,4 +1,8 @@
-"""Questions about reasoning: a reasoning by its id, and any version of a graph by its ref (seed 001)."""
+"""Questions about reasoning: a reasoning by its id, any version of a graph by its ref, and what must be sent of it.
+
+``reasoning.fetch`` is what a receiver asks (DESIGN §9): he names the version he wants and the one he has, and gets the
+smallest of the full graph, a delta chain and one squashed delta, with the sizes of all three (seed 001).
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import msgspec
 
 from ledger.errors import Corrupted
-from ledger.events import KINDS
+from projections.briefs.tokens import count_tokens, tokenizer
 from projections.query import Arguments, Limit, Query, Where, candidates_max, one
-from projections.reasoning.graph import GraphState, apply_delta, canonical_text, memory_of, ref_of
+from projections.reasoning.changes import decode_change
+from projections.reasoning.delta import find_change
+from projections.reasoning.graph import GraphState, apply_change, canonical_text, memory_of, ref_of
+from projections.reasoning.sending import choose, describe_sizes, write_chain, write_full, write_squashed
 from projections.refs import prefix_range
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from projections.query import Answer, Moment
     from projections.reasoning.memory import ReasoningMemory
+    from projections.reasoning.sending import SentAs
 
 
 class FullReasoning(NamedTuple):
@@ -38,6 +48,21 @@ class ReasoningRef(Arguments, frozen=True):
     """A version by its ref, a beginning of 12 or more hex digits, or a reasoning's id for the latest version."""
 
     ref: str
+
+
+class Fetch(Arguments, frozen=True):
+    """The version wanted, and the one that the receiver has; both as in ``ReasoningRef``."""
+
+    ref: str
+    have: str | None = None
+
+
+class DeltaList(Arguments, frozen=True):
+    """The deltas of a reasoning, oldest first; ``after`` is the ``next`` of the page before."""
+
+    id: str
+    after: int = 0
+    limit: Limit = 50
 
 
 class ReasoningList(Arguments, frozen=True):
@@ -78,18 +103,7 @@ def get_full_reasoning(moment: Moment, asked: str) -> FullReasoning:
         Corrupted: the stored deltas do not lead to the ref they are stored under.
     """
     name, version = find_version(moment, asked)
-    chain = moment.rows(
-        "SELECT ref, event_index, kind, delta FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? "
-        "ORDER BY version",
-        (name, version),
-    )
-    graph = GraphState()
-    for row in chain:
-        graph = apply_delta(graph, msgspec.json.decode(row["delta"], type=KINDS[row["kind"]].data))
-    ref, last = ref_of(graph), chain[-1]
-    if ref != last["ref"]:
-        raise Corrupted("CORRUPTED", f"version {version} of {name} is not {last['ref']}: run `baton project`", id=name)
-    return FullReasoning(ref, name, version, last["event_index"], memory_of(graph, name), canonical_text(graph))
+    return _whole(moment, name, version, list(_deltas(moment, name, version)))
 
 
 def show_reasoning(moment: Moment, asked: ReasoningId) -> Answer:
@@ -97,7 +111,8 @@ def show_reasoning(moment: Moment, asked: ReasoningId) -> Answer:
     name, version = find_version(moment, asked.id)
     (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (name,))
     versions = moment.rows(
-        "SELECT version, ref, base, event_index, kind, steps, delta_bytes FROM reasoning_versions "
+        "SELECT v.version, v.ref, v.base, v.event_index, v.kind, v.steps, d.bytes AS delta_bytes "
+        "FROM reasoning_versions v JOIN reasoning_deltas d USING (reasoning_id, version) "
         "WHERE reasoning_id = ? ORDER BY version",
         (name,),
     )
@@ -119,6 +134,62 @@ def full_reasoning(moment: Moment, asked: ReasoningRef) -> Answer:
     }
 
 
+def fetch(moment: Moment, asked: Fetch) -> Answer:
+    """Return the ``payload`` that is the smallest for this receiver, ``sent_as`` full, squashed or chain.
+
+    ``ref`` and ``base`` are whole; ``sizes`` has bytes and tokens of all three, None for what needs a base that the
+    receiver did not name, or that the wanted version did not grow out of.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``, for either.
+    """
+    name, version = find_version(moment, asked.ref)
+    deltas = list(_deltas(moment, name, version))
+    full = _whole(moment, name, version, deltas)
+    payloads: dict[SentAs, str] = {"full": write_full(full.memory)}
+    base = None
+    if asked.have is not None:
+        base = get_full_reasoning(moment, asked.have)
+        change = find_change(base.memory, full.memory)
+        payloads["squashed"] = write_squashed(base.ref, full.ref, change)
+        start = _grew_from(moment, name, version, base.ref)
+        if start is not None:
+            payloads["chain"] = write_chain(base.ref, full.ref, deltas[start:])
+    sent_as, sizes = choose(payloads)
+    return {
+        "ref": full.ref,
+        "reasoning_id": name,
+        "version": version,
+        "base": None if base is None else base.ref,
+        "sent_as": sent_as,
+        "payload": payloads[sent_as],
+        "sizes": describe_sizes(sizes),
+        "tokenizer": tokenizer().name,
+        "exact": tokenizer().exact,
+    }
+
+
+def list_deltas(moment: Moment, asked: DeltaList) -> Answer:
+    """Return ``{"id", "deltas", "total", "next", "tokenizer", "exact"}``: what each version changed of the one before.
+
+    A delta has its ``base`` and ``target``, ``bytes``, and the ``tokens`` counted now.
+    """
+    name, _ = find_version(moment, asked.id)
+    sql = "SELECT version, base, target, bytes, delta FROM reasoning_deltas WHERE reasoning_id = ? AND version > ? "
+    rows = moment.rows(sql + "ORDER BY version LIMIT ?", (name, asked.after, asked.limit + 1))
+    page = rows[: asked.limit]
+    return {
+        "id": name,
+        "deltas": [
+            row | {"tokens": count_tokens(row["delta"]), "delta": msgspec.json.decode(row["delta"])} for row in page
+        ],
+        "total": moment.count("SELECT count(*) FROM reasoning_deltas WHERE reasoning_id = ?", (name,)),
+        "next": page[-1]["version"] if len(rows) > asked.limit else None,
+        "tokenizer": tokenizer().name,
+        "exact": tokenizer().exact,
+    }
+
+
 def list_reasonings(moment: Moment, asked: ReasoningList) -> Answer:
     """Return ``{"reasonings", "total", "next"}``, newest first."""
     where = Where()
@@ -133,6 +204,37 @@ def list_reasonings(moment: Moment, asked: ReasoningList) -> Answer:
     return {"reasonings": page, "total": total, "next": page[-1]["started_index"] if len(rows) > asked.limit else None}
 
 
+def _deltas(moment: Moment, name: str, version: int) -> Iterator[str]:
+    """Yield the deltas from nothing to a version, as they are stored."""
+    sql = "SELECT delta FROM reasoning_deltas WHERE reasoning_id = ? AND version <= ? ORDER BY version"
+    for row in moment.rows(sql, (name, version)):
+        yield row["delta"]
+
+
+def _grew_from(moment: Moment, name: str, version: int, base: str) -> int | None:
+    """Return the last version of the same reasoning, up to ``version``, that is ``base``; None when there is none."""
+    sql = "SELECT max(version) AS found FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? AND ref = ?"
+    (row,) = moment.rows(sql, (name, version, base))
+    found: int | None = row["found"]
+    return found
+
+
+def _whole(moment: Moment, name: str, version: int, deltas: Iterable[str]) -> FullReasoning:
+    """Return the version that the deltas lead to, its hash compared with the ref it is stored under."""
+    graph = GraphState()
+    try:
+        for delta in deltas:
+            graph = apply_change(graph, decode_change(delta))
+    except msgspec.DecodeError as error:
+        raise Corrupted("CORRUPTED", f"a delta of {name} cannot be read: run `baton project`", id=name) from error
+    sql = "SELECT ref, event_index FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"
+    (row,) = moment.rows(sql, (name, version))
+    ref = ref_of(graph)
+    if ref != row["ref"]:
+        raise Corrupted("CORRUPTED", f"version {version} of {name} is not {row['ref']}: run `baton project`", id=name)
+    return FullReasoning(ref, name, version, row["event_index"], memory_of(graph, name), canonical_text(graph))
+
+
 def _plain(memory: ReasoningMemory) -> dict[str, Any]:
     values = memory.to_dict()
     values["dependencies"] = {str(number): rests_on for number, rests_on in values["dependencies"].items()}
@@ -142,5 +244,7 @@ def _plain(memory: ReasoningMemory) -> dict[str, Any]:
 QUERIES: Final = {
     "reasoning.list": Query(ReasoningList, list_reasonings),
     "reasoning.show": Query(ReasoningId, show_reasoning),
+    "reasoning.deltas": Query(DeltaList, list_deltas),
+    "reasoning.fetch": Query(Fetch, fetch),
     "reasoning.full": Query(ReasoningRef, full_reasoning),
 }

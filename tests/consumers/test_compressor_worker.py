@@ -11,6 +11,7 @@ from graphs import audit_json
 
 from consumers.compressor import worker as module
 from consumers.compressor.worker import LEVELS, CompressorWorker
+from consumers.reactor import Subscriptions
 from ledger.author import Author
 from ledger.client import read_event
 from ledger.errors import Unavailable
@@ -150,7 +151,7 @@ def test_reasoning_that_is_concluded_again_unchanged_is_briefed_once(worker: Com
 
 
 def test_brief_that_another_tokenizer_made_before_stands(
-    worker: CompressorWorker, ledger: Ledger, author: Author, reader: Reader, tmp_path: Path, monkeypatch: Any
+    worker: CompressorWorker, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reason(ledger, "r1")
     work(worker, ledger)
@@ -160,9 +161,12 @@ def test_brief_that_another_tokenizer_made_before_stands(
         return msgspec.structs.replace(real(memory, level, **options), tokenizer="another", exact=False)
 
     monkeypatch.setattr(module, "compress", count_otherwise)
-    work(CompressorWorker(author, reader, tmp_path / "again.db"), ledger)
+    work(CompressorWorker(worker._author, worker._reader, tmp_path / "again.db"), ledger)
     assert {event.data.brief.tokenizer for event in briefs(ledger)} != {"another"}
     assert len(briefs(ledger)) == len(LEVELS)
+    again = Subscriptions(tmp_path / "again.db")
+    assert again.dead_letters("compressor") == []
+    again.close()
 
 
 def test_ledger_that_is_away_is_waited_for_and_nothing_is_given_up(

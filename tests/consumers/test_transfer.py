@@ -14,7 +14,8 @@ from consumers.compressor.transfer import describe, fetch, receive_brief, verify
 from ledger.errors import Corrupted, Refused
 from ledger.events.brief import Brief
 from projections.briefs.prompt import TransferLevel
-from projections.reasoning.memory import canonical_json, compute_reasoning_ref
+from projections.reasoning.memory import compute_reasoning_ref
+from projections.reasoning.sending import write_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,9 @@ class Server:
         self.full: dict[str, Any] = {
             "ref": compute_reasoning_ref(memory),
             "reasoning_id": "audit",
-            "canonical": canonical_json(memory),
+            "sent_as": "full",
+            "payload": write_full(memory),
+            "sizes": {},
         }
         self.shown = {"domain": "security_audit"}
         self.best = None if brief is None else {"data": {"brief": msgspec.to_builtins(brief)}}
@@ -41,7 +44,7 @@ class Server:
     def __call__(self, query: str, _: dict[str, Any]) -> dict[str, Any]:
         if query == "reasoning.show":
             return self.shown
-        if query == "reasoning.full":
+        if query == "reasoning.fetch":
             return self.full
         if self.best is None:
             raise Refused("NOT_FOUND", "no brief was published")
@@ -73,7 +76,7 @@ def test_another_graph_than_was_asked_for_is_refused_however_consistent_it_is(as
 @pytest.mark.parametrize("asked", ["audit", REF])
 def test_changed_graph_is_refused(asked: str) -> None:
     server = Server()
-    server.full["canonical"] = server.full["canonical"].replace("not", "now", 1)
+    server.full["payload"] = server.full["payload"].replace("not", "now", 1)
     assert "hashes to" in unverified(lambda: fetch(server, asked))
 
 
@@ -83,7 +86,7 @@ def test_id_that_looks_like_a_ref_is_an_id() -> None:
     assert fetch(server, "deadbeefdeadbeef").ref == REF
 
 
-@pytest.mark.parametrize("answer", [{}, {"ref": REF}, {"ref": 7, "reasoning_id": "audit", "canonical": "{}"}])
+@pytest.mark.parametrize("answer", [{}, {"ref": REF}, {"ref": 7, "reasoning_id": "audit", "payload": "{}"}])
 def test_answer_that_is_no_graph_is_refused(answer: dict[str, Any]) -> None:
     server = Server()
     server.full = answer
@@ -106,7 +109,7 @@ def test_published_brief_is_taken_and_another_made_when_a_budget_is_asked_for() 
 def test_description_says_what_a_receiver_must_know() -> None:
     described = describe(receive_brief(Server(), REF, TransferLevel.MINIMAL))
     assert described["reasoning_ref"] == REF
-    assert described["rule_fired"]["name"] == "high_risk_domain"
+    assert described["rule_fired"]["name"] == "critical_evidence"
     assert described["fetch_full"] is True
     assert described["published"] is False
 

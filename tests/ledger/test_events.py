@@ -67,7 +67,7 @@ def test_every_kind_has_a_rule_an_example_and_a_type_of_its_own() -> None:
 
 
 def test_kinds_are_past_tense_facts_of_a_family() -> None:
-    assert all(name.count(".") == 1 and name.endswith("ed") for name in KINDS)
+    assert all(name.count(".") == 1 and name.endswith(("ed", ".taken")) for name in KINDS)
 
 
 def test_kinds_that_change_who_may_sign_are_those_of_authority() -> None:
@@ -116,10 +116,11 @@ def test_canonical_body_is_not_parsed_twice(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(body, "check_strict", asked.append)
     for kind, data in EXAMPLES.items():
         decode_body(text_of(kind, json.loads(encode_canonical(msgspec.convert(data, KINDS[kind].data, str_keys=True)))))
-    # Whole floats (1.0 is written 1) and non-ASCII keys are the exceptions, and two examples hold such a float.
-    assert {json.loads(text)["kind"] for text in asked} == {"assessment.recorded", "reasoning.briefed"}
+    # Whole floats (1.0 is written 1) and non-ASCII keys are the exceptions, and three examples hold such a float.
+    kinds = {json.loads(text)["kind"] for text in asked}
+    assert kinds == {"assessment.recorded", "reasoning.briefed", "snapshot.taken"}
     decode_body(text_of("session.started", {"task": "x"}) + b"\n")
-    assert len(asked) == 3
+    assert len(asked) == 4
 
 
 def test_unknown_kind_is_refused_by_name() -> None:

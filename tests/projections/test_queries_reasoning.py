@@ -44,7 +44,7 @@ def test_a_damaged_delta_never_passes_for_the_graph(ledger, reader):
     ledger.reason("r")
     ref = reader.answer("reasoning.show", {"id": "r"})["ref"]
     with reader.store.writing() as writing:
-        sql = "UPDATE reasoning_versions SET delta = replace(delta, 'Step 1', 'Step 9') RETURNING version"
+        sql = "UPDATE reasoning_deltas SET delta = replace(delta, 'Step 1', 'Step 9') RETURNING version"
         assert len(writing.rows(sql)) == 6
     with pytest.raises(Corrupted):
         reader.full_reasoning(ref)

@@ -17,10 +17,17 @@ ARGUMENTS = {
     "catalog.why": {"ref": "3"},
     "handoffs.show": {"id": "b"},
     "handoffs.why": {"id": "b"},
+    "reasoning.deltas": {"id": "r1"},
+    "reasoning.fetch": {"ref": "r1"},
     "reasoning.full": {"ref": "r1"},
     "reasoning.show": {"id": "r1"},
     "resolve": {"ref": "3"},
+    "reviews.show": {"id": "v1"},
     "sessions.show": {"id": "s1"},
+    "snapshots.domains": {"reasoning_ref": "sha256:" + "0" * 64},
+    "snapshots.show": {"id": "n1"},
+    "validations.best": {"ref": "r1"},
+    "validations.list": {"ref": "r1", "independent": True},
 }
 
 

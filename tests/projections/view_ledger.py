@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from building import Ledger
 
 from ledger.author import Draft
-from ledger.events import reasoning, session
+from ledger.events import reasoning, review, session, snapshot, validation
 from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Sizes
+from projections.reasoning.graph import GraphState, apply_delta, ref_of
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -33,9 +34,10 @@ class ViewLedger(Ledger):
         """Append events of one author to one stream, as one submission."""
         return self.submit(self.sign(author, *(Draft(stream=stream, data=one) for one in data)))
 
-    def reason(self, name: str, *, steps: int = 3) -> None:
-        """Let bob reason in single steps, settle the assumption of step 2 and conclude."""
+    def reason(self, name: str, *, steps: int = 3) -> str:
+        """Let bob reason in single steps, settle the assumption of step 2 and conclude; return the last ref."""
         stream = f"reasoning/{name}"
+        first = self.size
         self.emit("bob", stream, reasoning.ReasoningStarted(task="Is the login safe? 登入", ai_id="bob-1"))
         for number in range(1, steps + 1):
             sort = "assumption" if number == 2 else "observation"
@@ -44,6 +46,40 @@ class ViewLedger(Ledger):
             self.emit("bob", stream, reasoning.ReasoningExtended(steps=[step], dependencies=rests_on))
         self.emit("bob", stream, reasoning.ReasoningExtended(assumptions_updated={2: "Validated: encrypted"}))
         self.emit("bob", stream, reasoning.ReasoningConcluded(conclusion="It is.", confidence_in_reasoning=0.8))
+        graph = GraphState()
+        for index in range(first, self.size):
+            graph = apply_delta(graph, self.event(index).data)
+        return ref_of(graph)
+
+    def validate(self, name: str, ref: str, *, by: str = "scribe", **fields: Any) -> Accepted:
+        """Let somebody publish a validation of a version; it passed unless ``fields`` say otherwise."""
+        made: dict[str, Any] = {
+            "reasoning_ref": ref,
+            "passed": True,
+            "issues": [],
+            "evidence": [],
+            "assumptions": [],
+            "inferences": [],
+            "tree": validation.CheckedTree(sort="folder", digest="sha256:" + "4" * 64),
+            "counts": validation.Counts(**dict.fromkeys(validation.Counts.__struct_fields__, 0)),
+            "validator_name": "baton-validator",
+            "validator_version": "1",
+        }
+        return self.emit(by, f"reasoning/{name}", validation.ReasoningValidated(**(made | fields)))
+
+    def snap(self, name: str, *, by: str = "bob", **fields: Any) -> None:
+        """Let somebody take a snapshot of no more than a context."""
+        made: dict[str, Any] = {
+            "vectors": session.Vectors(know=0.7),
+            "context_source": "author",
+            "context_summary": "The login was looked at. 登入",
+        }
+        self.emit(by, f"snapshot/{name}", snapshot.SnapshotTaken(**(made | fields)))
+
+    def ask(self, name: str, *, by: str = "bob", **fields: Any) -> None:
+        """Let somebody ask for a human."""
+        asked = review.ReviewRequested(**({"question": "May it go on?", "rule": "high_impact"} | fields))
+        self.emit(by, f"review/{name}", asked)
 
     def brief(self, name: str, ref: str, **fields: Any) -> None:
         """Let scribe publish a brief of a version."""
@@ -89,9 +125,12 @@ class ViewLedger(Ledger):
         )
 
     def fill(self) -> None:
-        """Append some of everything: a verified, an approved and a pending handoff, a graph, a brief, a session."""
+        """Append some of everything: handoffs in three states, a validated graph, a session, a snapshot, a review."""
         self.finish("a", verify=True)
         self.approve("b", self.hand_over("b", depends_on=["a"], tasks=["one", "two"], criteria=["green"]))
         self.hand_over("c", depends_on=["b"])
-        self.reason("r1")
+        ref = self.reason("r1")
         self.record_session("s1")
+        self.validate("r1", ref)
+        self.snap("n1")
+        self.ask("v1")

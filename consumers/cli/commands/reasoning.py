@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -9,10 +10,12 @@ import msgspec
 
 from consumers.cli.app import App, command_line
 from consumers.cli.commands.events import fields_of
+from consumers.cli.diff_text import describe_diff, print_diff
 from consumers.cli.handoff_text import default_id
-from consumers.cli.lazy import Group
+from consumers.cli.lazy import Group, Lazy
 from consumers.cli.tables import clean, print_table
-from consumers.compressor.transfer import describe, receive_brief
+from consumers.compressor.graph_cache import GraphCache, find_base
+from consumers.compressor.transfer import describe, describe_sent, receive_brief
 from consumers.compressor.transfer import fetch as fetch_graph
 from ledger.author import Draft
 from ledger.errors import Refused
@@ -25,6 +28,7 @@ from ledger.events.reasoning import (
     StepType,
 )
 from projections.briefs.prompt import TransferLevel
+from projections.briefs.tokens import tokenizer
 
 if TYPE_CHECKING:
     from ledger.events import EventData
@@ -33,7 +37,15 @@ LEVELS = [level.value for level in TransferLevel]
 rows_max = 500
 
 
-@click.group(cls=Group, aliases={"new": "start", "close": "conclude", "get": "fetch"})
+@click.group(
+    cls=Group,
+    aliases={"new": "start", "close": "conclude", "get": "fetch"},
+    lazy={
+        "record": Lazy("recording:record", "Record the reasoning graphs of a file."),
+        "explain": Lazy("explaining:explain", "Show what a brief keeps, and what it drops and why."),
+        "validate": Lazy("validating:validate", "Check evidence, assumptions and structure."),
+    },
+)
 def reasoning() -> None:
     """Record reasoning as signed steps; give others a brief whose fidelity is measured, or the whole graph."""
 
@@ -180,13 +192,58 @@ def brief(app: App, ref: str, level: str, budget: int | None) -> None:
 
 @reasoning.command()
 @click.argument("ref", metavar="ID|REF")
+@click.option("--have", metavar="ID|REF", help="A version you have: only what changed since is sent, if that is less.")
+@click.option(
+    "--base",
+    "base_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The graph you have, as `fetch` printed it (default: what was fetched here before, in cache/graphs).",
+)
 @click.pass_obj
-def fetch(app: App, ref: str) -> None:
-    """Fetch a whole graph and recompute its hash; prints the bytes that were hashed."""
-    found = fetch_graph(app.query_with, ref)
-    memory = msgspec.to_builtins(found.memory.to_dict(), str_keys=True)
-    data = {"ref": found.ref, "verified": True, "canonical": found.canonical, "memory": memory}
-    app.show("graph", data, lambda: click.echo(found.canonical))
+def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
+    """Fetch a whole graph and recompute its hash; prints the bytes that were hashed.
+
+    A version named by --have that is neither in --base nor fetched before is fetched whole first, and that is said.
+    """
+    cache = GraphCache(app.settings().home)
+    base = find_base(app.query_with, cache, have, base_file)
+    found = fetch_graph(app.query_with, ref, have=base.memory)
+    is_cached = cache.keep(found)
+    data = {
+        "ref": found.ref,
+        "verified": True,
+        "canonical": found.canonical,
+        "memory": msgspec.to_builtins(found.memory.to_dict(), str_keys=True),
+        "tokenizer": tokenizer().name,
+        "exact": tokenizer().exact,
+        "base_from": base.origin,
+        "base_transferred": None if base.transferred is None else base.transferred._asdict(),
+        "cached": is_cached,
+        **describe_sent(found.sent),
+    }
+
+    def text() -> None:
+        click.echo(found.canonical)
+        about = "" if tokenizer().exact else "about "
+        if base.transferred is not None:
+            click.echo(f"-- {have} was not here: fetched whole, {about}{base.transferred.tokens} tokens", err=True)
+        said = f"-- sent as {found.sent.sent_as}: {about}{found.sent.transferred.tokens} tokens"
+        click.echo(f"{said} (whole: {found.sent.full.tokens}), hash recomputed: {found.ref}", err=True)
+
+    app.show("graph", data, text)
+
+
+@reasoning.command()
+@click.argument("base", metavar="A")
+@click.argument("target", metavar="B")
+@click.pass_obj
+def diff(app: App, base: str, target: str) -> None:
+    """Show what changed from version A to version B: steps added, assumptions settled, another conclusion."""
+    before = fetch_graph(app.query_with, base)
+    after = fetch_graph(app.query_with, target, have=before.memory)
+    found = describe_diff(before.memory, after.memory)
+    app.show("reasoning_diff", found, lambda: print_diff(found))
 
 
 def emit(app: App, name: str, data: EventData) -> None:

@@ -13,6 +13,7 @@ from building import Actors
 from nats.aio.client import Client
 from served import Served, users
 
+from ledger.bus import connection
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.server_config import BusUsers
 from ledger.bus.subjects import INBOX_OF_NODES, inbox_prefix
@@ -107,3 +108,18 @@ def served(ledger: Ledger, shared_server: EmbeddedServer) -> Iterator[Served]:
     """Serve the ledger of this test."""
     with Served(ledger, shared_server) as service:
         yield service
+
+
+@pytest.fixture
+def never_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every time-out be longer than a test may take: what answers at all answers at once."""
+    monkeypatch.setattr(connection, "attempt_timeout_s", 1000)
+    monkeypatch.setattr(connection, "request_time_max_s", 1000)
+
+
+@pytest.fixture
+def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what cannot be done fail before a test becomes long."""
+    monkeypatch.setattr(connection, "attempt_timeout_s", 0.1)
+    monkeypatch.setattr(connection, "request_time_max_s", 0.3)
+    monkeypatch.setattr(connection, "connect_timeout_s", 0.5)

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from bad_inputs import BAD_INPUTS, BadInput, body, start_session
 from blake3 import blake3
-from numbered_log import until
-from served import Served
+from served import Served, until
 
 from ledger import limits
 from ledger.bus import service as module
@@ -229,6 +228,20 @@ def test_waiting_reads_have_a_limit_and_keep_nobody_from_working(
     assert code_of(busy) == "BUSY"
     assert "accepted" in accepted
     assert [len(page["entries"]) for page in pages] == [1] * 5
+
+
+def test_waiting_read_is_woken_by_the_submission_itself(served: Served, ledger: Ledger) -> None:
+    served.stop_polling()
+    wait = msgspec.json.encode({"start": ledger.head()[0], "wait_s": 30})
+
+    async def ask() -> Any:
+        waiting = asyncio.create_task(served.alice.request(read_subject(ledger.id, "range"), wait, timeout=20))
+        await until(lambda: served.service._reads_waiting == 1)
+        payload = ledger.sign("alice", draft(SessionStarted(), "session/s1")).encode()
+        await served.alice.request(submit_subject(ledger.id, "alice"), payload)
+        return msgspec.json.decode((await waiting).data)
+
+    assert len(served.run(ask())["entries"]) == 1
 
 
 def test_slow_views_do_not_hold_up_submissions(served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

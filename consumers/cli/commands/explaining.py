@@ -1,0 +1,104 @@
+"""`baton reasoning explain`: each fact of a brief beside its step and evidence, and what was dropped and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from consumers.cli.app import App
+from consumers.cli.lazy import Command
+from consumers.cli.tables import clean
+from consumers.compressor.transfer import fetch, receive_brief
+from projections.briefs.brief import check_certificate
+from projections.briefs.critical import critical_numbers
+from projections.briefs.fidelity import measure
+from projections.briefs.prompt import TransferLevel
+
+if TYPE_CHECKING:
+    from consumers.compressor.transfer import Received
+    from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+
+LEVELS = [level.value for level in TransferLevel]
+
+
+@click.command(cls=Command)
+@click.argument("ref", metavar="ID|REF")
+@click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="Which brief.")
+@click.option("--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have.")
+@click.pass_obj
+def explain(app: App, ref: str, level: str, budget: int | None) -> None:
+    """Show what a brief keeps of a reasoning, step by step, and what it drops and why.
+
+    The fidelity is measured again here, and every fact is compared with the graph.
+    """
+    received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
+    memory = fetch(app.query_with, received.brief.reasoning_ref).memory
+    data = explained(received, memory)
+    app.show("explanation", data, lambda: print_explanation(data))
+
+
+def explained(received: Received, memory: ReasoningMemory) -> dict[str, Any]:
+    """Return the brief beside its graph as plain values."""
+    brief = received.brief
+    facts = {fact.step: fact for fact in brief.facts}
+    critical = critical_numbers(memory)
+    steps = []
+    for step in memory.steps:
+        number = step.step_number
+        steps.append(
+            {
+                "step": number,
+                "type": step.type,
+                "content": step.content,
+                "evidence": step.evidence,
+                "rests_on": memory.dependencies.get(number, []),
+                "critical": number in critical,
+                "kept": number in facts,
+                "why": _why(step, memory, kept=number in facts, critical=number in critical),
+            }
+        )
+    problems = check_certificate(brief, memory)
+    return {
+        "reasoning_ref": brief.reasoning_ref,
+        "level": received.prompt.level,
+        "tokens": received.prompt.tokens,
+        "budget": received.prompt.budget,
+        "fidelity": msgspec.to_builtins(brief.fidelity),
+        "measured_again": measure(memory, received.prompt.prompt).value,
+        "certificate": {"holds": not problems, "problems": msgspec.to_builtins(problems)},
+        "steps": steps,
+        "dropped_sections": received.prompt.dropped,
+        "budget_needed_for_0.90": brief.budget_needed_for_090,
+    }
+
+
+def print_explanation(data: dict[str, Any]) -> None:
+    """Print the brief beside its graph."""
+    click.echo(
+        f"{data['level']}: {data['tokens']} of {data['budget']} tokens, fidelity {data['fidelity']['value']:.2f}"
+    )
+    click.echo("certificate: " + ("every fact is the step's own words" if data["certificate"]["holds"] else "BROKEN"))
+    for one in data["steps"]:
+        mark = "+" if one["kept"] else "-"
+        after = f"  ← {', '.join(map(str, one['rests_on']))}" if one["rests_on"] else ""
+        click.echo(f"{mark} {one['step']}. {one['type']}{after}: {clean(one['content'])}")
+        for evidence in one["evidence"]:
+            click.echo(f"      {clean(evidence)}")
+        if not one["kept"]:
+            click.echo(f"      dropped: {one['why']}")
+    if data["dropped_sections"]:
+        click.echo("sections without room: " + ", ".join(data["dropped_sections"]))
+    if data["budget_needed_for_0.90"]:
+        click.echo(f"a fidelity of 0.90 needs {data['budget_needed_for_0.90']} tokens")
+
+
+def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: bool) -> str:
+    if kept:
+        return "the conclusion rests on it" if critical else "there was room"
+    if step.content.strip() == memory.conclusion.strip():
+        return "it stands as the conclusion"
+    if not critical:
+        return f"the conclusion does not rest on this {step.type}"
+    return "the budget had no room for it"

@@ -1,0 +1,114 @@
+"""Prose about a graph that a language model wrote, and what is checked before anybody reads it (DESIGN §9).
+
+Prose never replaces facts. It travels beside them, each sentence labelled with the steps it speaks of, its fidelity
+marked as a lexical lower bound (an honest paraphrase scores .3 to .8). It is taken whole or not at all: a text that is
+wrong in one place has lost the reader's trust in the others. Refused is prose
+
+- that has not 3 to 6 sentences, or names a step that the graph has not;
+- with a number, path, name or address that stands neither in the steps a sentence is labelled with nor in what the
+  graph says of itself (task, conclusion, limitations): so a figure cannot wander from one step to another either;
+- that speaks of other things than the steps it is labelled with, by its words;
+- that any veto of the metric speaks against: a changed number, a changed negation, words the graph hardly knows. The
+  last is what catches a model that was talked into saying something else;
+- with control or direction characters, or a line that would read as a heading.
+
+A sentence that repeats what a hostile step says passes, labelled with that step: so does the step's own fact.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Final
+
+from ledger.events.brief import Fidelity, Sentence
+from projections.briefs.anchors import anchors, evidence_place
+from projections.briefs.fidelity import measure_indexed
+from projections.briefs.sentences import lead_sentences_max, lead_sentences_min
+from projections.briefs.text import content_words, count_sentences, one_line
+from projections.briefs.vetoes import find_vetoes
+from projections.briefs.wording import looks_like_heading
+
+if TYPE_CHECKING:
+    from projections.briefs.index import GraphIndex
+    from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+
+sentence_max_chars: Final = 600
+FIDELITY_KIND: Final = "lexical lower bound"
+
+_PLACE: Final = re.compile(r"[\w./~@\\-]*(?:://|@|\w\.\w)[\w./~@:?&=%#+\\-]*", re.ASCII)
+_DOTTED: Final = re.compile(r"\w\.\w")
+_INITIALS: Final = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?")
+_own_share_min: Final = 0.35
+
+
+def prose_text(sentences: list[Sentence]) -> str:
+    """Return sentences as one paragraph."""
+    return " ".join(sentence.text for sentence in sentences)
+
+
+def measure_prose(sentences: list[Sentence], index: GraphIndex) -> Fidelity:
+    """Return the fidelity of prose, by the metric that measures everything else."""
+    return measure_indexed(index, "\n".join(sentence.text for sentence in sentences))
+
+
+def prose_problems(sentences: list[Sentence], index: GraphIndex) -> list[str]:
+    """Return every reason why prose must not be shown; empty when it may be."""
+    problems: list[str] = []
+    if not lead_sentences_min <= len(sentences) <= lead_sentences_max:
+        problems.append(f"it has {len(sentences)} sentences, not {lead_sentences_min} to {lead_sentences_max}")
+    steps = {step.step_number: step for step in index.memory.steps}
+    for position, sentence in enumerate(sentences, start=1):
+        found = _form_problems(sentence.text) + _label_problems(sentence, steps, index)
+        problems += [f"sentence {position} {problem}" for problem in found]
+    return problems
+
+
+def _form_problems(text: str) -> list[str]:
+    problems: list[str] = []
+    if text != one_line(text) or any(unicodedata.category(sign) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for sign in text):
+        problems.append("has line breaks, control or direction characters")
+    if count_sentences(text) != 1:
+        problems.append(f"is {count_sentences(text)} sentences")
+    if looks_like_heading(text):
+        problems.append("reads as a heading")
+    return problems
+
+
+def _label_problems(sentence: Sentence, steps: dict[int, ReasoningStep], index: GraphIndex) -> list[str]:
+    unknown = [number for number in sentence.steps if number not in steps]
+    if unknown:
+        return [f"names step {unknown[0]}, which the graph has not"]
+    text = unicodedata.normalize("NFKC", sentence.text)
+    allowed = _own_words(index.memory) + [word for number in sentence.steps for word in _step_words(steps[number])]
+    source = unicodedata.normalize("NFKC", "\n".join(allowed))
+    foreign = sorted(anchors(text) - anchors(source)) + _foreign_places(text, source)
+    if foreign:
+        return [f"has {', '.join(dict.fromkeys(foreign))}, which its steps have not"]
+    if _own_share(text, source, index) < _own_share_min:
+        return ["speaks of other things than its steps"]
+    return [f"is spoken against by the metric: {veto.rule} ({veto.detail})" for veto in find_vetoes(text, index)]
+
+
+def _own_share(text: str, source: str, index: GraphIndex) -> float:
+    """Return the share of a sentence's content words, by weight, that stand in what it is labelled with."""
+    said, stood = set(content_words(text)), set(content_words(source))
+    total = sum(index.weight_of(word) for word in said)
+    return sum(index.weight_of(word) for word in said & stood) / total if total else 0.0
+
+
+def _foreign_places(text: str, source: str) -> list[str]:
+    """Return hosts, addresses and dotted names that do not stand in the source, letter by letter."""
+    found = [match[0].rstrip(".!?:") for match in _PLACE.finditer(text)]
+    found += [dotted for dotted in _DOTTED.findall(text) if not dotted.isascii()]
+    return [place for place in found if place not in source and not _INITIALS.fullmatch(place)]
+
+
+def _own_words(memory: ReasoningMemory) -> list[str]:
+    return [memory.task, memory.conclusion, *memory.known_limitations]
+
+
+def _step_words(step: ReasoningStep) -> list[str]:
+    optional = [text for text in (step.conclusion, step.validation_method) if isinstance(text, str)]
+    listed = [*step.premises, *step.alternatives_considered, *step.assumptions, *step.evidence]
+    return [step.content, *optional, *listed, *(evidence_place(reference) for reference in step.evidence)]

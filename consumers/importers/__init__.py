@@ -1,0 +1,17 @@
+"""What comes into a ledger from elsewhere: files of reasoning graphs, and the events they become (seed 001).
+
+    >>> from consumers.importers import extensions_of, read_reasoning_file
+    >>> line = b'{"task": "Why?", "conclusion": "So.", "steps": [{"step": 1, "type": "conclusion", "content": "So."}]}'
+    >>> [graph] = read_reasoning_file(line)
+    >>> [type(data).__name__ for data in extensions_of(graph.memory)]
+    ['ReasoningStarted', 'ReasoningExtended', 'ReasoningConcluded']
+
+Nothing is dropped in silence: what the ledger has no field for is kept aside and handed back by path.
+"""
+
+from __future__ import annotations
+
+from consumers.importers.reasoning_events import extensions_of, submissions_of
+from consumers.importers.reasoning_file import Hints, ReadGraph, read_reasoning_file
+
+__all__ = ["Hints", "ReadGraph", "extensions_of", "read_reasoning_file", "submissions_of"]

@@ -1,0 +1,37 @@
+"""Snapshots at work: an agent takes one, the next receives it and is told how far it may act on it (seed 001).
+
+    from consumers.snapshots import act_on, take_snapshot
+
+    snapshot = take_snapshot(author, reader.answer, session="s1", reasoning="audit")
+    decision = act_on(reader.answer, snapshot, author=receiver, task="Rotate the JWT secret")
+    print(decision.action, decision.rule, decision.prompt.prompt)
+
+The words used here: to *take* is to sign a snapshot of a session and a reasoning; to *receive* is to read one at a
+level; a *decision* is the action that the seed's runtime flow comes to: ``act`` on the prompt, ``act_on_full`` on the
+fetched graph, or ``human_review_required``. Names are loaded when first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from consumers.snapshots.act import Decision, act_on
+    from consumers.snapshots.receive import receive_snapshot
+    from consumers.snapshots.take import assemble, take_snapshot
+
+__all__ = ["Decision", "act_on", "assemble", "receive_snapshot", "take_snapshot"]
+
+_MODULES: Final = {
+    "act": ("Decision", "act_on"),
+    "receive": ("receive_snapshot",),
+    "take": ("assemble", "take_snapshot"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

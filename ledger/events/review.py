@@ -1,0 +1,31 @@
+"""What needs a human and is no handoff: asked for by a gate, answered by a human (seed 001, "Runtime Flow")."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from ledger.events.fields import EventData, Label, Line, OptionalText, Ref
+from ledger.events.snapshot import SnapshotId
+
+Verdict: TypeAlias = Literal["approved", "rejected"]
+
+
+class ReviewRequested(EventData, frozen=True):
+    """Asks a human before anybody acts; ``rule`` is what fired, ``validations`` the reports that were weighed."""
+
+    question: Line
+    rule: Label
+    reasons: Annotated[list[Line], msgspec.Meta(max_length=20)] = []
+    task: OptionalText = ""
+    reasoning_ref: Ref | None = None
+    snapshot_id: SnapshotId = ""
+    validations: Annotated[list[Ref], msgspec.Meta(max_length=20)] = []
+
+
+class ReviewAnswered(EventData, frozen=True):
+    """A human's answer; it closes the request."""
+
+    verdict: Verdict
+    comment: OptionalText = ""

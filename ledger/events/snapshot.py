@@ -1,0 +1,44 @@
+"""A snapshot: what an agent knows at one moment, small enough to travel (seed 001, ``EnhancedEpistemicSnapshot``).
+
+Field names are the seed's, with those that its functions read beside them. ``briefs`` are the compressed reasoning
+at each level it was made for, without context and embedding, which stand here once; the fields ``conclusion`` to
+``level`` are those of the brief at ``level``, and the gate holds them together (``ledger.lifecycle.snapshot``).
+``evidence_refs`` may hold fewer than the graph's ``evidence_count``: those that name secrets come first.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from ledger.events.brief import Brief, Level, PackedEmbedding, Sizes
+from ledger.events.fields import Count, EventData, Label, OptionalText, Ref, Unit
+from ledger.events.session import Vectors
+
+ContextSource: TypeAlias = Literal["author", "derived", "none"]
+
+SnapshotId = Annotated[str, msgspec.Meta(max_length=400, description="The name of a stream; empty: none.")]
+
+
+class SnapshotTaken(EventData, frozen=True):
+    """What the author knows now; ``context_source`` says whether the author wrote the context or it was derived."""
+
+    vectors: Vectors
+    context_source: ContextSource
+    session_id: SnapshotId = ""
+    context_summary: OptionalText = ""
+    domain: OptionalText = ""
+    conclusion: OptionalText = ""
+    reasoning_brief: OptionalText = ""
+    reasoning_tags: Annotated[list[Label], msgspec.Meta(max_length=8)] = []
+    top_assumptions: Annotated[list[OptionalText], msgspec.Meta(max_length=20)] = []
+    reasoning_embedding: PackedEmbedding | None = None
+    reasoning_ref: Ref | None = None
+    reasoning_fidelity: Unit | None = None
+    reasoning_size: Sizes | None = None
+    evidence_refs: Annotated[list[OptionalText], msgspec.Meta(max_length=1000)] = []
+    evidence_count: Count = 0
+    top_evidence_refs: Annotated[list[OptionalText], msgspec.Meta(max_length=20)] = []
+    level: Level | None = None
+    briefs: Annotated[list[Brief], msgspec.Meta(max_length=3)] = []

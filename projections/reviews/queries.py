@@ -1,0 +1,69 @@
+"""Questions about reviews: what waits for a human, and one review with its answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from projections.query import Arguments, Limit, Query, Where, candidates_max, one
+
+if TYPE_CHECKING:
+    from projections.query import Answer, Moment
+
+
+class ReviewList(Arguments, frozen=True):
+    """Filters of a list; ``after`` is the ``next`` of the page before (what has waited longest first)."""
+
+    status: Literal["open", "answered"] | None = None
+    author: str | None = None
+    reasoning_ref: str | None = None
+    after: int | None = None
+    limit: Limit = 50
+
+
+class ReviewId(Arguments, frozen=True):
+    """A review by its id or an unambiguous beginning of it."""
+
+    id: str
+
+
+def list_reviews(moment: Moment, asked: ReviewList) -> Answer:
+    """Return ``{"reviews", "total", "next"}``, oldest first: what has waited longest comes first."""
+    where = Where()
+    for column in ("status", "author", "reasoning_ref"):
+        where.equal(column, getattr(asked, column))
+    total = moment.count(f"SELECT count(*) FROM reviews{where.sql}", where.values)  # noqa: S608 - fixed texts
+    if asked.after is not None:
+        where.add("requested_index > ?", asked.after)
+    sql = f"SELECT * FROM reviews{where.sql} ORDER BY requested_index LIMIT ?"  # noqa: S608 - fixed texts
+    found = moment.rows(sql, (*where.values, asked.limit + 1))
+    page = [_review(row) for row in found[: asked.limit]]
+    return {"reviews": page, "total": total, "next": page[-1]["requested_index"] if len(found) > asked.limit else None}
+
+
+def show_review(moment: Moment, asked: ReviewId) -> Answer:
+    """Return a review; ``verdict`` and what stands with it are None until a human answered.
+
+    Raises:
+        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+    """
+    name = asked.id.removeprefix("review/")
+    sql = "SELECT * FROM reviews WHERE id = ?"
+    for row in moment.rows(sql, (name,)):
+        return _review(row)
+    begins = "SELECT id FROM reviews WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
+    found = moment.rows(begins, (len(name), name, candidates_max + 1)) if name else []
+    whole = one([row["id"] for row in found], asked.id, "review")
+    (row,) = moment.rows(sql, (whole,))
+    return _review(row)
+
+
+def _review(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {name: msgspec.json.decode(row[name]) for name in ("reasons", "validations")}
+
+
+QUERIES: Final = {
+    "reviews.list": Query(ReviewList, list_reviews),
+    "reviews.show": Query(ReviewId, show_review),
+}

@@ -1,0 +1,89 @@
+"""Questions about snapshots: list them, and one whole, as its author signed it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from projections.query import Arguments, Limit, Query, Where, candidates_max, one
+
+if TYPE_CHECKING:
+    from projections.query import Answer, Moment
+
+_COLUMNS: Final = (
+    "event_index, id, event_id, author, session_id, domain, reasoning_ref, reasoning_fidelity, level, "
+    "context_source, context_summary, conclusion, accepted_ms"
+)
+
+
+class SnapshotList(Arguments, frozen=True):
+    """Filters of a list; ``after`` is the ``next`` of the page before (newest first)."""
+
+    author: str | None = None
+    session_id: str | None = None
+    reasoning_ref: str | None = None
+    after: int | None = None
+    limit: Limit = 50
+
+
+class SnapshotName(Arguments, frozen=True):
+    """A snapshot by its id or an unambiguous beginning of it."""
+
+    id: str
+
+
+class DomainsOf(Arguments, frozen=True):
+    """A version of a graph by its whole ref."""
+
+    reasoning_ref: str
+
+
+def list_snapshots(moment: Moment, asked: SnapshotList) -> Answer:
+    """Return ``{"snapshots", "total", "next"}``, newest first, without their ``data``."""
+    where = Where()
+    for column in ("author", "session_id", "reasoning_ref"):
+        where.equal(column, getattr(asked, column))
+    total = moment.count(f"SELECT count(*) FROM snapshots{where.sql}", where.values)  # noqa: S608 - fixed texts
+    if asked.after is not None:
+        where.add("event_index < ?", asked.after)
+    sql = f"SELECT {_COLUMNS} FROM snapshots{where.sql} ORDER BY event_index DESC LIMIT ?"  # noqa: S608 - fixed texts
+    rows = moment.rows(sql, (*where.values, asked.limit + 1))
+    page = rows[: asked.limit]
+    return {"snapshots": page, "total": total, "next": page[-1]["event_index"] if len(rows) > asked.limit else None}
+
+
+def show_snapshot(moment: Moment, asked: SnapshotName) -> Answer:
+    """Return a snapshot with its whole ``data``.
+
+    Raises:
+        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+    """
+    name = asked.id.removeprefix("snapshot/")
+    for row in moment.rows("SELECT * FROM snapshots WHERE id = ?", (name,)):
+        return _snapshot(row)
+    sql = "SELECT id FROM snapshots WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
+    found = moment.rows(sql, (len(name), name, candidates_max + 1)) if name else []
+    whole = one([row["id"] for row in found], asked.id, "snapshot")
+    (row,) = moment.rows("SELECT * FROM snapshots WHERE id = ?", (whole,))
+    return _snapshot(row)
+
+
+def list_domains(moment: Moment, asked: DomainsOf) -> Answer:
+    """Return ``{"domains"}``: those under which this graph was started, which no snapshot of it may talk away."""
+    sql = (
+        "SELECT DISTINCT domain FROM reasonings JOIN reasoning_versions ON reasoning_id = id "
+        "WHERE reasoning_versions.ref = ? ORDER BY domain"
+    )
+    return {"domains": [row["domain"] for row in moment.rows(sql, (asked.reasoning_ref,))]}
+
+
+def _snapshot(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"data": msgspec.json.decode(row["data"])}
+
+
+QUERIES: Final = {
+    "snapshots.domains": Query(DomainsOf, list_domains),
+    "snapshots.list": Query(SnapshotList, list_snapshots),
+    "snapshots.show": Query(SnapshotName, show_snapshot),
+}

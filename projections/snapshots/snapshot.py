@@ -1,0 +1,175 @@
+"""``EnhancedEpistemicSnapshot``: the seed's structure, and how it becomes a prompt (seed 001, "Core Classes").
+
+A prompt at a level stays within that level's budget. ``render_snapshot`` is the whole snapshot, context and reasoning,
+within ``SNAPSHOT_TOKENS_MAX`` ("Context 500, reasoning 400: total ~900"). Both render the brief that was made and
+measured for the level; where a snapshot carries none, they render the seed's fields alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Remark, Sizes, Tag
+from ledger.events.snapshot import SnapshotTaken
+from projections.briefs.embedding import Embedding, unpack
+from projections.briefs.fidelity import band_of
+from projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, context_share_max
+from projections.briefs.prompt import to_context_prompt as brief_prompt
+from projections.briefs.tokens import tokenizer
+from projections.briefs.wording import FULL_REASONING, REASONING_BRIEF, TOP_ASSUMPTIONS
+from projections.snapshots.context import CONTEXT_TOKENS_MAX
+from projections.snapshots.vectors import AssessedVectors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SNAPSHOT_TOKENS_MAX: Final = 900
+
+_NO_REF: Final = "sha256:" + "0" * 64
+_LOSING: Final = frozenset({REASONING_BRIEF, TOP_ASSUMPTIONS, FULL_REASONING})
+
+
+@dataclass(frozen=True)
+class EnhancedEpistemicSnapshot:
+    """What an agent knew at one moment (seed 001); ``briefs`` are the reasoning at each level it was made for."""
+
+    snapshot_id: str
+    session_id: str = ""
+    vectors: Mapping[str, float] = field(default_factory=dict)
+    context_summary: str = ""
+    reasoning_brief: str = ""
+    reasoning_tags: list[str] = field(default_factory=list)
+    top_assumptions: list[str] = field(default_factory=list)
+    reasoning_embedding: Embedding | None = None
+    reasoning_ref: str | None = None
+    reasoning_fidelity: float | None = None
+    reasoning_size: dict[str, int] = field(default_factory=dict)
+    conclusion: str = ""
+    domain: str = ""
+    evidence_refs: list[str] = field(default_factory=list)
+    evidence_count: int = 0
+    top_evidence_refs: list[str] = field(default_factory=list)
+    level: TransferLevel | None = None
+    context_source: str = "author"
+    author: str = ""
+    event_id: str = ""
+    briefs: list[Brief] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Let vectors be looked up in any case."""
+        object.__setattr__(self, "vectors", AssessedVectors(self.vectors))
+
+    def to_context_prompt(self, level: TransferLevel) -> Prompt:
+        """Return the prompt at a level (seed 001, Phase C)."""
+        return to_context_prompt(self, level)
+
+    @property
+    def fidelities(self) -> dict[TransferLevel, float]:
+        """The measured fidelity of each level's prompt; a level that was not measured is absent."""
+        found = {TransferLevel(brief.level): brief.fidelity.value for brief in self.briefs}
+        if not found and self.level is not None and self.reasoning_fidelity is not None:
+            found[self.level] = self.reasoning_fidelity
+        if found.get(TransferLevel.MINIMAL) == 1.0:
+            found.setdefault(TransferLevel.STANDARD, 1.0)  # what is whole at the lowest level is whole above it
+        return found
+
+    def brief_at(self, level: TransferLevel) -> Brief:
+        """Return the brief that a level's prompt shows, its context put back."""
+        wanted = TransferLevel.STANDARD if level is TransferLevel.FULL else level
+        by_level = {TransferLevel(brief.level): brief for brief in self.briefs}
+        found = by_level.get(wanted) or (None if self.level is None else by_level.get(self.level))
+        return _bare_brief(self) if found is None else replace(found, context=self.context_summary)
+
+
+def snapshot_of(
+    data: SnapshotTaken, *, snapshot_id: str, author: str = "", event_id: str = ""
+) -> EnhancedEpistemicSnapshot:
+    """Return the snapshot that an event took.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` when its embedding is none.
+    """
+    return EnhancedEpistemicSnapshot(
+        snapshot_id=snapshot_id,
+        session_id=data.session_id,
+        vectors=AssessedVectors({name: getattr(data.vectors, name) for name in data.vectors.__struct_fields__}),
+        context_summary=data.context_summary,
+        reasoning_brief=data.reasoning_brief,
+        reasoning_tags=data.reasoning_tags,
+        top_assumptions=data.top_assumptions,
+        reasoning_embedding=None if data.reasoning_embedding is None else unpack(data.reasoning_embedding),
+        reasoning_ref=data.reasoning_ref,
+        reasoning_fidelity=data.reasoning_fidelity,
+        reasoning_size={} if data.reasoning_size is None else msgspec.to_builtins(data.reasoning_size),
+        conclusion=data.conclusion,
+        domain=data.domain,
+        evidence_refs=data.evidence_refs,
+        evidence_count=data.evidence_count,
+        top_evidence_refs=data.top_evidence_refs,
+        level=None if data.level is None else TransferLevel(data.level),
+        context_source=data.context_source,
+        author=author,
+        event_id=event_id,
+        briefs=data.briefs,
+    )
+
+
+def to_context_prompt(
+    snapshot: EnhancedEpistemicSnapshot, level: TransferLevel, budget: int | None = None, *, inline: str | None = None
+) -> Prompt:
+    """Return what the next agent reads, within the level's budget or a given one (seed 001, "Three Transfer Levels").
+
+    A snapshot without reasoning has no more to show at a higher level than at the lowest.
+    """
+    return _prompt(snapshot, level, LEVEL_TOKENS[level][1] if budget is None else budget, inline, context_share_max)
+
+
+def render_snapshot(snapshot: EnhancedEpistemicSnapshot) -> Prompt:
+    """Return the whole snapshot within ``SNAPSHOT_TOKENS_MAX``: the highest level of which nothing had to be cut."""
+    share = CONTEXT_TOKENS_MAX / SNAPSHOT_TOKENS_MAX
+    for level in (TransferLevel.STANDARD, TransferLevel.MINIMAL):
+        found = _prompt(snapshot, level, SNAPSHOT_TOKENS_MAX, None, share)
+        if _LOSING.isdisjoint(found.dropped):
+            break
+    return found
+
+
+def _prompt(
+    snapshot: EnhancedEpistemicSnapshot, level: TransferLevel, budget: int, inline: str | None, share: float
+) -> Prompt:
+    # Without reasoning there is neither a fidelity to state nor a graph to point at: what MINIMAL leaves out.
+    shown = TransferLevel.MINIMAL if snapshot.reasoning_ref is None else level
+    made = brief_prompt(snapshot.brief_at(level), shown, budget, inline=inline, context_share=share)
+    return replace(made, level=level.value)
+
+
+def _bare_brief(snapshot: EnhancedEpistemicSnapshot) -> Brief:
+    """Return a brief of the seed's fields alone: labels, sentences and assumptions, without facts."""
+    fidelity = 0.0 if snapshot.reasoning_fidelity is None else snapshot.reasoning_fidelity
+    sizes: dict[str, Any] = {"compressed": 0, "full": 0} | snapshot.reasoning_size
+    return Brief(
+        reasoning_ref=snapshot.reasoning_ref or _NO_REF,
+        level="minimal" if snapshot.level is None else snapshot.level.value,
+        budget=SNAPSHOT_TOKENS_MAX,
+        context=snapshot.context_summary,
+        conclusion=snapshot.conclusion,
+        reasoning_brief=snapshot.reasoning_brief,
+        facts=[],
+        remarks=[Remark("assumption_stated", None, text) for text in snapshot.top_assumptions],
+        tags=[Tag(tag, "finding", None) for tag in snapshot.reasoning_tags],
+        top_assumptions=snapshot.top_assumptions,
+        top_evidence_refs=snapshot.top_evidence_refs,
+        summaries=BlockSummaries("", "", "", 0, 0),
+        sizes=Sizes(**sizes),
+        fidelity=Fidelity(fidelity, band_of(fidelity), None, None, None, 1.0, [], {}),
+        dropped_steps=[],
+        layout=Layout(tags=True, top_evidence=True),
+        compressor_name="none",
+        compressor_version="1",
+        tokenizer=tokenizer().name,
+        exact=tokenizer().exact,
+    )

@@ -1,0 +1,63 @@
+"""The vectors of a snapshot: looked up in any case, and only those that somebody assessed (SEEDS, 001)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ledger.errors import Refused
+from ledger.events.session import Vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VECTOR_NAMES: Final = Vectors.__struct_fields__
+
+
+class AssessedVectors(Mapping[str, float]):
+    """Vectors by name, whatever its case: the seed writes ``UNCERTAINTY``, events hold ``uncertainty``."""
+
+    def __init__(self, given: Mapping[str, float | None]) -> None:
+        """Take vectors; one that is None was not assessed and is not there."""
+        self._values = {name.lower(): value for name, value in given.items() if value is not None}
+
+    def __getitem__(self, name: str) -> float:
+        """Return a vector."""
+        return self._values[name.lower()]
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a vector was assessed."""
+        return isinstance(name, str) and name.lower() in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the vectors that were assessed, in lower case."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        """Return how many were assessed."""
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        """Return the vectors as a dict shows them."""
+        return repr(self._values)
+
+
+def read_vectors(given: Mapping[str, Any]) -> Vectors:
+    """Return the vectors that somebody gave under names of any case.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for a name that is no vector's, one given twice, or a value that is not 0 to 1.
+    """
+    values: dict[str, float] = {}
+    for name, value in given.items():
+        own = name.strip().lower()
+        if own not in VECTOR_NAMES:
+            raise Refused("INVALID_FIELD", f"there is no vector {name!r}: {', '.join(VECTOR_NAMES)}", field=name)
+        if own in values:
+            raise Refused("INVALID_FIELD", f"the vector {own} is given twice", field=name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise Refused("INVALID_FIELD", f"the vector {own} is not between 0 and 1", field=name)
+        values[own] = float(value)
+    return Vectors(**values)

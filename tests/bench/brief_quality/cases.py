@@ -1,0 +1,141 @@
+"""The graphs that brief quality is measured on: human proof trees where they are at hand, else generated ones.
+
+``BATON_CASES`` names a folder of cases (default ``../shared/cases``); its ``reasoning/*.jsonl`` hold one row a line:
+``{id, task, steps, dependencies, conclusion, critical_steps?, distractor_steps?}``. Without such a folder the same
+rows are generated (``generated``), so that the table can be printed anywhere; its first line says which it was.
+
+Rows are joined to graphs of 600 to 3,000 tokens, and what public rows lack (evidence, assumptions, limitations) is
+added from the row's own words, seeded by its id. Two sorts are made: *with distractors*, two rows with all their
+sentences, and *nothing to drop*, rows of which only what the conclusion rests on is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from projections.briefs.text import content_words
+from projections.briefs.tokens import count_tokens
+from projections.reasoning.memory import ReasoningMemory, memory_from_dict
+from tests.bench.brief_quality.generated import proof_rows, sum_rows
+
+BAND_TOKENS: Final = (600, 3_000)
+GRAPHS_MAX: Final = 80
+EVIDENCE_SHARE: Final = 0.4
+METHODS: Final = ("read {0}", "ask who wrote {0}", "compare with {0}")
+SUFFIXES: Final = ("md", "txt", "csv", "log")
+
+
+class Case(NamedTuple):
+    """A graph, the steps that its source calls critical (None where it says nothing), and its size as it was given."""
+
+    memory: ReasoningMemory
+    gold: frozenset[int] | None
+    tokens: int
+
+
+class Cases(NamedTuple):
+    """All graphs of one run, and where they come from."""
+
+    source: str
+    distracted: list[Case]
+    dense: list[Case]
+    sums: list[Case]
+
+
+def load_cases() -> Cases:
+    """Return the graphs of this run."""
+    folder = Path(os.environ.get("BATON_CASES", Path(__file__).parents[3].parent / "shared" / "cases"))
+    files = sorted((folder / "reasoning").glob("*.jsonl"))
+    rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines() if line.strip()]
+    trees = [row for row in rows if row.get("distractor_steps")]
+    sums = [row for row in rows if row.get("critical_steps") is None]
+    source = f"{len(trees)} trees and {len(sums)} sums of {folder}"
+    if not trees or not sums:
+        trees, sums = proof_rows(120), sum_rows(60)
+        source = "generated graphs (no folder of cases)"
+    return Cases(
+        source=source,
+        distracted=in_band([case_of(pair) for pair in grouped(trees)])[:GRAPHS_MAX],
+        dense=in_band([case_of(group) for group in in_threes([without_distractors(row) for row in trees])]),
+        sums=[case_of([row]) for row in sums],
+    )
+
+
+def grouped(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the rows in pairs, each row in two of them: with its neighbour and with one farther off."""
+    far = len(rows) // 2
+    ends = [[rows[place], rows[(place + step) % len(rows)]] for step in (1, far) for place in range(0, len(rows), 2)]
+    return [pair for pair in ends if pair[0] is not pair[1]]
+
+
+def in_threes(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the rows in threes, each row in one or two of them."""
+    step = len(rows) // 3
+    return [[rows[(place + step * part) % len(rows)] for part in range(3)] for place in range(0, step * 2)]
+
+
+def without_distractors(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with its critical steps only."""
+    kept = set(row["critical_steps"])
+    return row | {"steps": [step for step in row["steps"] if step["step"] in kept]}
+
+
+def in_band(cases: list[Case]) -> list[Case]:
+    """Return the cases whose whole graph, as JSON, is of the size that the targets are named for."""
+    least, most = BAND_TOKENS
+    return [case for case in cases if least <= case.tokens <= most]
+
+
+def case_of(rows: list[dict[str, Any]]) -> Case:
+    """Return the rows joined to one graph, each enriched with what it lacks."""
+    graph: dict[str, Any] = {"steps": [], "dependencies": {}, "known_limitations": []}
+    gold: set[int] = set()
+    for row in rows:
+        kept, critical = enriched(row)
+        moved = {step["step"]: len(graph["steps"]) + place for place, step in enumerate(kept["steps"], start=1)}
+        graph["steps"] += [step | {"step": moved[step["step"]]} for step in kept["steps"]]
+        for number, rests_on in kept["dependencies"].items():
+            if int(number) in moved:
+                graph["dependencies"][str(moved[int(number)])] = [moved[one] for one in rests_on if one in moved]
+        graph["known_limitations"] += kept["known_limitations"]
+        gold |= {moved[number] for number in critical if number in moved}
+    graph["reasoning_id"] = "+".join(str(row["id"]) for row in rows)
+    graph["task"] = " ".join(row["task"] for row in rows)
+    graph["conclusion"] = rows[-1]["conclusion"]
+    *earlier, last = [step for step in graph["steps"] if step["type"] == "conclusion"]
+    for step in earlier:
+        step["type"] = "inference"
+    graph["dependencies"].setdefault(str(last["step"]), []).extend(step["step"] for step in earlier)
+    tokens = count_tokens(json.dumps(graph, ensure_ascii=False))
+    return Case(memory_from_dict(graph)[0], frozenset(gold) or None, tokens)
+
+
+def enriched(row: dict[str, Any]) -> tuple[dict[str, Any], set[int]]:
+    """Return a row with evidence, an open assumption, an alternative and a limitation, and its critical steps."""
+    chance = random.Random(row["id"])
+    named = sorted({word for step in row["steps"] for word in content_words(step["content"]) if word.isalpha()})
+    steps = [{name: step[name] for name in ("step", "type", "content")} for step in row["steps"]]
+    for step in steps:
+        if step["type"] != "conclusion" and chance.random() < EVIDENCE_SHARE:
+            folder, name = chance.sample(named, 2)
+            step["evidence"] = [f"{folder}/{name}.{chance.choice(SUFFIXES)}:{chance.randint(2, 400)}"]
+    one, other = chance.sample(named, 2)
+    assumed = {
+        "step": max(step["step"] for step in steps) + 1,
+        "type": "assumption",
+        "content": f"What is known of {one} still holds for {other}",
+        "needs_validation": True,
+        "validation_method": chance.choice(METHODS).format(f"notes/{chance.choice(named)}.md"),
+        "confidence": 0.7,
+    }
+    inferred = next((step for step in steps if step["type"] != "observation"), steps[-1])
+    inferred["alternatives_considered"] = [f"Begin from {chance.choice(named)} and leave {chance.choice(named)} aside"]
+    limitation = f"Nobody looked at {chance.choice(named)} outside of {chance.choice(named)}"
+    critical = {*(row["critical_steps"] or ())}
+    if critical:
+        critical.add(assumed["step"])
+    return row | {"steps": [*steps[:-1], assumed, steps[-1]], "known_limitations": [limitation]}, critical

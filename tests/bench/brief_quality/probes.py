@@ -1,0 +1,57 @@
+"""Questions that a receiver may have about a graph, answered from the prompt by exact look-up (no model reads here).
+
+Five kinds: the conclusion; a premise of a step; the evidence of a step; a number of a step, with the words beside it;
+all steps that support a step. An answer counts only where what it is about stands in the prompt, too: a premise without
+its step answers nothing. Questions are asked about critical steps only.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from projections.briefs.anchors import evidence_place
+from projections.briefs.critical import critical_numbers, fact_text
+from projections.briefs.index import spelled
+from projections.briefs.text import one_line, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from projections.reasoning.memory import ReasoningMemory
+
+_NUMBER: Final = re.compile(r"\S*\s*\S*\d[\d.,]*\S*\s*\S*")
+
+
+def probe_accuracy(memory: ReasoningMemory, prompt: str) -> float:
+    """Return the share of questions about a graph that its prompt answers."""
+    answers = [answer for _, answer in answered(memory, prompt)]
+    return sum(answers) / len(answers) if answers else 1.0
+
+
+def answered(memory: ReasoningMemory, prompt: str) -> Iterator[tuple[str, bool]]:
+    """Yield each question's kind and whether the prompt answers it."""
+    run = spelled(words(prompt))
+    texts = {step.step_number: fact_text(step) for step in memory.steps}
+    said = {number for number, text in texts.items() if spelled(words(text)) in run}
+    lines = [one_line(line) for line in prompt.splitlines()]
+    yield "conclusion", spelled(words(memory.conclusion)) in run
+    for number in sorted(critical_numbers(memory)):
+        step = next(step for step in memory.steps if step.step_number == number)
+        rests_on = memory.dependencies.get(number, [])
+        if rests_on:
+            yield "premise", number in said and rests_on[0] in said
+            yield "support", number in said and said.issuperset(rests_on)
+        if step.evidence:
+            place = evidence_place(step.evidence[0])
+            text = one_line(texts[number]).rstrip(".。 ")
+            yield "evidence", any(place in line and text in line for line in lines)
+        found = _NUMBER.search(texts[number])
+        if found:
+            yield "number", spelled(words(found[0])) in run
+
+
+def verifiable_share(memory: ReasoningMemory, prompt: str) -> float:
+    """Return the share of critical inferences whose premises all stand in the prompt, and they themselves."""
+    checks = [answer for kind, answer in answered(memory, prompt) if kind == "support"]
+    return sum(checks) / len(checks) if checks else 1.0
