@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -17,7 +18,6 @@ from projections.briefs.text import count_sentences, one_line, words
 from projections.briefs.tokens import count_tokens, tokenizer
 from projections.briefs.wording import CHECK, counting_sentences
 from projections.reasoning.memory import compute_reasoning_ref
-from projections.reasoning.sending import write_full
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,6 +34,11 @@ top_evidence_max: Final = 3
 _STATED: Final = "assumption_stated"
 # Stands where the measured figure will: as long as any, so the prompt does not grow when it comes.
 _UNMEASURED: Final = Fidelity(MEDIUM_BAND, band_of(MEDIUM_BAND), None, None, None, 1.0, [], WEIGHTS)
+
+
+def whole_json(memory: ReasoningMemory) -> str:
+    """Return the graph as one line of the seed's JSON, every field written out, with Chinese as Chinese."""
+    return json.dumps(memory.to_dict() | {"reasoning_id": ""}, sort_keys=True, ensure_ascii=False)
 
 
 def empty_brief(
@@ -54,7 +59,7 @@ def empty_brief(
         top_assumptions=_top_assumptions(index),
         top_evidence_refs=_top_evidence(index),
         summaries=summarize_blocks(memory),
-        sizes=Sizes(compressed=0, full=count_tokens(write_full(memory))),
+        sizes=Sizes(compressed=0, full=count_tokens(whole_json(memory))),
         fidelity=_UNMEASURED,
         dropped_steps=[],
         layout=Layout(),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from consumers.compressor.envelope import make_fact, with_facts
 from projections.briefs.anchors import anchors, evidence_place
-from projections.briefs.prompt import TransferLevel, unfitted_tokens
+from projections.briefs.prompt import TransferLevel, context_share_max, unfitted_tokens
 from projections.briefs.sentences import assumption_line, fact_sentence, own_line
 from projections.briefs.text import one_line
 from projections.briefs.tokens import count_tokens
@@ -34,9 +34,13 @@ class Offer(NamedTuple):
 def spend_rest(brief: Brief, index: GraphIndex, tally: Tally, limit: int, enough: float | None) -> Brief:
     """Return the brief with what else its prompt shows; ``enough`` is None for a budget that is to be filled."""
     kept = [fact.step for fact in brief.facts]
-    left = limit - unfitted_tokens(brief, brief.budget)
+    least, whole = (unfitted_tokens(brief, brief.budget, share) for share in (0.0, context_share_max))
+    left, context = limit - least, whole - least
     layouts = [brief.layout]
     for offer in _offers(brief, index, fill=enough is None):
+        if offer.name != "evidence":
+            # Only evidence is worth more than the sender's own summary.
+            left, context = left - context, 0
         if offer.name == "evidence" and enough is not None and tally.value() >= enough:
             continue
         layout = _taken(layouts[-1], offer)

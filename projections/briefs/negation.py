@@ -1,7 +1,7 @@
 """Which words a text negates (DESIGN §9: a negation changed in its scope is a veto).
 
 A negator covers the next three content words. ``un-`` and ``non-`` count where the graph knows the word without the
-prefix ("unencrypted" negates "encrypted", "under" negates nothing). Chinese negators count except inside words that
+prefix ("unencrypted" negates "encrypted", "under" negates nothing). A word of a path negates nothing. Chinese negators count except inside words that
 negate nothing (不仅, 非常, 无论, …). Two texts agree if every scope of one meets a scope of the other; which of two
 near synonyms negates, and where in the clause it stands, does not matter.
 """
@@ -21,6 +21,7 @@ _scope_chars: Final = 4
 _scope_reach_words: Final = 12
 
 _PREFIXES: Final = ("un", "non")
+_PATH: Final = re.compile(r"[\w.~-]+(?:[/\\][\w.~-]+)+(?::\d+)?", re.ASCII)
 _CJK_HARMLESS: Final = re.compile(
     "不仅|不但|不同|不过|不断|不管|不论|不久|不只|不止|非常|无论|无非|无数|无疑|未来|未必|莫名|莫非|别的|别人|分别|区别|级别|类别|特别"
     "|没收|没落|除非|是非|并非没有|不得不|不可不|对不起|差不多"
@@ -30,6 +31,7 @@ _CJK_NEGATOR: Final = re.compile("没有|并非|不是|尚未|从未|[不没未�
 
 def negation_scopes(text: str, vocabulary: Collection[str]) -> list[frozenset[str]]:
     """Return the content words that each negator of a text covers, negators that cover nothing left out."""
+    text = _PATH.sub(" ", text)
     scopes = list(_latin_scopes(words(text), vocabulary))
     if not text.isascii():
         scopes += _cjk_scopes(text)
@@ -58,8 +60,8 @@ def negation_differs(
     carry the negation of either.
     """
     said, stood = set(clause), set(source)
-    lost = any(_mostly_in(scope, said) and not _meets(scope, clause_scopes) for scope in source_scopes)
-    added = any(_mostly_in(scope, stood) and not _meets(scope, covered_scopes) for scope in clause_scopes)
+    lost = any(_mostly_in(scope, said) for scope in _unmet(source_scopes, clause_scopes))
+    added = any(_mostly_in(scope, stood) for scope in _unmet(clause_scopes, covered_scopes))
     return lost or added
 
 
@@ -93,5 +95,13 @@ def _mostly_in(scope: frozenset[str], present: set[str]) -> bool:
     return 2 * len(scope & present) > len(scope)
 
 
-def _meets(scope: frozenset[str], scopes: list[frozenset[str]]) -> bool:
-    return any(scope & other for other in scopes)
+def _unmet(scopes: list[frozenset[str]], others: list[frozenset[str]]) -> list[frozenset[str]]:
+    """Return the scopes that meet none of the others; each of the others can be met once, by what meets it best."""
+    pairs = [(len(one & other), place, at) for place, one in enumerate(scopes) for at, other in enumerate(others)]
+    met: set[int] = set()
+    taken: set[int] = set()
+    for shared, place, at in sorted(pairs, key=lambda pair: (-pair[0], *pair[1:])):
+        if shared and place not in met and at not in taken:
+            met.add(place)
+            taken.add(at)
+    return [scope for place, scope in enumerate(scopes) if place not in met]

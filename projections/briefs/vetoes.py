@@ -17,7 +17,7 @@ from ledger.events.brief import Veto
 from projections.briefs.anchors import anchors, number_value
 from projections.briefs.index import spelled
 from projections.briefs.negation import negation_differs, negation_scopes, split_prefixes
-from projections.briefs.text import clauses, content_words, words
+from projections.briefs.text import NOT, clauses, content_words, words
 
 if TYPE_CHECKING:
     from projections.briefs.index import GraphIndex, Source
@@ -61,7 +61,8 @@ def _vetoes_of(clause: str, index: GraphIndex) -> list[Veto]:
 
 def _draw_on(content: list[str], index: GraphIndex) -> tuple[list[Source], float]:
     """Return the graph clauses that a clause draws on, best first, and the share of its weight that they cover."""
-    left = set(content)
+    # A negator is judged, not looked for: some other clause that negates anything at all would pass for its source.
+    left = set(content) - {NOT}
     total = sum(index.weight_of(word) for word in left)
     used: list[Source] = []
     covered = 0.0
@@ -120,11 +121,10 @@ def _stands_elsewhere(said: tuple[str, str, str], index: GraphIndex) -> bool:
 
 def _negation_changed(clause: str, content: list[str], used: list[Source], index: GraphIndex) -> bool:
     said = negation_scopes(clause, index.postings.keys())
-    stood = [negation_scopes(source.text, index.postings.keys()) for source in used]
+    mostly = [source for source in used if 2 * len(set(source.content) & set(content)) > len(set(source.content))]
+    stood = [negation_scopes(source.text, index.postings.keys()) for source in mostly]
     covered = [scope for scopes in stood for scope in scopes]
-    mostly = (
-        (source, scopes)
-        for source, scopes in zip(used, stood, strict=True)
-        if 2 * len(set(source.content) & set(content)) > len(set(source.content))
+    return any(
+        negation_differs(content, said, source.content, scopes, covered)
+        for source, scopes in zip(mostly, stood, strict=True)
     )
-    return any(negation_differs(content, said, source.content, scopes, covered) for source, scopes in mostly)

@@ -133,7 +133,7 @@ def test_stated_fidelity_is_never_rounded_up() -> None:
 
 
 def test_readable_text_leaves_out_what_conveys_no_reasoning() -> None:
-    brief = compress(graph(CHINESE), TransferLevel.FULL, 300)
+    brief = compress(graph(CHINESE), TransferLevel.FULL, 200)
     readable = readable_text(to_context_prompt(brief).prompt)
     assert "备份没有足够的空间" in readable
     assert not any(word in readable for word in ("CONTEXT", "FIDELITY", "为什么", "reasoning_ref", "Limitation:"))

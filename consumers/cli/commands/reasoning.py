@@ -13,11 +13,13 @@ from consumers.cli.commands.events import fields_of
 from consumers.cli.diff_text import describe_diff, print_diff
 from consumers.cli.handoff_text import default_id
 from consumers.cli.lazy import Group, Lazy
-from consumers.cli.tables import clean, print_table
+from consumers.cli.tables import clean, print_fields, print_table
 from consumers.compressor.graph_cache import GraphCache, find_base
-from consumers.compressor.transfer import describe, describe_sent, receive_brief
+from consumers.compressor.transfer import describe_sent
 from consumers.compressor.transfer import fetch as fetch_graph
 from ledger.author import Draft
+from ledger.client import read_event
+from ledger.envelope import decode_entry
 from ledger.errors import Refused
 from ledger.events.reasoning import (
     ReasoningConcluded,
@@ -27,13 +29,11 @@ from ledger.events.reasoning import (
     Step,
     StepType,
 )
-from projections.briefs.prompt import TransferLevel
 from projections.briefs.tokens import tokenizer
 
 if TYPE_CHECKING:
     from ledger.events import EventData
 
-LEVELS = [level.value for level in TransferLevel]
 rows_max = 500
 
 
@@ -41,8 +41,9 @@ rows_max = 500
     cls=Group,
     aliases={"new": "start", "close": "conclude", "get": "fetch"},
     lazy={
+        "brief": Lazy("briefing:brief", "Print a reasoning as a short prompt with measured fidelity."),
         "record": Lazy("recording:record", "Record the reasoning graphs of a file."),
-        "explain": Lazy("explaining:explain", "Show what a brief keeps, and what it drops and why."),
+        "explain": Lazy("briefing:explain", "Show what a brief keeps, and what it drops and why."),
         "validate": Lazy("validating:validate", "Check evidence, assumptions and structure."),
     },
 )
@@ -161,33 +162,16 @@ def list_(app: App, author: str | None, status: str | None, limit: int, cursor: 
 
 @reasoning.command()
 @click.argument("ref", metavar="ID|REF")
+@click.option("--provenance", is_flag=True, help="Print who signed the version that REF names, and with which event.")
 @click.pass_obj
-def show(app: App, ref: str) -> None:
+def show(app: App, ref: str, *, provenance: bool) -> None:
     """Show a reasoning: its steps, what they rest on, its versions."""
+    if provenance:
+        record = provenance_of(app, ref)
+        app.show("provenance", record, lambda: print_fields(record))
+        return
     found = find(app, ref)
     app.show("reasoning", found, lambda: print_reasoning(found))
-
-
-@reasoning.command()
-@click.argument("ref", metavar="ID|REF")
-@click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True)
-@click.option(
-    "--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own)."
-)
-@click.pass_obj
-def brief(app: App, ref: str, level: str, budget: int | None) -> None:
-    """Print the brief of a reasoning as a prompt; made on the spot if none of this level is published."""
-    received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
-    data = describe(received)
-
-    def text() -> None:
-        click.echo(clean(data["prompt"]))
-        count = f"{data['tokens']} tokens" if data["exact"] else f"about {data['tokens']} tokens"
-        click.echo(f"-- {count} of {data['budget']}, fidelity {data['fidelity']:.2f}", err=True)
-        if data["rule_fired"]:
-            click.echo(f"-- fetch the whole graph before acting: {data['rule_fired']['reason']}", err=True)
-
-    app.show("brief", data, text)
 
 
 @reasoning.command()
@@ -258,6 +242,23 @@ def emit(app: App, name: str, data: EventData) -> None:
 def find(app: App, ref: str) -> dict[str, Any]:
     """Return a reasoning by its id, or by the ref of any of its versions."""
     return app.query("reasoning.show", id=ref)
+
+
+def provenance_of(app: App, ref: str) -> dict[str, Any]:
+    """Return the seed's provenance record of a version (001, "Provenance Signing") and the event it covers."""
+    version = app.query("reasoning.full", ref=ref)
+    index: int = version["event_index"]
+    raw = app.client().entry(index)
+    entry, event = decode_entry(raw), read_event(index, raw)
+    return {
+        "reasoning_ref": version["ref"],
+        "signature": f"ed25519:{entry.sig.hex()}",
+        "ai_id": version["memory"]["ai_id"],
+        "timestamp": event.at,
+        "author": event.author,
+        "key": f"ed25519:{event.key}",
+        "event": {"index": index, "id": event.id, "kind": event.kind},
+    }
 
 
 def next_number(app: App, ref: str) -> tuple[str, int]:

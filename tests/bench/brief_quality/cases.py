@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from projections.briefs.text import content_words
 from projections.briefs.tokens import count_tokens
 from projections.reasoning.memory import ReasoningMemory, memory_from_dict
 from tests.bench.brief_quality.generated import proof_rows, sum_rows
@@ -26,6 +26,7 @@ BAND_TOKENS: Final = (600, 3_000)
 GRAPHS_MAX: Final = 80
 EVIDENCE_SHARE: Final = 0.4
 METHODS: Final = ("read {0}", "ask who wrote {0}", "compare with {0}")
+WORD: Final = re.compile("[a-z]{4,}")
 SUFFIXES: Final = ("md", "txt", "csv", "log")
 
 
@@ -91,41 +92,45 @@ def in_band(cases: list[Case]) -> list[Case]:
 
 
 def case_of(rows: list[dict[str, Any]]) -> Case:
-    """Return the rows joined to one graph, each enriched with what it lacks."""
-    graph: dict[str, Any] = {"steps": [], "dependencies": {}, "known_limitations": []}
+    """Return the rows joined to one graph: the last row's conclusion also rests on those of the others."""
+    steps: list[dict[str, Any]] = []
+    dependencies: dict[str, list[int]] = {}
     gold: set[int] = set()
     for row in rows:
-        kept, critical = enriched(row)
-        moved = {step["step"]: len(graph["steps"]) + place for place, step in enumerate(kept["steps"], start=1)}
-        graph["steps"] += [step | {"step": moved[step["step"]]} for step in kept["steps"]]
-        for number, rests_on in kept["dependencies"].items():
+        moved = {step["step"]: len(steps) + place for place, step in enumerate(row["steps"], start=1)}
+        steps += [{**step, "step": moved[step["step"]], "premises": []} for step in row["steps"]]
+        for number, rests_on in row["dependencies"].items():
             if int(number) in moved:
-                graph["dependencies"][str(moved[int(number)])] = [moved[one] for one in rests_on if one in moved]
-        graph["known_limitations"] += kept["known_limitations"]
-        gold |= {moved[number] for number in critical if number in moved}
-    graph["reasoning_id"] = "+".join(str(row["id"]) for row in rows)
-    graph["task"] = " ".join(row["task"] for row in rows)
-    graph["conclusion"] = rows[-1]["conclusion"]
-    *earlier, last = [step for step in graph["steps"] if step["type"] == "conclusion"]
+                dependencies[str(moved[int(number)])] = [moved[one] for one in rests_on if one in moved]
+        gold |= {moved[number] for number in row["critical_steps"] or () if number in moved}
+    *earlier, last = [step for step in steps if step["type"] == "conclusion"]
     for step in earlier:
         step["type"] = "inference"
-    graph["dependencies"].setdefault(str(last["step"]), []).extend(step["step"] for step in earlier)
+    dependencies.setdefault(str(last["step"]), []).extend(step["step"] for step in earlier)
+    graph = {
+        "reasoning_id": "+".join(str(row["id"]) for row in rows),
+        "task": " ".join(row["task"] for row in rows),
+        "conclusion": rows[-1]["conclusion"],
+        "steps": steps,
+        "dependencies": dependencies,
+    }
+    enrich(graph, gold)
     tokens = count_tokens(json.dumps(graph, ensure_ascii=False))
     return Case(memory_from_dict(graph)[0], frozenset(gold) or None, tokens)
 
 
-def enriched(row: dict[str, Any]) -> tuple[dict[str, Any], set[int]]:
-    """Return a row with evidence, an open assumption, an alternative and a limitation, and its critical steps."""
-    chance = random.Random(row["id"])
-    named = sorted({word for step in row["steps"] for word in content_words(step["content"]) if word.isalpha()})
-    steps = [{name: step[name] for name in ("step", "type", "content")} for step in row["steps"]]
+def enrich(graph: dict[str, Any], gold: set[int]) -> None:
+    """Add evidence to observations, an open assumption, an alternative and a limitation, from the graph's own words."""
+    chance = random.Random(graph["reasoning_id"])
+    steps = graph["steps"]
+    named = sorted({word for step in steps for word in WORD.findall(step["content"].lower())})
     for step in steps:
-        if step["type"] != "conclusion" and chance.random() < EVIDENCE_SHARE:
+        if step["type"] == "observation" and chance.random() < EVIDENCE_SHARE:
             folder, name = chance.sample(named, 2)
             step["evidence"] = [f"{folder}/{name}.{chance.choice(SUFFIXES)}:{chance.randint(2, 400)}"]
     one, other = chance.sample(named, 2)
     assumed = {
-        "step": max(step["step"] for step in steps) + 1,
+        "step": len(steps) + 1,
         "type": "assumption",
         "content": f"What is known of {one} still holds for {other}",
         "needs_validation": True,
@@ -134,8 +139,7 @@ def enriched(row: dict[str, Any]) -> tuple[dict[str, Any], set[int]]:
     }
     inferred = next((step for step in steps if step["type"] != "observation"), steps[-1])
     inferred["alternatives_considered"] = [f"Begin from {chance.choice(named)} and leave {chance.choice(named)} aside"]
-    limitation = f"Nobody looked at {chance.choice(named)} outside of {chance.choice(named)}"
-    critical = {*(row["critical_steps"] or ())}
-    if critical:
-        critical.add(assumed["step"])
-    return row | {"steps": [*steps[:-1], assumed, steps[-1]], "known_limitations": [limitation]}, critical
+    steps.append(assumed)
+    if gold:
+        gold.add(assumed["step"])
+    graph["known_limitations"] = [f"Nobody looked at {chance.choice(named)} outside of {chance.choice(named)}"]

@@ -211,7 +211,7 @@ def test_damaged_log_is_no_traceback(alone: Baton) -> None:
         (["handof"], "did you mean `baton handoff`?"),
         (["handoff", "clam"], "did you mean `baton handoff claim`?"),
         (["claim"], "did you mean `baton handoff claim`?"),
-        (["close", "x"], "did you mean `baton handoff complete` or `baton reasoning conclude`?"),
+        (["close", "x"], "did you mean `baton handoff complete` or `baton reasoning conclude`"),
         (["append", "--bad"], "No such option"),
         (["nonsense"], "there is no verb 'nonsense' (see `baton --help`)"),
         (["emit", "finding.logged"], "--stream"),

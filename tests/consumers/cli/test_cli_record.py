@@ -80,3 +80,29 @@ def test_explanation_shows_each_fact_beside_its_step_and_says_why_others_were_dr
     dropped = [one for one in data["steps"] if not one["kept"]]
     assert kept
     assert {one["why"] for one in dropped} >= {"the budget had no room for it", "it stands as the conclusion"}
+
+
+def test_brief_says_all_that_a_receiver_must_know(baton: Baton, fresh: Callable[[str], str], tmp_path: Path) -> None:
+    path, name = tmp_path / "audit.json", fresh("briefed")
+    path.write_text(AUDIT, "utf-8")
+    baton("--as", "a", "reasoning", "record", path, "--id", name, "--domain", "security")
+    data = baton.data("--as", "a", "reasoning", "brief", name, "--level", "minimal", "--budget", "180")
+    assert data["tokens"] <= 180
+    assert data["exact"]
+    assert data["certificate"] == {"holds": True, "problems": []}
+    assert data["rule_fired"]["name"] == "high_risk_domain"
+    assert {"R", "A", "E", "cap", "vetoes", "weights"} <= data["parts"].keys()
+    assert data["dropped"]["steps"]
+
+
+def test_provenance_names_the_signature_of_the_version_and_its_event(
+    baton: Baton, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    path, name = tmp_path / "audit.json", fresh("proven")
+    path.write_text(AUDIT, "utf-8")
+    recorded = baton.data("--as", "a", "reasoning", "record", path, "--id", name)["recorded"][0]
+    record = baton.data("--as", "a", "reasoning", "show", name, "--provenance")
+    event = baton.data("--as", "a", "show", record["event"]["index"])
+    assert record["reasoning_ref"] == recorded["ref"]
+    assert (record["signature"], record["event"]["id"]) == (f"ed25519:{event['sig']}", event["id"])
+    assert record["author"] == "a"

@@ -1,4 +1,4 @@
-"""`baton reasoning explain`: each fact of a brief beside its step and evidence, and what was dropped and why."""
+"""`baton reasoning brief` and `explain`: the prompt; each of its facts beside its step, and what was dropped and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from consumers.cli.app import App
 from consumers.cli.lazy import Command
 from consumers.cli.tables import clean
-from consumers.compressor.transfer import fetch, receive_brief
+from consumers.compressor.transfer import describe, fetch, receive_brief
 from projections.briefs.brief import check_certificate
 from projections.briefs.critical import critical_numbers
 from projections.briefs.fidelity import measure
@@ -21,6 +21,34 @@ if TYPE_CHECKING:
     from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 LEVELS = [level.value for level in TransferLevel]
+
+
+@click.command(cls=Command)
+@click.argument("ref", metavar="ID|REF")
+@click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True)
+@click.option(
+    "--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own)."
+)
+@click.pass_obj
+def brief(app: App, ref: str, level: str, budget: int | None) -> None:
+    """Print the brief of a reasoning as a prompt; made on the spot if none of this level is published.
+
+    The certificate says whether every fact is byte for byte the graph's; it is checked here, against the graph.
+    """
+    received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
+    memory = fetch(app.query_with, received.brief.reasoning_ref).memory
+    data = describe(received) | {"certificate": certificate(received, memory)}
+
+    def text() -> None:
+        click.echo(clean(data["prompt"]))
+        count = f"{data['tokens']} tokens" if data["exact"] else f"about {data['tokens']} tokens"
+        click.echo(f"-- {count} of {data['budget']}, fidelity {data['fidelity']:.2f}", err=True)
+        if not data["certificate"]["holds"]:
+            click.echo("-- BROKEN: the brief says something else than its graph", err=True)
+        if data["rule_fired"]:
+            click.echo(f"-- fetch the whole graph before acting: {data['rule_fired']['reason']}", err=True)
+
+    app.show("brief", data, text)
 
 
 @click.command(cls=Command)
@@ -59,7 +87,6 @@ def explained(received: Received, memory: ReasoningMemory) -> dict[str, Any]:
                 "why": _why(step, memory, kept=number in facts, critical=number in critical),
             }
         )
-    problems = check_certificate(brief, memory)
     return {
         "reasoning_ref": brief.reasoning_ref,
         "level": received.prompt.level,
@@ -67,11 +94,17 @@ def explained(received: Received, memory: ReasoningMemory) -> dict[str, Any]:
         "budget": received.prompt.budget,
         "fidelity": msgspec.to_builtins(brief.fidelity),
         "measured_again": measure(memory, received.prompt.prompt).value,
-        "certificate": {"holds": not problems, "problems": msgspec.to_builtins(problems)},
+        "certificate": certificate(received, memory),
         "steps": steps,
         "dropped_sections": received.prompt.dropped,
         "budget_needed_for_0.90": brief.budget_needed_for_090,
     }
+
+
+def certificate(received: Received, memory: ReasoningMemory) -> dict[str, Any]:
+    """Return whether every fact of a brief is its graph's, and each place where one is not."""
+    problems = check_certificate(received.brief, memory)
+    return {"holds": not problems, "problems": msgspec.to_builtins(problems)}
 
 
 def print_explanation(data: dict[str, Any]) -> None:
