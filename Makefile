@@ -42,7 +42,7 @@ bench: install
 
 # The long run: as many kills and flips as the issues name.
 faults: install
-	BATON_FAULTS=20 $(BIN)/python -m pytest -q --timeout 3600 -k "crash or kill or flip or fault or two_writers"
+	BATON_FAULTS=25 $(BIN)/python -m pytest -q --timeout 3600 -k "crash or kill or flip or fault or two_writers"
 
 contract: install
 	$(BIN)/python -m ledger.contract

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows in columns as wide as their content; says so when there is none."""
-    body = [[clean(str(cell)) for cell in row] for row in rows]
+    body = [[" ".join(clean(str(cell)).split("\n")) for cell in row] for row in rows]
     if not body:
         click.echo("(none)")
         return

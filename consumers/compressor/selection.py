@@ -119,7 +119,7 @@ class Tally:
         return sum(other in present for fact in facts for other in self._neighbours.get(fact, ()))
 
     def _new_wholeness(self, facts: list[str]) -> float:
-        """Return by how much inferences come nearer to being whole: the square of the held share, so the last counts."""
+        """Return by how much inferences come nearer to being whole; squares, so that the last premise counts most."""
         more = Counter(number for fact in facts for number in self._inferences_of.get(fact, ()))
         wholeness = 0.0
         for number, added in more.items():

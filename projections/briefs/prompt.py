@@ -5,8 +5,8 @@ under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone k
 .65 against .92 at 200 tokens). A prompt never exceeds its budget. What does not fit is left out section by section, the
 least needed first, and named in ``dropped``; CONTEXT and CONCLUSION are shortened before they are dropped, at a word.
 
-CONTEXT takes what the other sections leave, up to a quarter of the budget and at least a line: the sender's summary must
-not cost facts (at 200 tokens a full quarter cost three of them), and what no fact needs it may have.
+CONTEXT takes what the other sections leave, up to a quarter of the budget and at least a line: the sender's summary
+must not cost facts (at 200 tokens a full quarter cost three of them), and what no fact needs it may have.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def to_context_prompt(
 
 
 def unfitted_tokens(brief: Brief, budget: int, context_share: float = 0.0) -> int:
-    """Return what a brief's prompt would cost at its own level, CONTEXT cut to its share or least, CONCLUSION to its."""
+    """Return what a brief's prompt costs at its own level, only CONTEXT (to a share or least) and CONCLUSION cut."""
     sections = _sections(brief, TransferLevel(brief.level), None)
     _shorten(sections, budget, context_share, keep=True)
     return count_tokens(_joined(sections))

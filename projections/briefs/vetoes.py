@@ -121,10 +121,11 @@ def _stands_elsewhere(said: tuple[str, str, str], index: GraphIndex) -> bool:
 
 def _negation_changed(clause: str, content: list[str], used: list[Source], index: GraphIndex) -> bool:
     said = negation_scopes(clause, index.postings.keys())
-    mostly = [source for source in used if 2 * len(set(source.content) & set(content)) > len(set(source.content))]
-    stood = [negation_scopes(source.text, index.postings.keys()) for source in mostly]
+    stood = [negation_scopes(source.text, index.postings.keys()) for source in used]
     covered = [scope for scopes in stood for scope in scopes]
-    return any(
-        negation_differs(content, said, source.content, scopes, covered)
-        for source, scopes in zip(mostly, stood, strict=True)
+    mostly = (
+        (source, scopes)
+        for source, scopes in zip(used, stood, strict=True)
+        if 2 * len(set(source.content) & set(content)) > len(set(source.content))
     )
+    return any(negation_differs(content, said, source.content, scopes, covered) for source, scopes in mostly)

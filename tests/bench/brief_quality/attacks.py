@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.critical import critical_numbers, critical_units
 from projections.briefs.index import index_graph
-from projections.briefs.text import content_of, words
+from projections.briefs.text import NEGATORS, content_of, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,7 @@ _LINE: Final = re.compile(r"(?<=:)\d+")
 _NEGATED: Final = re.compile(r"\b(?:do|does|did|is|are|was|were|can|will|has|have)(?: not|n't)\b|\bcannot\b|\bnever\b|\bno\b")
 _AUXILIARY: Final = re.compile(r"\b(is|are|was|were|can|will|has|have|had|must|should|would|could)\b")
 _CJK_NEGATED: Final = re.compile("没有|不再|不能|不")
+_WORD: Final = re.compile(r"(?<!\S)[A-Za-z]+ ")
 _NAME: Final = re.compile(r"\b[a-z]{4,}\b")
 
 
@@ -89,12 +90,20 @@ def changed_line(sort: str, line: str, chance: random.Random) -> str | None:
 
 
 def honest_changes(lines: list[str], chance: random.Random) -> Iterator[list[str]]:
-    """Yield the lines as they are, with a function word dropped from each, and two of them joined by "and"."""
+    """Yield the lines as they are, each with one plain word dropped, and two and two joined by "and"."""
     yield lines
-    yield [re.sub(r"\b(?:the|a|an|of|that|then)\b ", "", line, count=1) for line in lines]
-    if len(lines) > 1:
-        place = chance.randrange(len(lines) - 1)
-        yield [*lines[:place], f"{lines[place].rstrip('.')} and {lines[place + 1]}", *lines[place + 2 :]]
+    yield [_shorter(line, chance) for line in lines]
+    pairs = [lines[place : place + 2] for place in range(0, len(lines), 2)]
+    yield [" and ".join(line.rstrip(".") for line in pair) for pair in pairs]
+
+
+def _shorter(line: str, chance: random.Random) -> str:
+    """Return a line without one word that neither negates nor holds a number."""
+    plain = [match for match in _WORD.finditer(line) if match[0].strip().lower() not in NEGATORS]
+    if not plain:
+        return line
+    match = chance.choice(plain)
+    return line[: match.start()] + line[match.end() :]
 
 
 def corrupted_briefs(brief: Brief, chance: random.Random) -> Iterator[tuple[str, Brief]]:
