@@ -39,6 +39,7 @@ GROUPS: Final = {
     "delivery": "delivery",
     "cli": "starting",
     "briefs": "briefing",
+    "brief_quality": "brief_quality.table",
 }
 HEADER: Final = ("row", "ratio", "min–max", "budget", "", "to", "note")
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 RARE_SHARE: Final = 0.6
 _NUMBER: Final = re.compile(r"(?<![\w.,/])\d+(?:\.\d+)?(?![\w/]|[.,]\d)")
 _LINE: Final = re.compile(r"(?<=:)\d+")
-_NEGATED: Final = re.compile(r"\b(?:do|does|did|is|are|was|were|can|will|has|have)(?: not|n't)\b|\bcannot\b|\bnever\b|\bno\b")
+_NEGATED: Final = re.compile(
+    r"\b(?:do|does|did|is|are|was|were|can|will|has|have)(?: not|n't)\b|\bcannot\b|\bnever\b|\bno\b"
+)
 _AUXILIARY: Final = re.compile(r"\b(is|are|was|were|can|will|has|have|had|must|should|would|could)\b")
 _CJK_NEGATED: Final = re.compile("没有|不再|不能|不")
 _WORD: Final = re.compile(r"(?<!\S)[A-Za-z]+ ")

@@ -36,7 +36,11 @@ WORDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "The limit in {key} is reached before noon",
             "Old entries are served after each deployment of {a}",
         ),
-        "assumption": ("The clocks of {a} and {b} agree", "Nobody but {b} calls {a}", "{key} has the same value everywhere"),
+        "assumption": (
+            "The clocks of {a} and {b} agree",
+            "Nobody but {b} calls {a}",
+            "{key} has the same value everywhere",
+        ),
         "method": ("compare both hosts", "grep the access log", "read config/live.yaml"),
         "alternative": ("Restart {b} every night", "Raise {key} to {n}", "Move {a} to a larger machine"),
         "limitation": ("Staging was not looked at", "Only one day of logs was read", "The code of {b} is not public"),
