@@ -1,4 +1,4 @@
-"""`baton reasoning brief` and `explain`: the prompt; each of its facts beside its step, and what was dropped and why."""
+"""`baton reasoning brief` and `explain`: the prompt; its facts beside their steps, and what was dropped and why."""
 
 from __future__ import annotations
 

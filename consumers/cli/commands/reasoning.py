@@ -13,7 +13,8 @@ from consumers.cli.commands.events import fields_of
 from consumers.cli.diff_text import describe_diff, print_diff
 from consumers.cli.handoff_text import default_id
 from consumers.cli.lazy import Group, Lazy
-from consumers.cli.tables import clean, print_fields, print_table
+from consumers.cli.reasoning_text import print_reasoning, print_tree
+from consumers.cli.tables import print_fields, print_table
 from consumers.compressor.graph_cache import GraphCache, find_base
 from consumers.compressor.transfer import describe_sent
 from consumers.compressor.transfer import fetch as fetch_graph
@@ -162,16 +163,17 @@ def list_(app: App, author: str | None, status: str | None, limit: int, cursor: 
 
 @reasoning.command()
 @click.argument("ref", metavar="ID|REF")
+@click.option("--tree", is_flag=True, help="Print the steps under what they support, from the conclusion down.")
 @click.option("--provenance", is_flag=True, help="Print who signed the version that REF names, and with which event.")
 @click.pass_obj
-def show(app: App, ref: str, *, provenance: bool) -> None:
+def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
     """Show a reasoning: its steps, what they rest on, its versions."""
     if provenance:
         record = provenance_of(app, ref)
         app.show("provenance", record, lambda: print_fields(record))
         return
     found = find(app, ref)
-    app.show("reasoning", found, lambda: print_reasoning(found))
+    app.show("reasoning", found, lambda: print_tree(found) if tree else print_reasoning(found))
 
 
 @reasoning.command()
@@ -266,26 +268,3 @@ def next_number(app: App, ref: str) -> tuple[str, int]:
     found = find(app, ref)
     numbers = [one["step_number"] for one in found["memory"]["steps"]]
     return found["id"], max(numbers, default=0) + 1
-
-
-def print_reasoning(found: dict[str, Any]) -> None:
-    """Print a reasoning, one step a paragraph."""
-    memory = found["memory"]
-    click.secho(clean(memory["task"]), bold=True)
-    click.echo(f"{found['id']}  [{found['status']}]  by {found['author']}  {found['ref']}")
-    dependencies = {int(number): rests_on for number, rests_on in memory["dependencies"].items()}
-    for one in memory["steps"]:
-        rests_on = dependencies.get(one["step_number"], [])
-        after = f"  ← {', '.join(map(str, rests_on))}" if rests_on else ""
-        click.echo(f"  {one['step_number']}. {one['type']} ({one['confidence']:.2f}){after}")
-        click.echo(f"     {clean(one['content'])}")
-        for evidence in one["evidence"]:
-            click.echo(f"       {clean(evidence)}")
-        if one.get("needs_validation"):
-            click.echo(f"       to be validated: {clean(one.get('validation_method') or 'nobody said how')}")
-        if one.get("conclusion"):
-            click.echo(f"       → {clean(one['conclusion'])}")
-    if memory["conclusion"]:
-        click.echo(f"conclusion: {clean(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
-    for limitation in memory["known_limitations"]:
-        click.echo(f"limitation: {clean(limitation)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -106,3 +107,14 @@ def test_provenance_names_the_signature_of_the_version_and_its_event(
     assert record["reasoning_ref"] == recorded["ref"]
     assert (record["signature"], record["event"]["id"]) == (f"ed25519:{event['sig']}", event["id"])
     assert record["author"] == "a"
+
+
+def test_tree_shows_each_step_under_what_it_supports(baton: Baton, fresh: Callable[[str], str], tmp_path: Path) -> None:
+    path, name = tmp_path / "audit.json", fresh("tree")
+    path.write_text(AUDIT, "utf-8")
+    baton("--as", "a", "reasoning", "record", path, "--id", name)
+    lines = baton("--as", "a", "reasoning", "show", name, "--tree").splitlines()
+    assert lines[0] == "Rotate JWT secret immediately"
+    steps = [line for line in lines[1:] if re.match(r" *[0-9]+\. (?!\(above\))", line)]
+    depth = {line.split(".")[0].strip(): len(line) - len(line.lstrip()) for line in steps}
+    assert depth["12"] < depth["7"] < depth["4"] < depth["2"] < depth["1"]

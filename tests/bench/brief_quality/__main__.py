@@ -1,0 +1,10 @@
+"""``python -m tests.bench.brief_quality [--json]``: the table of brief quality, and nothing else of ``make bench``."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.bench.__main__ import main
+
+if __name__ == "__main__":
+    main(["brief_quality", *sys.argv[1:]])

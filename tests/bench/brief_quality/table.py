@@ -1,0 +1,129 @@
+"""The rows of brief quality: what was measured, the baseline in the same run, ours, and the figure to reach.
+
+The figures to reach are those of the issue on reasoning memory, set on other graphs of the same kinds.
+"""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import TYPE_CHECKING, Final
+
+from projections.reasoning.sending import measure_chain
+from tests.bench.brief_quality.cases import Cases, load_cases
+from tests.bench.brief_quality.figures import (
+    MINIMAL,
+    STANDARD,
+    Found,
+    agreement,
+    at_budget,
+    certificate,
+    delta_versions,
+    gaming,
+    in_free_text,
+    minimal_share,
+    transfers,
+)
+from tests.bench.brief_quality.incidents import incidents
+from tests.bench.pairs import Bench, Budget, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from projections.reasoning.memory import ReasoningMemory
+
+VERSIONS: Final = 30
+SAMPLE: Final = 40
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of this group."""
+    cases = load_cases()
+    bench.say(f"briefs of {cases.source}")
+    distracted, dense = _memories(cases.distracted), _memories(cases.dense)
+    yield from _budgets(distracted, dense)
+    bench.say("transfers")
+    yield from _transfers(cases)
+    bench.say("the metric")
+    yield from _metric(cases)
+    bench.say("gamed and corrupted briefs")
+    hand = incidents()
+    sums = _memories(cases.sums)
+    yield from _gamed([hand, dense[:SAMPLE], distracted[:SAMPLE]])
+    yield from _corrupted([*hand, *dense[:SAMPLE], *sums])
+    yield _deltas([memory for memory in dense if len(memory.steps) >= VERSIONS] or distracted[:SAMPLE])
+
+
+def _memories(cases: Sequence) -> list[ReasoningMemory]:
+    return [case.memory for case in cases]
+
+
+def _budgets(distracted: Sequence[ReasoningMemory], dense: Sequence[ReasoningMemory]) -> Iterator[Row]:
+    for name, memories, fidelity, probes in (
+        ("distractors", distracted, 0.95, 0.93),
+        ("nothing to drop", dense, 0.90, 0.85),
+    ):
+        sides = at_budget(memories, 400, STANDARD)
+        yield _row(f"fidelity at 400 tokens, {name}", sides, "fidelity", fidelity, len(memories))
+        yield _row(f"probe accuracy at 400 tokens, {name}", sides, "probes", probes, len(memories))
+    sides = at_budget(dense, 200, MINIMAL)
+    yield _row("probe accuracy at 200 tokens, nothing to drop", sides, "probes", 0.48, len(dense))
+
+
+def _row(what: str, sides: dict, name: str, reach: float, count: int) -> Row:
+    others = ", ".join(f"{side} {getattr(sides[side], name):.2f}" for side in ("LexRank", "first-N"))
+    return Row(f"briefs: {what}", [getattr(sides["ours"], name)], others, Budget("≥", reach), f"{count} graphs")
+
+
+def _transfers(cases: Cases) -> Iterator[Row]:
+    found = transfers([*cases.distracted, *cases.dense])
+    note = f"up to {found.tokens_max}, lowest fidelity {found.fidelity_min:.2f}"
+    yield Row("briefs: STANDARD, mean tokens", [found.tokens], f"full {found.full:.0f}", Budget("≤", 450), note)
+    what = "briefs: STANDARD, graphs with ≥ 80 % of critical inferences verifiable"
+    yield Row(what, [found.verifiable], "–", Budget("≥", 0.95), "every premise stands in the prompt")
+    hand = incidents()
+    for budget, share in ((200, 0.75), (240, 1.0)):
+        what = f"briefs: MINIMAL ≥ .90 at {budget} tokens, ≤ 12 facts"
+        yield Row(
+            what, [minimal_share(hand, budget)], "–", Budget("≥", share), f"{len(hand)} graphs, English and Chinese"
+        )
+
+
+def _metric(cases: Cases) -> Iterator[Row]:
+    ours, rouge = agreement(cases.distracted)
+    yield Row("metric: Spearman with gold recall", [ours.spearman], f"ROUGE-1 {rouge.spearman:.3f}", Budget("≥", 0.95))
+    yield Row("metric: mean absolute error", [ours.error], f"ROUGE-1 {rouge.error:.3f}", Budget("≤", 0.07))
+
+
+def _gamed(groups: Sequence[Sequence[ReasoningMemory]]) -> Iterator[Row]:
+    for attack, value in gaming(groups).items():
+        yield Row(f"gamed: {attack}", [value], "–", Budget("≤", 0.40), "highest mean of three kinds of graphs")
+
+
+def _corrupted(memories: Sequence[ReasoningMemory]) -> Iterator[Row]:
+    found = certificate(memories)
+    yield _caught("corrupted: one fact of an extractive brief, caught", found, 1.0)
+    yield _accused("corrupted: extractive briefs, false alarms", found, 0.0)
+    text = in_free_text(memories)
+    for sort, reach in (("path", 1.0), ("number", 0.92), ("negation", 0.92)):
+        yield _caught(f"corrupted: free text, {sort}, caught", text[sort], reach)
+    yield _accused("corrupted: free text, false alarms", text["path"], 0.01)
+
+
+def _caught(what: str, found: Found, reach: float) -> Row:
+    return Row(what, [found.caught / found.changed], "–", Budget("≥", reach), f"{found.caught} of {found.changed}")
+
+
+def _accused(what: str, found: Found, reach: float) -> Row:
+    return Row(what, [found.accused / found.honest], "–", Budget("≤", reach), f"{found.accused} of {found.honest}")
+
+
+def _deltas(memories: Sequence[ReasoningMemory]) -> Row:
+    costs = [measure_chain(delta_versions(memory, VERSIONS)) for memory in memories]
+    note = f"{len(costs)} graphs of {VERSIONS} versions; as messages with both refs {mean(c.messages / c.resent for c in costs):.3f}"
+    return Row(
+        "deltas: chain, tokens",
+        [mean(cost.ratio for cost in costs)],
+        "sending each version again",
+        Budget("≤", 0.10),
+        note,
+    )
