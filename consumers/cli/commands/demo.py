@@ -45,8 +45,9 @@ def demo(app: App, *, keep: bool) -> None:
 
 @contextlib.contextmanager
 def signals_as_interrupts() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the demo as ^C does: by taking its processes down first."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """Let SIGTERM and SIGHUP end the demo as ^C does, by taking its processes down first; ^C too in the background."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         yield
     finally:
