@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test check bench faults contract clean lock
+.PHONY: install demo test check bench bench-human faults contract clean lock
 
 install: $(STAMP)
 
@@ -39,6 +39,10 @@ check: install
 
 bench: install
 	$(BIN)/python -m tests.bench
+
+# Writes build/human-evaluation.csv, fifty pairs to be judged blind; called again, reads the filled sheet back.
+bench-human: install
+	$(BIN)/python -m tests.bench.brief_quality.human
 
 # The long run: as many kills and flips as the issues name.
 faults: install

@@ -1,9 +1,11 @@
 """The default compressor: deterministic, without a model, every fact a step's own words (DESIGN §9).
 
-It chooses critical steps along the dependency graph under a hard token budget and spends in this order: facts, inline
-evidence, how to check the first assumptions, the EVIDENCE section, links, tags, other steps. Without an asked budget it
-stops at a fidelity of .95 (links and other steps are then left out: they add tokens, not critical reasoning); an asked
-budget is filled. A graph that fits whole is sent whole, lossless.
+It chooses critical steps along the dependency graph and the evidence of them under a hard token budget (``selection``),
+then spends what is left in this order: evidence, CONTEXT up to its share, how to check the first assumptions, the
+EVIDENCE section, links, tags, other steps. Without an asked budget it stops at a fidelity of .95 (links and other steps
+are then left out: they add tokens, not critical reasoning); an asked budget is filled. A graph that fits whole is sent
+whole, lossless, in the short form that ``fetch`` sends too. What the CONCLUSION line says word for word is not said
+again as a fact.
 
 The brief's fidelity is measured on the prompt that the receiver reads at the brief's own level and budget, not on the
 envelope. ``budget_needed_for_0.90`` comes from the same sums as the choice, taken without a budget.
@@ -97,7 +99,7 @@ def _with_chosen(empty: Brief, index: GraphIndex, candidates: list[Candidate], e
     """Choose facts for the room that the fixed sections leave, then spend the rest."""
     remarks = _remarks(index)
     limit = empty.budget - _margin_tokens
-    room = limit - unfitted_tokens(empty, empty.budget) - _heading_tokens(index)
+    room = limit - unfitted_tokens(empty, empty.budget) - count_tokens(f"\n{REASONING_BRIEF}: ")
     for _ in range(_choices_max):
         tally = _tally(index, shown_conclusion(empty))
         chosen = choose(candidates, tally, room, enough or BRIEF_MAX)
@@ -108,7 +110,8 @@ def _with_chosen(empty: Brief, index: GraphIndex, candidates: list[Candidate], e
         over = unfitted_tokens(brief, brief.budget) - limit
         if over <= 0 or not chosen.lines:
             break
-        # Lines are counted one by one; together they may cost a little more, and too few facts bring stock sentences.
+        # Lines are counted one by one; together they may cost a little more, assumptions bring a heading of their own,
+        # and too few facts bring stock sentences.
         room -= over
     return spend_rest(brief, index, tally, limit, enough)
 

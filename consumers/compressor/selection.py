@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from projections.briefs.index import GraphIndex
 
-WHOLE_INFERENCE_WEIGHT: Final = 0.15
+WHOLE_INFERENCE_WEIGHT: Final = 0.2
 """What all inferences standing there whole are worth beside a fidelity of 1, in choosing only."""
 
 _FACT, _FACT_WITH_EVIDENCE, _EVIDENCE = range(3)
@@ -139,6 +139,13 @@ class Choice(NamedTuple):
         """What all of it costs, line by line."""
         return sum(one.tokens + (one.evidence_tokens if one.step in self.evidence else 0) for one in self.lines)
 
+    def add(self, candidate: Candidate, what: int) -> None:
+        """Take a line, its evidence, or both."""
+        if what != _EVIDENCE:
+            self.lines.append(candidate)
+        if what != _FACT and candidate.step is not None:
+            self.evidence.add(candidate.step)
+
 
 def choose(candidates: list[Candidate], tally: Tally, room: float, enough: float) -> Choice:
     """Return what to keep within ``room`` tokens and up to ``enough`` fidelity."""
@@ -153,9 +160,9 @@ def choose(candidates: list[Candidate], tally: Tally, room: float, enough: float
     while queue and tally.value() < enough:
         density, position, what = heapq.heappop(queue)
         candidate = candidates[position]
-        cost = _cost(candidate, what)
-        is_stale = candidate.step in choice.evidence or (position in kept) is not (what == _EVIDENCE)
-        if is_stale or cost > room:
+        # A fact that came in, alone or with its evidence, has other entries in the queue.
+        is_done = candidate.step in choice.evidence or (position in kept) is not (what == _EVIDENCE)
+        if is_done or _cost(candidate, what) > room:
             continue
         fresh = _entry(candidates, position, what, tally)
         if fresh[0] > density:  # Worth less than when it was queued: an anchor came in with another line.
@@ -163,18 +170,15 @@ def choose(candidates: list[Candidate], tally: Tally, room: float, enough: float
             continue
         if fresh[0] == 0:
             break
-        room -= cost
+        room -= _cost(candidate, what)
+        kept.add(position)
+        choice.add(candidate, what)
         touched = tally.keep(candidate.facts, _anchors(candidate, what))
-        if what != _EVIDENCE:
-            kept.add(position)
-            choice.lines.append(candidate)
-        if what != _FACT and candidate.step is not None:
-            choice.evidence.add(candidate.step)
-        elif candidate.evidence_tokens:
-            heapq.heappush(queue, _entry(candidates, position, _EVIDENCE, tally))
-        for neighbour in {neighbour for fact in touched for neighbour in by_fact[fact]} - kept:
-            for entry in _entries(candidates, neighbour, tally):
-                heapq.heappush(queue, entry)
+        risen = [entry for fact in touched for place in by_fact[fact] for entry in _entries(candidates, place, tally)]
+        if what == _FACT and candidate.evidence_tokens:
+            risen.append(_entry(candidates, position, _EVIDENCE, tally))
+        for entry in risen:
+            heapq.heappush(queue, entry)
     return choice
 
 

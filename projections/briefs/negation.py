@@ -1,10 +1,10 @@
 """Which words a text negates (DESIGN §9: a negation changed in its scope is a veto).
 
 A negator covers the next three content words. ``un-`` and ``non-`` count where the graph knows the word without the
-prefix ("unencrypted" negates "encrypted", "under" negates nothing). A word of a path
-negates nothing. Chinese negators count except inside words that
-negate nothing (不仅, 非常, 无论, …). Two texts agree if every scope of one meets a scope of the other; which of two
-near synonyms negates, and where in the clause it stands, does not matter.
+prefix ("unencrypted" negates "encrypted", "under" negates nothing). A word of a path negates nothing. Chinese negators
+count except inside words that negate nothing (不仅, 非常, 无论, …). Two texts agree if every scope of one meets a scope
+of the other, each of which one scope can meet (one negation does not excuse a second); which of two near synonyms
+negates, and where in the clause it stands, does not matter.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from projections.briefs.brief import check_certificate
 from projections.briefs.fidelity import measure
 from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, to_context_prompt
 from projections.briefs.text import count_sentences
+from projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
     from projections.reasoning.memory import ReasoningMemory
@@ -151,6 +152,49 @@ def test_graph_that_fits_whole_is_sent_whole() -> None:
 def test_long_context_takes_no_room_from_the_facts_beyond_its_quarter() -> None:
     short, long = (compress(audit_graph(), MINIMAL, context=text) for text in ("x", "very much context " * 200))
     assert len(long.facts) >= 0.6 * len(short.facts)
+
+
+def test_short_form_makes_room_for_the_whole_graph_in_an_asked_budget() -> None:
+    memory = graph(CHINESE)
+    brief = compress(memory, STANDARD, 300)
+    assert (brief.fidelity.band, brief.sizes.compressed <= 300) == ("lossless", True)
+    assert brief.sizes.full > 300
+
+
+def test_unasked_brief_of_a_graph_that_only_its_short_form_fits_stops_early() -> None:
+    brief = compress(chain(9), STANDARD)
+    assert brief.whole_graph == ""
+    assert 0.95 <= brief.fidelity.value < 1.0
+    assert compress(chain(9), STANDARD, 700).fidelity.band == "lossless"
+
+
+def test_context_gives_way_to_facts_and_takes_what_they_leave() -> None:
+    long = "what the sender wants the receiver to know " * 30
+    tight, roomy = compress(chain(30), MINIMAL, context=long), compress(audit_graph(), STANDARD, context=long)
+    first, second = (to_context_prompt(brief).prompt.splitlines()[0] for brief in (tight, roomy))
+    assert count_tokens(first) <= 16
+    assert 150 <= count_tokens(second) <= 175
+
+
+def test_step_that_the_conclusion_says_word_for_word_is_not_said_twice() -> None:
+    values = audit_json()
+    values["conclusion"] = "Rotate JWT secret immediately; then read the audit log"
+    brief = compress(graph(values), STANDARD)
+    assert to_context_prompt(brief).prompt.count("Rotate JWT secret immediately") == 1
+    assert 12 not in {*brief.dropped_steps, *(fact.step for fact in brief.facts)}
+
+
+def test_one_piece_of_evidence_is_worth_more_than_the_last_facts() -> None:
+    values = chain(30).to_dict()
+    for step in values["steps"]:
+        step["evidence"] = ["logs/part7.log:7"] if step["step_number"] == 7 else []
+        step["content"] = step["content"].replace(f" {3 * step['step_number'] + 2} hours", " a while")
+        step["content"] = step["content"].replace(
+            f"region {step['step_number']}", "the " + "abcdefgh"[step["step_number"] % 8]
+        )
+    brief = compress(graph(values), MINIMAL)
+    assert "[logs/part7.log:7]" in to_context_prompt(brief).prompt
+    assert brief.dropped_steps
 
 
 # The rest of the envelope

@@ -16,6 +16,7 @@ from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.critical import critical_numbers, critical_units
 from projections.briefs.fidelity import BRIEF_MAX, WEIGHTS, band_of, combine, measure
 from projections.briefs.index import index_graph
+from projections.briefs.negation import negation_scopes
 from projections.briefs.text import clauses, content_of, content_words, count_sentences, one_line, words
 
 if TYPE_CHECKING:
@@ -246,6 +247,27 @@ def test_chinese_negation_is_compared_but_not_every_such_character_negates(
     memory = graph(CHINESE)
     fidelity = measure(memory, verbatim(memory).replace(before, after))
     assert ("negation_changed" in {veto.rule for veto in fidelity.vetoes}) is is_veto
+
+
+def test_negation_elsewhere_in_the_graph_excuses_none() -> None:
+    values = json.loads(json.dumps(CHINESE)) | {"known_limitations": ["Nobody looked at valid sessions"]}
+    values["steps"][0]["content"] = "Tokens stay valid for a month"
+    memory = graph(values)
+    changed = verbatim(memory).replace("stay valid", "stay not valid")
+    assert [veto.rule for veto in measure(memory, changed).vetoes] == ["negation_changed"]
+
+
+def test_one_negation_does_not_excuse_a_second() -> None:
+    values = json.loads(json.dumps(CHINESE))
+    values["steps"][0]["content"] = "Heat can cause the seedlings not to survive"
+    memory = graph(values)
+    changed = verbatim(memory).replace("can cause", "can not cause")
+    assert "negation_changed" in {veto.rule for veto in measure(memory, changed).vetoes}
+
+
+def test_word_of_a_path_negates_nothing() -> None:
+    assert negation_scopes("Gardens stand outside (without/grow.md:38)", ()) == []
+    assert negation_scopes("Gardens stand without walls", ()) == [frozenset({"wall"})]
 
 
 def test_negating_prefix_equals_not() -> None:

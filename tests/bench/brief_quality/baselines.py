@@ -1,6 +1,7 @@
 """What briefs are compared with: LexRank, the first N tokens, random sentences, and ROUGE-1 as a metric.
 
-All of them read the same lines: each step with its evidence in brackets, then the limitations.
+All of them read the same lines: each step as a listing shows it, with its type and its evidence in
+brackets, then the limitations.
 """
 
 from __future__ import annotations
@@ -26,18 +27,22 @@ ROUNDS: Final = 50
 
 def lines_of(memory: ReasoningMemory) -> list[str]:
     """Return the lines that a summarizer is given."""
-    return [
-        *(
-            step.content + "".join(f" [{evidence_place(reference)}]" for reference in step.evidence)
-            for step in memory.steps
-        ),
-        *memory.known_limitations,
+    steps = [
+        f"[{step.type}] {step.content}" + "".join(f" [{evidence_place(one)}]" for one in step.evidence)
+        for step in memory.steps
     ]
+    return [*steps, *memory.known_limitations]
 
 
 def first_n(memory: ReasoningMemory, budget: int) -> str:
     """Return the first lines that fit."""
     return _fitting(lines_of(memory), range(len(lines_of(memory))), budget, stop=True)
+
+
+def first_n_bare(memory: ReasoningMemory, budget: int) -> str:
+    """Return the first lines that fit when nothing says what they are: all of the budget for text."""
+    lines = [line.removeprefix(f"[{line[1:].partition(']')[0]}] ") for line in lines_of(memory)]
+    return _fitting(lines, range(len(lines)), budget, stop=True)
 
 
 def lexrank(memory: ReasoningMemory, budget: int) -> str:
@@ -74,9 +79,9 @@ def centrality(bags: Sequence[Counter[str]]) -> list[float]:
     return scores
 
 
-def rouge_1(memory: ReasoningMemory, text: str) -> float:
-    """Return the share of the graph's words, each as often as it stands there, that the text has too."""
-    wanted = Counter(word for line in lines_of(memory) for word in words(line))
+def rouge_1(texts: Sequence[str], text: str) -> float:
+    """Return the share of the words of some texts, each as often as it stands there, that a text has too."""
+    wanted = Counter(word for one in texts for word in words(one))
     return (wanted & Counter(words(text))).total() / max(1, wanted.total())
 
 

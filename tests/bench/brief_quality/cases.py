@@ -76,7 +76,7 @@ def grouped(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 def in_threes(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Return the rows in threes, each row in one or two of them."""
     step = len(rows) // 3
-    return [[rows[(place + step * part) % len(rows)] for part in range(3)] for place in range(0, step * 2)]
+    return [[rows[(place + step * part) % len(rows)] for part in range(3)] for place in range(step * 2)]
 
 
 def without_distractors(row: dict[str, Any]) -> dict[str, Any]:

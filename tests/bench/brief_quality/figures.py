@@ -21,8 +21,23 @@ from projections.briefs.index import index_graph, spelled
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 from projections.briefs.text import words
 from projections.briefs.vetoes import CONTRADICTION_CAP
-from tests.bench.brief_quality.attacks import changed_line, corrupted_briefs, free_text, gamed, honest_changes
-from tests.bench.brief_quality.baselines import first_n, lexrank, random_lines, rouge_1, spearman
+from tests.bench.brief_quality.attacks import (
+    changed_line,
+    corrupted_briefs,
+    free_text,
+    gamed,
+    honest_changes,
+    key_texts,
+)
+from tests.bench.brief_quality.baselines import (
+    first_n,
+    first_n_bare,
+    lexrank,
+    lines_of,
+    random_lines,
+    rouge_1,
+    spearman,
+)
 from tests.bench.brief_quality.probes import probe_accuracy, verifiable_share
 
 if TYPE_CHECKING:
@@ -47,11 +62,12 @@ class Side(NamedTuple):
 
 
 def at_budget(memories: Sequence[ReasoningMemory], budget: int, level: TransferLevel) -> dict[str, Side]:
-    """Return how ours, LexRank and the first N tokens do at a budget."""
+    """Return how ours and the baselines do at a budget, ours first."""
     prompts = {
         "ours": [to_context_prompt(compress(memory, level, budget)).prompt for memory in memories],
         "LexRank": [lexrank(memory, budget) for memory in memories],
         "first-N": [first_n(memory, budget) for memory in memories],
+        "first-N of bare text": [first_n_bare(memory, budget) for memory in memories],
     }
     return {
         name: Side(
@@ -101,20 +117,20 @@ class Agreement(NamedTuple):
     error: float
 
 
-def agreement(cases: Sequence[Case]) -> tuple[Agreement, Agreement]:
+def agreement(cases: Sequence[Case]) -> dict[str, Agreement]:
     """Return the agreement of our metric and of ROUGE-1 over briefs of all makers and sizes."""
     gold: list[float] = []
-    ours: list[float] = []
-    rouge: list[float] = []
+    values: dict[str, list[float]] = defaultdict(list)
     for case in cases:
         index = index_graph(case.memory)
         for budget in MIXED_BUDGETS:
             brief = to_context_prompt(compress(case.memory, MINIMAL, budget)).prompt
             for text in (brief, *(make(case.memory, budget) for make in (first_n, lexrank, random_lines))):
                 gold.append(gold_recall(case, text))
-                ours.append(measure_indexed(index, text).value)
-                rouge.append(rouge_1(case.memory, text))
-    return _agreement(ours, gold), _agreement(rouge, gold)
+                values["ours"].append(measure_indexed(index, text).value)
+                values["ROUGE-1"].append(rouge_1(lines_of(case.memory), text))
+                values["ROUGE-1 of critical text"].append(rouge_1(key_texts(case.memory), text))
+    return {name: _agreement(found, gold) for name, found in values.items()}
 
 
 def gold_recall(case: Case, text: str) -> float:

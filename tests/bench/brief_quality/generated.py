@@ -11,15 +11,31 @@ from typing import Any, Final
 
 OBSERVATIONS: Final = 25
 THINGS: Final = (
-    "river,glacier,magnet,battery,leaf,root,lens,mirror,engine,bridge,harbor,tunnel,seed,forest,desert,planet,comet,"
-    "copper wire,water vapor,solar panel,wind turbine,coral reef,sand dune,fault line,storm cloud,street lamp,ice sheet,"
-    "heart valve,nerve cell,blood vessel,cargo ship,weather balloon,telescope,thermometer,compass,pendulum,spring"
-).split(",")
-QUALITIES: Final = "heat,light,mass,pressure,speed,depth,height,salt,charge,color,volume,strength,moisture,noise".split(
-    ","
+    *(
+        "river",
+        "glacier",
+        "magnet",
+        "battery",
+        "leaf",
+        "root",
+        "lens",
+        "mirror",
+        "engine",
+        "bridge",
+        "harbor",
+        "tunnel",
+    ),
+    *("seed", "forest", "desert", "planet", "comet", "copper wire", "water vapor", "solar panel", "wind turbine"),
+    *("coral reef", "sand dune", "fault line", "storm cloud", "street lamp", "ice sheet", "heart valve", "nerve cell"),
+    *("blood vessel", "cargo ship", "weather balloon", "telescope", "thermometer", "compass", "pendulum", "spring"),
+)
+QUALITIES: Final = (
+    *("heat", "light", "mass", "pressure", "speed", "depth", "height"),
+    *("salt", "charge", "color", "volume", "strength", "moisture", "noise"),
 )
 CHANGES: Final = (
-    "increases,decreases,is stored,is released,is absorbed,becomes visible,moves outward,is measured".split(",")
+    *("increases", "decreases", "is stored", "is released"),
+    *("is absorbed", "becomes visible", "moves outward", "is measured"),
 )
 LINKS: Final = (
     "a {0} is a kind of {1}",
@@ -29,8 +45,11 @@ LINKS: Final = (
     "a {0} requires {2} for keeping its {3}",
     "{2} is a property of a {0} and includes ordered values of {3}",
 )
-GOODS: Final = "apples,tickets,notebooks,bricks,liters of paint,eggs,stamps,cups,hours,miles,candles,boxes".split(",")
-PEOPLE: Final = "Ana,Boris,Chen,Dora,Emil,Farah,Goran,Hana,Ivo,Jun,Kira,Luca".split(",")
+GOODS: Final = (
+    *("apples", "tickets", "notebooks", "bricks", "liters of paint", "eggs"),
+    *("stamps", "cups", "hours", "miles", "candles", "boxes"),
+)
+PEOPLE: Final = ("Ana", "Boris", "Chen", "Dora", "Emil", "Farah", "Goran", "Hana", "Ivo", "Jun", "Kira", "Luca")
 
 
 def proof_rows(count: int) -> list[dict[str, Any]]:
@@ -59,7 +78,7 @@ def _proof(number: int) -> dict[str, Any]:
     steps = [
         {"step": place, "type": "observation", "content": texts[place - 1]} for place in range(1, OBSERVATIONS + 1)
     ]
-    leaves = chance.sample(range(1, OBSERVATIONS + 1), chance.randint(3, 8))
+    leaves = chance.sample(range(1, OBSERVATIONS + 1), chance.randint(3, 7))
     critical = set(leaves)
     dependencies: dict[str, list[int]] = {}
     while len(leaves) > 1:
