@@ -21,7 +21,8 @@ demo: install
 test: install
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n 2 -q
-	@# The run combines what its processes wrote; what is left is of processes that tests killed, and unreadable.
+	@# What cannot be combined was left by processes that tests killed.
+	@$(BIN)/coverage combine --quiet 2>/dev/null || test -s .coverage
 	@rm -f .coverage.*
 	@for package in ledger projections consumers; do \
 	  echo "line and branch coverage of $$package: $$($(BIN)/coverage report --include="$$package/*" --format=total)%"; \
