@@ -14,7 +14,7 @@ import msgspec
 
 from consumers.compressor.compress import compress
 from ledger.errors import Corrupted, Refused
-from ledger.events.brief import Brief
+from ledger.events.brief import Brief, Prose
 from projections.briefs.brief import check_certificate
 from projections.briefs.fidelity import measure
 from projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
@@ -45,6 +45,8 @@ class _FetchAnswer(msgspec.Struct):
 
 class _BriefData(msgspec.Struct):
     brief: Brief
+    prose: Prose | None = None
+    prose_missing: str = ""
 
 
 class _BriefAnswer(msgspec.Struct):
@@ -52,13 +54,18 @@ class _BriefAnswer(msgspec.Struct):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A brief as a receiver has it: rendered, judged, and whether it was published or made on the spot."""
+    """A brief as a receiver has it: rendered, judged, and whether it was published or made on the spot.
+
+    ``prose`` is what a model wrote beside a published brief, if one did; ``prose_missing`` why it did not.
+    """
 
     brief: Brief
     prompt: Prompt
     answer: FetchAnswer
     domain: str
     is_published: bool
+    prose: Prose | None = None
+    prose_missing: str = ""
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -116,10 +123,11 @@ def receive_brief(
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     shown = view("reasoning.show", {"id": ref})
-    brief = None if budget is not None else _published(view, ref, level)
-    is_published = brief is not None
-    if brief is None:
+    published = None if budget is not None else _published(view, ref, level)
+    if published is None:
         brief = compress(fetch(view, ref).memory, level, budget, domain=shown["domain"] or None)
+    else:
+        brief = published.brief
     prompt = to_context_prompt(brief, level, budget)
     answer = should_fetch_full_reasoning(
         fidelity=brief.fidelity.value,
@@ -127,7 +135,17 @@ def receive_brief(
         vectors=vectors,
         evidence_refs=brief.top_evidence_refs,
     )
-    return Received(brief, prompt, answer, shown["domain"], is_published)
+    if published is None:
+        return Received(brief, prompt, answer, shown["domain"], is_published=False)
+    return Received(
+        brief,
+        prompt,
+        answer,
+        shown["domain"],
+        is_published=True,
+        prose=published.prose,
+        prose_missing=published.prose_missing,
+    )
 
 
 def fetch(view: View, ref: str, *, have: ReasoningMemory | None = None) -> Fetched:
@@ -206,6 +224,8 @@ def describe(received: Received) -> dict[str, Any]:
         "rule_fired": None if rule is None else {"name": rule.name, "reason": rule.reason},
         "not_assessed": received.answer.not_assessed,
         "brief": msgspec.to_builtins(received.brief),
+        "prose": msgspec.to_builtins(received.prose),
+        "prose_missing": received.prose_missing,
     }
 
 
@@ -220,14 +240,14 @@ def describe_sent(sent: Sent) -> dict[str, Any]:
     }
 
 
-def _published(view: View, ref: str, level: TransferLevel) -> Brief | None:
+def _published(view: View, ref: str, level: TransferLevel) -> _BriefData | None:
     try:
         found = view("briefs.best", {"ref": ref, "level": level.value})
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
         return None
-    return _readable(found, _BriefAnswer).data.brief
+    return _readable(found, _BriefAnswer).data
 
 
 def _readable(answer: dict[str, Any], form: type[T]) -> T:

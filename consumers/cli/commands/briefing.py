@@ -43,6 +43,9 @@ def brief(app: App, ref: str, level: str, budget: int | None) -> None:
         click.echo(clean(data["prompt"]))
         count = f"{data['tokens']} tokens" if data["exact"] else f"about {data['tokens']} tokens"
         click.echo(f"-- {count} of {data['budget']}, fidelity {data['fidelity']:.2f}", err=True)
+        if data["prose"]:
+            click.echo(f"-- {data['prose']['model']} wrote beside it, lexical lower bound of its fidelity:", err=True)
+            click.echo(clean(" ".join(one["text"] for one in data["prose"]["sentences"])), err=True)
         if not data["certificate"]["holds"]:
             click.echo("-- BROKEN: the brief says something else than its graph", err=True)
         if data["rule_fired"]:

@@ -9,6 +9,7 @@ import pytest
 from graphs import audit_graph, audit_json
 from llm_stub import Vendor, says, says_json
 
+from consumers.compressor.transfer import describe, receive_brief
 from consumers.compressor.worker import CompressorWorker
 from consumers.llm.configured import configured_client
 from consumers.validator import ReasoningValidator
@@ -17,6 +18,7 @@ from ledger.author import Author
 from ledger.config import Config
 from ledger.errors import BatonError
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from projections.briefs.prompt import TransferLevel
 from projections.reader import Reader
 
 if TYPE_CHECKING:
@@ -96,10 +98,13 @@ def test_prose_travels_beside_the_facts_or_says_why_there_is_none(
         author = Author(local_client, "compressor", lambda _: key)
         CompressorWorker(author, reader, tmp_path / "c.db", client).run(threading.Event(), until=ledger.head()[0])
         data = reader.answer("briefs.best", {"ref": concluded, "level": "standard"})["data"]
+        told = describe(receive_brief(reader.answer, concluded, TransferLevel.STANDARD))
     assert data["brief"]["facts"]
     if answer == "good":
         assert [one["steps"] for one in data["prose"]["sentences"]] == [[1], [2], [4]]
         assert data["prose"]["fidelity_kind"] == "lexical lower bound"
+        assert told["prose"] == data["prose"]
     else:
         assert "prose" not in data
         assert data["prose_missing"].startswith("LLM_INVALID")
+        assert (told["prose"], told["prose_missing"]) == (None, data["prose_missing"])
