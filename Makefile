@@ -48,7 +48,9 @@ bench-human: install
 
 # The long run: as many kills and flips as the issues name.
 faults: install
-	BATON_FAULTS=25 $(BIN)/python -m pytest -q --timeout 3600 -k "crash or kill or flip or fault or two_writers"
+	BATON_FAULTS=25 $(BIN)/python -m pytest -q --timeout 3600 tests/ledger/log/test_crash.py \
+	  tests/ledger/log/test_two_writers.py tests/ledger/bus/test_publisher_faults.py \
+	  tests/consumers/test_node_faults.py tests/consumers/test_reactor_kills.py tests/consumers/auditor
 
 contract: install
 	$(BIN)/python -m ledger.contract
