@@ -102,6 +102,22 @@ class Projection(Generic[S]):
         return next(table for table in self.tables if table.name == name)
 
 
+def event_rows(
+    name: str, version: int, kinds: frozenset[str], table: Table, added: Callable[[NoState | None, Logged], Rows]
+) -> Projection[NoState]:
+    """Return the projection that keeps no state: each event of ``kinds`` adds its rows to ``table``, for good."""
+    return Projection(
+        name=name,
+        version=version,
+        handles=kinds,
+        tables=(table,),
+        state=NoState,
+        initial=lambda _key: NoState(),
+        fold=lambda state, _event: state,
+        added=added,
+    )
+
+
 def by_name_of_stream(event: Event) -> tuple[str, ...]:
     """Return the one key of an event whose state is its stream's: the stream's name without its sort."""
     return (event.name,)

@@ -77,6 +77,31 @@ class Where:
         return " WHERE " + " AND ".join(self._texts) if self._texts else ""
 
 
+class Listing(NamedTuple):
+    """How a list is read: its SELECT, the table (with alias) it counts in, and the column its pages go by."""
+
+    select: str
+    table: str
+    by: str
+    newest_first: bool = True
+
+
+def page_of(
+    moment: Moment, listing: Listing, where: Where, after: int | None, limit: int, *values: Value
+) -> tuple[list[dict[str, Any]], int, int | None]:
+    """Return the rows of a page, how many match in all, and the ``next`` cursor; ``values`` are what SELECT binds."""
+    # The texts of a listing are fixed in the code; what is asked for is bound.
+    total = moment.count(f"SELECT count(*) FROM {listing.table}{where.sql}", where.values)  # noqa: S608
+    if after is not None:
+        where.add(f"{listing.by} {'<' if listing.newest_first else '>'} ?", after)
+    order = "DESC" if listing.newest_first else "ASC"
+    sql = f"{listing.select}{where.sql} ORDER BY {listing.by} {order} LIMIT ?"
+    rows = moment.rows(sql, (*values, *where.values, limit + 1))
+    page = rows[:limit]
+    column = listing.by.rpartition(".")[2]
+    return page, total, page[-1][column] if len(rows) > limit else None
+
+
 def one(found: Sequence[str], asked: str, what: str) -> str:
     """Return the one name that was found.
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ledger.codec import encode_sorted
-from projections.projection import NoState, Projection, Table
+from projections.projection import Table, event_rows
 
 if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Logged, Rows
+    from projections.projection import Logged, NoState, Rows
 
 BRIEFS: Final = Table(
     "briefs",
@@ -34,11 +33,6 @@ BRIEFS: Final = Table(
     primary_key=("event_index",),
     indexes=(("reasoning_ref", "level"),),
 )
-
-
-def fold(state: NoState, _event: Event) -> NoState:
-    """Return the state: there is none."""
-    return state
 
 
 def added(_state: NoState | None, logged: Logged) -> Rows:
@@ -63,13 +57,4 @@ def added(_state: NoState | None, logged: Logged) -> Rows:
     return {"briefs": [row]}
 
 
-BRIEF_VIEW: Final = Projection(
-    name="briefs",
-    version=1,
-    handles=frozenset({"reasoning.briefed"}),
-    tables=(BRIEFS,),
-    state=NoState,
-    initial=lambda _key: NoState(),
-    fold=fold,
-    added=added,
-)
+BRIEF_VIEW: Final = event_rows("briefs", 1, frozenset({"reasoning.briefed"}), BRIEFS, added)

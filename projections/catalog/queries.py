@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
-from projections.query import Arguments, Limit, Query, Where, candidates_max, one
+from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
 from projections.refs import prefix_range
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ events_walked_max: Final = 256
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")  # within SQL's integers; a leading zero makes it hex digits
 
 Depth = Annotated[int, msgspec.Meta(ge=1, le=depth_max, description="Steps from the event asked about.")]
+
+LISTING: Final = Listing("SELECT * FROM events", "events", "event_index", newest_first=False)
 
 
 class EventFilter(Arguments, frozen=True):
@@ -85,12 +87,8 @@ def find_events(moment: Moment, asked: EventFilter) -> Answer:
     where = Where()
     for column in ("kind", "stream", "author", "corr"):
         where.equal(column, getattr(asked, column))
-    total = moment.count(f"SELECT count(*) FROM events{where.sql}", where.values)  # noqa: S608 - fixed texts
-    where.add("event_index > ?", asked.after)
-    sql = f"SELECT * FROM events{where.sql} ORDER BY event_index LIMIT ?"  # noqa: S608 - fixed texts
-    rows = moment.rows(sql, (*where.values, asked.limit + 1))
-    page = rows[: asked.limit]
-    return {"events": page, "total": total, "next": page[-1]["event_index"] if len(rows) > asked.limit else None}
+    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
+    return {"events": page, "total": total, "next": following}
 
 
 def count_events(moment: Moment, _asked: Arguments) -> Answer:

@@ -8,7 +8,7 @@ import msgspec
 
 from ledger.errors import Refused
 from projections.handoffs.why import Standing, explain
-from projections.query import Arguments, Limit, Query, Where, candidates_max, one
+from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
 
 if TYPE_CHECKING:
     from projections.query import Answer, Moment
@@ -39,6 +39,8 @@ _EDGES: Final = (
     "ORDER BY handoff_id, position"
 )
 Status = Literal["pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled"]
+
+LISTING: Final = Listing(_SUMMARY, "handoffs h", "h.created_index")
 
 
 class HandoffList(Arguments, frozen=True, rename={"sender": "from", "receiver": "to"}):
@@ -83,13 +85,8 @@ def list_handoffs(moment: Moment, asked: HandoffList) -> Answer:
     where.equal("coalesce(h.reviewer, h.sender)", asked.reviewer)
     if asked.ready is not None:
         where.add(f"coalesce({_CLAIMABLE} AND {_UNLOCKED}, 0) = ?", moment.now_ms, int(asked.ready))
-    total = moment.count(f"SELECT count(*) FROM handoffs h{where.sql}", where.values)  # noqa: S608 - fixed texts
-    if asked.after is not None:
-        where.add("h.created_index < ?", asked.after)
-    sql = f"{_SUMMARY}{where.sql} ORDER BY h.created_index DESC LIMIT ?"
-    rows = moment.rows(sql, (moment.now_ms, *where.values, asked.limit + 1))
-    page = [_summary(row) for row in rows[: asked.limit]]
-    return {"handoffs": page, "total": total, "next": page[-1]["created_index"] if len(rows) > asked.limit else None}
+    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit, moment.now_ms)
+    return {"handoffs": [_summary(row) for row in page], "total": total, "next": following}
 
 
 def show_handoff(moment: Moment, asked: HandoffId) -> Answer:

@@ -12,7 +12,7 @@ import msgspec
 
 from ledger.errors import Corrupted
 from projections.briefs.tokens import count_tokens, tokenizer
-from projections.query import Arguments, Limit, Query, Where, candidates_max, one
+from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
 from projections.reasoning.changes import decode_change
 from projections.reasoning.delta import find_change
 from projections.reasoning.graph import GraphState, apply_change, canonical_text, memory_of, ref_of
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from projections.query import Answer, Moment
     from projections.reasoning.memory import ReasoningMemory
     from projections.reasoning.sending import SentAs
+
+LISTING: Final = Listing("SELECT * FROM reasonings", "reasonings", "started_index")
 
 
 class FullReasoning(NamedTuple):
@@ -195,13 +197,8 @@ def list_reasonings(moment: Moment, asked: ReasoningList) -> Answer:
     where = Where()
     for column in ("author", "session", "status"):
         where.equal(column, getattr(asked, column))
-    total = moment.count(f"SELECT count(*) FROM reasonings{where.sql}", where.values)  # noqa: S608 - fixed texts
-    if asked.after is not None:
-        where.add("started_index < ?", asked.after)
-    sql = f"SELECT * FROM reasonings{where.sql} ORDER BY started_index DESC LIMIT ?"  # noqa: S608 - fixed texts
-    rows = moment.rows(sql, (*where.values, asked.limit + 1))
-    page = rows[: asked.limit]
-    return {"reasonings": page, "total": total, "next": page[-1]["started_index"] if len(rows) > asked.limit else None}
+    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
+    return {"reasonings": page, "total": total, "next": following}
 
 
 def _deltas(moment: Moment, name: str, version: int) -> Iterator[str]:

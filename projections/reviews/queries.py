@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from projections.query import Arguments, Limit, Query, Where, candidates_max, one
+from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
 
 if TYPE_CHECKING:
     from projections.query import Answer, Moment
+
+LISTING: Final = Listing("SELECT * FROM reviews", "reviews", "requested_index", newest_first=False)
 
 
 class ReviewList(Arguments, frozen=True):
@@ -33,13 +35,8 @@ def list_reviews(moment: Moment, asked: ReviewList) -> Answer:
     where = Where()
     for column in ("status", "author", "reasoning_ref"):
         where.equal(column, getattr(asked, column))
-    total = moment.count(f"SELECT count(*) FROM reviews{where.sql}", where.values)  # noqa: S608 - fixed texts
-    if asked.after is not None:
-        where.add("requested_index > ?", asked.after)
-    sql = f"SELECT * FROM reviews{where.sql} ORDER BY requested_index LIMIT ?"  # noqa: S608 - fixed texts
-    found = moment.rows(sql, (*where.values, asked.limit + 1))
-    page = [_review(row) for row in found[: asked.limit]]
-    return {"reviews": page, "total": total, "next": page[-1]["requested_index"] if len(found) > asked.limit else None}
+    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
+    return {"reviews": [_review(row) for row in page], "total": total, "next": following}
 
 
 def show_review(moment: Moment, asked: ReviewId) -> Answer:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from projections.query import Arguments, Limit, Query, Where, candidates_max, one
+from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
 from projections.sessions.tables import VECTOR_NAMES
 
 if TYPE_CHECKING:
     from projections.query import Answer, Moment
+
+LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index")
 
 
 class SessionList(Arguments, frozen=True):
@@ -48,13 +50,8 @@ def list_sessions(moment: Moment, asked: SessionList) -> Answer:
     where = Where()
     for column in ("author", "ai_id", "status"):
         where.equal(column, getattr(asked, column))
-    total = moment.count(f"SELECT count(*) FROM sessions{where.sql}", where.values)  # noqa: S608 - fixed texts
-    if asked.after is not None:
-        where.add("started_index < ?", asked.after)
-    sql = f"SELECT * FROM sessions{where.sql} ORDER BY started_index DESC LIMIT ?"  # noqa: S608 - fixed texts
-    rows = moment.rows(sql, (*where.values, asked.limit + 1))
-    page = rows[: asked.limit]
-    return {"sessions": page, "total": total, "next": page[-1]["started_index"] if len(rows) > asked.limit else None}
+    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
+    return {"sessions": page, "total": total, "next": following}
 
 
 def show_session(moment: Moment, asked: SessionId) -> Answer:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ledger.codec import encode_sorted
-from projections.projection import NoState, Projection, Table
+from projections.projection import Table, event_rows
 
 if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Logged, Rows
+    from projections.projection import Logged, NoState, Rows
 
 SNAPSHOTS: Final = Table(
     "snapshots",
@@ -34,11 +33,6 @@ SNAPSHOTS: Final = Table(
 )
 
 
-def fold(state: NoState, _event: Event) -> NoState:
-    """Return the state: there is none."""
-    return state
-
-
 def added(_state: NoState | None, logged: Logged) -> Rows:
     """Return the snapshot's row."""
     event, data = logged.event, logged.event.data
@@ -61,13 +55,4 @@ def added(_state: NoState | None, logged: Logged) -> Rows:
     return {"snapshots": [row]}
 
 
-SNAPSHOT_VIEW: Final = Projection(
-    name="snapshots",
-    version=1,
-    handles=frozenset({"snapshot.taken"}),
-    tables=(SNAPSHOTS,),
-    state=NoState,
-    initial=lambda _key: NoState(),
-    fold=fold,
-    added=added,
-)
+SNAPSHOT_VIEW: Final = event_rows("snapshots", 1, frozenset({"snapshot.taken"}), SNAPSHOTS, added)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from projections.query import Arguments, Limit, Query, Where, candidates_max, one
+from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
 
 if TYPE_CHECKING:
     from projections.query import Answer, Moment
@@ -15,6 +15,8 @@ _COLUMNS: Final = (
     "event_index, id, event_id, author, session_id, domain, reasoning_ref, reasoning_fidelity, level, "
     "context_source, context_summary, conclusion, accepted_ms"
 )
+
+LISTING: Final = Listing(f"SELECT {_COLUMNS} FROM snapshots", "snapshots", "event_index")  # noqa: S608 - fixed names
 
 
 class SnapshotList(Arguments, frozen=True):
@@ -44,13 +46,8 @@ def list_snapshots(moment: Moment, asked: SnapshotList) -> Answer:
     where = Where()
     for column in ("author", "session_id", "reasoning_ref"):
         where.equal(column, getattr(asked, column))
-    total = moment.count(f"SELECT count(*) FROM snapshots{where.sql}", where.values)  # noqa: S608 - fixed texts
-    if asked.after is not None:
-        where.add("event_index < ?", asked.after)
-    sql = f"SELECT {_COLUMNS} FROM snapshots{where.sql} ORDER BY event_index DESC LIMIT ?"  # noqa: S608 - fixed texts
-    rows = moment.rows(sql, (*where.values, asked.limit + 1))
-    page = rows[: asked.limit]
-    return {"snapshots": page, "total": total, "next": page[-1]["event_index"] if len(rows) > asked.limit else None}
+    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
+    return {"snapshots": page, "total": total, "next": following}
 
 
 def show_snapshot(moment: Moment, asked: SnapshotName) -> Answer:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ledger.codec import encode_sorted
-from projections.projection import NoState, Projection, Table
+from projections.projection import Table, event_rows
 
 if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Logged, Rows
+    from projections.projection import Logged, NoState, Rows
 
 VALIDATIONS: Final = Table(
     "validations",
@@ -33,11 +32,6 @@ VALIDATIONS: Final = Table(
 )
 
 
-def fold(state: NoState, _event: Event) -> NoState:
-    """Return the state: there is none."""
-    return state
-
-
 def added(_state: NoState | None, logged: Logged) -> Rows:
     """Return the report's row."""
     event, data = logged.event, logged.event.data
@@ -59,13 +53,4 @@ def added(_state: NoState | None, logged: Logged) -> Rows:
     return {"validations": [row]}
 
 
-VALIDATION_VIEW: Final = Projection(
-    name="validations",
-    version=1,
-    handles=frozenset({"reasoning.validated"}),
-    tables=(VALIDATIONS,),
-    state=NoState,
-    initial=lambda _key: NoState(),
-    fold=fold,
-    added=added,
-)
+VALIDATION_VIEW: Final = event_rows("validations", 1, frozenset({"reasoning.validated"}), VALIDATIONS, added)

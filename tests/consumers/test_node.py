@@ -28,7 +28,7 @@ from serving import (
 
 from consumers.serve import node as node_module
 from consumers.serve.node import Node
-from consumers.serve.users import is_bus_key
+from consumers.serve.users import current_users, is_bus_key
 from ledger.author import Author, Draft
 from ledger.errors import Refused, Unavailable
 from ledger.events.session import FindingLogged
@@ -171,6 +171,10 @@ def open_ledger(settings: Settings) -> Iterator[Ledger]:
 def test_bus_key_that_cannot_be_used_keeps_only_its_agent_out(settings: Settings, nkey: str) -> None:
     with open_ledger(settings) as ledger:
         register_on_bus(ledger, "dave", nkey)
+        with ledger.client() as client:
+            agents = current_users(client, ledger.home).agents
+    assert "dave" not in agents
+    assert agents["carol"] == public_key(CAROL)
     served(settings, begin)
 
 
