@@ -56,7 +56,7 @@ contract: install
 	$(BIN)/python -m ledger.contract
 
 lock:
-	uv pip compile pyproject.toml --group dev --extra llm --extra server --extra tokens --universal --generate-hashes \
+	uv pip compile pyproject.toml --group dev --extra server --extra tokens --universal --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header -o requirements.lock
 
 clean:

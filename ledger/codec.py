@@ -126,6 +126,18 @@ def schema_error(error: Exception, root: str = "$") -> Refused:
     return Refused("INVALID_FORMAT", message)
 
 
+def converted(value: Any, kind: type[T], root: str = "$") -> T:
+    """Return plain decoded JSON as ``kind``; ``root`` is its path in what was decoded.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise schema_error(error, root) from error
+
+
 def encode_packed(value: Any) -> bytes:
     """Return ``value`` in its one minimal msgpack form."""
     return _msgpack.encode(value)

@@ -31,7 +31,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     a handoff that names none; ``nats_server`` is the path of the server program for ``baton serve``; ``llm`` is the
     table of a model that may write prose beside briefs (``consumers.llm``), and empty asks nobody;
     ``validator_tree`` is the folder that the evidence of reasoning is in: with it, ``baton serve`` validates every
-    concluded reasoning.
+    concluded reasoning; ``notify`` holds the tables ``[[notify]]``, whom to tell how that something waits for them
+    (``consumers.notifier``), and empty tells nobody.
     """
 
     map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.map_size_bytes
@@ -39,6 +40,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     nats_server: str | None = None
     llm: dict[str, str | int | float | bool] = {}
     validator_tree: str | None = None
+    notify: list[dict[str, str | int | float | bool | list[str]]] = []
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

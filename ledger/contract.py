@@ -29,6 +29,7 @@ from ledger.errors import CODES, Exit
 from ledger.events import KINDS
 from ledger.events.body import Body
 from ledger.events.fields import STREAM_PATTERN
+from ledger.events.imported import MAPPED, RecordImported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,10 +108,21 @@ def kind_schema(kind: str) -> dict[str, Any]:
     body = definitions.pop("Body")
     properties = body["properties"]
     properties["kind"] = {"const": kind}
-    properties["stream"] |= {"pattern": _stream_pattern(KINDS[kind].stream)}
+    properties["stream"] |= {"pattern": _stream_pattern(kind)}
     properties["data"] = {"$ref": _REF_TEMPLATE.format(name=data.__name__)}
+    if data is RecordImported:
+        definitions |= _mapped_definitions(definitions[data.__name__]["properties"])
     summary = definitions[data.__name__].get("description", "")
     return _named(kind, body | {"description": summary}) | {"$defs": definitions}
+
+
+def _mapped_definitions(properties: dict[str, Any]) -> dict[str, Any]:
+    """Let ``mapped`` and ``claims`` of an imported record be of the types they are read as, and return those types."""
+    for place, name in enumerate(("mapped", "claims")):
+        types = {pair[place].__name__: pair[place] for pair in MAPPED.values()}
+        references = [{"$ref": _REF_TEMPLATE.format(name=one)} for one in types]
+        properties[name] = {"anyOf": [*references, {"type": "object", "maxProperties": 0}], "default": {}}
+    return _definitions(*(one for pair in MAPPED.values() for one in pair))
 
 
 def body_schema() -> dict[str, Any]:
@@ -171,9 +183,12 @@ def _named(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"$schema": DIALECT, "$id": f"urn:baton:schema:{name}"} | schema | {"title": name}
 
 
-def _stream_pattern(sort: str) -> str:
+def _stream_pattern(kind: str) -> str:
+    sort = KINDS[kind].stream
     if sort == "ledger":
         return "^ledger$"
+    if kind == "record.imported":
+        sort = "(" + "|".join(sorted({sort, *(KINDS[one].stream for one in MAPPED)})) + ")"
     _, _, name = _portable(STREAM_PATTERN).partition("(")
     return f"^{sort}" + name.replace(")?", "").replace("(", "")
 

@@ -11,7 +11,7 @@ Baton works without it: nothing that a model says opens a gate, raises trust or 
 never trusted: answers are bounded in size and time, decoded strictly as the type that was asked for, and checked by
 whoever asked. What is told to it (the texts of steps, written by others) is data between marks, never an instruction.
 
-The HTTP library is an extra (``baton-ledger[llm]``), loaded at the first call.
+The HTTP library is loaded at the first call.
 """
 
 from __future__ import annotations

@@ -166,10 +166,8 @@ class LlmClient:
 
 
 def _load_library() -> ModuleType:
-    try:
-        import httpx  # noqa: PLC0415 - an extra, and slow to load
-    except ImportError as error:
-        raise Unavailable("LLM_UNAVAILABLE", "install baton-ledger[llm] to use a language model") from error
+    import httpx  # noqa: PLC0415 - slow to load, and most commands ask no model
+
     return httpx
 
 

@@ -15,6 +15,7 @@ from ledger.admission.dependencies import check_cycle, check_dependencies
 from ledger.errors import Refused
 from ledger.events import authority, handoff
 from ledger.events.fields import EventData
+from ledger.events.imported import RecordImported
 from ledger.identity import ledger_id, possession, verify
 from ledger.lifecycle import handoff as handoff_life
 from ledger.lifecycle import reasoning as reasoning_life
@@ -150,11 +151,19 @@ def _handoff(event: Event, state: Layer, life: Life) -> Life:
     assert life is None or isinstance(life, HandoffState)  # noqa: S101 - a stream's sort fixes its life
     after = handoff_life.transition(life, event)
     match event.data:
-        case handoff.HandoffCreated():
+        case handoff.HandoffCreated() | handoff.HandoffAmended():
             _check_parties(event, event.data, state)
+            check_cycle(event, after.depends_on, state)
+        case RecordImported():
             check_cycle(event, after.depends_on, state)
         case handoff.HandoffClaimed():
             check_dependencies(event, after, state)
+        case handoff.HandoffReady():
+            _require_role(event, state, "service")
+            check_dependencies(event, after, state)
+        case handoff.HandoffSuperseded():
+            if state.stream(f"handoff/{event.data.by}") is None:
+                raise Refused("NOT_FOUND", f"there is no handoff {event.data.by} to take its place", by=event.data.by)
         case (
             handoff.HandoffApproved()
             | handoff.HandoffRejected()
@@ -163,13 +172,25 @@ def _handoff(event: Event, state: Layer, life: Life) -> Life:
             | handoff.HandoffChangesRequested()
         ):
             _require_reviewing_role(state, event.author)
+            _require_no_import_of_ones_own(event, after, state)
         case _:
             pass  # the machine alone decides
     return after
 
 
+def _imported(event: Event, state: Layer, life: Life) -> Life:
+    """A record of another tool: on the stream of what it stands for, by that stream's machine; else kept aside."""
+    if _typed(event, RecordImported).mapped_kind == "handoff.created":
+        return _handoff(event, state, life)
+    _require_registered_role(event, state)
+    if state.stream(event.stream) is not None:
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.stream} was imported already", status="imported")
+    return None
+
+
 RULES: Final[dict[str, Rule]] = {
     "ledger.created": _created,
+    "record.imported": _imported,
     "agent.registered": _registered,
     "role.granted": _role_granted,
     "role.revoked": _role_revoked,
@@ -191,6 +212,7 @@ RULES: Final[dict[str, Rule]] = {
     "review.requested": _review,
     "review.answered": _review,
     "handoff.created": _handoff,
+    "handoff.amended": _handoff,
     "handoff.approved": _handoff,
     "handoff.rejected": _handoff,
     "handoff.claimed": _handoff,
@@ -205,6 +227,8 @@ RULES: Final[dict[str, Rule]] = {
     "handoff.changes_requested": _handoff,
     "handoff.verified": _handoff,
     "handoff.cancelled": _handoff,
+    "handoff.superseded": _handoff,
+    "handoff.ready": _handoff,
 }
 
 # Kinds after which cached keys and roles are stale.
@@ -256,7 +280,17 @@ def _require_reviewing_role(state: Layer, name: str) -> None:
         raise Refused("NOT_AUTHORIZED", f"{name} is neither reviewer nor human", name=name)
 
 
-def _check_parties(event: Event, data: handoff.HandoffCreated, state: Layer) -> None:
+def _require_no_import_of_ones_own(event: Event, after: HandoffState, state: Layer) -> None:
+    """Who imported a handoff acts for its sender: only a human may confirm his own import (as he may his own work)."""
+    if after.importer and event.author in after.senders and "human" not in _agent(state, event.author).roles:
+        raise Refused(
+            "SELF_APPROVAL",
+            f"{event.author} sent or imported {event.name}: another reviewer, or a human, must confirm it",
+            reviewer=after.reviewer,
+        )
+
+
+def _check_parties(event: Event, data: handoff.HandoffCreated | handoff.HandoffAmended, state: Layer) -> None:
     _agent(state, data.to)
     if data.reviewer is not None:
         _require_reviewing_role(state, data.reviewer)

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ledger.events import authority, handoff, reasoning, review, session, snapshot, validation
+from ledger.events import authority, handoff, imported, reasoning, review, session, snapshot, validation
 from ledger.events.fields import EventData
 
 
 class Kind(NamedTuple):
-    """A kind's data type and the sort of stream it stands on: ``handoff`` for ``handoff/ID``."""
+    """A kind's data type and the sort of stream it stands on: ``handoff`` for ``handoff/ID``.
+
+    ``record.imported`` alone may stand elsewhere: on a stream of the kind it stands for (``ledger.events.imported``).
+    """
 
     data: type[EventData]
     stream: str
@@ -29,6 +32,7 @@ class Kind(NamedTuple):
 
 KINDS: Final[dict[str, Kind]] = {
     "ledger.created": Kind(authority.LedgerCreated, "ledger"),
+    "record.imported": Kind(imported.RecordImported, imported.KEPT_ASIDE),
     "agent.registered": Kind(authority.AgentRegistered, "agent"),
     "role.granted": Kind(authority.RoleGranted, "agent"),
     "role.revoked": Kind(authority.RoleRevoked, "agent"),
@@ -50,6 +54,7 @@ KINDS: Final[dict[str, Kind]] = {
     "review.requested": Kind(review.ReviewRequested, "review"),
     "review.answered": Kind(review.ReviewAnswered, "review"),
     "handoff.created": Kind(handoff.HandoffCreated, "handoff"),
+    "handoff.amended": Kind(handoff.HandoffAmended, "handoff"),
     "handoff.approved": Kind(handoff.HandoffApproved, "handoff"),
     "handoff.rejected": Kind(handoff.HandoffRejected, "handoff"),
     "handoff.claimed": Kind(handoff.HandoffClaimed, "handoff"),
@@ -64,6 +69,8 @@ KINDS: Final[dict[str, Kind]] = {
     "handoff.changes_requested": Kind(handoff.HandoffChangesRequested, "handoff"),
     "handoff.verified": Kind(handoff.HandoffVerified, "handoff"),
     "handoff.cancelled": Kind(handoff.HandoffCancelled, "handoff"),
+    "handoff.superseded": Kind(handoff.HandoffSuperseded, "handoff"),
+    "handoff.ready": Kind(handoff.HandoffReady, "handoff"),
 }
 
 KIND_OF: Final[dict[type[EventData], str]] = {kind.data: name for name, kind in KINDS.items()}

@@ -19,11 +19,14 @@ HandoffId = Annotated[
 Day = Annotated[str, msgspec.Meta(pattern=DAY_PATTERN + r"\Z", description="A day as YYYY-MM-DD.")]
 
 
-class HandoffCreated(EventData, frozen=True):
-    """Hands work to another agent. Everything in it is what a reviewer approves."""
+class HandoffContent(EventData, frozen=True):
+    """What is handed over: everything in it is what a reviewer approves. An imported file may name nobody in ``to``.
+
+    ``skeleton`` is the blob with the bytes of its markdown file, as they were when this content was set.
+    """
 
     title: Label
-    to: Name
+    to: Name | None = None
     reviewer: Name | None = None
     created: Day | None = None
     proposal: Line | None = None
@@ -36,6 +39,19 @@ class HandoffCreated(EventData, frozen=True):
     answers: HandoffId | None = None
     reasoning_ref: Ref | None = None
     skeleton: Ref | None = None
+
+
+class HandoffCreated(HandoffContent, frozen=True):
+    """Hands work to another agent."""
+
+    to: Name
+
+
+class HandoffAmended(HandoffContent, frozen=True):
+    """The sender sets the whole content anew: it needs a new approval, and every check mark is taken back."""
+
+    to: Name
+    reason: OptionalText = ""
 
 
 class HandoffApproved(EventData, frozen=True):
@@ -127,3 +143,31 @@ class HandoffCancelled(EventData, frozen=True):
     """The sender or reviewer calls the work off."""
 
     reason: Text
+
+
+class HandoffSuperseded(EventData, frozen=True):
+    """The sender puts another handoff in the place of this one."""
+
+    by: HandoffId
+    reason: OptionalText = ""
+
+
+class HandoffReady(EventData, frozen=True):
+    """The router tells that the receiver can claim this approved version now. Nothing depends on it."""
+
+    to: Name
+    version: Ref
+
+
+class HandoffClaims(EventData, frozen=True):
+    """What an imported file says of its own state: shown as claimed, never believed. Positions count from 0."""
+
+    status: Line | None = None
+    tasks: list[Position] = []
+    criteria: list[Position] = []
+    done: Label | None = None
+
+
+def content_of(data: HandoffContent) -> HandoffContent:
+    """Return the content alone, without what else its event says."""
+    return HandoffContent(**{name: getattr(data, name) for name in HandoffContent.__struct_fields__})

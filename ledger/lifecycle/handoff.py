@@ -14,6 +14,7 @@ import msgspec
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
+from ledger.events.imported import RecordImported, read_mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +22,18 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
 
 Status: TypeAlias = Literal[
-    "pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled"
+    "pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled", "superseded"
 ]
-FINAL: Final[frozenset[Status]] = frozenset({"rejected", "verified", "cancelled"})
+FINAL: Final[frozenset[Status]] = frozenset({"rejected", "verified", "cancelled", "superseded"})
 
 
 class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
-    """Where one handoff stands. ``criteria`` are ``open``, ``checked`` or ``waived``, in the order of the event."""
+    """Where one handoff stands.
+
+    ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still open here), ``checked`` or ``waived``,
+    in the order of the event. ``importer`` acts for a sender who may not be registered here; ``claimed_status`` is what
+    an imported file says of itself, until somebody confirms or amends it. ``is_announced``: the router has told.
+    """
 
     sender: str
     receiver: str
@@ -40,6 +46,14 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     criteria: tuple[str, ...]
     lease_until_ms: int | None = None
     reason: str = ""
+    importer: str = ""
+    claimed_status: str | None = None
+    is_announced: bool = False
+
+    @property
+    def senders(self) -> tuple[str, ...]:
+        """Who may act as its sender."""
+        return tuple(name for name in (self.sender, self.importer) if name)
 
     def is_unlocked_by(self, dependency: HandoffState) -> bool:
         """Whether this handoff may start as far as ``dependency`` goes, by this one's ``unlock_at``."""
@@ -50,9 +64,9 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
         return self.status == "in_progress" and self.lease_until_ms is not None and now_ms >= self.lease_until_ms
 
 
-def compute_version(sender: str, data: kinds.HandoffCreated) -> str:
+def compute_version(sender: str, data: kinds.HandoffContent) -> str:
     """Return the ref of what a reviewer approves: everything but status, check marks and log."""
-    content = msgspec.to_builtins(data) | {"from": sender}
+    content = msgspec.to_builtins(kinds.content_of(data)) | {"from": sender}
     return "sha256:" + hashlib.sha256(encode_canonical(content)).hexdigest()
 
 
@@ -66,7 +80,9 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
     if isinstance(event.data, kinds.HandoffCreated):
         if state is not None:
             raise Refused("TRANSITION_NOT_ALLOWED", f"handoff {event.name} exists already", status=state.status)
-        return _create(event, event.data)
+        return _opened(event.data, event.name, sender=event.author, author=event.author)
+    if isinstance(event.data, RecordImported):
+        return _imported(state, event, event.data)
     if state is None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"there is no handoff {event.name}", status=None)
     step = _STEPS.get(type(event.data))
@@ -78,23 +94,65 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
     return step(state, event, event.data)
 
 
-def _create(event: Event, data: kinds.HandoffCreated) -> HandoffState:
+def _opened(data: kinds.HandoffContent, name: str, *, sender: str, author: str, importer: str = "") -> HandoffState:
+    """Return the state in which new content waits for its approval."""
     # Without a reviewer the sender verifies; that only a human may do so is a rule about roles. Nobody ever reviews
     # work that he does himself, so who hands work to himself names somebody else.
-    reviewer = data.reviewer or event.author
-    if reviewer == data.to or data.reviewer == event.author:
-        raise Refused("SELF_APPROVAL", f"{reviewer} is sender or receiver and cannot review", name=reviewer)
+    reviewer = data.reviewer or author
+    if reviewer == data.to or data.reviewer == author:
+        raise Refused("SELF_APPROVAL", f"{reviewer} is sender or receiver of {name} and cannot review", name=reviewer)
     return HandoffState(
-        sender=event.author,
-        receiver=data.to,
+        sender=sender,
+        receiver=data.to or "",
         reviewer=reviewer,
         status="pending" if data.reviewer else "approved",
-        version=compute_version(event.author, data),
+        version=compute_version(sender, data),
         depends_on=tuple(data.depends_on),
         unlock_at=data.unlock_at,
         tasks=(False,) * len(data.tasks),
         criteria=("open",) * len(data.criteria),
+        importer=importer,
     )
+
+
+def _imported(state: HandoffState | None, event: Event, data: RecordImported) -> HandoffState:
+    """Take a file's word for its content, and for nothing else: whatever it claims, it is pending.
+
+    It may be imported again, as its file goes on changing, until somebody here confirmed or amended it.
+    """
+    found = read_mapped(data)
+    if found is None or (state is not None and state.claimed_status is None):
+        status = None if state is None else state.status
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.name} is not (or no longer) an imported file", status=status)
+    content, claims = found
+    assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
+    assert isinstance(claims, kinds.HandoffClaims)  # noqa: S101 - as above
+    tasks: tuple[Any, ...] = (False,) * len(content.tasks)
+    for position in claims.tasks:
+        tasks = _replaced(tasks, position, True, "task")  # noqa: FBT003 - a mark
+    criteria: tuple[Any, ...] = ("open",) * len(content.criteria)
+    for position in claims.criteria:
+        criteria = _replaced(criteria, position, "claimed", "criterion")
+    sender = data.claimed_author or ""
+    return HandoffState(
+        sender=sender,
+        receiver=content.to or "",
+        reviewer=content.reviewer or sender,
+        status="pending",
+        version=compute_version(sender, content),
+        depends_on=tuple(content.depends_on),
+        unlock_at=content.unlock_at,
+        tasks=tasks,
+        criteria=criteria,
+        importer=event.author,
+        claimed_status=claims.status or "",
+    )
+
+
+def _amend(state: HandoffState, event: Event, data: kinds.HandoffAmended) -> HandoffState:
+    _require_party(event, *state.senders)
+    _require(state, event, "pending", "approved")
+    return _opened(data, event.name, sender=state.sender, author=event.author, importer=state.importer)
 
 
 def _approve(state: HandoffState, event: Event, data: kinds.HandoffApproved) -> HandoffState:
@@ -107,13 +165,13 @@ def _approve(state: HandoffState, event: Event, data: kinds.HandoffApproved) -> 
             version=state.version,
             approved=data.version,
         )
-    return msgspec.structs.replace(state, status="approved")
+    return msgspec.structs.replace(state, status="approved", claimed_status=None)
 
 
 def _reject(state: HandoffState, event: Event, data: kinds.HandoffRejected) -> HandoffState:
     _require_reviewer(state, event)
     _require(state, event, "pending")
-    return msgspec.structs.replace(state, status="rejected", reason=data.reason)
+    return msgspec.structs.replace(state, status="rejected", reason=data.reason, claimed_status=None)
 
 
 def _claim(state: HandoffState, event: Event, data: kinds.HandoffClaimed) -> HandoffState:
@@ -124,7 +182,7 @@ def _claim(state: HandoffState, event: Event, data: kinds.HandoffClaimed) -> Han
         raise Refused("ALREADY_CLAIMED", f"handoff {event.name} is {state.status} already", status=state.status)
     _require(state, event, "approved")
     lease = None if data.lease_seconds is None else event.accepted_ms + 1000 * data.lease_seconds
-    return msgspec.structs.replace(state, status="in_progress", lease_until_ms=lease, reason="")
+    return msgspec.structs.replace(state, status="in_progress", lease_until_ms=lease, reason="", is_announced=False)
 
 
 def _check_task(state: HandoffState, event: Event, data: kinds.HandoffTaskChecked) -> HandoffState:
@@ -153,7 +211,7 @@ def _release(state: HandoffState, event: Event, data: kinds.HandoffReleased) -> 
 
 
 def _log(state: HandoffState, event: Event, _data: kinds.HandoffLogged) -> HandoffState:
-    _require_party(event, state.sender, state.receiver, state.reviewer)
+    _require_party(event, *state.senders, state.receiver, state.reviewer)
     return state
 
 
@@ -172,7 +230,7 @@ def _unblock(state: HandoffState, event: Event, _data: kinds.HandoffUnblocked) -
 def _complete(state: HandoffState, event: Event, _data: kinds.HandoffCompleted) -> HandoffState:
     _require_party(event, state.receiver)
     _require(state, event, "in_progress")
-    unmet = [position for position, mark in enumerate(state.criteria) if mark == "open"]
+    unmet = [position for position, mark in enumerate(state.criteria) if mark in ("open", "claimed")]
     if unmet:
         raise Refused(
             "CRITERIA_OPEN",
@@ -190,19 +248,43 @@ def _request_changes(state: HandoffState, event: Event, data: kinds.HandoffChang
 
 def _verify(state: HandoffState, event: Event, _data: kinds.HandoffVerified) -> HandoffState:
     _require_reviewer(state, event)
-    _require(state, event, "completed")
-    return msgspec.structs.replace(state, status="verified")
+    if state.claimed_status is None:  # else the reviewer confirms that what was imported is done
+        _require(state, event, "completed")
+    return msgspec.structs.replace(state, status="verified", claimed_status=None)
 
 
 def _cancel(state: HandoffState, event: Event, data: kinds.HandoffCancelled) -> HandoffState:
-    _require_party(event, state.sender, state.reviewer)
+    _require_party(event, *state.senders, state.reviewer)
+    return _ended(state, event, "cancelled", data.reason)
+
+
+def _supersede(state: HandoffState, event: Event, data: kinds.HandoffSuperseded) -> HandoffState:
+    _require_party(event, *state.senders)
+    if data.by == event.name:
+        raise Refused("INVALID_FIELD", f"{event.name} cannot take its own place", path="$.data.by")
+    return _ended(state, event, "superseded", data.reason or f"by {data.by}")
+
+
+def _ready(state: HandoffState, event: Event, data: kinds.HandoffReady) -> HandoffState:
+    _require(state, event, "approved")
+    if state.is_announced:
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.name} was announced as ready already", status=state.status)
+    if (data.to, data.version) != (state.receiver, state.version):
+        raise Refused("VERSION_MISMATCH", f"{event.name} is now version {state.version}", version=state.version)
+    return msgspec.structs.replace(state, is_announced=True)
+
+
+def _ended(state: HandoffState, event: Event, status: Status, reason: str) -> HandoffState:
     if state.status in FINAL:
         _not_allowed(state, event)
-    return msgspec.structs.replace(state, status="cancelled", lease_until_ms=None, reason=data.reason)
+    return msgspec.structs.replace(
+        state, status=status, lease_until_ms=None, reason=reason, claimed_status=None, is_announced=False
+    )
 
 
 # Each function takes the data type it stands beside; the table erases that to Any.
 _STEPS: Final[dict[type[Any], Callable[[HandoffState, Event, Any], HandoffState]]] = {
+    kinds.HandoffAmended: _amend,
     kinds.HandoffApproved: _approve,
     kinds.HandoffRejected: _reject,
     kinds.HandoffClaimed: _claim,
@@ -217,6 +299,8 @@ _STEPS: Final[dict[type[Any], Callable[[HandoffState, Event, Any], HandoffState]
     kinds.HandoffChangesRequested: _request_changes,
     kinds.HandoffVerified: _verify,
     kinds.HandoffCancelled: _cancel,
+    kinds.HandoffSuperseded: _supersede,
+    kinds.HandoffReady: _ready,
 }
 
 
@@ -235,14 +319,14 @@ def _not_allowed(state: HandoffState, event: Event) -> NoReturn:
 
 def _require_party(event: Event, *allowed: str) -> None:
     if event.author not in allowed:
-        names = ", ".join(dict.fromkeys(allowed))
+        names = ", ".join(dict.fromkeys(name for name in allowed if name)) or "nobody registered here"
         raise Refused("NOT_AUTHORIZED", f"{event.kind} of {event.name} is for {names}", allowed=list(allowed))
 
 
 def _require_reviewer(state: HandoffState, event: Event) -> None:
-    if event.author == state.reviewer:
+    if event.author == state.reviewer and event.author != state.receiver:
         return
-    if event.author in (state.sender, state.receiver):
+    if event.author in (*state.senders, state.receiver):
         raise Refused(
             "SELF_APPROVAL",
             f"{event.author} is party to {event.name}; its reviewer is {state.reviewer}",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ledger.events.handoff import HandoffCompleted, HandoffCreated
+from ledger.events.handoff import HandoffCompleted, HandoffContent
 from ledger.events.reasoning import ReasoningBriefed
 from ledger.events.validation import ReasoningValidated
 from projections.projection import Projection, Table
@@ -126,7 +126,7 @@ def _reasoning_ref(event: Event) -> str | None:
     match event.data:
         case ReasoningBriefed() as data:
             return data.brief.reasoning_ref
-        case HandoffCreated() | HandoffCompleted() | ReasoningValidated() as data:
+        case HandoffContent() | HandoffCompleted() | ReasoningValidated() as data:
             return data.reasoning_ref
         case _:
             return None
@@ -134,7 +134,7 @@ def _reasoning_ref(event: Event) -> str | None:
 
 CATALOG: Final = Projection(
     name="catalog",
-    version=1,
+    version=2,
     handles=None,
     tables=(EVENTS, EVENT_REFS, STREAMS),
     state=StreamState,

@@ -14,10 +14,11 @@ import msgspec
 from ledger.codec import encode_sorted
 from ledger.events import KINDS
 from ledger.events import handoff as kinds
+from ledger.events.imported import RecordImported, read_mapped
 from ledger.lifecycle.handoff import HandoffState, transition
 from projections.handoffs.log_text import log_text
 from projections.handoffs.tables import CRITERIA, DEPENDENCIES, HANDOFFS, LOG, TASKS
-from projections.projection import Projection, by_name_of_stream
+from projections.projection import Projection
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -32,11 +33,19 @@ class Remark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One handoff: its life by the gate's machine, its content, and the indexes of its turning points."""
+    """One handoff: its life by the gate's machine, its content, and the indexes of its turning points.
+
+    ``content_index`` is the event that set the content; ``imported`` the record of it, if it is an imported file, and
+    ``claimed_done`` the day on which that file says it was done.
+    """
 
     id: str
     life: HandoffState | None = None
-    content: kinds.HandoffCreated | None = None
+    content: kinds.HandoffContent | None = None
+    content_index: int = -1
+    imported: RecordImported | None = None
+    claimed_done: str | None = None
+    superseded_by: str | None = None
     created: str = ""
     remarks: tuple[Remark, ...] = ()
     summary: str = ""
@@ -51,6 +60,13 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     updated_ms: int = 0
 
 
+_TURNS: Final = {
+    kinds.HandoffApproved: "approved_index",
+    kinds.HandoffClaimed: "claimed_index",
+    kinds.HandoffVerified: "verified_index",
+}
+
+
 def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
     """Return the record after one more event of its handoff.
 
@@ -58,7 +74,7 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
         Refused: the event does not follow, by the gate's own machine.
     """
     life = transition(state.life, event)
-    is_claimable = life.status in ("pending", "approved")  # released, or its lease ran out
+    is_claimable = life.status in ("pending", "approved")  # amended, released, or its lease ran out
     state = msgspec.structs.replace(
         state,
         life=life,
@@ -67,18 +83,12 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
         updated_ms=event.accepted_ms,
     )
     match event.data:
-        case kinds.HandoffCreated() as data:
-            return msgspec.structs.replace(
-                state,
-                content=data,
-                created=data.created or day_of(event.accepted_ms),
-                remarks=(Remark(),) * len(data.criteria),
-                created_index=event.index,
-            )
-        case kinds.HandoffApproved():
-            return msgspec.structs.replace(state, approved_index=event.index)
-        case kinds.HandoffClaimed():
-            return msgspec.structs.replace(state, claimed_index=event.index)
+        case kinds.HandoffCreated() | kinds.HandoffAmended() as data:
+            return _with_content(state, event, kinds.content_of(data))
+        case RecordImported() as data:
+            return _imported(state, event, data)
+        case kinds.HandoffApproved() | kinds.HandoffClaimed() | kinds.HandoffVerified() as data:
+            return msgspec.structs.replace(state, **{_TURNS[type(data)]: event.index})
         case kinds.HandoffCriterionChecked() as data:
             return _remarked(state, data.position, Remark(evidence=data.evidence))
         case kinds.HandoffCriterionWaived() as data:
@@ -93,8 +103,8 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
             )
         case kinds.HandoffChangesRequested():
             return msgspec.structs.replace(state, completed_index=None)
-        case kinds.HandoffVerified():
-            return msgspec.structs.replace(state, verified_index=event.index)
+        case kinds.HandoffSuperseded() as data:
+            return msgspec.structs.replace(state, superseded_by=data.by)
         case _:
             return state  # the other kinds change the life alone
 
@@ -135,12 +145,38 @@ def day_of(accepted_ms: int) -> str:
     return datetime.fromtimestamp(accepted_ms // 1000, UTC).date().isoformat()
 
 
+def _with_content(state: HandoffRecord, event: Event, content: kinds.HandoffContent) -> HandoffRecord:
+    is_new = state.content is None
+    return msgspec.structs.replace(
+        state,
+        content=content,
+        content_index=event.index,
+        created=content.created or (day_of(event.accepted_ms) if is_new else state.created),
+        remarks=(Remark(),) * len(content.criteria),
+        created_index=event.index if is_new else state.created_index,
+        approved_index=None,
+    )
+
+
+def _imported(state: HandoffRecord, event: Event, data: RecordImported) -> HandoffRecord:
+    mapped = read_mapped(data)
+    assert mapped is not None  # noqa: S101 - the machine refused any other
+    content, claims = mapped
+    assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
+    assert isinstance(claims, kinds.HandoffClaims)  # noqa: S101 - as above
+    state = _with_content(state, event, content)
+    # What the original says stands in its blob; here are the claims about it.
+    record = msgspec.structs.replace(data, mapped={}, claims={})
+    return msgspec.structs.replace(state, imported=record, claimed_done=claims.done)
+
+
 def _remarked(state: HandoffRecord, position: int, remark: Remark) -> HandoffRecord:
     remarks = (*state.remarks[:position], remark, *state.remarks[position + 1 :])
     return msgspec.structs.replace(state, remarks=remarks)
 
 
-def _row(state: HandoffRecord, life: HandoffState, content: kinds.HandoffCreated) -> Row:
+def _row(state: HandoffRecord, life: HandoffState, content: kinds.HandoffContent) -> Row:
+    imported = state.imported
     return (
         state.id,
         life.status,
@@ -157,10 +193,20 @@ def _row(state: HandoffRecord, life: HandoffState, content: kinds.HandoffCreated
         content.answers,
         content.reasoning_ref,
         content.skeleton,
+        state.content_index,
         sum(life.tasks),
         len(life.tasks),
-        sum(mark != "open" for mark in life.criteria),
+        sum(mark in ("checked", "waived") for mark in life.criteria),
         len(life.criteria),
+        life.importer or None,
+        imported.claimed_author if imported else None,
+        imported.claimed_at if imported else None,
+        life.claimed_status,
+        state.claimed_done,
+        imported.source if imported else None,
+        imported.original if imported else None,
+        int(life.is_announced),
+        state.superseded_by,
         life.reason,
         life.lease_until_ms,
         state.summary,
@@ -176,14 +222,21 @@ def _row(state: HandoffRecord, life: HandoffState, content: kinds.HandoffCreated
     )
 
 
+def keys(event: Event) -> tuple[str, ...]:
+    """Return the id of the event's handoff; none for a record that stands for something else."""
+    return (event.name,) if event.stream.startswith("handoff/") else ()
+
+
+HANDLED: Final = frozenset(name for name, kind in KINDS.items() if kind.stream == "handoff") | {"record.imported"}
+
 HANDOFF_VIEW: Final = Projection(
     name="handoffs",
-    version=1,
-    handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "handoff"),
+    version=2,
+    handles=HANDLED,
     tables=(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG),
     state=HandoffRecord,
     initial=HandoffRecord,
-    keys=by_name_of_stream,
+    keys=keys,
     fold=fold,
     rows=rows,
     added=added,

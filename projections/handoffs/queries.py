@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from ledger.errors import Refused
+from ledger.lifecycle.handoff import Status
 from projections.handoffs.why import Standing, explain
 from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
 
@@ -26,7 +27,8 @@ _SUMMARY: Final = f"""
         ({_CLAIMABLE} AND {_UNLOCKED}) AS is_ready
     FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
 _STANDING: Final = (
-    "SELECT id, status, receiver, coalesce(reviewer, sender) AS reviewer, unlock_at, reason, lease_until_ms "
+    "SELECT id, status, receiver, coalesce(reviewer, sender) AS reviewer, unlock_at, reason, lease_until_ms, "
+    "claimed_status "
     "FROM handoffs WHERE id IN (SELECT id FROM wanted)"
 )
 _CLOSURE: Final = f"""
@@ -38,8 +40,6 @@ _EDGES: Final = (
     "SELECT handoff_id, depends_on FROM handoff_dependencies WHERE handoff_id IN (SELECT id FROM wanted) "
     "ORDER BY handoff_id, position"
 )
-Status = Literal["pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled"]
-
 LISTING: Final = Listing(_SUMMARY, "handoffs h", "h.created_index")
 
 
@@ -59,6 +59,13 @@ class HandoffId(Arguments, frozen=True):
     """A handoff by its id, its file's name (``ID.md``) or an unambiguous beginning of it."""
 
     id: str
+
+
+class Unannounced(Arguments, frozen=True):
+    """What could be announced as ready: all of it, or one handoff (by its whole id) and those that wait for it."""
+
+    about: str | None = None
+    limit: Limit = 50
 
 
 def find_handoff(moment: Moment, asked: str) -> str:
@@ -139,6 +146,22 @@ def why_handoff(moment: Moment, asked: HandoffId) -> Answer:
     return explain(standings[name], standings, moment.now_ms)
 
 
+def unannounced_handoffs(moment: Moment, asked: Unannounced) -> Answer:
+    """Return ``{"handoffs": [{"id", "to", "version"}]}``: what can be claimed and was not announced as ready."""
+    where = Where()
+    where.add(f"h.status IN ('approved', 'in_progress') AND h.is_announced = 0 AND {_CLAIMABLE}", moment.now_ms)
+    where.add(_UNLOCKED)
+    if asked.about is not None:
+        where.add(
+            "(h.id = ? OR h.id IN (SELECT d.handoff_id FROM handoff_dependencies d WHERE d.depends_on = ?))",
+            asked.about,
+            asked.about,
+        )
+    # Fixed texts; what is asked for is bound.
+    sql = f"SELECT h.id, h.receiver AS 'to', h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?"  # noqa: S608
+    return {"handoffs": moment.rows(sql, (*where.values, asked.limit))}
+
+
 def graph_handoffs(moment: Moment, _asked: Arguments) -> Answer:
     """Return all handoffs as ``nodes`` and who waits for whom as ``edges`` (``from`` waits for ``to``)."""
     nodes = moment.rows("SELECT id, title, status, sender, receiver FROM handoffs ORDER BY created_index")
@@ -162,5 +185,6 @@ QUERIES: Final = {
     "handoffs.list": Query(HandoffList, list_handoffs),
     "handoffs.show": Query(HandoffId, show_handoff),
     "handoffs.why": Query(HandoffId, why_handoff),
+    "handoffs.unannounced": Query(Unannounced, unannounced_handoffs),
     "handoffs.graph": Query(Arguments, graph_handoffs),
 }

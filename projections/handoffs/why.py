@@ -26,6 +26,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     unlock_at: str
     reason: str
     lease_until_ms: int | None
+    claimed_status: str | None = None
     depends_on: tuple[str, ...] = ()
 
     def is_unlocked_by(self, other: Standing) -> bool:
@@ -60,8 +61,7 @@ def _own_reasons(handoff: Standing, now_ms: int) -> list[dict[str, Any]]:
         case "approved":
             return []
         case "pending":
-            text = f"it waits for the approval of {handoff.reviewer}"
-            return [{"code": "NOT_APPROVED", "text": text, "by": handoff.reviewer}]
+            return [{"code": "NOT_APPROVED", "text": _pending_words(handoff), "by": handoff.reviewer}]
         case "rejected":
             text = f"{handoff.reviewer} rejected it{because}"
             return [{"code": "NOT_APPROVED", "text": text, "by": handoff.reviewer}]
@@ -74,8 +74,16 @@ def _own_reasons(handoff: Standing, now_ms: int) -> list[dict[str, Any]]:
             text = f"{handoff.receiver} has claimed it and is blocked{because}"
             return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
         case _:
-            text = f"it is {handoff.status} already" + (because if handoff.status == "cancelled" else "")
+            text = f"it is {handoff.status} already" + because * (handoff.status in ("cancelled", "superseded"))
             return [{"code": "TRANSITION_NOT_ALLOWED", "text": text}]
+
+
+def _pending_words(handoff: Standing) -> str:
+    who = handoff.reviewer or "a reviewer, which its file does not name"
+    if handoff.claimed_status is None:
+        return f"it waits for the approval of {who}"
+    said = f" as {handoff.claimed_status!r}" if handoff.claimed_status else ""
+    return f"it was imported{said} and waits for {who} to confirm it, by approving or verifying"
 
 
 def _dependency(handoff: Standing, on: str, known: Mapping[str, Standing], now_ms: int) -> dict[str, Any] | None:
@@ -127,6 +135,8 @@ def _standing_words(handoff: Standing, now_ms: int, *, is_held_up: bool) -> str:
             return f"blocked ({handoff.reason})" if handoff.reason else "blocked"
         case "completed":
             return f"completed but not yet verified by {handoff.reviewer}"
+        case "superseded":
+            return f"superseded ({handoff.reason}) and will never unlock it: depend on what took its place"
         case "rejected" | "cancelled":
             return f"{handoff.status} and will never unlock it"
         case "in_progress" if handoff.lease_until_ms is not None and now_ms >= handoff.lease_until_ms:

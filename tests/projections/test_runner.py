@@ -190,10 +190,10 @@ def test_a_changed_version_is_rebuilt_and_takes_the_place_of_the_old(
     ledger.fill()
     store = open_store()
     Runner(ledger.reads, store, VIEWS).catch_up()
-    Runner(ledger.reads, store, with_version(2)).catch_up()
+    Runner(ledger.reads, store, with_version(HANDOFF_VIEW.version + 1)).catch_up()
     check_store(store, ledger.size)
     with store.reading() as reading:
-        assert reading.rows("SELECT DISTINCT title FROM handoffs") == [{"title": "version 2"}]
+        assert reading.rows("SELECT DISTINCT title FROM handoffs") == [{"title": f"version {HANDOFF_VIEW.version + 1}"}]
         names = [row["name"] for row in reading.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
     assert not [name for name in names if name.endswith("__next")]
 
@@ -202,7 +202,7 @@ def test_an_older_program_refuses_views_of_a_newer_version(
     ledger: ViewLedger, open_store: Callable[..., SqliteStore]
 ) -> None:
     store = open_store()
-    Runner(ledger.reads, store, with_version(2)).catch_up()
+    Runner(ledger.reads, store, with_version(HANDOFF_VIEW.version + 1)).catch_up()
     with pytest.raises(Unavailable, match="newer version of Baton"):
         Runner(ledger.reads, store, VIEWS)
 
@@ -220,9 +220,9 @@ def test_old_rows_answer_until_the_rebuild_has_caught_up(
         with store.reading() as reading:
             titles.append(reading.rows("SELECT title FROM handoffs WHERE id = 'a'")[0]["title"])
 
-    Runner(ledger.reads, store, with_version(2)).catch_up(progress=look)
+    Runner(ledger.reads, store, with_version(HANDOFF_VIEW.version + 1)).catch_up(progress=look)
     assert titles[0] == "a"
-    assert titles[-1] == "version 2"
+    assert titles[-1] == f"version {HANDOFF_VIEW.version + 1}"
 
 
 def test_an_interrupted_rebuild_goes_on(

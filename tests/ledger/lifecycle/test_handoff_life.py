@@ -25,6 +25,7 @@ BLOCK = fact("bob", kinds.HandoffBlocked(reason="no access"))
 COMPLETE = fact("bob", kinds.HandoffCompleted())
 VERIFY = fact("rita", kinds.HandoffVerified())
 CANCEL = fact("alice", kinds.HandoffCancelled(reason="obsolete"))
+SUPERSEDE = fact("alice", kinds.HandoffSuperseded(by="y"))
 CRITERIA = [fact("bob", kinds.HandoffCriterionChecked(position=position)) for position in (0, 1)]
 
 GIVEN: dict[Status, list[object]] = {
@@ -36,6 +37,7 @@ GIVEN: dict[Status, list[object]] = {
     "completed": [CREATE, APPROVE, CLAIM, *CRITERIA, COMPLETE],
     "verified": [CREATE, APPROVE, CLAIM, *CRITERIA, COMPLETE, VERIFY],
     "cancelled": [CREATE, CANCEL],
+    "superseded": [CREATE, SUPERSEDE],
 }
 STATES = {status: fold(transition, *events) for status, events in GIVEN.items()}  # type: ignore[arg-type]
 
@@ -54,6 +56,9 @@ STEPS: dict[str, EventData] = {
     "verify": kinds.HandoffVerified(),
     "cancel": kinds.HandoffCancelled(reason="obsolete"),
     "log": kinds.HandoffLogged(text="half done"),
+    "amend": kinds.HandoffAmended(title="verify", to="bob", reviewer="rita", reason="wider"),
+    "supersede": kinds.HandoffSuperseded(by="y"),
+    "announce": kinds.HandoffReady(to="bob", version=VERSION),
 }
 
 # The table: step → (who may, from which status to which); what is not here is refused.
@@ -73,6 +78,10 @@ TABLE: dict[str, tuple[set[str], dict[Status, Status]]] = {
     "verify": ({"rita"}, {"completed": "verified"}),
     "cancel": ({"alice", "rita"}, {status: "cancelled" for status in STATES if status not in FINAL}),
     "log": ({"alice", "bob", "rita"}, ANY),
+    "amend": ({"alice"}, {"pending": "pending", "approved": "pending"}),
+    "supersede": ({"alice"}, {status: "superseded" for status in STATES if status not in FINAL}),
+    # Who may announce is a matter of roles (admission.rules): the machine knows only the parties.
+    "announce": ({"alice", "bob", "rita", "eve"}, {"approved": "approved"}),
 }
 REVIEWS = {"approve", "reject", "waive", "request changes", "verify"}
 
@@ -85,8 +94,8 @@ def ready(status: Status, step: str) -> HandoffState:
 
 def test_table_names_every_step_that_exists() -> None:
     assert {type(data) for data in STEPS.values()} | {kinds.HandoffCreated} == {
-        one for one in vars(kinds).values() if isinstance(one, type) and issubclass(one, EventData) and one != EventData
-    }
+        one for one in vars(kinds).values() if isinstance(one, type) and issubclass(one, EventData)
+    } - {EventData, kinds.HandoffContent, kinds.HandoffClaims}
     assert TABLE.keys() == STEPS.keys()
 
 

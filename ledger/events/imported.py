@@ -1,0 +1,56 @@
+"""Records of other tools, kept as they were: shown as imported, granting nothing (DESIGN §3, §10).
+
+One kind serves every importer. It stands on the stream that its mapped kind belongs to, or on ``record/ID`` when the
+original stands for nothing this ledger knows and is only kept aside.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ledger.codec import converted
+from ledger.errors import Refused
+from ledger.events.fields import EventData, Label, Line, OptionalText, Ref
+from ledger.events.handoff import HandoffClaims, HandoffContent
+
+KEPT_ASIDE: Final = "record"
+
+
+class RecordImported(EventData, frozen=True):
+    """An original of another tool, kept byte for byte as a blob, and what it stands for here.
+
+    ``source`` is where it was found, ``format`` what it was read as. ``mapped`` is data of ``mapped_kind``; ``claims``
+    is what the original says of its own state. Author and time are claims too: who signs is the importer.
+    """
+
+    original: Ref
+    source: Line
+    format: Label
+    mapped_kind: Label | None = None
+    mapped: dict[str, Any] = {}
+    claimed_author: Line | None = None
+    claimed_at: Label | None = None
+    claims: dict[str, Any] = {}
+    reason: OptionalText = ""
+
+
+# What can be imported: the types of ``mapped`` and ``claims`` for each kind.
+MAPPED: Final[dict[str, tuple[type[EventData], type[EventData]]]] = {
+    "handoff.created": (HandoffContent, HandoffClaims),
+}
+
+
+def read_mapped(data: RecordImported) -> tuple[EventData, EventData] | None:
+    """Return the mapped data and the claims by their types; None for a record that is only kept aside.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
+    """
+    if data.mapped_kind is None:
+        if data.mapped or data.claims:
+            raise Refused("INVALID_FIELD", "a record that is kept aside maps to nothing", path="$.data.mapped")
+        return None
+    types = MAPPED.get(data.mapped_kind)
+    if types is None:
+        raise Refused("INVALID_FIELD", f"{data.mapped_kind} cannot be imported", path="$.data.mapped_kind")
+    return converted(data.mapped, types[0], "$.data.mapped"), converted(data.claims, types[1], "$.data.claims")

@@ -1,0 +1,134 @@
+"""Rows of many handoffs: whole runs of the verbs that read their graph, against ``python -c pass``.
+
+10,000 handoffs in 100 layers with 20,000 dependencies: each waits for two or three of the layer below. The lower half
+is approved, and half of the lowest layer is completed, so that all states occur. They are created from the top down: then
+the gate, which walks what a new handoff depends on, finds nothing there yet, and only the last creation, which is not
+made here, could close a cycle. It is what the row of the refusal tries, again and again: the gate walks the whole graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ledger.admission.check import check
+from ledger.author import Draft
+from ledger.events.handoff import (
+    HandoffApproved,
+    HandoffClaimed,
+    HandoffCompleted,
+    HandoffCreated,
+    HandoffCriterionChecked,
+)
+from ledger.lifecycle.handoff import compute_version
+from projections import Reader
+from tests.bench.pairs import Bench, Budget, Row, ratios, seconds
+from tests.bench.workload import BATCH, open_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ledger.events import EventData
+    from tests.building import Ledger
+
+LAYERS: Final = 100
+WIDTH: Final = 100
+EXTRA_LAYERS: Final = (1, 2)  # these wait for three each, which makes 20,000 in all
+FOUNDED: Final = 4  # so many of layer 0 wait for a handoff that is missing
+APPROVED_LAYERS: Final = 50
+RUNS_A_ROUND: Final = 2
+REFUSED: Final = 4
+BUDGET: Final = Budget("≤", 6.0)
+PASS: Final = (sys.executable, "-c", "pass")
+FIRST: Final = "missing-foundation"
+TOP: Final = "step-099-000"
+VERBS: Final = (
+    ("handoff", "list"),
+    ("handoff", "list", "--ready"),
+    ("handoff", "list", "--board"),
+    ("handoff", "why", TOP),
+    ("handoff", "graph"),
+    ("handoff", "graph", TOP),
+    ("next", "--as", "bob"),
+    ("next", "--all"),
+)
+CYCLE: Final = (
+    *("handoff", "create", "--id", FIRST, "--title", "closes a cycle", "--depends-on", TOP),
+    *("--as", "alice", "--to", "bob", "--reviewer", "rita"),
+)
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of this group."""
+    folder = bench.folder / "ledger"
+    bench.say(f"{LAYERS * WIDTH:,} handoffs")
+    with open_ledger(folder) as ledger:
+        count = fill(ledger)
+        with Reader(ledger.client(), ledger.settings()) as reader:
+            reader.catch_up()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"BATON_HOME": str(folder), "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
+    program = str(Path(sys.executable).with_name("baton"))
+    note = f"{LAYERS * WIDTH:,} handoffs, {count:,} dependencies, views up to date"
+
+    def run(command: Sequence[str], expected: int, _number: int) -> float:
+        def call() -> None:
+            ended = subprocess.run(
+                command, env=environment, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            if ended.returncode != expected:
+                raise AssertionError(f"{' '.join(command)} ended with {ended.returncode}, not {expected}")
+
+        return seconds(call)
+
+    for verb, expected in (*((verb, 0) for verb in VERBS), (CYCLE, REFUSED)):
+        said = "refusal of a cycle" if verb == CYCLE else f"baton {' '.join(verb)}"
+        bench.say(said)
+        ours = functools.partial(run, (program, *verb), expected)
+        found = bench.paired(ours, functools.partial(run, PASS, 0), rounds=bench.rounds * RUNS_A_ROUND)
+        yield Row(f"10,000 handoffs: {said}", ratios(found), "python -c pass", BUDGET, note)
+
+
+def fill(ledger: Ledger) -> int:
+    """Append all handoffs and what happened to them, and return how many dependencies they have."""
+    places = [(layer, place) for layer in range(LAYERS) for place in range(WIDTH)]
+    made = {id_of(layer, place): content(layer, place) for layer, place in places}
+    _append(ledger, "alice", list(reversed(made.items())))
+    approved = list(made.items())[: APPROVED_LAYERS * WIDTH]
+    versions = [(name, HandoffApproved(version=compute_version("alice", data))) for name, data in approved]
+    _append(ledger, "rita", versions)
+    done = [id_of(0, place) for place in range(WIDTH // 2, WIDTH)]
+    _append(ledger, "bob", [(name, HandoffClaimed()) for name in done])
+    _append(ledger, "bob", [(name, HandoffCriterionChecked(position=at)) for name in done for at in range(2)])
+    _append(ledger, "bob", [(name, HandoffCompleted(summary="完成")) for name in done])
+    return sum(len(data.depends_on) for data in made.values())
+
+
+def id_of(layer: int, place: int) -> str:
+    """Return the id of the handoff at a place of a layer; layer 0 waits for nothing but the one that is missing."""
+    return f"step-{layer:03}-{place:03}"
+
+
+def content(layer: int, place: int) -> HandoffCreated:
+    """Return what is handed over there."""
+    below = [place, (place * 7 + layer) % WIDTH, (place * 3 + layer + 1) % WIDTH]
+    wanted = list(dict.fromkeys(below))[: 3 if layer in EXTRA_LAYERS else 2]
+    return HandoffCreated(
+        title=f"第 {layer} 層的第 {place} 步: bring the parts together",
+        to="bob",
+        reviewer="rita",
+        depends_on=[id_of(layer - 1, one) for one in wanted] if layer else [FIRST] * (place < FOUNDED),
+        tasks=["read", "write", "measure"],
+        criteria=["tests pass", "門檻"],
+    )
+
+
+def _append(ledger: Ledger, author: str, steps: Sequence[tuple[str, EventData]]) -> None:
+    """Append one event for each name, by signed batches."""
+    drafts = [Draft(stream=f"handoff/{name}", data=data) for name, data in steps]
+    for start in range(0, len(drafts), BATCH):
+        ledger.gate.admit([check(ledger.sign(author, *drafts[start : start + BATCH]))])
