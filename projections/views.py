@@ -14,6 +14,8 @@ from projections.briefs import queries as brief_queries
 from projections.briefs.fold import BRIEF_VIEW
 from projections.catalog import queries as catalog_queries
 from projections.catalog.fold import CATALOG
+from projections.handoffs import board as handoff_board
+from projections.handoffs import graph as handoff_graph
 from projections.handoffs import queries as handoff_queries
 from projections.handoffs.fold import HANDOFF_VIEW
 from projections.projection import Projection
@@ -46,6 +48,8 @@ QUERIES: Final[dict[str, Query]] = {
     **agent_queries.QUERIES,
     **brief_queries.QUERIES,
     **catalog_queries.QUERIES,
+    **handoff_board.QUERIES,
+    **handoff_graph.QUERIES,
     **handoff_queries.QUERIES,
     **reasoning_queries.QUERIES,
     **review_queries.QUERIES,

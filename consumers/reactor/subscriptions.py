@@ -47,7 +47,7 @@ class Subscriptions:
             Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``, as from every method.
         """
         self._path = path
-        with self._translated():
+        with self.translated():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
             self.db = sqlite3.connect(path, timeout=_busy_timeout_s, isolation_level=None, check_same_thread=False)
@@ -67,11 +67,11 @@ class Subscriptions:
 
         Only what beginning and committing raises is translated: an error inside the block is the block's own.
         """
-        with self._translated():
+        with self.translated():
             self.db.execute("BEGIN IMMEDIATE")
         try:
             yield self.db
-            with self._translated():
+            with self.translated():
                 self.db.execute("COMMIT")
         except BaseException:
             if self.db.in_transaction:
@@ -80,19 +80,19 @@ class Subscriptions:
 
     def position(self, name: str) -> int | None:
         """Return the index a subscription reads next, or None when it is new."""
-        with self._translated():
+        with self.translated():
             row = self.db.execute("SELECT next_index FROM positions WHERE name = ?", (name,)).fetchone()
         return None if row is None else int(row[0])
 
     def move(self, name: str, next_index: int) -> None:
         """Remember the index to read next; forget the attempts at what lies before it. Called in a transaction."""
-        with self._translated():
+        with self.translated():
             self.db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (name, next_index))
             self.db.execute("DELETE FROM attempts WHERE name = ? AND event_index < ?", (name, next_index))
 
     def count_attempt(self, name: str, index: int) -> int:
         """Count one more attempt at an event, durably, and return how many that makes."""
-        with self.transaction() as db, self._translated():
+        with self.transaction() as db, self.translated():
             (count,) = db.execute(
                 "INSERT INTO attempts VALUES (?, ?, 1) ON CONFLICT (name, event_index) "
                 "DO UPDATE SET count = count + 1 RETURNING count",
@@ -102,19 +102,19 @@ class Subscriptions:
 
     def uncount_attempt(self, name: str, index: int) -> None:
         """Take back an attempt that could not even begin, because something else was not there."""
-        with self.transaction() as db, self._translated():
+        with self.transaction() as db, self.translated():
             db.execute("UPDATE attempts SET count = count - 1 WHERE name = ? AND event_index = ?", (name, index))
 
     def bury(self, name: str, letter: DeadLetter) -> None:
         """Give an event up as a dead letter and go on after it."""
-        with self.transaction() as db, self._translated():
+        with self.transaction() as db, self.translated():
             db.execute("INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?)", (name, *letter))
             self.move(name, letter.event_index + 1)
 
     def dead_letters(self, name: str) -> list[DeadLetter]:
         """Return the dead letters of a subscription, oldest first."""
         sql = "SELECT event_index, event_id, error FROM dead_letters WHERE name = ? ORDER BY event_index"
-        with self._translated():
+        with self.translated():
             rows = self.db.execute(sql, (name,)).fetchall()
         return [DeadLetter(*row) for row in rows]
 
@@ -124,13 +124,18 @@ class Subscriptions:
         Raises:
             Refused: ``NOT_FOUND``.
         """
-        with self._translated():
+        with self.translated():
             done = self.db.execute("DELETE FROM dead_letters WHERE name = ? AND event_index = ?", (name, index))
         if not done.rowcount:
             raise Refused("NOT_FOUND", f"entry {index} is no dead letter of {name}", index=index)
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
+        """Translate what SQLite raises inside, also for those who keep tables of their own in this file.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``.
+        """
         try:
             yield
         except (sqlite3.Error, OSError) as error:

@@ -1,4 +1,4 @@
-"""Questions about handoffs: list, show, why, ready (seed 002, DESIGN §10)."""
+"""Questions about single handoffs and lists of them: list, show, why, ready (seed 002, DESIGN §10)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 dependencies_walked_max: Final = 10_000
 
-_UNLOCKED: Final = (
+UNLOCKED: Final = (
     "NOT EXISTS (SELECT 1 FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
     "WHERE d.handoff_id = h.id AND (o.id IS NULL OR (o.status <> 'verified' AND o.status <> h.unlock_at)))"
 )
-_CLAIMABLE: Final = "(h.status = 'approved' OR (h.status = 'in_progress' AND h.lease_until_ms <= ?))"
-_SUMMARY: Final = f"""
+CLAIMABLE: Final = "(h.status = 'approved' OR (h.status = 'in_progress' AND h.lease_until_ms <= ?))"
+SUMMARY: Final = f"""
     SELECT h.id, h.status, h.title, h.sender, h.receiver, h.reviewer, h.created, h.tasks_done, h.tasks_total,
-        h.criteria_done, h.criteria_total, h.reason, h.created_index, h.updated_index,
-        ({_CLAIMABLE} AND {_UNLOCKED}) AS is_ready
+        h.criteria_done, h.criteria_total, h.claimed_status, h.reason, h.created_index,
+        h.updated_index,
+        ({CLAIMABLE} AND {UNLOCKED}) AS is_ready
     FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
 _STANDING: Final = (
     "SELECT id, status, receiver, coalesce(reviewer, sender) AS reviewer, unlock_at, reason, lease_until_ms, "
@@ -40,7 +41,7 @@ _EDGES: Final = (
     "SELECT handoff_id, depends_on FROM handoff_dependencies WHERE handoff_id IN (SELECT id FROM wanted) "
     "ORDER BY handoff_id, position"
 )
-LISTING: Final = Listing(_SUMMARY, "handoffs h", "h.created_index")
+LISTING: Final = Listing(SUMMARY, "handoffs h", "h.created_index")
 
 
 class HandoffList(Arguments, frozen=True, rename={"sender": "from", "receiver": "to"}):
@@ -91,9 +92,9 @@ def list_handoffs(moment: Moment, asked: HandoffList) -> Answer:
         where.equal(f"h.{column}", value)
     where.equal("coalesce(h.reviewer, h.sender)", asked.reviewer)
     if asked.ready is not None:
-        where.add(f"coalesce({_CLAIMABLE} AND {_UNLOCKED}, 0) = ?", moment.now_ms, int(asked.ready))
+        where.add(f"coalesce({CLAIMABLE} AND {UNLOCKED}, 0) = ?", moment.now_ms, int(asked.ready))
     page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit, moment.now_ms)
-    return {"handoffs": [_summary(row) for row in page], "total": total, "next": following}
+    return {"handoffs": with_dependencies(moment, page), "total": total, "next": following}
 
 
 def show_handoff(moment: Moment, asked: HandoffId) -> Answer:
@@ -149,8 +150,8 @@ def why_handoff(moment: Moment, asked: HandoffId) -> Answer:
 def unannounced_handoffs(moment: Moment, asked: Unannounced) -> Answer:
     """Return ``{"handoffs": [{"id", "to", "version"}]}``: what can be claimed and was not announced as ready."""
     where = Where()
-    where.add(f"h.status IN ('approved', 'in_progress') AND h.is_announced = 0 AND {_CLAIMABLE}", moment.now_ms)
-    where.add(_UNLOCKED)
+    where.add(f"h.status IN ('approved', 'in_progress') AND h.is_announced = 0 AND {CLAIMABLE}", moment.now_ms)
+    where.add(UNLOCKED)
     if asked.about is not None:
         where.add(
             "(h.id = ? OR h.id IN (SELECT d.handoff_id FROM handoff_dependencies d WHERE d.depends_on = ?))",
@@ -162,14 +163,17 @@ def unannounced_handoffs(moment: Moment, asked: Unannounced) -> Answer:
     return {"handoffs": moment.rows(sql, (*where.values, asked.limit))}
 
 
-def graph_handoffs(moment: Moment, _asked: Arguments) -> Answer:
-    """Return all handoffs as ``nodes`` and who waits for whom as ``edges`` (``from`` waits for ``to``)."""
-    nodes = moment.rows("SELECT id, title, status, sender, receiver FROM handoffs ORDER BY created_index")
-    edges = moment.rows("SELECT handoff_id, depends_on FROM handoff_dependencies ORDER BY handoff_id, position")
-    return {
-        "nodes": [_renamed(node) for node in nodes],
-        "edges": [{"from": edge["handoff_id"], "to": edge["depends_on"]} for edge in edges],
-    }
+def with_dependencies(moment: Moment, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of ``SUMMARY`` as they are answered, each with ``depends_on``: ids with their status, as in `show`."""
+    sql = (
+        "SELECT d.handoff_id, d.depends_on AS id, o.status FROM handoff_dependencies d "
+        "LEFT JOIN handoffs o ON o.id = d.depends_on WHERE d.handoff_id IN (SELECT value FROM json_each(?)) "
+        "ORDER BY d.handoff_id, d.position"
+    )
+    found: dict[str, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
+    for one in moment.rows(sql, (msgspec.json.encode(list(found)).decode(),)):
+        found[one.pop("handoff_id")].append(one)
+    return [summary(row) | {"depends_on": found[row["id"]]} for row in rows]
 
 
 def _renamed(row: dict[str, Any]) -> dict[str, Any]:
@@ -177,7 +181,8 @@ def _renamed(row: dict[str, Any]) -> dict[str, Any]:
     return {names.get(name, name): value for name, value in row.items()}
 
 
-def _summary(row: dict[str, Any]) -> dict[str, Any]:
+def summary(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of ``SUMMARY`` as it is answered."""
     return _renamed(row) | {"is_ready": bool(row["is_ready"])}
 
 
@@ -186,5 +191,4 @@ QUERIES: Final = {
     "handoffs.show": Query(HandoffId, show_handoff),
     "handoffs.why": Query(HandoffId, why_handoff),
     "handoffs.unannounced": Query(Unannounced, unannounced_handoffs),
-    "handoffs.graph": Query(Arguments, graph_handoffs),
 }

@@ -101,7 +101,8 @@ class HandoffMachine(RuleBasedStateMachine):
                 (self.state.receiver, kinds.HandoffCompleted()),
             ],
         }
-        for author, data in steps.get(self.state.status, []):
+        lapsed = self.state.is_lapsed(fact("bob", kinds.HandoffClaimed(), at_s=self.now_s).accepted_ms)
+        for author, data in steps.get("approved" if lapsed else self.state.status, []):
             assert self.attempt(author, data)
 
     def attempt(self, author: str, data: EventData) -> bool:
