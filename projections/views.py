@@ -15,7 +15,9 @@ from projections.briefs.fold import BRIEF_VIEW
 from projections.catalog import queries as catalog_queries
 from projections.catalog.fold import CATALOG
 from projections.handoffs import board as handoff_board
+from projections.handoffs import files as handoff_files
 from projections.handoffs import graph as handoff_graph
+from projections.handoffs import next as handoff_next
 from projections.handoffs import queries as handoff_queries
 from projections.handoffs.fold import HANDOFF_VIEW
 from projections.projection import Projection
@@ -50,6 +52,8 @@ QUERIES: Final[dict[str, Query]] = {
     **catalog_queries.QUERIES,
     **handoff_board.QUERIES,
     **handoff_graph.QUERIES,
+    **handoff_next.QUERIES,
+    **handoff_files.QUERIES,
     **handoff_queries.QUERIES,
     **reasoning_queries.QUERIES,
     **review_queries.QUERIES,

@@ -11,18 +11,28 @@ import base64
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bad_handoffs import BAD_HANDOFFS
 from building import Actors, key_named
 
 from ledger.author import Draft, sign
 from ledger.codec import encode_packed
 from ledger.envelope import EVENT_TYPE, Submission, pae
 from ledger.events.authority import KeyRevoked
-from ledger.events.handoff import HandoffApproved, HandoffClaimed, HandoffCompleted
+from ledger.events.handoff import (
+    HandoffAmended,
+    HandoffApproved,
+    HandoffClaimed,
+    HandoffCompleted,
+    HandoffReady,
+    HandoffSuperseded,
+)
 from ledger.events.session import SessionStarted
 from ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ledger.events import EventData
 
 STREAM: Final = "session/s1"
 FINDING: Final = b'{"finding":"the cache is cold"}'
@@ -66,7 +76,7 @@ def nested(depth: int) -> bytes:
     return b"[" * depth + b"]" * depth
 
 
-BAD_DATA: Final[dict[str, BadData]] = {
+BAD_DATA: Final[dict[str, BadData]] = {name: BadData(*one) for name, one in BAD_HANDOFFS.items()} | {
     "garbage": BadData("INVALID_FORMAT", "finding.logged", STREAM, b"\x00\xff\xfe{{"),
     "not UTF-8": BadData("INVALID_FORMAT", "finding.logged", STREAM, b'{"finding":"caf\xe9"}'),
     "NaN": BadData("INVALID_FORMAT", "finding.logged", STREAM, b'{"finding":"x","impact":NaN}'),
@@ -194,7 +204,10 @@ def _hand_over(actors: Actors) -> None:
     actors.hand_over("h1", criteria=["it works"])
 
 
-def _step(author: str, data: HandoffApproved | HandoffClaimed | HandoffCompleted) -> Callable[[Actors], bytes]:
+AMENDED: Final = HandoffAmended(title="t", to="bob", reviewer="rita")
+
+
+def _step(author: str, data: EventData) -> Callable[[Actors], bytes]:
     def build(actors: Actors) -> bytes:
         return actors.sign(author, Draft(stream="handoff/h1", data=data)).encode()
 
@@ -263,6 +276,12 @@ BAD_INPUTS: Final[dict[str, BadInput]] = {name: _from_data(bad) for name, bad in
     ),
     "handoff: approved by its sender": BadInput(
         "SELF_APPROVAL", _step("alice", HandoffApproved(version=VERSION)), _hand_over
+    ),
+    "handoff: amended by its receiver": BadInput("NOT_AUTHORIZED", _step("bob", AMENDED), _hand_over),
+    "handoff: superseded by nothing": BadInput("NOT_FOUND", _step("alice", HandoffSuperseded(by="h9")), _hand_over),
+    "handoff: superseded by itself": BadInput("INVALID_FIELD", _step("alice", HandoffSuperseded(by="h1")), _hand_over),
+    "handoff: announced before approval": BadInput(
+        "TRANSITION_NOT_ALLOWED", _step("bob", HandoffReady(to="bob", version=VERSION)), _hand_over
     ),
     "handoff: approved in another version": BadInput(
         "VERSION_MISMATCH", _step("rita", HandoffApproved(version=VERSION)), _hand_over

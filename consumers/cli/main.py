@@ -32,9 +32,12 @@ VERBS: Final = {
     "export": Lazy("audit:export", "Export the log to a bundle that anyone can verify."),
     "project": Lazy("views:project", "Bring the views up to date, or rebuild them."),
     "handoff": Lazy("handoffs:handoff", "Hand work over: create, approve, claim, complete."),
+    "next": Lazy("next:next_", "Show what waits for you, and the command with which it goes on."),
     "reasoning": Lazy("reasoning:reasoning", "Record reasoning, brief it, fetch it."),
     "snapshot": Lazy("snapshots:snapshot", "Take what you know along; receive it with a decision."),
     "review": Lazy("reviews:review", "See what waits for a human, and answer it."),
+    "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready."),
+    "notify": Lazy("notifying:notify", "Tell agents and people once that something waits for them."),
     "watch": Lazy("watch:watch", "Run a command for every event of a kind."),
     "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),
     "demo": Lazy("demo:demo", "Tell the whole story with real processes, in under a minute."),
@@ -43,7 +46,15 @@ VERBS: Final = {
 # What a shell reports of a command that SIGINT ended.
 stopped_by_user: Final = 130
 
-ALIASES: Final = {"audit": "verify", "tail": "log", "events": "log", "append": "emit", "create": "emit", "ls": "log"}
+ALIASES: Final = {
+    "audit": "verify",
+    "tail": "log",
+    "events": "log",
+    "append": "emit",
+    "create": "emit",
+    "ls": "log",
+    "ready": "next",
+}
 
 
 @click.command(

@@ -107,9 +107,14 @@ class Subscriptions:
 
     def bury(self, name: str, letter: DeadLetter) -> None:
         """Give an event up as a dead letter and go on after it."""
-        with self.transaction() as db, self.translated():
-            db.execute("INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?)", (name, *letter))
+        with self.transaction():
+            self.keep_aside(name, letter)
             self.move(name, letter.event_index + 1)
+
+    def keep_aside(self, name: str, letter: DeadLetter) -> None:
+        """Keep an event as a dead letter, in the transaction of what else came of it."""
+        with self.translated():
+            self.db.execute("INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?)", (name, *letter))
 
     def dead_letters(self, name: str) -> list[DeadLetter]:
         """Return the dead letters of a subscription, oldest first."""

@@ -23,13 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import structlog
 from nats.aio.client import Client as NatsClient
 
-from consumers.compressor.worker import CompressorWorker
-from consumers.llm.configured import configured_client
-from consumers.serve.agents import service_author
 from consumers.serve.publishing import Publishing
 from consumers.serve.users import current_users
-from consumers.validator.model_judge import ModelJudge
-from consumers.validator.worker import ValidatorWorker
+from consumers.serve.workers import workers_of
 from ledger.admission.committer import Committer
 from ledger.admission.gate import Gate
 from ledger.bus import subjects
@@ -110,7 +106,7 @@ class Node:
         reader = self._parts.enter_context(Reader(self.client, self._settings))
         program = self._settings.config.nats_server
         self._server = EmbeddedServer(self._home.bus, self.client.ledger, program=Path(program) if program else None)
-        workers = self._service_agents(reader)
+        workers = workers_of(self.client, reader)
         self._users = current_users(self.client, self._home)
         self._parts.push_async_callback(self._on_server, self._server.stop)
         await self._on_server(self._server.start, self._users, self._port)
@@ -130,22 +126,6 @@ class Node:
         self._parts.push_async_callback(self._service.stop)
         await self._service.start(self._nats)
         self._announce_url()
-
-    def _service_agents(self, reader: Reader) -> dict[str, CompressorWorker | ValidatorWorker]:
-        """Return the service agents that this node runs, by name; each has a key and a position of its own."""
-        config, path = self._settings.config, self._home.path
-        llm = configured_client(config)
-        workers: dict[str, CompressorWorker | ValidatorWorker] = {
-            "compressor": CompressorWorker(
-                service_author(self.client, "compressor"), reader, path / "compressor.db", llm
-            )
-        }
-        if config.validator_tree is not None:
-            tree = Path(config.validator_tree)
-            judge = None if llm is None else ModelJudge(llm)
-            author = service_author(self.client, "validator")
-            workers["validator"] = ValidatorWorker(author, reader, path / "validator.db", tree, judge)
-        return workers
 
     def _start_tasks(self) -> None:
         works = (

@@ -183,7 +183,8 @@ def _row(state: HandoffRecord, life: HandoffState, content: kinds.HandoffContent
         content.title,
         life.sender,
         life.receiver,
-        content.reviewer,
+        # Without a named reviewer the sender reviews, or the importer who set the content for him.
+        content.reviewer or (life.reviewer if life.reviewer != life.sender else None),
         life.version,
         state.created,
         content.proposal,
@@ -204,6 +205,7 @@ def _row(state: HandoffRecord, life: HandoffState, content: kinds.HandoffContent
         life.claimed_status,
         state.claimed_done,
         imported.source if imported else None,
+        imported.format if imported else None,
         imported.original if imported else None,
         int(life.is_announced),
         state.superseded_by,

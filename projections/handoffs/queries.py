@@ -6,21 +6,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ledger.errors import Refused
 from ledger.lifecycle.handoff import Status
-from projections.handoffs.why import Standing, explain
+from projections.handoffs.why import Standing, chain_links_max, explain
 from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from projections.query import Answer, Moment
 
-dependencies_walked_max: Final = 10_000
+ids_in_query_max: Final = 500
 
 UNLOCKED: Final = (
     "NOT EXISTS (SELECT 1 FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
     "WHERE d.handoff_id = h.id AND (o.id IS NULL OR (o.status <> 'verified' AND o.status <> h.unlock_at)))"
 )
-CLAIMABLE: Final = "(h.status = 'approved' OR (h.status = 'in_progress' AND h.lease_until_ms <= ?))"
+# An imported file may name nobody in To: then nobody can claim it, approved or not.
+CLAIMABLE: Final = (
+    "(h.receiver <> '' AND (h.status = 'approved' OR (h.status = 'in_progress' AND h.lease_until_ms <= ?)))"
+)
 SUMMARY: Final = f"""
     SELECT h.id, h.status, h.title, h.sender, h.receiver, h.reviewer, h.created, h.tasks_done, h.tasks_total,
         h.criteria_done, h.criteria_total, h.claimed_status, h.reason, h.created_index,
@@ -29,18 +33,9 @@ SUMMARY: Final = f"""
     FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
 _STANDING: Final = (
     "SELECT id, status, receiver, coalesce(reviewer, sender) AS reviewer, unlock_at, reason, lease_until_ms, "
-    "claimed_status "
-    "FROM handoffs WHERE id IN (SELECT id FROM wanted)"
+    "claimed_status FROM handoffs WHERE id IN"
 )
-_CLOSURE: Final = f"""
-    WITH RECURSIVE wanted(id) AS (
-        SELECT ? UNION SELECT d.depends_on FROM handoff_dependencies d JOIN wanted w ON d.handoff_id = w.id
-        LIMIT {dependencies_walked_max}
-    ) """  # noqa: S608 - a fixed number
-_EDGES: Final = (
-    "SELECT handoff_id, depends_on FROM handoff_dependencies WHERE handoff_id IN (SELECT id FROM wanted) "
-    "ORDER BY handoff_id, position"
-)
+_EDGES: Final = "SELECT handoff_id, depends_on FROM handoff_dependencies WHERE handoff_id IN"
 LISTING: Final = Listing(SUMMARY, "handoffs h", "h.created_index")
 
 
@@ -136,15 +131,32 @@ def show_handoff(moment: Moment, asked: HandoffId) -> Answer:
 def why_handoff(moment: Moment, asked: HandoffId) -> Answer:
     """Return why a handoff is ready or not: ``{"id", "status", "is_ready", "sentence", "reasons"}``."""
     name = find_handoff(moment, asked.id)
-    known = {row["id"]: row for row in moment.rows(_CLOSURE + _STANDING, (name,))}
-    edges = moment.rows(_CLOSURE + _EDGES, (name,))
-    if len(known.keys() | {edge["depends_on"] for edge in edges}) >= dependencies_walked_max:
-        raise Refused("TOO_LARGE", f"{name} depends on more than {dependencies_walked_max} handoffs", id=name)
-    depends_on: dict[str, list[str]] = {}
-    for edge in edges:
-        depends_on.setdefault(edge["handoff_id"], []).append(edge["depends_on"])
-    standings = {key: Standing(**row, depends_on=tuple(depends_on.get(key, ()))) for key, row in known.items()}
-    return explain(standings[name], standings, moment.now_ms)
+    known = _standings(moment, [name])
+    frontier, is_root = [known[name]], True
+    # A level at a time: all that this one waits for, then of each only the first that holds it up, as `explain` says.
+    for _ in range(chain_links_max + 1):
+        held = [here for here in frontier if here.status in ("pending", "approved")]
+        known |= _standings(moment, list({on for here in held for on in here.depends_on} - known.keys()))
+        following: dict[str, Standing] = {}
+        for here in held:
+            unmet = [on for on in here.depends_on if on not in known or not here.is_unlocked_by(known[on])]
+            following |= {on: known[on] for on in (unmet if is_root else unmet[:1]) if on in known}
+        frontier, is_root = list(following.values()), False
+    return explain(known[name], known, moment.now_ms)
+
+
+def _standings(moment: Moment, ids: Sequence[str]) -> dict[str, Standing]:
+    """Return where handoffs stand, and what they wait for, by id; those that do not exist are left out."""
+    found: dict[str, Standing] = {}
+    for start in range(0, len(ids), ids_in_query_max):
+        some = ids[start : start + ids_in_query_max]
+        places = ", ".join("?" for _ in some)
+        depends_on: dict[str, list[str]] = {}
+        for edge in moment.rows(f"{_EDGES} ({places}) ORDER BY handoff_id, position", some):
+            depends_on.setdefault(edge["handoff_id"], []).append(edge["depends_on"])
+        for row in moment.rows(f"{_STANDING} ({places})", some):
+            found[row["id"]] = Standing(**row, depends_on=tuple(depends_on.get(row["id"], ())))
+    return found
 
 
 def unannounced_handoffs(moment: Moment, asked: Unannounced) -> Answer:
@@ -164,15 +176,15 @@ def unannounced_handoffs(moment: Moment, asked: Unannounced) -> Answer:
 
 
 def with_dependencies(moment: Moment, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of ``SUMMARY`` as they are answered, each with ``depends_on``: ids with their status, as in `show`."""
+    """Return rows of ``SUMMARY`` as they are answered, each with ``depends_on``: ids and their status."""
     sql = (
         "SELECT d.handoff_id, d.depends_on AS id, o.status FROM handoff_dependencies d "
         "LEFT JOIN handoffs o ON o.id = d.depends_on WHERE d.handoff_id IN (SELECT value FROM json_each(?)) "
         "ORDER BY d.handoff_id, d.position"
     )
     found: dict[str, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-    for one in moment.rows(sql, (msgspec.json.encode(list(found)).decode(),)):
-        found[one.pop("handoff_id")].append(one)
+    for wanted in moment.rows(sql, (msgspec.json.encode(list(found)).decode(),)):
+        found[wanted.pop("handoff_id")].append(wanted)
     return [summary(row) | {"depends_on": found[row["id"]]} for row in rows]
 
 

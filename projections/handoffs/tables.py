@@ -35,6 +35,7 @@ HANDOFFS: Final = Table(
         "claimed_status": "TEXT",
         "claimed_done": "TEXT",
         "source": "TEXT",
+        "format": "TEXT",
         "original": "TEXT",
         "is_announced": "INTEGER NOT NULL",
         "superseded_by": "TEXT",

@@ -41,7 +41,7 @@ def explain(handoff: Standing, known: Mapping[str, Standing], now_ms: int) -> di
     dependency to the first one that nothing but its own parties can move.
     """
     reasons = _own_reasons(handoff, now_ms)
-    if handoff.status in ("pending", "approved"):
+    if handoff.status in ("pending", "approved") or not reasons:  # also work whose lease ran out waits anew
         reasons += [reason for on in handoff.depends_on if (reason := _dependency(handoff, on, known, now_ms))]
     sentence = f"{handoff.id} is ready: {handoff.receiver} can claim it."
     if reasons:
@@ -58,6 +58,8 @@ def explain(handoff: Standing, known: Mapping[str, Standing], now_ms: int) -> di
 def _own_reasons(handoff: Standing, now_ms: int) -> list[dict[str, Any]]:
     because = f" ({handoff.reason})" if handoff.reason else ""
     match handoff.status:
+        case "approved" if not handoff.receiver:
+            return [{"code": "NOT_AUTHORIZED", "text": "its file names nobody to do it: amend it with --to NAME"}]
         case "approved":
             return []
         case "pending":

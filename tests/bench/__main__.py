@@ -38,6 +38,7 @@ GROUPS: Final = {
     "fold": "folding",
     "delivery": "delivery",
     "cli": "starting",
+    "handoffs": "handoffs_large",
     "briefs": "briefing",
     "brief_quality": "brief_quality.table",
 }

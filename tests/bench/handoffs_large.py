@@ -1,9 +1,9 @@
 """Rows of many handoffs: whole runs of the verbs that read their graph, against ``python -c pass``.
 
 10,000 handoffs in 100 layers with 20,000 dependencies: each waits for two or three of the layer below. The lower half
-is approved, and half of the lowest layer is completed, so that all states occur. They are created from the top down: then
-the gate, which walks what a new handoff depends on, finds nothing there yet, and only the last creation, which is not
-made here, could close a cycle. It is what the row of the refusal tries, again and again: the gate walks the whole graph.
+is approved, and half of the lowest layer is completed, so that some are ready. They are created from the top down: then
+the gate, which walks what a new handoff depends on, finds nothing there yet. What the lowest wait for is not created
+here: it would close a cycle, and the row of the refusal tries that, so the gate walks the whole graph each time.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from serving import (
     served,
 )
 
+from consumers.compressor.worker import CompressorWorker
 from consumers.reactor import Reactor, Subscriptions
 from consumers.serve import node as node_module
 from consumers.serve.node import Node
@@ -255,7 +256,7 @@ def test_background_work_that_fails_is_started_again(settings: Settings, monkeyp
             raise BatonError("UNEXPECTED", "no users")
         return real(*given)
 
-    monkeypatch.setattr(node_module.CompressorWorker, "run", run_worker)
+    monkeypatch.setattr(CompressorWorker, "run", run_worker)
     monkeypatch.setattr(node_module, "current_users", users)
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""Questions about handoffs, on a real ledger: list, show, why, graph."""
+"""Questions about handoffs, on a real ledger: list, show, why."""
 
 from __future__ import annotations
 
@@ -181,8 +181,8 @@ def test_an_id_that_fits_nothing_is_not_found(ledger, reader, asked):
     assert refused.value.code == "NOT_FOUND"
 
 
-def test_graph_lists_who_waits_for_whom(ledger, reader):
-    ledger.fill()
-    answer = reader.answer("handoffs.graph")
-    assert [node["id"] for node in answer["nodes"]] == ["a", "b", "c"]
-    assert answer["edges"] == [{"from": "b", "to": "a"}, {"from": "c", "to": "b"}]
+def test_a_list_names_what_each_depends_on_and_where_that_stands(ledger, reader):
+    ledger.finish("a")
+    ledger.hand_over("b", depends_on=["ghost", "a"])
+    listed = {one["id"]: one["depends_on"] for one in reader.answer("handoffs.list")["handoffs"]}
+    assert listed == {"a": [], "b": [{"id": "ghost", "status": None}, {"id": "a", "status": "completed"}]}

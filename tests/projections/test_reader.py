@@ -16,6 +16,7 @@ ARGUMENTS = {
     "catalog.show": {"ref": "3"},
     "catalog.why": {"ref": "3"},
     "handoffs.show": {"id": "b"},
+    "handoffs.standings": {"ids": ["a", "b", "unknown"]},
     "handoffs.why": {"id": "b"},
     "reasoning.deltas": {"id": "r1"},
     "reasoning.fetch": {"ref": "r1"},

@@ -25,6 +25,8 @@ from ledger.local import LocalClient
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ledger.client import Client
+
 PACKAGES = ("ledger", "projections", "consumers")
 
 
@@ -104,7 +106,7 @@ def ledger_checks(app: App, home: Home) -> Iterator[Check]:
     yield Check("serve", ok=True, found=served)
 
 
-def gate(home: Home, client: LocalClient) -> tuple[str, list[str]]:
+def gate(home: Home, client: Client) -> tuple[str, list[str]]:
     """Return ``bound`` when root and every reviewer's key is sealed or elsewhere, else ``open`` and whose is not."""
     reviewers = [one.name for one in client.agents() if one.roles & {"reviewer", "human"}]
     unsealed = []

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any, Final
 
 import click
 
-from consumers.cli.app import App, command_line, read_text
+from consumers.cli.app import App, read_text
 from consumers.cli.commands.events import fields_of
-from consumers.cli.handoff_text import default_id, print_handoff, split_ids
-from consumers.cli.lazy import Group
-from consumers.cli.tables import clean, print_table
+from consumers.cli.handoff_text import default_id, split_ids
+from consumers.cli.lazy import Group, Lazy
+from consumers.cli.tables import clean
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.events.fields import EventData
-from ledger.lifecycle.handoff import Status
 
-rows_max = 1000
+LAZY: Final = {
+    "amend": Lazy("amending:amend", "Change a handoff before work on it begins."),
+    "supersede": Lazy("amending:supersede", "Put another handoff in the place of this one."),
+    "import": Lazy("handoff_files:import_", "Import handoff files, proposals and active.md tables."),
+    "render": Lazy("handoff_files:render", "Print the markdown file of a handoff."),
+    "watch": Lazy("handoff_files:watch", "Keep a folder of handoff files in step with the ledger."),
+    "graph": Lazy("handoff_graph:graph", "Draw who waits for whom: a tree, Mermaid or DOT."),
+    "list": Lazy("handoff_list:list_", "List handoffs, newest first, or show a board."),
+    "show": Lazy("handoff_list:show", "Show one handoff: its state and why, tasks, criteria, history."),
+}
 
 
-@click.group(cls=Group, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"})
+@click.group(cls=Group, lazy=LAZY, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"})
 def handoff() -> None:
     """Hand work over: create, approve, claim, check, complete, verify."""
 
@@ -63,48 +71,6 @@ def create(app: App, /, to: str, title: str, id_: str | None, reviewer: str | No
         reasoning_ref=given["reasoning"],
     )
     emit(app, name, data)
-
-
-@handoff.command("list")
-@click.option("--status", type=click.Choice(get_args(Status)), help="Only those in this state.")
-@click.option("--to", metavar="NAME", help="Only those for this agent.")
-@click.option("--from", "sender", metavar="NAME", help="Only those from this agent.")
-@click.option("--reviewer", metavar="NAME", help="Only those this agent reviews.")
-@click.option("--ready", is_flag=True, help="Only those that can be claimed now.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
-@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
-@click.pass_obj
-def list_(app: App, /, *, ready: bool, sender: str | None, cursor: int | None, **given: Any) -> None:
-    """List handoffs, newest first."""
-    answer = app.query("handoffs.list", ready=ready or None, **given, **{"from": sender}, after=cursor)
-    rows = [
-        (
-            one["id"],
-            f"[{one['status']} → {one['to']}]",
-            one["title"],
-            f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
-            "ready" if one["is_ready"] else one["reason"] or "",
-        )
-        for one in answer["handoffs"]
-    ]
-
-    def text() -> None:
-        print_table(("id", "status", "title", "tasks", ""), rows)
-        if answer["next"] is not None:
-            click.echo(f"{answer['total']} in all; go on with --cursor {answer['next']}")
-
-    options = {**given, "from": sender, "ready": ready, "cursor": answer["next"]}
-    following = None if answer["next"] is None else command_line("baton handoff list", options)
-    app.show("handoffs", answer, text, following=following)
-
-
-@handoff.command()
-@click.argument("id_", metavar="ID")
-@click.pass_obj
-def show(app: App, id_: str) -> None:
-    """Show one handoff: its state and why, tasks, criteria, history."""
-    found = app.query("handoffs.show", id=id_)
-    app.show("handoff", found, lambda: print_handoff(found))
 
 
 @handoff.command()

@@ -1,0 +1,161 @@
+r"""A file as its lines: every byte has a place, so that what is not changed comes back as it was (DESIGN §10).
+
+A *line* keeps its own ending (``\n``, ``\r\n`` or ``\r``, as CommonMark has them; the last may have none), because
+a file may mix them. A byte order mark stands apart, in front of the first line. A change is an ``Edit``: lines
+``start`` to ``stop`` (counted from 0, ``stop`` excluded) give way to other texts, which take the endings of the
+lines they replace or stand beside. A file that ended without a newline still does after an edit at its end; so
+an edit and its opposite cancel out to the byte.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+file_size_max_bytes: Final = 1024**2
+problems_max: Final = 100
+quoted_max_chars: Final = 60
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+# What UTF-8 looks like when it was read as Latin-1 or Windows-1252 and written again. Two-byte leads other than those
+# of Latin letters are left out: "É»" is good French.
+_AFTER: Final = "[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
+_MOJIBAKE: Final = re.compile(f"\ufffd|[ÂÃ]{_AFTER}|[à-ï]{_AFTER}{{2}}|[ð-ô]{_AFTER}{{3}}")
+
+
+class Problem(NamedTuple):
+    """Something a person should look at; the file is read all the same. ``line`` counts from 1."""
+
+    line: int
+    text: str
+
+
+class Edit(NamedTuple):
+    """Lines ``start`` to ``stop`` give way to ``texts``; those without an ending take that of their neighbours."""
+
+    start: int
+    stop: int
+    texts: tuple[str, ...] = ()
+
+
+def read_lines(content: bytes) -> tuple[bool, tuple[str, ...]]:
+    """Return whether a byte order mark leads the file, and its lines with their endings.
+
+    Raises:
+        Refused: ``TOO_LARGE``, or ``INVALID_FORMAT`` for bytes that are no text, with ``line``.
+    """
+    if len(content) > file_size_max_bytes:
+        message = f"the file has {len(content)} bytes; at most {file_size_max_bytes} are read: split it"
+        raise Refused("TOO_LARGE", message, size=len(content), line=1)
+    has_mark = content.startswith(_BYTE_ORDER_MARK)
+    body = content[len(_BYTE_ORDER_MARK) :] if has_mark else content
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = 1 + len(re.findall(rb"\r\n|\r|\n", body[: error.start]))
+        is_cut = error.reason == "unexpected end of data"
+        advice = "it ends inside a character, as if half written" if is_cut else "save it as UTF-8"
+        raise Refused("INVALID_FORMAT", f"line {line} is not UTF-8: {advice}", line=line) from error
+    if "\x00" in text:
+        line = 1 + len(re.findall(r"\r\n|\r|\n", text[: text.index("\x00")]))
+        raise Refused("INVALID_FORMAT", f"line {line} holds a NUL byte: this is no text; remove it", line=line)
+    return has_mark, tuple(_LINE.findall(text))
+
+
+def join_lines(lines: Sequence[str], *, has_mark: bool) -> bytes:
+    """Return the bytes of a file; the opposite of ``read_lines``."""
+    return (_BYTE_ORDER_MARK if has_mark else b"") + "".join(lines).encode("utf-8")
+
+
+def text_of(line: str) -> str:
+    """Return a line without its ending."""
+    return line.rstrip("\r\n")
+
+
+def is_blank(line: str) -> bool:
+    """Whether there is nothing to see on a line."""
+    return not line.strip()
+
+
+def trim_blank(lines: Sequence[str], start: int, stop: int) -> tuple[int, int]:
+    """Return the range without the blank lines around it; where all are blank, an empty one at ``start``."""
+    first, last = start, stop
+    while last > first and is_blank(lines[last - 1]):
+        last -= 1
+    while first < last and is_blank(lines[first]):
+        first += 1
+    return (first, last) if first < last else (start, start)
+
+
+def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
+    """Return the lines after edits that do not overlap; those of one place keep their order."""
+    result: list[str] = []
+    position = 0
+    for edit in sorted(edits, key=lambda one: (one.start, one.stop)):
+        result += lines[position : edit.start]
+        for offset, text in enumerate(edit.texts):
+            replaced = edit.start + offset
+            near = replaced if replaced < edit.stop else edit.start - 1
+            result.append(text if _ending(text) else text + _ending_near(lines, near))
+        position = max(position, edit.stop)
+    result += lines[position:]
+    return _with_end_of(lines, result)
+
+
+def _with_end_of(lines: Sequence[str], result: list[str]) -> list[str]:
+    """Give every inner line an ending, and the last one only if the file ended in one."""
+    for index in range(len(result) - 1):
+        if not _ending(result[index]):
+            result[index] += _ending_near(lines, index)
+    if result and lines and not _ending(lines[-1]):
+        result[-1] = text_of(result[-1])
+    return result
+
+
+def _ending(line: str) -> str:
+    return line[len(text_of(line)) :]
+
+
+def _ending_near(lines: Sequence[str], index: int) -> str:
+    """Return the ending of a line or, where it has none, of the nearest before it, else the file's first."""
+    for place in (*range(min(index, len(lines) - 1), max(index - 3, -1), -1), 0):
+        if 0 <= place < len(lines) and _ending(lines[place]):
+            return _ending(lines[place])
+    return "\n"
+
+
+def text_problems(lines: Sequence[str], *, has_mark: bool) -> Iterator[Problem]:
+    """Yield what is odd about a file as text: a byte order mark, mixed line endings, garbled characters."""
+    if has_mark:
+        yield Problem(1, "a byte order mark (BOM) stands in front of the file; it is kept")
+    first = _ending(lines[0]) if lines else ""
+    for number, line in enumerate(lines, start=1):
+        ending = _ending(line)
+        if ending and ending != first:
+            yield Problem(number, f"mixed line endings: {ending!r} here, {first!r} on line 1; each is kept")
+            break
+    for number, line in enumerate(lines, start=1):
+        if not line.isascii() and (found := _MOJIBAKE.search(line)):
+            around = line[max(0, found.start() - 10) : found.end() + 10].strip()
+            yield Problem(number, f"garbled characters (mojibake) near {quoted(around)}; they are kept")
+
+
+def quoted(text: str) -> str:
+    """Return the beginning of a text as a message may show it."""
+    return repr(text if len(text) <= quoted_max_chars else text[:quoted_max_chars] + "…")
+
+
+def settled(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return the problems by line, at most ``problems_max`` of them, the last saying how many more there are."""
+    ordered = sorted(set(problems))
+    if len(ordered) <= problems_max:
+        return tuple(ordered)
+    more = ordered[problems_max - 1]
+    rest = len(ordered) - problems_max
+    return (*ordered[: problems_max - 1], Problem(more.line, f"{more.text} (and {rest} more problems after it)"))

@@ -1,0 +1,147 @@
+"""Bringing originals of other tools into the ledger: each kept byte for byte, none dropped in silence (DESIGN §10).
+
+Every importer makes ``Record``s and hands them to ``import_records``. What the ledger refuses as the thing it was read
+as is kept aside with the reason; the same record again adds nothing, because its idempotency key is its content.
+
+What happens if we crash here: blobs without an event, which nobody sees; running the import again adds the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ledger.author import Draft
+from ledger.codec import encode_canonical
+from ledger.errors import Refused
+from ledger.events.imported import KEPT_ASIDE, RecordImported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledger.admission.decide import Accepted
+    from ledger.author import Author
+
+records_in_batch_max: Final = 128
+batch_size_max_bytes: Final = 512 * 1024
+reason_max_chars: Final = 2000
+
+
+class Record(NamedTuple):
+    """What becomes one event: the stream it belongs to and the record."""
+
+    stream: str
+    data: RecordImported
+
+
+class Aside(NamedTuple):
+    """What was kept aside, and why."""
+
+    source: str
+    reason: str
+
+
+class Counts(NamedTuple):
+    """What an import did: ``mapped + kept_aside = read``; ``added`` events are new; ``lost`` is read and neither."""
+
+    read: int
+    mapped: int
+    added: int
+    aside: tuple[Aside, ...]
+
+    def answer(self) -> dict[str, Any]:
+        """Return the counts as commands print them."""
+        return {
+            "read": self.read,
+            "mapped": self.mapped,
+            "kept_aside": len(self.aside),
+            "lost": self.read - self.mapped - len(self.aside),
+            "added": self.added,
+            "aside": [one._asdict() for one in self.aside],
+        }
+
+
+class Outcome(NamedTuple):
+    """What became of a record: where it stands, or why it was refused."""
+
+    record: Record
+    accepted: Accepted | None
+    refusal: Refused | None
+
+
+def kept_aside(original: str, source: str, read_as: str, reason: str) -> Record:
+    """Return the record of an original that stands for nothing here; the same original and source, the same record."""
+    digest = hashlib.sha256(f"{original}\0{source}".encode()).hexdigest()[:32]
+    data = RecordImported(original=original, source=source, format=read_as, reason=reason[:reason_max_chars])
+    return Record(f"{KEPT_ASIDE}/{digest}", data)
+
+
+def import_records(
+    author: Author, records: Sequence[Record], step: Callable[[int, int], None] = lambda _done, _total: None
+) -> Counts:
+    """Append records, keeping aside what is refused as what it was read as; ``step(done, total)`` tells of progress.
+
+    Raises:
+        Refused: the author may not import at all. Unavailable: see ``Client.submit``.
+    """
+    outcomes: list[Outcome] = []
+    for batch in _batches(records):
+        outcomes += _submit(author, batch)
+        step(len(outcomes), len(records))
+    refused = [one for one in outcomes if one.refusal is not None and one.record.data.mapped_kind is not None]
+    again = [_refused_record(one) for one in refused]
+    for batch in _batches(again):
+        outcomes += _submit(author, batch)
+    # A record that cannot even be kept aside stands there from an earlier run, with another reason; any other refusal
+    # is about the author.
+    for one in outcomes:
+        if one.refusal is not None and one.record.data.mapped_kind is None and not _stands_already(one.refusal):
+            raise one.refusal
+    mapped = sum(one.refusal is None and one.record.data.mapped_kind is not None for one in outcomes)
+    aside = [one.record.data for one in outcomes if one.record.data.mapped_kind is None]
+    return Counts(
+        read=len(records),
+        mapped=mapped,
+        added=sum(one.accepted is not None and not one.accepted.is_repeat for one in outcomes),
+        aside=tuple(Aside(data.source, data.reason) for data in aside),
+    )
+
+
+def _refused_record(outcome: Outcome) -> Record:
+    data, refusal = outcome.record.data, outcome.refusal
+    assert refusal is not None  # noqa: S101 - only refused ones are asked for
+    return kept_aside(data.original, data.source, data.format, f"{refusal.code}: {refusal.message}")
+
+
+def _stands_already(refusal: Refused) -> bool:
+    return refusal.code in ("TRANSITION_NOT_ALLOWED", "IDEMPOTENCY_CONFLICT")
+
+
+def _batches(records: Sequence[Record]) -> list[list[Record]]:
+    """Split records into submissions of at most ``records_in_batch_max`` and ``batch_size_max_bytes``."""
+    batches: list[list[Record]] = []
+    size = 0
+    for record in records:
+        size += len(encode_canonical(record.data))
+        if not batches or len(batches[-1]) >= records_in_batch_max or size > batch_size_max_bytes:
+            batches.append([])
+            size = len(encode_canonical(record.data))
+        batches[-1].append(record)
+    return batches
+
+
+def _submit(author: Author, batch: Sequence[Record]) -> list[Outcome]:
+    """Append a batch; when it is refused, its halves: so what is good goes in, and each refusal is of one record."""
+    try:
+        accepted = author.emit(*(_draft(record) for record in batch))
+    except Refused as refusal:
+        if len(batch) == 1:
+            return [Outcome(batch[0], None, refusal)]
+        middle = len(batch) // 2
+        return _submit(author, batch[:middle]) + _submit(author, batch[middle:])
+    return [Outcome(record, one, None) for record, one in zip(batch, accepted, strict=True)]
+
+
+def _draft(record: Record) -> Draft:
+    digest = hashlib.sha256(encode_canonical(record.data)).hexdigest()
+    return Draft(stream=record.stream, data=record.data, idem=f"import:{digest}")

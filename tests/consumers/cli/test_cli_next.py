@@ -1,0 +1,92 @@
+"""`baton next` (and `ready`): the queue of who acts, with commands that do what they say."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from calling import Baton
+
+    Fresh = Callable[[str], str]
+
+
+@pytest.fixture
+def carl(baton: Baton, fresh: Fresh) -> str:
+    """A receiver of this test's own."""
+    name = fresh("carl")
+    baton("agent", "add", name, "--as", "ada")
+    return name
+
+
+@pytest.fixture
+def rob(baton: Baton, fresh: Fresh) -> str:
+    """A reviewer of this test's own, who is no human and has no reviews."""
+    name = fresh("rob")
+    baton("agent", "add", name, "--role", "reviewer", "--unprotected", "--as", "ada")
+    return name
+
+
+def only(baton: Baton, agent: str) -> dict[str, Any]:
+    """Return the one item that waits for an agent."""
+    (item,) = baton.data("next", "--as", agent)["items"]
+    found: dict[str, Any] = item
+    return found
+
+
+def test_commands_lead_a_handoff_through_its_life(baton: Baton, fresh: Fresh, carl: str, rob: str) -> None:
+    name = fresh("life 第一")
+    parties = ["--as", "a", "--to", carl, "--reviewer", rob]
+    baton("handoff", "create", "--id", name, "--title", "修復迴圈", "--criterion", "綠", *parties)
+    turns = []
+    for agent in (rob, carl, carl, carl, rob):
+        item = only(baton, agent)
+        turns.append(item["action"])
+        baton(*shlex.split(item["command"])[1:])
+    assert turns == ["approve", "claim", "continue", "continue", "verify"]
+    assert baton.data("handoff", "show", name)["status"] == "verified"
+    assert baton("next", "--as", carl) == f"nothing waits for {carl}\n"
+
+
+def test_text_shows_action_why_and_command(baton: Baton, fresh: Fresh, carl: str, rob: str) -> None:
+    name = fresh("text")
+    baton("handoff", "create", "--id", name, "--title", "修復\u202e迴圈", "--as", "a", "--to", carl, "--reviewer", rob)
+    lines = baton("ready", "--as", rob).splitlines()
+    assert lines[0].startswith(f"approve   [pending → {carl}] 修復�迴圈  (since 2")
+    assert lines[1].strip() == f"a hands it to {carl}, and it is not approved"
+    assert lines[2].strip() == f"baton handoff approve --as {rob} {name}"
+
+
+def test_everybody_is_listed_agent_by_agent(baton: Baton, fresh: Fresh, carl: str, rob: str) -> None:
+    baton("handoff", "create", "--id", fresh("all"), "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
+    everybody = baton.data("next", "--limit", 500)["items"]
+    assert [one["agent"] for one in everybody] == sorted(one["agent"] for one in everybody)
+    assert baton.data("next", "--all", "--as", "a", "--limit", 500)["items"] == everybody
+    assert rob in baton("next", "--limit", 500).splitlines()
+
+
+def test_pages_go_on_with_the_command_that_is_printed(baton: Baton, fresh: Fresh, carl: str, rob: str) -> None:
+    names = [fresh("page") for _ in range(5)]
+    for name in names:
+        baton("handoff", "create", "--id", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
+    assert "5 in all; go on with `baton next" in baton("next", "--as", rob, "--limit", 2)
+    seen: list[str] = []
+    arguments = ["next", "--as", rob, "--limit", "2"]
+    while arguments:
+        document = baton.document(*arguments)
+        assert document["data"]["total"] == 5
+        seen += [one["id"] for one in document["data"]["items"]]
+        arguments = shlex.split(document.get("next", ""))[1:]
+    assert seen == names
+
+
+def test_wrong_agents_and_cursors_are_refused(baton: Baton) -> None:
+    # Who has no key cannot even ask a server.
+    baton.refuses("KEY_FILE_MISSING" if baton.is_remote else "AGENT_UNKNOWN", "next", "--as", "nobody-here")
+    baton.refuses("INVALID_FIELD", "next", "--as", "Not A Name")
+    baton.refuses("INVALID_FIELD", "next", "--cursor", "17")
+    baton.refuses("USAGE", "next", "--limit", 0)

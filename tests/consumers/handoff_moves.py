@@ -1,0 +1,200 @@
+"""What random agents try: mostly what is theirs to do next, so that deep states are reached; else anything at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from building import AGENTS
+from handoff_oracle import LIVE, TABLE, Handoff, Step
+
+from ledger.lifecycle.authority import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from handoff_oracle import Oracle
+
+    from ledger.events.authority import Role
+
+NAMES: Final = [f"h{number}" for number in range(8)]
+OTHERS: Final = ["carl", "dora", "eve"]
+ROUTER: Final = "router"
+AGENT_NAMES: Final = [*AGENTS, *OTHERS]
+ANYBODY: Final = [*AGENT_NAMES, ROUTER, "stranger", ROOT]
+ROLES: Final[list[Role]] = ["agent", "reviewer", "human", "service"]
+NO_REF: Final = "sha256:" + "0" * 64
+RARE: Final = {"handoff.rejected", "handoff.cancelled", "handoff.superseded", "handoff.logged"}
+
+
+class Moves:
+    """Draws steps by chance, knowing what the oracle knows."""
+
+    def __init__(self, oracle: Oracle, chance: Random) -> None:
+        self.oracle = oracle
+        self.chance = chance
+        self.versions: dict[str, None] = {NO_REF: None}
+
+    def is_one_of(self, count: int) -> bool:
+        """Whether something happens that happens once in ``count`` times."""
+        return self.chance.randrange(count) == 0
+
+    def roles(self) -> list[Role]:
+        """Draw a subset of the roles."""
+        return [role for role in ROLES if self.is_one_of(2)]
+
+    def name(self) -> str:
+        """Draw a handoff: mostly one that is not over."""
+        live = [name for name, one in self.oracle.handoffs.items() if one.status in LIVE]
+        return self.chance.choice(NAMES if not live or self.is_one_of(4) else live)
+
+    def movable(self) -> str:
+        """Draw a handoff, and follow what it waits for to one that waits for nothing that exists."""
+        name = self.name()
+        while (handoff := self.oracle.handoffs.get(name)) is not None and handoff.status in ("pending", "approved"):
+            open_ones = [on for on in handoff.depends_on if on in self.oracle.handoffs]
+            open_ones = [on for on in open_ones if self.oracle.handoffs[on].status in LIVE - {"completed"}]
+            if not open_ones:
+                break
+            name = open_ones[0]
+        return name
+
+    def opening(self, name: str, on: list[str]) -> Step:
+        """Return a handoff as it should be created."""
+        content = {"title": "fix", "to": "bob", "reviewer": "rita", "criteria": ["met"], "tasks": ["do"]}
+        return Step("alice", "handoff.created", name, content | ({"depends_on": on} if on else {}))
+
+    def new(self) -> Step:
+        """Draw a handoff between any two, or an imported file."""
+        free = [name for name in NAMES if name not in self.oracle.handoffs]
+        name = self.name() if self.is_one_of(4) or not free else self.chance.choice(free)
+        kind, author = self.chance.choice(["handoff.created", "record.imported"]), self.chance.choice(ANYBODY)
+        data = self.data(kind, name)
+        if kind == "record.imported" and self.is_one_of(3):
+            data["mapped"]["reviewer"] = author
+        return Step(author, kind, name, data)
+
+    def brought_in(self, name: str) -> Step:
+        """Return an imported file as it should be, which claims to be done; its importer may be its reviewer."""
+        author = self.chance.choice(AGENT_NAMES)
+        mapped = {"title": "fix", "to": "bob", "reviewer": self.chance.choice([author, "rita"]), "criteria": ["met"]}
+        record = {"original": NO_REF, "source": "x", "format": "handoff/v2", "mapped_kind": "handoff.created"}
+        claims = {"status": "done", "criteria": [0]}
+        return Step(author, "record.imported", name, record | {"mapped": mapped, "claims": claims})
+
+    def step(self, name: str, *, to_the_table: int = 3) -> Step:
+        """Draw a step of a handoff: mostly one that the table knows in its state, and by the one who may."""
+        handoff = self.oracle.handoffs.get(name)
+        kinds = list(TABLE)
+        if handoff is not None and not self.is_one_of(to_the_table):
+            kinds = [kind for kind, (_, states, _) in TABLE.items() if handoff.status in states]
+            kinds = [kind for kind in kinds if kind not in RARE or self.is_one_of(6)]
+            if handoff.claimed_status is not None:
+                kinds += ["handoff.verified", "record.imported"]
+        kind = self.chance.choice(kinds or list(TABLE))
+        return Step(self.author(kind, handoff), kind, name, self.data(kind, name))
+
+    def next_steps(self, name: str) -> list[Step]:
+        """Return what the protocol wants next; now and then without checking what is to be checked."""
+        handoff = self.oracle.handoffs.get(name)
+        if handoff is None:
+            return [self.opening(name, [])]
+        unmet = (
+            [] if self.is_one_of(4) else [at for at, mark in enumerate(handoff.criteria) if mark in ("open", "claimed")]
+        )
+        waits_for: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
+            "pending": [(handoff.reviewer, "handoff.approved", {"version": handoff.version})],
+            "approved": [(handoff.receiver, "handoff.claimed", {})],
+            "blocked": [(handoff.receiver, "handoff.unblocked", {})],
+            "in_progress": [
+                *((handoff.receiver, "handoff.criterion_checked", {"position": at}) for at in unmet),
+                (handoff.receiver, "handoff.completed", {}),
+            ],
+            "completed": [(handoff.reviewer, "handoff.verified", {})],
+        }
+        found = waits_for.get(handoff.status, [])
+        if handoff.status == "approved" and handoff.receiver and self.is_one_of(2):
+            found = [(ROUTER, "handoff.ready", {"to": handoff.receiver, "version": handoff.version})]
+        return [Step(author, kind, name, data) for author, kind, data in found if author in ANYBODY]
+
+    def authority(self) -> Step:
+        """Draw a change of roles; now and then somebody's key is revoked."""
+        agent = self.chance.choice(AGENT_NAMES)
+        if self.is_one_of(20) and agent not in self.oracle.revoked:
+            return Step(ROOT, "key.revoked", agent, {})
+        if self.is_one_of(2):
+            return Step(ROOT, "role.granted", agent, {"agent": agent, "role": self.chance.choice(ROLES)})
+        role = self.chance.choice(["reviewer", "human"] if agent in AGENTS else ROLES)
+        return Step(ROOT, "role.revoked", agent, {"agent": agent, "role": role})
+
+    def author(self, kind: str, handoff: Handoff | None) -> str:
+        """Draw who has that part in a handoff, three times of four; else another party of it, or anybody."""
+        if handoff is None or self.is_one_of(8):
+            return self.chance.choice(ANYBODY)
+        parties = handoff.may("from or to or reviewer")
+        if not self.is_one_of(5):
+            who = TABLE[kind][0] if kind in TABLE else "from"
+            services = {name for name, held in self.oracle.roles.items() if "service" in held}
+            parties = services if who == "service" else handoff.may(who)
+        return self.chance.choice(sorted(parties & set(ANYBODY)) or ANYBODY)
+
+    def data(self, kind: str, name: str) -> dict[str, Any]:
+        """Draw the data of a kind."""
+        handoff = self.oracle.handoffs.get(name)
+        position = {"position": self.chance.choice([0, 0, 0, 1, 2])}
+        to = handoff.receiver if handoff and handoff.receiver and not self.is_one_of(5) else "alice"
+        drawn: dict[str, Callable[[], dict[str, Any]]] = {
+            "handoff.created": self.content,
+            "handoff.amended": lambda: self.content() | {"reason": "so"},
+            "record.imported": lambda: self.imported(name),
+            "handoff.approved": lambda: {"version": self.version(name)},
+            "handoff.ready": lambda: {"to": to, "version": self.version(name)},
+            "handoff.claimed": lambda: self.chance.choice([{}, {"lease_seconds": 0}, {"lease_seconds": 20}]),
+            "handoff.task_checked": lambda: position | self.chance.choice([{}, {}, {"checked": False}]),
+            "handoff.criterion_checked": lambda: position | self.chance.choice([{}, {}, {"checked": False}]),
+            "handoff.criterion_waived": lambda: position | {"reason": "known"},
+            "handoff.superseded": lambda: {"by": self.chance.choice(NAMES)},
+            "handoff.changes_requested": lambda: {"reasons": ["more"]},
+            "handoff.logged": lambda: {"text": "note"},
+        }
+        if kind in ("handoff.rejected", "handoff.blocked", "handoff.cancelled"):
+            return {"reason": "no"}
+        return drawn[kind]() if kind in drawn else {}
+
+    def version(self, name: str) -> str:
+        """Draw the version that a handoff has, or one that it or another had."""
+        handoff = self.oracle.handoffs.get(name)
+        is_other = handoff is None or self.is_one_of(4)
+        return self.chance.choice(list(self.versions)) if handoff is None or is_other else handoff.version
+
+    def content(self) -> dict[str, Any]:
+        """Draw content; what has its default is left out."""
+        optional: dict[str, Any] = {
+            "reviewer": self.chance.choice([*AGENT_NAMES, "rita", "rita", "rita", None]),
+            "depends_on": self.chance.choices([*NAMES, "nowhere"], k=self.chance.choice([0, 0, 1, 2])),
+            "unlock_at": self.chance.choice([None, "verified"]),
+            "tasks": ["do"] * self.chance.randrange(3),
+            "criteria": ["met"] * self.chance.randrange(3),
+        }
+        must = {
+            "title": self.chance.choice(["fix", "修复缓存"]),
+            "to": self.chance.choice(["bob", *AGENT_NAMES, "ghost"]),
+        }
+        return must | {key: value for key, value in optional.items() if value}
+
+    def imported(self, name: str) -> dict[str, Any]:
+        """Draw the record of a file that claims whatever, by whomever, and may name nobody to do it."""
+        mapped = self.content()
+        if self.is_one_of(6):
+            mapped["reviewer"] = mapped["to"]
+        if self.is_one_of(6):
+            del mapped["to"]
+        claims: dict[str, Any] = {
+            "status": self.chance.choice([None, "done", "approved", "完成"]),
+            "tasks": self.chance.choice([[], [0], [1, 0]]),
+            "criteria": self.chance.choice([[], [0], [0, 0]]),
+        }
+        sender = self.chance.choice([None, "Kuro + Alex", *AGENT_NAMES])
+        record = {"original": NO_REF, "source": f"{name}.md", "format": "handoff/v2", "mapped_kind": "handoff.created"}
+        record |= {"claimed_author": sender} if sender else {}
+        return record | {"mapped": mapped, "claims": {key: value for key, value in claims.items() if value}}

@@ -1,0 +1,367 @@
+"""The needs-me queue: *given where a handoff stands, it waits for these*; and the same by SQL on a real ledger."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shlex
+
+import msgspec
+import pytest
+from building import START_MS
+
+from ledger.errors import Refused
+from ledger.events import handoff as kinds
+from ledger.events import review
+from ledger.events.imported import RecordImported
+from projections.handoffs.next import WAITS, HandoffStanding, waits_for
+from projections.handoffs.next_text import command_for
+
+ITEM = {
+    "kind", "id", "title", "action", "agent", "status", "from", "to", "since_index", "since_ms", "why", "command"
+}  # fmt: skip
+
+
+def standing(status, **fields):
+    """Return where a handoff from alice to bob with the reviewer rita stands."""
+    parties = {"id": "h", "sender": "alice", "receiver": "bob", "reviewer": "rita"}
+    return HandoffStanding(**(parties | {"status": status} | fields))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (standing("pending"), [("rita", "approve")]),
+        (standing("pending", reviewer="alice"), [("alice", "approve")]),
+        (standing("pending", reviewer="bob"), []),
+        (standing("pending", reviewer=""), []),
+        (standing("approved"), [("bob", "claim")]),
+        (standing("approved", is_unlocked=False), []),
+        (standing("approved", receiver=""), []),
+        (standing("in_progress"), [("bob", "continue")]),
+        (standing("in_progress", reason="too slow"), [("bob", "continue")]),
+        (standing("in_progress", is_lapsed=True), [("bob", "claim")]),
+        (standing("in_progress", is_lapsed=True, reason="too slow"), [("bob", "claim")]),
+        (standing("in_progress", is_lapsed=True, is_unlocked=False), []),
+        (standing("blocked", reason="no disk"), [("rita", "unblock"), ("alice", "unblock")]),
+        (standing("blocked", reviewer="alice"), [("alice", "unblock")]),
+        (standing("blocked", sender="bob"), [("rita", "unblock")]),
+        (standing("completed"), [("rita", "verify")]),
+        (standing("verified"), []),
+        (standing("rejected"), []),
+        (standing("cancelled"), []),
+        (standing("superseded"), []),
+    ],
+)
+def test_a_handoff_waits_for(given, expected):
+    assert waits_for(given) == expected
+
+
+def queue(reader, agent=None, **arguments):
+    """Return the items of an agent's queue."""
+    items = reader.answer("handoffs.next", {"agent": agent, "limit": 500, **arguments})["items"]
+    assert all(item.keys() == ITEM for item in items)
+    return items
+
+
+def short(items):
+    """Return of each item what it is and what is to be done."""
+    return [(item["id"], item["action"]) for item in items]
+
+
+def only(reader, agent):
+    """Return the one item that waits for an agent."""
+    (item,) = queue(reader, agent)
+    return item
+
+
+def test_a_handoff_waits_for_one_after_the_other(ledger, reader):
+    data = ledger.hand_over("h", title="修復", criteria=["green", "門檻"])
+    item = only(reader, "rita")
+    assert item == {
+        "kind": "handoff",
+        "id": "h",
+        "title": "修復",
+        "action": "approve",
+        "agent": "rita",
+        "status": "pending",
+        "from": "alice",
+        "to": "bob",
+        "since_index": ledger.start,
+        "since_ms": START_MS,
+        "why": "alice hands it to bob, and it is not approved",
+        "command": "baton handoff approve --as rita h",
+    }
+    ledger.clock.advance(5)
+    ledger.approve("h", data)
+    item = only(reader, "bob")
+    assert (item["action"], item["since_index"], item["since_ms"]) == ("claim", ledger.start + 1, START_MS + 5000)
+    assert item["command"] == "baton handoff claim --as bob h"
+    assert queue(reader, "rita") == queue(reader, "alice") == []
+    ledger.claim("h")
+    item = only(reader, "bob")
+    assert (item["action"], item["since_index"]) == ("continue", ledger.start + 2)
+    assert item["why"] == "open criteria: 1. green, 2. 門檻"
+    assert item["command"] == "baton handoff check --criterion 1 --as bob h"
+    for position in range(2):
+        ledger.emit("bob", "handoff/h", kinds.HandoffCriterionChecked(position=position))
+    item = only(reader, "bob")
+    assert (item["why"], item["since_index"]) == ("every criterion is met: complete it", ledger.start + 2)
+    assert item["command"] == "baton handoff complete --as bob h"
+    ledger.emit("bob", "handoff/h", kinds.HandoffCompleted(summary="完成"))
+    item = only(reader, "rita")
+    assert (item["action"], item["why"], item["since_index"]) == (
+        "verify",
+        "bob has completed it: 完成",
+        ledger.start + 5,
+    )
+    ledger.emit("rita", "handoff/h", kinds.HandoffChangesRequested(reasons=["too slow", "too big"]))
+    item = only(reader, "bob")
+    assert (item["action"], item["why"]) == ("continue", "changes requested: too slow; too big")
+    assert item["since_index"] == ledger.start + 6
+    ledger.emit("bob", "handoff/h", kinds.HandoffLogged(text="on it"))
+    assert only(reader, "bob")["since_index"] == ledger.start + 6
+    ledger.clock.advance(1)
+    ledger.emit("bob", "handoff/h", kinds.HandoffCompleted())
+    ledger.emit("rita", "handoff/h", kinds.HandoffVerified())
+    assert queue(reader) == []
+
+
+def test_a_blocked_handoff_waits_for_its_reviewer_and_its_sender_knows(ledger, reader):
+    ledger.approve("h", ledger.hand_over("h"))
+    ledger.claim("h")
+    ledger.emit("bob", "handoff/h", kinds.HandoffBlocked(reason="no disk"))
+    item = only(reader, "rita")
+    assert (item["action"], item["why"], item["since_index"]) == ("unblock", "bob is blocked: no disk", ledger.size - 1)
+    assert item["command"] == "baton handoff unblock --as rita h"
+    told = only(reader, "alice")
+    assert told["action"] == "unblock"
+    assert told["why"] == "bob is blocked: no disk (for information: rita can unblock it)"
+    assert told["command"] == "baton handoff show --as alice h"
+    assert queue(reader, "bob") == []
+    ledger.emit("rita", "handoff/h", kinds.HandoffUnblocked())
+    assert (only(reader, "bob")["action"], only(reader, "bob")["since_index"]) == ("continue", ledger.size - 1)
+
+
+@pytest.mark.parametrize(("sender", "reviewer"), [("rita", None), ("bob", "rita")])
+def test_a_sender_who_reviews_or_works_is_told_once(ledger, reader, sender, reviewer):
+    data = ledger.hand_over("own", sender=sender, reviewer=reviewer)
+    if reviewer is not None:
+        ledger.approve("own", data, sender=sender)
+    item = only(reader, "bob")
+    assert (item["action"], item["since_index"]) == ("claim", ledger.size - 1)
+    ledger.claim("own")
+    ledger.emit("bob", "handoff/own", kinds.HandoffBlocked(reason="no disk"))
+    assert [(one["agent"], one["action"]) for one in queue(reader)] == [("rita", "unblock")]
+
+
+@pytest.mark.parametrize("unlock_at", ["completed", "verified"])
+def test_a_claim_waits_since_what_unlocked_it(ledger, reader, unlock_at):
+    ledger.approve("next", ledger.hand_over("next", depends_on=["first"], unlock_at=unlock_at))
+    assert queue(reader, "bob") == []
+    ledger.finish("first")
+    completed = ledger.size - 1
+    if unlock_at == "verified":
+        assert queue(reader, "bob") == []
+        ledger.emit("rita", "handoff/first", kinds.HandoffVerified())
+    item = only(reader, "bob")
+    assert (item["id"], item["since_index"]) == ("next", ledger.size - 1)
+    if unlock_at == "completed":
+        ledger.emit("rita", "handoff/first", kinds.HandoffVerified())
+        assert only(reader, "bob")["since_index"] == completed  # it was free before
+
+
+def test_a_claim_waits_since_its_own_approval_or_release(ledger, reader):
+    ledger.finish("first")
+    ledger.approve("next", ledger.hand_over("next", depends_on=["first"]))
+    assert only(reader, "bob")["since_index"] == ledger.size - 1
+    ledger.claim("next")
+    ledger.emit("bob", "handoff/next", kinds.HandoffReleased(reason="no time"))
+    assert only(reader, "bob")["since_index"] == ledger.size - 1
+    assert only(reader, "bob")["action"] == "claim"
+
+
+def test_a_lapsed_lease_is_claimed_anew(ledger, reader):
+    ledger.approve("h", ledger.hand_over("h"))
+    ledger.claim("h", lease_seconds=60)  # by the ledger's clock, which stands long before the reader's now
+    item = only(reader, "bob")
+    assert (item["action"], item["why"], item["since_index"]) == ("claim", "the lease of bob ran out", ledger.size - 1)
+    with reader.as_of(ledger.size) as then:
+        assert only(then, "bob")["action"] == "continue"
+
+
+def test_an_amended_handoff_waits_for_approval_since_it_was_amended(ledger, reader):
+    data = ledger.hand_over("h")
+    ledger.approve("h", data)
+    content = msgspec.structs.asdict(kinds.content_of(data)) | {"title": "more", "reason": "more work"}
+    ledger.emit("alice", "handoff/h", kinds.HandoffAmended(**content))
+    item = only(reader, "rita")
+    assert (item["action"], item["title"], item["since_index"]) == ("approve", "more", ledger.size - 1)
+    assert queue(reader, "bob") == []
+
+
+@pytest.mark.parametrize(
+    ("status", "verb", "said"),
+    [
+        ("completed (02-14)", "verify", " as 'completed (02-14)'"),
+        ("approved", "approve", " as 'approved'"),
+        (None, "approve", ""),
+    ],
+)
+def test_an_imported_handoff_is_to_be_confirmed(ledger, reader, status, verb, said):
+    record = RecordImported(
+        original=ledger.reads.put_blob(b"# Handoff"),
+        source="memory/handoffs/h.md",
+        format="handoff/v2",
+        mapped_kind="handoff.created",
+        mapped={"title": "修復", "to": "bob", "reviewer": "rita"},
+        claimed_author="Kuro / Alex",
+        claims={"status": status},
+    )
+    ledger.emit("alice", "handoff/h", record)
+    item = only(reader, "rita")
+    assert (item["action"], item["from"]) == ("approve", "Kuro / Alex")
+    assert item["why"] == f"confirm: it was imported{said}, which nobody here has approved or verified"
+    assert item["command"] == f"baton handoff {verb} --as rita h"
+    ledger.emit("alice", "handoff/other", msgspec.structs.replace(record, mapped={"title": "nobody's"}))
+    assert short(queue(reader)) == [("h", "approve")]  # nobody registered can confirm the other
+
+
+def test_reviews_wait_for_every_human(ledger, reader):
+    ledger.register("hugo", "human")
+    ledger.ask("v1", question="Darf es?")
+    ledger.hand_over("h")
+    assert short(queue(reader, "rita")) == [("v1", "review"), ("h", "approve")]
+    item = only(reader, "hugo")
+    assert (item["kind"], item["status"], item["title"], item["from"]) == ("review", "open", "Darf es?", "bob")
+    assert item["why"] == "bob asks a human, by the rule high_impact"
+    assert item["command"] == "baton review answer --approve --as hugo v1"
+    assert item["since_ms"] == START_MS
+    assert short(queue(reader, "bob")) == []
+    ledger.emit("rita", "review/v1", review.ReviewAnswered(verdict="approved"))
+    assert queue(reader, "hugo") == []
+
+
+def test_the_most_urgent_comes_first_and_then_the_oldest(ledger, reader):
+    ledger.approve("ready", ledger.hand_over("ready"))
+    ledger.approve("begun", ledger.hand_over("begun"))
+    ledger.claim("begun")
+    ledger.finish("back")
+    ledger.emit("rita", "handoff/back", kinds.HandoffChangesRequested(reasons=["no"]))
+    ledger.approve("later", ledger.hand_over("later"))
+    assert short(queue(reader, "bob")) == [
+        ("back", "continue"),
+        ("begun", "continue"),
+        ("ready", "claim"),
+        ("later", "claim"),
+    ]
+    ledger.finish("done")
+    ledger.hand_over("new")
+    ledger.hand_over("newer")
+    ledger.ask("v1")
+    ledger.emit("bob", "handoff/begun", kinds.HandoffBlocked(reason="no disk"))
+    assert short(queue(reader, "rita")) == [
+        ("begun", "unblock"),
+        ("v1", "review"),
+        ("done", "verify"),
+        ("new", "approve"),
+        ("newer", "approve"),
+    ]
+    everybody = queue(reader)
+    assert [item["agent"] for item in everybody] == ["alice", *["bob"] * 3, *["rita"] * 5]
+    assert everybody == [*queue(reader, "alice"), *queue(reader, "bob"), *queue(reader, "rita")]
+
+
+@pytest.mark.parametrize("agent", [None, "rita"])
+def test_pages_follow_each_other_without_gap_or_repeat(ledger, reader, agent):
+    for number in range(7):
+        ledger.approve(f"a{number}", ledger.hand_over(f"a{number}"))
+        ledger.hand_over(f"p {number}", depends_on=["a0"])
+    ledger.finish("done")
+    whole = queue(reader, agent)
+    seen, after = [], None
+    while True:
+        page = reader.answer("handoffs.next", {"agent": agent, "limit": 3, "after": after})
+        assert page["total"] == len(whole)
+        seen += page["items"]
+        after = page["next"]
+        if after is None:
+            break
+        assert len(page["items"]) == 3
+    assert seen == whole
+
+
+@pytest.mark.parametrize(
+    "after", ["", "x", "rita/1", "[]", '["rita",0,0]', f'["rita",{2**63},0,"h"]', '["\\ud800",0,0,""]']
+)
+def test_a_cursor_that_no_page_gave_is_refused(ledger, reader, after):
+    ledger.hand_over("h")
+    with pytest.raises(Refused) as refused:
+        reader.answer("handoffs.next", {"after": after})
+    assert refused.value.code == "INVALID_FIELD"
+
+
+def test_an_unknown_agent_is_refused(reader):
+    for agent, code in (("zed", "AGENT_UNKNOWN"), ("No Name", "INVALID_FIELD")):
+        with pytest.raises(Refused) as refused:
+            reader.answer("handoffs.next", {"agent": agent})
+        assert refused.value.code == code
+
+
+def test_many_open_criteria_are_counted(ledger, reader):
+    ledger.approve("h", ledger.hand_over("h", criteria=[f"c{number}" for number in range(1, 9)]))
+    ledger.claim("h")
+    assert only(reader, "bob")["why"] == "open criteria: 1. c1, 2. c2, 3. c3, 4. c4, 5. c5, and 3 more"
+
+
+def test_a_command_can_be_pasted_whatever_the_id_is():
+    row = {"id": "-rf $(reboot); 東西 'x'", "claimed_status": None}
+    words = shlex.split(command_for("approve", "rita", row))
+    assert words == ["baton", "handoff", "approve", "--as", "rita", "--", row["id"]]
+
+
+def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
+    chance = random.Random(20260212)
+    names = [f"h{number}" for number in range(60)]
+    for at, name in enumerate(names):
+        wanted = chance.sample(names[:at], min(at, chance.randrange(3)))
+        unlock_at = chance.choice(["completed", "verified"])
+        _lead(ledger, name, chance.randrange(9), depends_on=wanted, unlock_at=unlock_at)
+    expected = set()
+    for name in names:
+        state = ledger.handoff(name)
+        is_unlocked = all(state.is_unlocked_by(ledger.handoff(on)) for on in state.depends_on)
+        found = HandoffStanding(
+            id=name,
+            status=state.status,
+            sender=state.sender,
+            receiver=state.receiver,
+            reviewer=state.reviewer,
+            reason=state.reason,
+            is_unlocked=is_unlocked,
+            is_lapsed=state.is_lapsed(2**60),
+        )
+        expected |= {(agent, action, name) for agent, action in waits_for(found)}
+    items = queue(reader)
+    assert {(item["agent"], item["action"], item["id"]) for item in items} == expected
+    assert len(items) == len(expected)
+    assert {action for _, action, _ in expected} == {wait.action for wait in WAITS}
+
+
+def _lead(ledger, name, steps, **fields):
+    """Take a new handoff so many steps along a life that has a bit of everything; the gate refuses some of it."""
+    data = ledger.hand_over(name, **fields)
+    stream = f"handoff/{name}"
+    life = [
+        lambda: ledger.approve(name, data),
+        lambda: ledger.claim(name, lease_seconds=60 if int(name[1:]) % 3 else None),
+        lambda: ledger.emit("bob", stream, kinds.HandoffBlocked(reason="no disk")),
+        lambda: ledger.emit("rita", stream, kinds.HandoffUnblocked()),
+        lambda: ledger.emit("bob", stream, kinds.HandoffCompleted()),
+        lambda: ledger.emit("rita", stream, kinds.HandoffChangesRequested(reasons=["no"])),
+        lambda: ledger.emit("bob", stream, kinds.HandoffCompleted(summary="again")),
+        lambda: ledger.emit("rita", stream, kinds.HandoffVerified()),
+    ]
+    for step in life[:steps]:
+        with contextlib.suppress(Refused):
+            step()

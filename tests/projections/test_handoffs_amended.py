@@ -1,0 +1,285 @@
+"""Views of handoffs that were amended, superseded, announced or imported: rows, and answers on a real ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from folding import facts, rows_of
+
+from ledger.errors import Refused
+from ledger.events import handoff as kinds
+from ledger.events.imported import RecordImported
+from ledger.lifecycle.handoff import compute_version
+from projections.handoffs.fold import HANDOFF_VIEW, keys
+
+REF = "sha256:" + "1" * 64
+SKELETON = "blake3:" + "2" * 64
+CREATED = kinds.HandoffCreated(title="old", to="bob", reviewer="rita", tasks=["a"], criteria=["c"], depends_on=["x"])
+APPROVED = kinds.HandoffApproved(version=compute_version("alice", CREATED))
+AMENDED = kinds.HandoffAmended(
+    title="new", to="carl", reviewer="ruth", tasks=["a", "b"], criteria=["c"], depends_on=["y"], reason="wider"
+)
+FILE: dict[str, Any] = {"title": "旧", "to": "bob", "reviewer": "rita", "tasks": ["a", "b"], "criteria": ["c", "d"]}
+
+CLAIMS: dict[str, Any] = {"status": "done ✅", "tasks": [1], "criteria": [0], "done": "02-15"}
+
+
+def record(**change: Any) -> RecordImported:
+    """Return the record of a file that claims to be done, or of another that claims nothing."""
+    fields: dict[str, Any] = {
+        "original": REF,
+        "source": "memory/handoffs/h.md",
+        "format": "handoff/v2",
+        "mapped_kind": "handoff.created",
+        "mapped": FILE,
+        "claimed_author": "Kuro + Alex",
+        "claimed_at": "02-14",
+        "claims": {} if "mapped" in change else CLAIMS,
+    }
+    return RecordImported(**(fields | change))
+
+
+def handoff(*authored: tuple[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows after events of one handoff."""
+    return rows_of(HANDOFF_VIEW, "h", facts("handoff/h", *authored))
+
+
+def row_of(*authored: tuple[str, Any]) -> dict[str, Any]:
+    """Return the handoff's own row."""
+    (row,) = handoff(*authored)["handoffs"]
+    return row
+
+
+def why(reader, name):
+    """Return the sentence and the reasons' codes."""
+    answer = reader.answer("handoffs.why", {"id": name})
+    return answer["sentence"], [reason["code"] for reason in answer["reasons"]]
+
+
+# Amended
+
+
+def test_an_amended_handoff_has_new_content_and_waits_anew() -> None:
+    rows = handoff(("alice", CREATED), ("rita", APPROVED), ("alice", AMENDED))
+    (row,) = rows["handoffs"]
+    expected = {"status": "pending", "title": "new", "sender": "alice", "receiver": "carl", "reviewer": "ruth"}
+    expected |= {"version": compute_version("alice", AMENDED), "created_index": 0, "approved_index": None}
+    expected |= {"skeleton_index": 2, "updated_index": 2, "created": "2026-02-12", "is_announced": 0}
+    assert {name: row[name] for name in expected} == expected
+    assert [one["text"] for one in rows["handoff_tasks"]] == ["a", "b"]
+    assert [one["depends_on"] for one in rows["handoff_dependencies"]] == ["y"]
+    assert rows["handoff_log"][-1]["text"] == "amended: wider"
+
+
+def test_amending_takes_back_marks_and_what_was_said_about_them() -> None:
+    rows = handoff(
+        ("alice", CREATED),
+        ("rita", APPROVED),
+        ("bob", kinds.HandoffClaimed()),
+        ("bob", kinds.HandoffTaskChecked(position=0)),
+        ("bob", kinds.HandoffCriterionChecked(position=0, evidence="ci.log:3")),
+        ("bob", kinds.HandoffReleased()),
+        ("alice", AMENDED),
+    )
+    (row,) = rows["handoffs"]
+    assert (row["tasks_done"], row["tasks_total"], row["criteria_done"], row["claimed_index"]) == (0, 2, 0, None)
+    assert [(one["mark"], one["evidence"]) for one in rows["handoff_criteria"]] == [("open", "")]
+    assert [one["is_done"] for one in rows["handoff_tasks"]] == [0, 0]
+
+
+def test_an_amendment_keeps_the_day_unless_it_gives_another() -> None:
+    assert row_of(("alice", CREATED), ("alice", AMENDED))["created"] == "2026-02-12"
+    dated = kinds.HandoffAmended(title="new", to="bob", reviewer="rita", created="2025-01-31")
+    assert row_of(("alice", CREATED), ("alice", dated))["created"] == "2025-01-31"
+
+
+def test_the_skeleton_is_that_of_the_content_as_it_is_now() -> None:
+    amended = kinds.HandoffAmended(title="new", to="bob", reviewer="rita", skeleton=SKELETON)
+    assert row_of(("alice", CREATED))["skeleton"] is None
+    row = row_of(("alice", CREATED), ("alice", amended), ("alice", kinds.HandoffLogged(text="note")))
+    assert (row["skeleton"], row["skeleton_index"]) == (SKELETON, 1)
+
+
+def test_why_forgets_the_dependencies_that_were_amended_away(ledger, reader):
+    ledger.approve("a", ledger.hand_over("a", depends_on=["ghost"]))
+    assert why(reader, "a")[1] == ["DEPENDENCY_MISSING"]
+    data = kinds.HandoffAmended(title="a", to="bob", reviewer="rita")
+    ledger.emit("alice", "handoff/a", data)
+    assert why(reader, "a") == ("a is not ready: it waits for the approval of rita.", ["NOT_APPROVED"])
+    ledger.emit("rita", "handoff/a", kinds.HandoffApproved(version=compute_version("alice", data)))
+    assert why(reader, "a") == ("a is ready: bob can claim it.", [])
+
+
+# Superseded
+
+
+def test_a_superseded_handoff_names_what_took_its_place() -> None:
+    rows = handoff(("alice", CREATED), ("alice", kinds.HandoffSuperseded(by="h2", reason="merged")))
+    (row,) = rows["handoffs"]
+    assert (row["status"], row["superseded_by"], row["reason"]) == ("superseded", "h2", "merged")
+    assert row_of(("alice", CREATED), ("alice", kinds.HandoffSuperseded(by="h2")))["reason"] == "by h2"
+    assert "h2" in rows["handoff_log"][-1]["text"]
+
+
+def test_why_says_that_a_superseded_dependency_never_unlocks_and_what_took_its_place(ledger, reader):
+    ledger.hand_over("old")
+    ledger.finish("new", verify=True)
+    ledger.approve("waiting", ledger.hand_over("waiting", depends_on=["old"]))
+    ledger.emit("alice", "handoff/old", kinds.HandoffSuperseded(by="new"))
+    sentence, codes = why(reader, "waiting")
+    assert "superseded (by new) and will never unlock it: depend on what took its place" in sentence
+    assert codes == ["DEPENDENCY_PENDING"]
+    assert why(reader, "old") == ("old is not ready: it is superseded already (by new).", ["TRANSITION_NOT_ALLOWED"])
+    assert [one["id"] for one in reader.answer("handoffs.list", {"status": "superseded"})["handoffs"]] == ["old"]
+    assert reader.answer("handoffs.list", {"ready": True})["total"] == 0
+
+
+# Announced
+
+
+def unannounced(reader, **asked):
+    """Return the ids of what could be announced."""
+    return [one["id"] for one in reader.answer("handoffs.unannounced", asked)["handoffs"]]
+
+
+def announce(ledger, name):
+    """Let the service announce a handoff."""
+    state = ledger.handoff(name)
+    ledger.emit("scribe", f"handoff/{name}", kinds.HandoffReady(to=state.receiver, version=state.version))
+
+
+def test_what_is_ready_is_unannounced_until_it_is_announced(ledger, reader):
+    ledger.approve("a", ledger.hand_over("a"))
+    ledger.approve("b", ledger.hand_over("b", depends_on=["a"]))
+    ledger.hand_over("pending")
+    answer = reader.answer("handoffs.unannounced")["handoffs"]
+    assert answer == [{"id": "a", "to": "bob", "version": ledger.handoff("a").version}]
+    announce(ledger, "a")
+    assert unannounced(reader) == []
+    assert reader.answer("handoffs.show", {"id": "a"})["is_announced"] == 1
+    assert reader.answer("handoffs.why", {"id": "a"})["is_ready"]
+
+
+def test_what_waited_for_another_is_unannounced_when_that_is_completed(ledger, reader):
+    ledger.approve("b", ledger.hand_over("b", depends_on=["a"]))
+    ledger.finish("a")
+    ledger.approve("c", ledger.hand_over("c"))
+    assert unannounced(reader, about="a") == ["b"]
+    assert unannounced(reader, about="c") == ["c"]
+    assert unannounced(reader, limit=1) == ["b"]
+
+
+def test_released_work_and_lapsed_claims_are_unannounced_anew(ledger, reader):
+    for name in ("a", "b"):
+        ledger.approve(name, ledger.hand_over(name))
+        announce(ledger, name)
+        ledger.claim(name, lease_seconds=None if name == "a" else 60)
+    assert unannounced(reader) == ["b"]  # the ledger's clock stands long before the reader's now
+    ledger.emit("bob", "handoff/a", kinds.HandoffReleased())
+    assert unannounced(reader) == ["a", "b"]
+
+
+def test_a_lapsed_claim_waits_for_a_dependency_that_was_sent_back(ledger, reader):
+    ledger.finish("a")
+    ledger.approve("b", ledger.hand_over("b", depends_on=["a"]))
+    ledger.claim("b", lease_seconds=60)
+    ledger.emit("rita", "handoff/a", kinds.HandoffChangesRequested(reasons=["add a test"]))
+    ledger.clock.advance(60)
+    with pytest.raises(Refused) as refused:
+        ledger.claim("b")
+    assert why(reader, "b") == ("b is not ready: it waits for a, which is in progress with bob.", [refused.value.code])
+    assert reader.answer("handoffs.list", {"ready": True})["total"] == 0
+
+
+# Imported
+
+
+def test_an_imported_file_is_shown_with_its_claims_beside_its_state() -> None:
+    rows = handoff(("scribe", record()))
+    (row,) = rows["handoffs"]
+    expected = {"status": "pending", "title": "旧", "sender": "Kuro + Alex", "receiver": "bob", "reviewer": "rita"}
+    expected |= {"importer": "scribe", "claimed_author": "Kuro + Alex", "claimed_at": "02-14"}
+    expected |= {"claimed_status": "done ✅", "claimed_done": "02-15", "original": REF}
+    expected |= {"source": "memory/handoffs/h.md", "tasks_done": 1, "criteria_done": 0, "criteria_total": 2}
+    assert {name: row[name] for name in expected} == expected
+    assert [one["mark"] for one in rows["handoff_criteria"]] == ["claimed", "open"]
+    assert [one["is_done"] for one in rows["handoff_tasks"]] == [0, 1]
+
+
+def test_a_confirmed_import_claims_nothing_any_more_but_keeps_its_source() -> None:
+    row = row_of(("scribe", record()), ("rita", kinds.HandoffVerified()))
+    assert (row["status"], row["claimed_status"], row["verified_index"]) == ("verified", None, 1)
+    assert (row["importer"], row["original"], row["source"]) == ("scribe", REF, "memory/handoffs/h.md")
+
+
+def test_an_import_again_replaces_every_row() -> None:
+    other = record(mapped={"title": "neu"}, claimed_author=None, source="b.md")
+    rows = handoff(("scribe", record()), ("eve", other))
+    (row,) = rows["handoffs"]
+    assert (row["title"], row["sender"], row["receiver"], row["importer"]) == ("neu", "", "", "eve")
+    assert (row["source"], row["claimed_status"], row["claimed_done"]) == ("b.md", "", None)
+    assert (rows["handoff_tasks"], rows["handoff_criteria"]) == ([], [])
+    assert (row["created_index"], row["skeleton_index"]) == (0, 1)
+
+
+def test_an_importer_who_sets_the_content_without_a_reviewer_is_shown_as_reviewer() -> None:
+    amended = kinds.HandoffAmended(title="t", to="bob")
+    row = row_of(("rita", record(mapped={"title": "t", "to": "bob"})), ("rita", amended))
+    assert (row["status"], row["sender"], row["reviewer"]) == ("approved", "Kuro + Alex", "rita")
+    assert row_of(("rita", kinds.HandoffCreated(title="t", to="bob")))["reviewer"] is None
+
+
+def test_a_record_that_is_kept_aside_is_no_handoff() -> None:
+    aside = RecordImported(original=REF, source="x", format="unknown", reason="no title")
+    (event,) = facts("record/1", ("scribe", aside))
+    assert keys(event) == ()
+    assert rows_of(HANDOFF_VIEW, "1", [event]) == {}
+
+
+def test_the_view_refuses_an_import_that_the_gate_refuses() -> None:
+    with pytest.raises(Refused) as refused:
+        handoff(("alice", CREATED), ("scribe", record()))
+    assert refused.value.code == "TRANSITION_NOT_ALLOWED"
+
+
+def test_why_tells_who_can_confirm_an_import(ledger, reader):
+    ledger.emit("alice", "handoff/h", record())
+    assert why(reader, "h") == (
+        "h is not ready: it was imported as 'done ✅' and waits for rita to confirm it, by approving or verifying.",
+        ["NOT_APPROVED"],
+    )
+    ledger.emit("alice", "handoff/n", record(mapped={"title": "t"}, claimed_author=None))
+    assert "waits for a reviewer, which its file does not name" in why(reader, "n")[0]
+
+
+def test_what_waits_for_an_import_waits_whatever_it_claims(ledger, reader):
+    ledger.emit("alice", "handoff/h", record())
+    ledger.approve("waiting", ledger.hand_over("waiting", depends_on=["h"]))
+    assert why(reader, "waiting")[1] == ["DEPENDENCY_PENDING"]
+    ledger.emit("rita", "handoff/h", kinds.HandoffVerified())
+    assert why(reader, "waiting") == ("waiting is ready: bob can claim it.", [])
+
+
+def test_an_approved_file_that_names_nobody_to_do_it_is_not_ready(ledger, reader):
+    ledger.emit("alice", "handoff/h", record(mapped={"title": "t", "reviewer": "rita"}))
+    ledger.emit("rita", "handoff/h", kinds.HandoffApproved(version=ledger.handoff("h").version))
+    sentence, codes = why(reader, "h")
+    assert sentence.startswith("h is not ready: its file names nobody")
+    assert codes == ["NOT_AUTHORIZED"]
+    assert reader.answer("handoffs.list", {"ready": True})["total"] == 0
+    assert not reader.answer("handoffs.list")["handoffs"][0]["is_ready"]
+    assert unannounced(reader) == []
+
+
+def test_an_imported_handoff_is_listed_for_its_reviewer_and_receiver(ledger, reader):
+    ledger.emit("alice", "handoff/h", record())
+    ledger.emit("rita", "handoff/own", record(mapped={"title": "t", "to": "bob"}))
+    ledger.emit("rita", "handoff/own", kinds.HandoffAmended(title="t", to="bob"))
+    for filters, ids in (
+        ({"reviewer": "rita"}, ["own", "h"]),
+        ({"to": "bob"}, ["own", "h"]),
+        ({"from": "Kuro + Alex"}, ["own", "h"]),
+        ({"reviewer": "Kuro + Alex"}, []),
+    ):
+        assert [one["id"] for one in reader.answer("handoffs.list", filters)["handoffs"]] == ids
