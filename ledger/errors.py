@@ -88,6 +88,7 @@ CODES: dict[str, Code] = {
     "STEP_CONFLICT": Code(Exit.CONFLICT, False, "A reasoning step or dependency does not fit the steps before it."),
     "EMBEDDER_MISMATCH": Code(Exit.CONFLICT, False, "Vectors of different embedders cannot be compared."),
     # Finding things.
+    "PATTERN_NOT_SUPPORTED": Code(Exit.USAGE, False, "The pattern is no regular expression that RE2 takes."),
     "NOT_FOUND": Code(Exit.NOT_FOUND, False, "There is no such thing in this ledger."),
     "REF_AMBIGUOUS": Code(Exit.CONFLICT, False, "The shortened reference fits more than one thing."),
     "NO_LEDGER": Code(Exit.UNAVAILABLE, True, "There is no ledger in this folder or any above it."),

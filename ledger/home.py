@@ -2,6 +2,7 @@
 
 .baton/
   config.toml        settings (optional)
+  chains.toml        chains of handoffs that the router runs (optional)
   log/               the LMDB environment
   keys/NAME.key      identity keys (0600); root, checkpoint and node among them
   keys/NAME.nkey     the key of an agent's bus connection: never the event key

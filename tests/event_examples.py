@@ -57,6 +57,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "unknown.logged": {"unknown": "Who rotates the keys?", "impact": 0.2},
     "dead_end.logged": {"approach": "raise the timeout", "why_failed": "the call never returns", "subject": "auth"},
     "tool.used": {"tool": "ripgrep", "purpose": "find callers"},
+    "report.generated": published("report.generated"),
     "session.ended": {"summary": "fixed"},
     "reasoning.started": {
         "task": "why do users stay signed in",

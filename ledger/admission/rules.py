@@ -202,6 +202,7 @@ RULES: Final[dict[str, Rule]] = {
     "unknown.logged": _session,
     "dead_end.logged": _session,
     "tool.used": _session,
+    "report.generated": _session,
     "session.ended": _session,
     "reasoning.started": _reasoning,
     "reasoning.extended": _reasoning,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ledger.events import authority, handoff, imported, reasoning, review, session, snapshot, validation
+from ledger.events import authority, handoff, imported, reasoning, report, review, session, snapshot, validation
 from ledger.events.fields import EventData
 
 
@@ -44,6 +44,7 @@ KINDS: Final[dict[str, Kind]] = {
     "unknown.logged": Kind(session.UnknownLogged, "session"),
     "dead_end.logged": Kind(session.DeadEndLogged, "session"),
     "tool.used": Kind(session.ToolUsed, "session"),
+    "report.generated": Kind(report.ReportGenerated, "session"),
     "session.ended": Kind(session.SessionEnded, "session"),
     "reasoning.started": Kind(reasoning.ReasoningStarted, "reasoning"),
     "reasoning.extended": Kind(reasoning.ReasoningExtended, "reasoning"),

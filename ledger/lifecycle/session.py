@@ -1,4 +1,4 @@
-"""The life of a session: its owner writes until it ends."""
+"""The life of a session: its owner writes until it ends; its report may be made, and made again, afterwards."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from ledger.errors import Refused
 from ledger.events import session as kinds
+from ledger.events.report import ReportGenerated
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -34,6 +35,8 @@ def transition(state: SessionState | None, event: Event) -> SessionState:
         raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was never started: emit session.started first")
     if event.author != state.owner:
         raise Refused("NOT_AUTHORIZED", f"session {event.name} belongs to {state.owner}", owner=state.owner)
+    if isinstance(event.data, ReportGenerated):
+        return state
     if state.is_ended:
         raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} has ended")
     return SessionState(state.owner, isinstance(event.data, kinds.SessionEnded))
