@@ -4,7 +4,9 @@
 - ``reactor``: durable subscriptions; ``compressor``: the service agent that publishes briefs
 - ``auditor``: verifies a ledger or bundle and trusts nobody
 - ``validator``: looks at the evidence and structure of a reasoning; ``llm``: the optional adviser
-- ``thinking``: reasoning out of thinking blocks; ``importers``: graphs from files
+- ``handoff_files``: handoffs as markdown, imported, rendered, kept in step; ``router``: chains, and what is ready;
+  ``notifier``: tells once that something waits
+- ``thinking``: reasoning out of thinking blocks; ``importers``: graphs from files, records of other tools
 
 Nothing imports this package but itself: ``consumers → projections → ledger``.
 """

@@ -38,16 +38,34 @@ def print_handoff(found: dict[str, Any]) -> None:
         click.echo(
             "depends on " + ", ".join(f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"])
         )
+    _print_relations(found)
     for heading in ("task", "context"):
         if found[heading]:
             click.echo(f"\n{heading.capitalize()}\n{clean(found[heading])}")
+    _print_lists(found)
+    click.echo("\nLog")
+    for line in found["log"]:
+        click.echo(f"  {clean(line['line'])}")
+
+
+def _print_relations(found: dict[str, Any]) -> None:
+    if found["importer"]:
+        said = found["claimed_status"] or "no status"
+        claim = f", which says {clean(said)!r}" if found["claimed_status"] is not None else ""
+        click.echo(f"imported by {found['importer']} from {clean(found['source'])}{claim}")
+    for word, others in (("answers", [found["answers"]]), ("answered by", [one["id"] for one in found["answered_by"]])):
+        if any(others):
+            click.echo(f"{word} {', '.join(others)}")
+    if found["superseded_by"]:
+        click.echo(f"superseded by {found['superseded_by']}")
+
+
+def _print_lists(found: dict[str, Any]) -> None:
     for heading, rows in (("Tasks", found["tasks"]), ("Acceptance criteria", found["criteria"])):
         if rows:
             click.echo(f"\n{heading}")
         for number, one in enumerate(rows, 1):
-            mark = "x" if one.get("done") or one.get("mark") == "checked" else " "
+            mark = "x" if one.get("done") or one.get("mark") in ("checked", "claimed") else " "
             note = f"  (waived: {clean(one['waived_because'])})" if one.get("mark") == "waived" else ""
+            note = "  (ticked in the imported file)" if one.get("mark") == "claimed" else note
             click.echo(f"  {number}. [{mark}] {clean(one['text'])}{note}")
-    click.echo("\nLog")
-    for line in found["log"]:
-        click.echo(f"  {clean(line['line'])}")

@@ -115,6 +115,7 @@ def show_handoff(moment: Moment, asked: HandoffId) -> Answer:
         "WHERE d.depends_on = ? ORDER BY o.id",
         (name,),
     )
+    shown["answered_by"] = moment.rows("SELECT id, status FROM handoffs WHERE answers = ? ORDER BY id", (name,))
     shown["log"] = [
         line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"}
         for line in moment.rows(
@@ -135,7 +136,8 @@ def why_handoff(moment: Moment, asked: HandoffId) -> Answer:
     frontier, is_root = [known[name]], True
     # A level at a time: all that this one waits for, then of each only the first that holds it up, as `explain` says.
     for _ in range(chain_links_max + 1):
-        held = [here for here in frontier if here.status in ("pending", "approved")]
+        # What is asked about may also be work whose lease ran out: it waits anew.
+        held = [here for here in frontier if is_root or here.status in ("pending", "approved")]
         known |= _standings(moment, list({on for here in held for on in here.depends_on} - known.keys()))
         following: dict[str, Standing] = {}
         for here in held:

@@ -54,7 +54,14 @@ HANDOFFS: Final = Table(
     },
     primary_key=("id",),
     owner="id",
-    indexes=(("status", "created_index"), ("receiver", "status"), ("sender",), ("reviewer",), ("created_index",)),
+    indexes=(
+        ("status", "created_index"),
+        ("receiver", "status"),
+        ("sender",),
+        ("reviewer",),
+        ("created_index",),
+        ("answers",),
+    ),
 )
 TASKS: Final = Table(
     "handoff_tasks",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import msgspec
 
 from consumers.cli.app import App, read_text
 from consumers.cli.commands.handoffs import emit, find
@@ -43,11 +44,13 @@ def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
     shown = find(app, id_)
     content = content_from(shown)
     changes = changes_of(content, given)
-    if content.skeleton is not None and changes.keys() & IN_FILES:
+    data = amended(content, changes, reason)
+    if content.skeleton is not None:
         file = parse(file_now(shown, app.client().get_blob(content.skeleton)))
         revision = Revision(**{name: value for name, value in changes.items() if name in IN_FILES})
-        changes["skeleton"] = app.client().put_blob(revise(file, revision))
-    emit(app, shown["id"], amended(content, changes, reason))
+        skeleton = app.client().put_blob(revise(file, revision))
+        data = msgspec.structs.replace(data, skeleton=skeleton)
+    emit(app, shown["id"], data)
 
 
 @click.command(cls=Command)

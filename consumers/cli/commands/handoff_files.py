@@ -20,15 +20,14 @@ from consumers.handoff_files.active_table import is_active_table, parse_table
 from consumers.handoff_files.atomic import read_file, write_file
 from consumers.handoff_files.current import file_name, file_now
 from consumers.handoff_files.folder import Folder
-from consumers.handoff_files.importing import find_files, read_source, records_of
+from consumers.handoff_files.importing import read_records
 from consumers.handoff_files.parsing import parse
 from consumers.handoff_files.sync_store import SyncStore
 from consumers.handoff_files.watching import Watcher
-from consumers.importers.records import Record, import_records
+from consumers.importers.records import import_records
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
-    from consumers.handoff_files.importing import Warned
     from consumers.handoff_files.telling import Told
 
 
@@ -44,27 +43,25 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
     """
     author = app.author()
     reviewer = reviewer or app.settings().config.default_reviewer
-    records: list[Record] = []
-    warnings: list[Warned] = []
-    paths = list(find_files(path))
     with progress("reading", shown=not app.as_json) as step:
-        for done, file in enumerate(paths, 1):
-            found = records_of(read_source(file, path), author.client.put_blob, reviewer=reviewer)
-            records += found.records
-            warnings += found.warnings
-            step(done, len(paths))
+        found = read_records(path, author.client.put_blob, reviewer=reviewer, step=step)
     with progress("importing", shown=not app.as_json) as step:
-        counts = import_records(author, records, step)
-    answer = counts.answer() | {"files": len(paths), "warnings": [one._asdict() for one in warnings]}
+        counts = import_records(author, found.records, step)
+    answer = counts.answer() | {
+        "unread": [one._asdict() for one in found.unread],
+        "warnings": [one._asdict() for one in found.warnings],
+    }
 
     def text() -> None:
-        for one in warnings:
+        for one in found.warnings:
             click.echo(f"{clean(one.source)}:{one.line}: {clean(one.text)}", err=True)
         for aside in counts.aside:
             click.echo(f"kept aside: {clean(aside.source)}: {clean(aside.reason)}", err=True)
+        for unread in found.unread:
+            click.echo(f"not read: {clean(unread.source)}: {clean(unread.reason)}", err=True)
         click.echo(
-            f"{len(paths)} files: {counts.read} read, {counts.mapped} mapped, {len(counts.aside)} kept aside, "
-            f"lost {answer['lost']}; {counts.added} added"
+            f"{counts.read} read, {counts.mapped} mapped, {len(counts.aside)} kept aside, lost {answer['lost']}; "
+            f"{counts.added} added"
         )
 
     app.show("imported", answer, text)
@@ -121,7 +118,9 @@ def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
         watcher = Watcher(keeper, author.client, answer, store, lambda told: tell(app, told),
                           is_everything=is_everything)  # fmt: skip
         with progress("reading the folder", shown=not app.as_json) as step:
-            watcher.reconcile(step)
+            failures = watcher.reconcile(step)
+        if once and failures:
+            raise failures[0]
         if not once:
             stop = threading.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
