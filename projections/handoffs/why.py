@@ -81,7 +81,7 @@ def _own_reasons(handoff: Standing, now_ms: int) -> list[dict[str, Any]]:
 
 
 def _pending_words(handoff: Standing) -> str:
-    who = handoff.reviewer or "a reviewer, which its file does not name"
+    who = handoff.reviewer or "a reviewer (its file names none)"
     if handoff.claimed_status is None:
         return f"it waits for the approval of {who}"
     said = f" as {handoff.claimed_status!r}" if handoff.claimed_status else ""

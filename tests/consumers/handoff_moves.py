@@ -61,7 +61,14 @@ class Moves:
 
     def opening(self, name: str, on: list[str]) -> Step:
         """Return a handoff as it should be created."""
-        content = {"title": "fix", "to": "bob", "reviewer": "rita", "criteria": ["met"], "tasks": ["do"]}
+        content: dict[str, Any] = {
+            "title": "fix",
+            "to": "bob",
+            "reviewer": "rita",
+            "criteria": ["met"],
+            "tasks": ["do"],
+        }
+        content |= {"unlock_at": "verified"} if self.is_one_of(3) else {}
         return Step("alice", "handoff.created", name, content | ({"depends_on": on} if on else {}))
 
     def new(self) -> Step:
@@ -76,8 +83,9 @@ class Moves:
 
     def brought_in(self, name: str) -> Step:
         """Return an imported file as it should be, which claims to be done; its importer may be its reviewer."""
-        author = self.chance.choice(AGENT_NAMES)
-        mapped = {"title": "fix", "to": "bob", "reviewer": self.chance.choice([author, "rita"]), "criteria": ["met"]}
+        author = self.chance.choice(["alice", "alice", "rita", *OTHERS])
+        mapped = {"title": "fix", "reviewer": self.chance.choice([author, "rita", "rita"]), "criteria": ["met"]}
+        mapped |= {} if self.is_one_of(4) else {"to": self.chance.choice(["bob", "bob", "rita"])}
         record = {"original": NO_REF, "source": "x", "format": "handoff/v2", "mapped_kind": "handoff.created"}
         claims = {"status": "done", "criteria": [0]}
         return Step(author, "record.imported", name, record | {"mapped": mapped, "claims": claims})
@@ -170,7 +178,7 @@ class Moves:
     def content(self) -> dict[str, Any]:
         """Draw content; what has its default is left out."""
         optional: dict[str, Any] = {
-            "reviewer": self.chance.choice([*AGENT_NAMES, "rita", "rita", "rita", None]),
+            "reviewer": self.chance.choice([*AGENT_NAMES, "rita", "rita", "rita", None, None, None]),
             "depends_on": self.chance.choices([*NAMES, "nowhere"], k=self.chance.choice([0, 0, 1, 2])),
             "unlock_at": self.chance.choice([None, "verified"]),
             "tasks": ["do"] * self.chance.randrange(3),

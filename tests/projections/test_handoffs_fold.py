@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 from folding import facts, rows_of
 
 from ledger.errors import Refused
 from ledger.events import KINDS
 from ledger.events import handoff as kinds
-from ledger.lifecycle.handoff import Status as LifeStatus
 from ledger.lifecycle.handoff import compute_version
 from projections.handoffs.fold import HANDLED, HANDOFF_VIEW
 from projections.handoffs.log_text import _TEXTS
-from projections.handoffs.queries import Status
 
 CREATED = kinds.HandoffCreated(
     title="Event bus",
