@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from consumers.handoff_files.mapping import content_of_file
 from consumers.handoff_files.parsing import parse
 from consumers.handoff_files.rendering import Progress, log_text, render
+from consumers.handoff_files.revising import Revision, revise
 from consumers.handoff_files.writing import NewFile, write
 from projections.handoffs.log_text import NOT_IN_FILES
 
@@ -33,11 +35,32 @@ def file_now(shown: dict[str, Any], skeleton: bytes | None) -> bytes:
     Raises:
         Refused: ``INVALID_FIELD`` or ``INVALID_FORMAT`` when the content cannot stand in a markdown file.
     """
-    return rendered(shown, None if skeleton is None else parse(skeleton))
+    return rendered(shown, None if skeleton is None else fitting(shown, parse(skeleton)))
+
+
+def fitting(shown: dict[str, Any], skeleton: HandoffFile) -> HandoffFile:
+    """Return a skeleton that says what the ledger does: whoever amends a handoff may leave an old one.
+
+    Raises:
+        Refused: as ``file_now``.
+    """
+    said = content_of_file(skeleton, skeleton=None, reviewer=None)
+    wanted: dict[str, Any] = {
+        name: shown[name] for name in ("title", "to", "reviewer", "proposal", "task", "context")
+    } | {
+        "to": shown["to"] or None,
+        "depends_on": [one["id"] for one in shown["depends_on"]],
+        "tasks": [one["text"] for one in shown["tasks"]],
+        "criteria": [one["text"] for one in shown["criteria"]],
+    }
+    if skeleton.entry("Reviewer") is None:
+        wanted.pop("reviewer")  # the default, which no file has to name
+    changes = {name: value for name, value in wanted.items() if getattr(said, name) != value}
+    return parse(revise(skeleton, Revision(**changes))) if changes else skeleton
 
 
 def rendered(shown: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
-    """Return what ``file_now`` does, from a skeleton that was read.
+    """Return what ``file_now`` does, from a skeleton that was read and fits.
 
     Raises:
         Refused: as ``file_now``.

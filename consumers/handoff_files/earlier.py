@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.handoff_files.current import rendered
+from consumers.handoff_files.current import fitting, rendered
 from consumers.handoff_files.parsing import parse
 from ledger.client import read_event
 from ledger.errors import Refused
 from projections.handoffs.fold import HandoffRecord, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from consumers.handoff_files.document import HandoffFile
 
@@ -32,24 +32,35 @@ def last_rendered(
 
     ``shown`` is the answer of ``handoffs.show``; of longer lives only the last ``versions_max`` events are looked at.
     """
-    skeletons: dict[str, HandoffFile] = {}
-    record = HandoffRecord(id=shown["id"])
+    skeletons: dict[int, HandoffFile] = {}
     found = None
-    for count, line in enumerate(shown["log"], 1):
-        record = fold(record, read_event(line["event_index"], read_entry(line["event_index"])))
+    for count, (index, record) in enumerate(_records(shown, read_entry), 1):
         if len(shown["log"]) - count >= versions_max:
             continue
         then = _shown(record) | {"log": shown["log"][:count]}
-        ref = then["skeleton"]
-        if ref is not None and ref not in skeletons:
-            skeletons[ref] = parse(read_blob(ref))
+        at = then["skeleton_index"]
         try:
-            is_same = rendered(then, skeletons.get(ref)) == content
+            if then["skeleton"] is not None and at not in skeletons:
+                skeletons[at] = fitting(then, parse(read_blob(then["skeleton"])))
+            is_same = rendered(then, skeletons.get(at)) == content
         except Refused:
             is_same = False  # what could not be written as a file never was one
         if is_same:
-            found = line["event_index"]
+            found = index
     return found
+
+
+def statuses(shown: dict[str, Any], read_entry: Callable[[int], bytes]) -> list[tuple[int, str]]:
+    """Return the status after each event of a handoff, with the event's index."""
+    return [(index, record.life.status) for index, record in _records(shown, read_entry) if record.life is not None]
+
+
+def _records(shown: dict[str, Any], read_entry: Callable[[int], bytes]) -> Iterator[tuple[int, HandoffRecord]]:
+    record = HandoffRecord(id=shown["id"])
+    for line in shown["log"]:
+        index = line["event_index"]
+        record = fold(record, read_event(index, read_entry(index)))
+        yield index, record
 
 
 def _shown(record: HandoffRecord) -> dict[str, Any]:

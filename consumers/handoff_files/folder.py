@@ -3,7 +3,8 @@
 For each handoff three versions are compared: the one on which file and ledger last agreed, the file as it is, and the
 file as the ledger would write it now. What only the ledger changed is written; what only the file changed is signed
 as the acting agent, where it is his to sign; what is not stays in the file and is told, once, with the command to run.
-A file that both changed in its text is never overwritten: the ledger's version is put beside it.
+A file that both changed in its text is never overwritten: the ledger's version is put beside it. An older version that
+came back (from version control, say) is nobody's edit, and is brought up to date.
 
 What happens if we crash here: sign → write → remember, in this order. A plan made again asks only for what the ledger
 lacks, so after a kill at any point nothing is lost and nothing is signed twice.
@@ -14,41 +15,41 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from consumers.handoff_files.active_table import is_active_table
-from consumers.handoff_files.atomic import read_file, write_file
+from consumers.handoff_files.atomic import read_file, remove_file, write_file
 from consumers.handoff_files.comparing import with_progress_of
-from consumers.handoff_files.content import amended, content_from
 from consumers.handoff_files.current import file_name, file_now
-from consumers.handoff_files.mapping import content_of_file, name_of
-from consumers.handoff_files.merging import are_in_conflict, merge
+from consumers.handoff_files.earlier import last_rendered
+from consumers.handoff_files.mapping import name_of
+from consumers.handoff_files.merging import are_in_conflict, is_one_tick, looks_outdated, merge
 from consumers.handoff_files.parsing import parse
-from consumers.handoff_files.planning import Held, Plan, Standing, plan_edits
+from consumers.handoff_files.planning import Held, Standing, plan_edits
+from consumers.handoff_files.signing import sign_new, sign_plan
 from consumers.handoff_files.sync_store import Agreed
 from consumers.handoff_files.table_folder import TableFolder
 from consumers.handoff_files.telling import Told, held_told, refusal_told
-from ledger.author import Draft
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffCreated
+from ledger.errors import Refused, Unavailable
 from projections.handoffs.files import TABLE_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from consumers.handoff_files.document import HandoffFile
     from consumers.handoff_files.sync_store import SyncStore
     from consumers.handoff_files.telling import Answers
     from ledger.author import Author
 
 CONFLICT: Final = ".ledger.md"
-IN_CONFLICT: Final = b"conflict\0"
-reason_for_amending: Final = "edited in its file"
+_CONFLICT_SHOWN: Final = b"conflict"
+_CONFLICT_SETTLED: Final = b"settled"
+tries_max: Final = 5
 
 
 class Folder:
-    """A folder in step with a ledger, by the hand of one agent."""
+    """A folder in step with a ledger, by the hand of one agent.
+
+    ``refused`` are the handoffs whose edits the ledger refused: what it refuses may be allowed after other events.
+    """
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class Folder:
     ) -> None:
         """Keep ``path`` in step as ``author``; ``reviewer`` reviews new files that name nobody."""
         self.path = path
+        self.refused: set[str] = set()
         self._author = author
         self._answer = answer
         self._store = store
@@ -75,163 +77,167 @@ class Folder:
         Raises:
             Unavailable: the ledger, the store or the folder cannot be used; call again.
         """
+        self.refused.discard(id_)
+        for _ in range(tries_max):
+            try:
+                self._reconcile(id_)
+            except Refused as refusal:
+                if refusal.code == "STREAM_CONFLICT":
+                    continue  # the handoff went on meanwhile: look at it again
+                self.refused.add(id_)
+                self._say(id_, refusal_told(id_, refusal))
+            return
+
+    def _reconcile(self, id_: str) -> None:
+        if f"{id_}.md".endswith(CONFLICT):
+            raise Refused("INVALID_FIELD", f"the name {file_name(id_)} is kept for versions beside a file")
         content = read_file(self.path / file_name(id_))
+        if content is None and not self.path.is_dir():
+            raise Unavailable("STORE_UNAVAILABLE", f"the folder {self.path} is gone", path=str(self.path))
         if content is not None and is_active_table(content):
             self._tables.reconcile(file_name(id_), content)
             return
         shown = self._shown(id_)
-        if content is None and shown is not None and shown["format"] == TABLE_FORMAT:
-            self._reconcile_table_of(shown["source"])
+        if content is None and self._tables.reconcile_row(id_):
             return
         if shown is None:
             if content is not None:
                 self._adopt(id_, content)
-            return
-        agreed = self._store.agreed(id_)
-        try:
-            now = file_now(shown, self._skeleton(shown))
-            self._compare(shown, now, content, agreed)
-        except Refused as refusal:
-            self._left(id_, content or b"", refusal.code.encode(), refusal_told(id_, refusal))
+        elif content is not None or shown["format"] != TABLE_FORMAT:
+            self._compare(shown, file_now(shown, self._skeleton(shown)), content)
 
-    def _reconcile_table_of(self, source: str) -> None:
-        """Bring the table into step that a row was imported from, if it lies in this folder."""
-        name = source.rpartition(":")[0]
-        table = read_file(self.path / name) if "/" not in name and name else None
-        if table is not None and is_active_table(table):
-            self._tables.reconcile(name, table)
-
-    def _compare(self, shown: dict[str, Any], now: bytes, content: bytes | None, agreed: Agreed | None) -> None:
+    def _compare(self, shown: dict[str, Any], now: bytes, content: bytes | None) -> None:
         id_ = shown["id"]
+        agreed = self._store.agreed(id_) or Agreed()
         if content is None:
-            if agreed is None or not agreed.base:
-                self._write(id_, now, None)
+            if agreed.base:
+                self._say(id_, Told("deleted", id_, f"restore it: baton handoff render {id_} --out {file_name(id_)}"))
             else:
-                self._left(id_, b"", now, Told("deleted", id_, f"restore it: baton handoff render {id_}"))
+                self._write(shown, now, None)
+        elif content == now:
+            self._agree(shown, now)
+        elif content == agreed.base:
+            self._write(shown, now, content)
+        elif agreed.seen != _digest(content, now):
+            self._changed(shown, agreed, content, now)
+
+    def _changed(self, shown: dict[str, Any], agreed: Agreed, content: bytes, now: bytes) -> None:
+        """Look at a file that is neither what it was nor what it should be."""
+        id_ = shown["id"]
+        if agreed.seen == _digest(_CONFLICT_SHOWN, now) and read_file(self._beside(id_)) is None:
+            # Who deletes it has compared: from here on, the file counts as edited from the version that was shown.
+            agreed = Agreed(now, shown["updated_index"], _digest(_CONFLICT_SETTLED, now))
+            self._store.agree(id_, agreed)
+        is_settled = agreed.seen == _digest(_CONFLICT_SETTLED, now)
+        version = last_rendered(shown, content, self._author.client.entry, self._author.client.get_blob)
+        base = agreed.base or self._first_base(shown, content)
+        if version is not None and not is_settled:
+            is_later = version > agreed.position
+            if not agreed.base or is_later or not is_one_tick(parse(agreed.base), parse(content)):
+                self._write(shown, now, content)
+                return
+        if not base:
+            self._conflict(shown, content, now)
             return
-        base = agreed.base if agreed and agreed.base else self._first_base(shown, content)
-        if content == now:
-            self._agree(id_, now)
-        elif base is None or self._was_told(id_, content, IN_CONFLICT + now):
-            self._conflict(id_, content, now)
-        elif content == base:
-            self._write(id_, now, content)
-        elif base.startswith(content):
-            self._left(
-                id_, content, now, Told("unfinished", id_, "the file ends too early: is it still being written?")
-            )
+        if base.startswith(content):
+            self._say(id_, Told("unfinished", id_, "the file ends too early: is it still being written?"))
+            return
+        before, edited, ledger = parse(base), parse(content), parse(now)
+        is_unclear = not is_settled and looks_outdated(base=before, edited=edited)
+        if is_unclear or are_in_conflict(base=before, edited=edited, ledger=ledger):
+            self._conflict(shown, content, now)
         else:
             self._edited(shown, base, content, now)
 
     def _edited(self, shown: dict[str, Any], base: bytes, content: bytes, now: bytes) -> None:
         """Sign what the file asks for, and write what the ledger has to add."""
         id_ = shown["id"]
-        if self._was_told(id_, content, now):
-            return
         before, edited, ledger = parse(base), parse(content), parse(now)
-        if are_in_conflict(base=before, edited=edited, ledger=ledger):
-            self._conflict(id_, content, now)
-            return
-        plan = plan_edits(Standing.of(shown), base=before, edited=edited, ledger=ledger, acting=self._author.name)
-        held = plan.held
-        if plan.steps or plan.amends:
-            try:
-                self._sign(shown, plan, edited, ledger)
-            except Refused as refusal:
-                self._left(id_, content, now, refusal_told(id_, refusal))
-                return
+        agreed = self._store.agreed(id_)
+        standing = Standing.of(shown, agreed.position if agreed else None)
+        plan = plan_edits(standing, base=before, edited=edited, ledger=ledger, acting=self._author.name)
+        is_signed = bool(plan.steps or plan.amends)
+        if is_signed:
+            told = sign_plan(self._author, shown, plan, edited=edited, ledger=ledger, reviewer=self._reviewer)
+            self._tell(told)
             shown = self._shown(id_) or shown
             now = file_now(shown, self._skeleton(shown))
-            ledger = parse(now)
-        target = merge(base=before, edited=edited, ledger=ledger) if held else now
+        if plan.amends:
+            before = parse(with_progress_of(edited, before))
+        target = merge(base=before, edited=edited, ledger=parse(now)) if plan.held else now
         if target != content and not write_file(self.path / file_name(id_), target, expected=content):
             return  # somebody saved it again meanwhile: that is the edit to look at, on the same base
-        self._store.agree(id_, Agreed(now, self._digest(target, now) if held else ""))
-        for one in held:
-            self._tell(held_told(id_, one))
-
-    def _sign(self, shown: dict[str, Any], plan: Plan, edited: HandoffFile, ledger: HandoffFile) -> None:
-        stream = f"handoff/{shown['id']}"
-        steps = list(plan.steps)
-        if plan.amends:
-            skeleton = self._author.client.put_blob(with_progress_of(edited, ledger))
-            content = content_of_file(edited, skeleton=skeleton, reviewer=self._reviewer)
-            kept = {name: shown[name] for name in ("unlock_at", "answers", "reasoning_ref")}
-            changes = msgspec.structs.asdict(content) | kept | {"created": content.created or shown["created"]}
-            steps.insert(0, amended(content_from(shown), changes, reason_for_amending))
-        # Each event of a handoff is one line of its log: so many, and the stream is at that version.
-        version = len(shown["log"])
-        drafts = [Draft(stream=stream, data=data, expect=version + n) for n, data in enumerate(steps)]
-        accepted = self._author.emit(*drafts)
-        kinds = [line["kind"] for line in (self._shown(shown["id"]) or shown)["log"][version:]]
-        indexes = [one.index for one in accepted]
-        self._tell(Told("signed", shown["id"], ", ".join(kinds), {"kinds": kinds, "indexes": indexes}))
+        if read_file(self._beside(id_)) == ledger.content:
+            remove_file(self._beside(id_))
+        said = agreed.said if agreed else ""
+        self._store.agree(id_, Agreed(now, shown["updated_index"], _digest(target, now) if plan.held else "", said))
+        if target != content and not is_signed:
+            self._tell(Told("written", id_, file_name(id_)))
+        self._say(id_, *(held_told(id_, one) for one in plan.held))
 
     def _adopt(self, id_: str, content: bytes) -> None:
         """Create the handoff of a new file, if it is from the acting agent."""
-        if self._was_told(id_, content, b""):
+        file = parse(content)
+        if not file.meta and file.status is None:
+            return  # some other markdown file
+        sender = name_of(file.sender)
+        if sender != self._author.name:
+            command = f"baton handoff import {file_name(id_)} --as NAME"
+            self._say(id_, held_told(id_, Held("hand this over", sender or "", command)))
             return
-        try:
-            file = parse(content)
-            if not file.meta and file.status is None:
-                self._store.agree(id_, Agreed(b"", self._digest(content, b"")))  # some other markdown file
-                return
-            sender = name_of(file.sender)
-            if sender != self._author.name:
-                held = Held("hand this over", sender or "", f"baton handoff import {file_name(id_)} --as NAME")
-                self._left(id_, content, b"", held_told(id_, held))
-                return
-            skeleton = self._author.client.put_blob(content)
-            data = content_of_file(file, skeleton=skeleton, reviewer=self._reviewer)
-            created = _created(data)
-            (accepted,) = self._author.emit(Draft(stream=f"handoff/{id_}", data=created, expect=0))
-        except Refused as refusal:
-            self._left(id_, content, b"", refusal_told(id_, refusal))
-            return
-        self._tell(Told("signed", id_, "handoff.created", {"kinds": ["handoff.created"], "indexes": [accepted.index]}))
-        self._store.forget(id_)
-        self.reconcile(id_)
+        self._tell(sign_new(self._author, id_, file, reviewer=self._reviewer))
+        self._reconcile(id_)
 
-    def _first_base(self, shown: dict[str, Any], content: bytes) -> bytes | None:
-        """Return what a file that was never in step stands on: its skeleton, or nothing known."""
-        return content if content == self._skeleton(shown) else None
+    def _first_base(self, shown: dict[str, Any], content: bytes) -> bytes:
+        """Return what a file that was never in step stands on: what its handoff was made of, or nothing known.
 
-    def _conflict(self, id_: str, content: bytes, now: bytes) -> None:
+        A status or tick in a new file is an edit like any other; in an imported one it is a claim that the ledger has.
+        """
+        skeleton = self._skeleton(shown)
+        is_new = shown["importer"] is None and shown["skeleton_index"] == shown["created_index"]
+        if not is_new or skeleton is None or content != skeleton:
+            return b""
+        fresh = [{**one, "done": False} for one in shown["tasks"]]
+        unmet = [{**one, "mark": "open"} for one in shown["criteria"]]
+        status = "pending" if shown["reviewer"] else "approved"
+        return file_now(shown | {"status": status, "tasks": fresh, "criteria": unmet, "log": []}, skeleton)
+
+    def _conflict(self, shown: dict[str, Any], content: bytes, now: bytes) -> None:
         """Put the ledger's version beside the file; once it is gone, the file counts as edited from that version."""
-        beside = self.path / f"{id_}{CONFLICT}"
-        if self._was_told(id_, content, IN_CONFLICT + now) and read_file(beside) is None:
-            self._store.agree(id_, Agreed(now))
-            self.reconcile(id_)
-            return
+        id_ = shown["id"]
+        beside = self._beside(id_)
         if read_file(beside) != now:
             write_file(beside, now)
+        agreed = self._store.agreed(id_) or Agreed()
+        self._store.agree(id_, agreed._replace(seen=_digest(_CONFLICT_SHOWN, now)))
         text = f"file and ledger both changed: compare {beside.name}, then delete it"
-        self._left(id_, content, IN_CONFLICT + now, Told("conflict", id_, text, {"beside": beside.name}))
+        self._say(id_, Told("conflict", id_, text, {"beside": beside.name}), about=now)
 
-    def _write(self, id_: str, now: bytes, expected: bytes | None) -> None:
+    def _write(self, shown: dict[str, Any], now: bytes, expected: bytes | None) -> None:
+        id_ = shown["id"]
         if write_file(self.path / file_name(id_), now, expected=expected):
-            self._store.agree(id_, Agreed(now))
+            self._store.agree(id_, Agreed(now, shown["updated_index"]))
             self._tell(Told("written", id_, file_name(id_)))
 
-    def _agree(self, id_: str, now: bytes) -> None:
-        if self._store.agreed(id_) != Agreed(now):
-            self._store.agree(id_, Agreed(now))
-        (self.path / f"{id_}{CONFLICT}").unlink(missing_ok=True)
+    def _agree(self, shown: dict[str, Any], now: bytes) -> None:
+        agreed = Agreed(now, shown["updated_index"])
+        if self._store.agreed(shown["id"]) != agreed:
+            self._store.agree(shown["id"], agreed)
+        beside = self._beside(shown["id"])
+        if read_file(beside) == now:
+            remove_file(beside)
 
-    def _left(self, id_: str, content: bytes, now: bytes, told: Told) -> None:
-        """Leave a file as it is, and say so once for each pair of versions."""
-        if self._was_told(id_, content, now):
-            return
-        agreed = self._store.agreed(id_)
-        self._store.agree(id_, Agreed(agreed.base if agreed else b"", self._digest(content, now)))
-        self._tell(told)
+    def _say(self, id_: str, *told: Told, about: bytes = b"") -> None:
+        """Tell what is left undone, once for as long as it is the same."""
+        said = hashlib.sha256(repr(told).encode() + about).hexdigest() if told else ""
+        agreed = self._store.agreed(id_) or Agreed()
+        if agreed.said != said:
+            self._store.agree(id_, agreed._replace(said=said))
+            for one in told:
+                self._tell(one)
 
-    def _was_told(self, id_: str, content: bytes, now: bytes) -> bool:
-        agreed = self._store.agreed(id_)
-        return agreed is not None and agreed.told == self._digest(content, now)
-
-    def _digest(self, content: bytes, now: bytes) -> str:
-        return hashlib.sha256(content + b"\0" + now).hexdigest()
+    def _beside(self, id_: str) -> Path:
+        return self.path / f"{id_}{CONFLICT}"
 
     def _shown(self, id_: str) -> dict[str, Any] | None:
         try:
@@ -247,8 +253,5 @@ class Folder:
         return None if ref is None else self._author.client.get_blob(ref)
 
 
-def _created(content: Any) -> HandoffCreated:
-    fields = msgspec.structs.asdict(content)
-    if fields["to"] is None:
-        raise Refused("INVALID_FIELD", "the file names nobody in `To:`, or nobody that an agent can be called")
-    return HandoffCreated(**fields)
+def _digest(content: bytes, now: bytes) -> str:
+    return hashlib.sha256(hashlib.sha256(content).digest() + now).hexdigest()

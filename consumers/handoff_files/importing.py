@@ -26,7 +26,7 @@ from consumers.handoff_files.mapping import (
 )
 from consumers.handoff_files.meta import is_handoff_id
 from consumers.handoff_files.parsing import parse
-from consumers.importers.records import Record, kept_aside
+from consumers.importers.records import Aside, Record, kept_aside
 from ledger.errors import Refused, Unavailable
 from ledger.events.handoff import HandoffClaims, HandoffContent
 from ledger.events.imported import RecordImported
@@ -60,10 +60,14 @@ class Warned(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What files become: a record each (a row of a table is one, too), and what is odd in them."""
+    """What files become: a record each (a row of a table is one, too), and what is odd in them.
+
+    ``unread`` are files that could not even be kept aside, because they cannot be stored.
+    """
 
     records: tuple[Record, ...]
     warnings: tuple[Warned, ...]
+    unread: tuple[Aside, ...] = ()
 
 
 def find_files(path: Path) -> Iterator[Path]:
@@ -72,14 +76,18 @@ def find_files(path: Path) -> Iterator[Path]:
     Hidden files and folders are passed over, and so are links: what is imported lies where it was looked for.
 
     Raises:
-        Refused: ``NOT_FOUND``.
+        Refused: ``NOT_FOUND``. Unavailable: a folder cannot be read.
     """
+
+    def fail(error: OSError) -> None:
+        raise Unavailable("STORE_UNAVAILABLE", f"{error.filename} cannot be read: {error.strerror}") from error
+
     if path.is_file():
         yield path
         return
     if not path.is_dir():
         raise Refused("NOT_FOUND", f"there is no file or folder {path}", path=str(path))
-    for folder, names, files in os.walk(path):
+    for folder, names, files in os.walk(path, onerror=fail):
         names[:] = sorted(name for name in names if not name.startswith("."))
         for name in sorted(files):
             file = path.__class__(folder) / name
@@ -93,13 +101,54 @@ def read_source(file: Path, root: Path) -> Source:
     Raises:
         Refused: ``TOO_LARGE``. Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read.
     """
-    name = file.name if file == root else str(file.relative_to(root))
+    # A name that is not UTF-8 shows "\ufffd" where it is not; such a file is kept aside.
+    name = os.fsencode(file.name if file == root else file.relative_to(root)).decode("utf-8", "replace")
     try:
         if file.stat().st_size > file_read_max_bytes:
             raise Refused("TOO_LARGE", f"{name} has more than {file_read_max_bytes} bytes", path=str(file))
-        return Source(name, file.name.removesuffix(".md"), file.read_bytes())
+        return Source(name, name.rpartition("/")[2].removesuffix(".md"), file.read_bytes())
     except OSError as error:
         raise Unavailable("STORE_UNAVAILABLE", f"{file} cannot be read: {error.strerror}", path=str(file)) from error
+
+
+def read_records(
+    path: Path,
+    put_blob: Callable[[bytes], str],
+    *,
+    reviewer: str | None,
+    step: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Found:
+    """Return what a file, or all files of a folder become; ``step(done, total)`` tells of progress.
+
+    Two files of one name in different folders would be one handoff: the second is kept aside.
+
+    Raises:
+        Refused: ``NOT_FOUND``. Unavailable: a file cannot be read, or a blob not be stored.
+    """
+    records: list[Record] = []
+    warnings: list[Warned] = []
+    unread: list[Aside] = []
+    taken: dict[str, str] = {}
+    paths = list(find_files(path))
+    for done, file in enumerate(paths, 1):
+        try:
+            source = read_source(file, path)
+            found = records_of(source, put_blob, reviewer=reviewer)
+        except Refused as refusal:
+            unread.append(Aside(str(file), f"{refusal.code}: {refusal.message}"))
+            continue
+        for record in found.records:
+            is_file = record.data.mapped_kind is not None and record.data.format != TABLE_FORMAT
+            first = taken.setdefault(record.stream, source.name) if is_file else source.name
+            again = f"{first} has the same name, and so the same id: rename one of them"
+            records.append(record if first == source.name else _aside(record, again))
+        warnings += found.warnings
+        step(done, len(paths))
+    return Found(tuple(records), tuple(warnings), tuple(unread))
+
+
+def _aside(record: Record, reason: str) -> Record:
+    return kept_aside(record.data.original, record.data.source, record.data.format, reason)
 
 
 def records_of(source: Source, put_blob: Callable[[bytes], str], *, reviewer: str | None) -> Found:
@@ -120,7 +169,7 @@ def records_of(source: Source, put_blob: Callable[[bytes], str], *, reviewer: st
 
 def _file(source: Source, original: str, reviewer: str | None) -> Found:
     file = parse(source.content)
-    if not is_handoff_id(source.stem):
+    if not is_handoff_id(source.stem) or "\ufffd" in source.stem:
         raise Refused("INVALID_FIELD", f"no handoff can be called {source.stem!r}: rename the file")
     if not file.meta and file.status is None:
         raise Refused("INVALID_FORMAT", "it has no Meta block and no status: it is no handoff")

@@ -1,4 +1,4 @@
-"""What a watcher remembers of a folder: for each handoff, the bytes on which file and ledger last agreed.
+"""What a watcher remembers of a folder: for each file, the bytes on which it and the ledger last agreed.
 
 One SQLite file for each folder and acting agent. Losing it loses no work: a file that differs from the ledger is then
 shown beside it, and nothing is signed until somebody has looked.
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS files (
-    id TEXT PRIMARY KEY, base BLOB NOT NULL, told TEXT NOT NULL) WITHOUT ROWID;
+    id TEXT PRIMARY KEY, base BLOB NOT NULL, position INTEGER NOT NULL, seen TEXT NOT NULL, said TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS position (
     one INTEGER PRIMARY KEY CHECK (one = 1), next_index INTEGER NOT NULL);
 """
@@ -26,10 +27,16 @@ _busy_timeout_s: Final = 10.0
 
 
 class Agreed(NamedTuple):
-    """The bytes on which a file and the ledger last agreed, and the digest of what was last told about the file."""
+    """What is remembered of a file.
 
-    base: bytes
-    told: str = ""
+    ``base`` are the bytes on which file and ledger last agreed (none yet: empty), ``position`` the index of the
+    handoff's last event then. ``seen`` is the digest of what was looked at and left alone, ``said`` of what was told.
+    """
+
+    base: bytes = b""
+    position: int = -1
+    seen: str = ""
+    said: str = ""
 
 
 class SyncStore:
@@ -59,21 +66,16 @@ class SyncStore:
     def agreed(self, id_: str) -> Agreed | None:
         """Return what is remembered of a handoff's file, or None."""
         with self._translated():
-            row = self._db.execute("SELECT base, told FROM files WHERE id = ?", (id_,)).fetchone()
+            row = self._db.execute("SELECT base, position, seen, said FROM files WHERE id = ?", (id_,)).fetchone()
         return None if row is None else Agreed(*row)
 
     def agree(self, id_: str, agreed: Agreed) -> None:
         """Remember what file and ledger agree on."""
         with self._translated():
-            self._db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (id_, *agreed))
-
-    def forget(self, id_: str) -> None:
-        """Forget a file."""
-        with self._translated():
-            self._db.execute("DELETE FROM files WHERE id = ?", (id_,))
+            self._db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", (id_, *agreed))
 
     def ids(self) -> list[str]:
-        """Return the handoffs whose files are remembered."""
+        """Return the handoffs (and, with their ending, the tables) whose files are remembered."""
         with self._translated():
             return [row[0] for row in self._db.execute("SELECT id FROM files ORDER BY id")]
 

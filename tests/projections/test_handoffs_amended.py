@@ -250,7 +250,7 @@ def test_why_tells_who_can_confirm_an_import(ledger, reader):
         ["NOT_APPROVED"],
     )
     ledger.emit("alice", "handoff/n", record(mapped={"title": "t"}, claimed_author=None))
-    assert "waits for a reviewer, which its file does not name" in why(reader, "n")[0]
+    assert "waits for a reviewer (its file names none)" in why(reader, "n")[0]
 
 
 def test_what_waits_for_an_import_waits_whatever_it_claims(ledger, reader):

@@ -1,0 +1,197 @@
+"""`baton handoff watch` as a process: edits become events, events edits, and a kill in between changes nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from calling import Baton, Place, Running, Said, Serving, call, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Fresh = Callable[[str], str]
+
+FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
+
+
+def watching(place: Place, folder: Path, agent: str, *more: object) -> Running:
+    """Start a watcher as a process."""
+    server = ["--server", place.server] if place.server else []
+    return Running("--home", place.home, *server, "handoff", "watch", folder, "--as", agent, "--json", *more)
+
+
+def once(place: Place, folder: Path, agent: str) -> str:
+    """Bring a folder into step once; return what was told."""
+    server = ["--server", place.server] if place.server else []
+    said = call("--home", place.home, *server, "handoff", "watch", folder, "--as", agent, "--once")
+    assert said.code == 0, said.err
+    return said.out
+
+
+def save(path: Path, text: str) -> None:
+    """Save a file as most editors do: a new one is renamed into its place."""
+    saved = path.with_name(f".{path.name}.swp")
+    saved.write_text(text)
+    saved.replace(path)
+
+
+def claimed(baton: Baton, name: str) -> str:
+    """Create, approve and claim a handoff with five tasks, and return its id."""
+    tasks = [word for number in range(5) for word in ("--task", f"step {number}")]
+    parties = ["--as", "a", "--to", "b", "--reviewer", "rita", "--criterion", "it works"]
+    baton("handoff", "create", "--id", name, "--title", f"Do {name}", *parties, *tasks)
+    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "claim", name, "--as", "b")
+    return name
+
+
+def events(baton: Baton, name: str) -> list[str]:
+    """Return what happened to a handoff, as ``kind author``."""
+    log = baton.data("handoff", "show", name)["log"]
+    return [f"{one['kind'].removeprefix('handoff.')} {one['author']}" for one in log]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder for files."""
+    made = tmp_path / "handoffs"
+    made.mkdir()
+    return made
+
+
+def is_in_step(baton: Baton, folder: Path, name: str) -> bool:
+    """Whether the file is what the ledger makes of it."""
+    path = folder / f"{name}.md"
+    return path.exists() and path.read_text() == baton("handoff", "render", name)
+
+
+def test_edit_becomes_an_event_and_an_event_an_edit(baton: Baton, fresh: Fresh, folder: Path) -> None:
+    name = claimed(baton, fresh("watched"))
+    path = folder / f"{name}.md"
+    assert baton.place is not None
+    with watching(baton.place, folder, "b") as watcher:
+        wait_until(lambda: is_in_step(baton, folder, name), "a file of the handoff")
+        save(path, path.read_text().replace("- [ ] step 1", "- [x] step 1"))
+        wait_until(lambda: events(baton, name)[-1] == "task_checked b", "the tick in the ledger")
+        baton("handoff", "check", name, "--task", 3, "--as", "b")
+        wait_until(lambda: "- [x] step 2" in path.read_text(), "the tick in the file")
+        whole = path.read_text().replace("- [ ] step 4", "- [x] step 4")
+        with path.open("w") as file:  # an editor that truncates first, and writes in two halves
+            file.write(whole[: len(whole) // 2])
+            file.flush()
+            time.sleep(0.5)
+            file.write(whole[len(whole) // 2 :])
+        wait_until(lambda: events(baton, name).count("task_checked b") == 3, "the last tick in the ledger")
+        wait_until(lambda: is_in_step(baton, folder, name), "file and ledger in step")
+        baton("handoff", "log", name, "the end", "--as", "rita")
+        wait_until(lambda: "the end" in path.read_text(), "the end in the file")
+        ended = watcher.signal(signal.SIGTERM)
+    assert (ended.code, ended.err) == (0, "")
+    assert events(baton, name).count("task_checked b") == 3
+    assert once(baton.place, folder, "b").count(name) == 0
+
+
+def test_what_the_agent_may_not_sign_is_listed_once(baton: Baton, fresh: Fresh, folder: Path) -> None:
+    name = fresh("held")
+    baton("handoff", "create", "--id", name, "--title", "x", "--to", "b", "--reviewer", "rita", "--as", "a")
+    assert baton.place is not None
+    for agent in ("a", "b", "rita"):
+        once(baton.place, folder, agent)
+    path = folder / f"{name}.md"
+    save(path, path.read_text().replace("Status: pending", "Status: approved"))
+    before = baton.size()
+    for agent in ("a", "b", "rita"):
+        assert f"rita runs baton handoff approve {name} --as rita" in once(baton.place, folder, agent)
+        assert once(baton.place, folder, agent) == ""
+    assert baton.size() == before
+    assert "Status: approved" in path.read_text()
+    baton("handoff", "approve", name, "--as", "rita")
+    for agent in ("a", "b", "rita"):
+        once(baton.place, folder, agent)
+    assert is_in_step(baton, folder, name)
+
+
+def test_watcher_waits_for_its_server(
+    populated: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = populated("restarted")
+    local = Baton(capsys, Place(home))
+    with Serving(home) as serving:
+        port = serving.place.server
+        remote = Baton(capsys, serving.place)
+        name = claimed(remote, "h")
+        watcher = watching(serving.place, folder, "b")
+        wait_until((folder / "h.md").exists, "a file of the handoff")
+    assert port is not None
+    with watcher:
+        path = folder / "h.md"
+        save(path, path.read_text().replace("- [ ] step 1", "- [x] step 1"))
+        local("handoff", "log", name, "while it was gone", "--as", "rita")
+        with Running("--home", home, "serve", "--json", "--port", port.rpartition(":")[2]) as again:
+            assert again.line()
+            wait_until(lambda: "task_checked b" in events(local, name), "the tick in the ledger")
+            wait_until(lambda: is_in_step(local, folder, name), "file and ledger in step")
+            assert watcher.signal(signal.SIGTERM).code == 0
+    assert events(local, name).count("task_checked b") == 1
+
+
+def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(
+    populated: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place(populated("killed"))
+    baton, chance = Baton(capsys, place), random.Random(os.environ.get("BATON_SEED"))
+    name = claimed(baton, "h")
+    once(place, folder, "b")
+    path = folder / f"{name}.md"
+    rounds = 5 * FAULTS
+    for number in range(rounds):
+        watcher = watching(place, folder, "b")
+        if number % 2:
+            time.sleep(chance.uniform(0.4, 1.0))
+        tick, untick = f"- [ ] step {number % 5}", f"- [x] step {number % 5}"
+        text = path.read_text()
+        text = text.replace(tick, untick) if tick in text else text.replace(untick, tick)
+        save(path, text.rstrip("\n") + f"\n- 2026-01-01 [b] note {number}.\n")
+        baton("handoff", "log", name, f"event {number}.", "--as", "rita")
+        time.sleep(chance.uniform(0.0, 1.5))
+        with watcher:
+            assert watcher.signal(signal.SIGKILL).code == -signal.SIGKILL
+    once(place, folder, "b")
+    log = [one["text"] for one in baton.data("handoff", "show", name)["log"] if one["kind"] == "handoff.logged"]
+    assert sorted(log) == sorted([f"{what} {number}." for what in ("note", "event") for number in range(rounds)])
+    ticks = sum(one == "task_checked b" for one in events(baton, name))
+    assert ticks == rounds
+    assert is_in_step(baton, folder, name)
+    before = baton.size()
+    assert once(place, folder, "b") == ""
+    assert baton.size() == before
+    assert sorted(one.name for one in folder.iterdir() if not one.name.startswith(".baton-")) == [path.name]
+
+
+def test_folder_must_be_there(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "a", "--unprotected")
+    error = alone.refuses("STORE_UNAVAILABLE", "handoff", "watch", tmp_path / "nowhere", "--as", "a")
+    assert "make it first" in error["message"]
+
+
+def test_folder_that_cannot_be_written_is_told(
+    populated: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place(populated("readonly"))
+    claimed(Baton(capsys, place), "h")
+    if os.geteuid() == 0:
+        (folder / "h.md").mkdir()  # who may write everywhere cannot write over a folder either
+        assert "refused" in once(place, folder, "b")
+        return
+    folder.chmod(0o500)
+    said: Any = call("--home", place.home, "handoff", "watch", folder, "--as", "b", "--once")
+    folder.chmod(0o700)
+    assert isinstance(said, Said)
+    assert said.code != 0
+    assert "STORE_UNAVAILABLE" in said.err

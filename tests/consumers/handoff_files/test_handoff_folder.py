@@ -1,0 +1,250 @@
+"""A folder in step with the ledger: edits become events, and events become edits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from syncing import NEW, amend_by_command
+
+from ledger.events import handoff as kinds
+
+if TYPE_CHECKING:
+    from syncing import SyncedFolder
+
+
+def test_new_file_from_acting_agent_is_handed_over_as_it_stands(folder: SyncedFolder) -> None:
+    alice = folder.create()
+    assert folder.kinds() == ["created alice"]
+    assert folder.text() == NEW
+    shown = folder.shown()
+    assert (shown["title"], shown["to"], shown["reviewer"]) == ("Fix the cache", "bob", "rita")
+    folder.assert_in_step(alice, folder.hand("bob"))
+
+
+def test_new_file_from_somebody_else_is_left_and_told_once(folder: SyncedFolder) -> None:
+    bob = folder.hand("bob")
+    folder.file().write_text(NEW)
+    before = folder.size()
+    (said,) = bob.reconcile()
+    assert said == "held: hand this over: alice runs baton handoff import h.md --as NAME"
+    assert bob.reconcile() == []
+    assert (folder.size(), folder.text()) == (before, NEW)
+
+
+def test_progress_in_a_new_file_is_an_edit_that_its_maker_may_not_sign(folder: SyncedFolder) -> None:
+    text = NEW.replace("Status: pending", "Status: approved").replace("- [ ] look", "- [x] look")
+    alice = folder.hand("alice")
+    folder.file().write_text(text)
+    said = alice.reconcile()
+    assert said[0] == "signed: handoff.created"
+    assert "held: set the status to approved: rita runs baton handoff approve h --as rita" in said
+    assert any(one.startswith("held: tick task 1") for one in said)
+    assert folder.kinds() == ["created alice"]
+    assert folder.text() == text
+    assert alice.reconcile() == []
+
+
+def test_handoff_made_by_a_command_gets_a_file(folder: SyncedFolder) -> None:
+    folder.ledger.hand_over("h", tasks=["one"], criteria=["green"])
+    bob = folder.hand("bob")
+    assert bob.reconcile() == ["written: h.md"]
+    assert "- [ ] one" in folder.text()
+    folder.assert_in_step(bob)
+
+
+def test_event_becomes_an_edit_of_one_line(folder: SyncedFolder) -> None:
+    bob = folder.claimed()
+    before = folder.text().splitlines()
+    folder.emit("bob", kinds.HandoffTaskChecked(position=1))
+    assert bob.reconcile() == ["written: h.md"]
+    after = folder.text().splitlines()
+    assert [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]] == [
+        ("- [ ] fix 修好它", "- [x] fix 修好它")
+    ]
+    folder.assert_in_step(bob)
+
+
+def test_edit_becomes_signed_events_in_the_order_of_work(folder: SyncedFolder) -> None:
+    alice = folder.create()
+    folder.approve()
+    bob = folder.hand("bob")
+    bob.reconcile()
+    folder.edit(
+        ("Status: approved", "Status: completed (all warm)"),
+        ("- [ ] look", "- [x] look"),
+        ("- [ ] it is warm", "- [x] it is warm"),
+    )
+    assert bob.reconcile() == [
+        "signed: handoff.claimed, handoff.task_checked, handoff.criterion_checked, handoff.completed"
+    ]
+    assert folder.status() == "completed"
+    assert folder.shown()["summary"] == "all warm"
+    assert "[bob] completed: all warm" in folder.text()
+    assert "- Status: completed\n" in folder.text()
+    alice.reconcile()
+    folder.assert_in_step(alice, bob)
+
+
+@pytest.mark.parametrize("name", ["alice", "bob", "rita"])
+@pytest.mark.parametrize(("word", "verb"), [("approved", "approve"), ("rejected", "reject"), ("verified", "verify")])
+def test_review_is_never_signed_from_a_file(folder: SyncedFolder, name: str, word: str, verb: str) -> None:
+    folder.create()
+    hand = folder.hand(name)
+    hand.reconcile()
+    text = folder.edit(("Status: pending", f"Status: {word}"))
+    before = folder.size()
+    (said,) = hand.reconcile()
+    assert said.startswith(f"held: set the status to {word}: rita runs baton handoff {verb} h")
+    assert said.endswith("--as rita")
+    assert hand.reconcile() == []
+    assert (folder.size(), folder.text()) == (before, text)
+
+
+def test_held_edit_stays_through_news_and_ends_when_its_command_was_run(folder: SyncedFolder) -> None:
+    alice = folder.create()
+    folder.edit(("Status: pending", "Status: approved"))
+    assert alice.whats() == ["held"]
+    folder.emit("bob", kinds.HandoffLogged(text="may I?"))
+    assert alice.whats() == ["written"]  # the news come in, and what was told already is not told again
+    assert "Status: approved" in folder.text()
+    assert "[bob] may I?" in folder.text()
+    folder.approve()
+    assert alice.whats() == ["written"]
+    folder.assert_in_step(alice)
+    assert folder.kinds() == ["created alice", "logged bob", "approved rita"]
+
+
+def test_sender_amends_in_the_file_and_needs_a_new_approval(folder: SyncedFolder) -> None:
+    alice = folder.create()
+    folder.approve()
+    alice.reconcile()
+    folder.edit(("Make it warm.", "Make it hot."), ("## Odd section", "## Odder section"))
+    assert alice.reconcile() == ["signed: handoff.amended"]
+    shown = folder.shown()
+    assert (shown["status"], shown["task"]) == ("pending", "Make it hot.")
+    assert "## Odder section\nkept, *as* it stands" in folder.text()
+    assert "[rita] approved" in folder.text()
+    assert "[alice] amended" in folder.text()
+    folder.assert_in_step(alice)
+
+
+def test_receiver_may_not_change_the_text(folder: SyncedFolder) -> None:
+    bob = folder.claimed()
+    text = folder.edit(("Make it warm.", "Do nothing."), ("- [ ] look", "- [x] look"))
+    said = bob.reconcile()
+    assert said[0] == "signed: handoff.task_checked"
+    assert said[1].startswith("held: change task")
+    assert folder.text() == text
+    assert bob.reconcile() == []
+    folder.emit("bob", kinds.HandoffTaskChecked(position=1))
+    bob.reconcile()
+    assert "Do nothing." in folder.text()
+    assert "- [x] fix" in folder.text()
+    assert folder.shown()["task"] == "Make it warm."
+
+
+def test_single_tick_is_taken_back_and_set_again(folder: SyncedFolder) -> None:
+    bob = folder.claimed()
+    for _ in range(2):
+        folder.edit(("- [ ] look", "- [x] look"))
+        assert bob.reconcile() == ["signed: handoff.task_checked"]
+        folder.edit(("- [x] look", "- [ ] look"))
+        assert bob.reconcile() == ["signed: handoff.task_checked"]
+    assert folder.shown()["tasks"][0]["done"] is False
+    assert folder.kinds().count("task_checked bob") == 4
+    folder.assert_in_step(bob)
+
+
+def test_edits_and_events_of_an_outage_meet(folder: SyncedFolder) -> None:
+    bob = folder.claimed()
+    folder.emit("bob", kinds.HandoffTaskChecked(position=0))
+    folder.emit("rita", kinds.HandoffLogged(text="well done"))
+    folder.edit(("- [ ] fix", "- [x] fix"), ("[alice] created\n", "[alice] created\n- 2026-02-13 [bob] thanks\n"))
+    assert bob.reconcile() == ["signed: handoff.task_checked, handoff.logged"]
+    assert [one["done"] for one in folder.shown()["tasks"]] == [True, True]
+    assert "[rita] well done" in folder.text()
+    assert "[bob] thanks" in folder.text()
+    folder.assert_in_step(bob)
+
+
+def test_tick_follows_its_task_to_another_place(folder: SyncedFolder) -> None:
+    alice = folder.create()
+    bob = folder.hand("bob")
+    bob.reconcile()
+    folder.edit(("- [ ] look", "- [x] look"))
+    assert bob.whats() == ["held"]
+    amend_by_command(folder, tasks=["think", "look", "fix 修好它"])
+    folder.approve()
+    folder.emit("bob", kinds.HandoffClaimed())
+    assert bob.reconcile() == ["signed: handoff.task_checked"]
+    assert [one["done"] for one in folder.shown()["tasks"]] == [False, True, False]
+    alice.reconcile()
+
+
+@pytest.mark.parametrize("line", ["- fixed\ta  thing", "- 2026-01-01 [bob] fixed a thing", "fixed a\n  thing"])
+def test_log_line_is_signed_once_in_whatever_form(folder: SyncedFolder, line: str) -> None:
+    alice, bob = folder.hand("alice"), folder.claimed()
+    folder.file().write_text(f"{folder.text()}{line}\n")
+    alice.reconcile()
+    assert bob.reconcile()[0] == "signed: handoff.logged"
+    assert folder.shown()["log"][-1]["text"] == "fixed a thing"
+    alice.reconcile()
+    assert folder.kinds().count("logged bob") == 1
+    assert "logged alice" not in folder.kinds()
+    folder.assert_in_step(bob, alice)
+
+
+def test_log_line_of_another_is_held_until_he_signs_it(folder: SyncedFolder) -> None:
+    bob = folder.claimed()
+    folder.file().write_text(folder.text() + "- 2026-02-13 [rita] looks good\n")
+    (said,) = bob.reconcile()
+    assert said == "held: log 'looks good': rita runs baton handoff log h 'looks good' --as rita"
+    rita = folder.hand("rita")
+    folder.emit("rita", kinds.HandoffLogged(text="looks good"))
+    bob.reconcile()
+    assert folder.kinds().count("logged rita") == 1
+    folder.assert_in_step(bob, rita)
+
+
+def test_crlf_and_byte_order_mark_are_kept(folder: SyncedFolder) -> None:
+    text = "\ufeff" + NEW.replace("\n", "\r\n")
+    folder.create(text=text)
+    folder.approve()
+    folder.emit("bob", kinds.HandoffClaimed())
+    bob = folder.hand("bob")
+    bob.reconcile()
+    folder.edit(("- [ ] look", "- [x] look"))
+    assert bob.reconcile() == ["signed: handoff.task_checked"]
+    content = folder.file().read_bytes()
+    assert content.startswith(b"\xef\xbb\xbf# Handoff")
+    assert content.count(b"\r\n") == content.count(b"\n")
+    folder.assert_in_step(bob)
+
+
+def test_boxes_in_fences_are_text(folder: SyncedFolder) -> None:
+    alice = folder.create(text=NEW.replace("Make it warm.", "Make it warm.\n```\n- [ ] in a fence\n```"))
+    folder.edit(("- [ ] in a fence", "- [x] in a fence"))
+    assert alice.reconcile() == ["signed: handoff.amended"]
+    assert [one["text"] for one in folder.shown()["tasks"]] == ["look", "fix 修好它"]
+
+
+def test_five_hundred_ticks_are_signed_at_once(folder: SyncedFolder) -> None:
+    tasks = "".join(f"- [ ] task {number}\n" for number in range(500))
+    folder.create(text=NEW.replace("- [ ] look\n", tasks))
+    folder.approve()
+    folder.emit("bob", kinds.HandoffClaimed())
+    bob = folder.hand("bob")
+    bob.reconcile()
+    folder.file().write_text(folder.text().replace("- [ ] task", "- [x] task"))
+    assert bob.whats() == ["signed"]
+    assert folder.shown()["tasks_done"] == 500
+    folder.assert_in_step(bob)
+
+
+def test_sender_s_edit_brings_no_news_out_of_the_file(folder: SyncedFolder) -> None:
+    alice = folder.create()
+    folder.edit(("Make it warm.", "Make it hot."), ("- [ ] look", "- [x] look"))
+    folder.emit("rita", kinds.HandoffLogged(text="meanwhile"))
+    assert alice.whats() == ["signed", "held"]
+    assert "[rita] meanwhile" in folder.text()
