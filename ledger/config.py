@@ -32,7 +32,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     table of a model that may write prose beside briefs (``consumers.llm``), and empty asks nobody;
     ``validator_tree`` is the folder that the evidence of reasoning is in: with it, ``baton serve`` validates every
     concluded reasoning; ``notify`` holds the tables ``[[notify]]``, whom to tell how that something waits for them
-    (``consumers.notifier``), and empty tells nobody.
+    (``consumers.notifier``), and empty tells nobody; ``reports`` says where handoff reports are kept beside the log
+    (``consumers.report_stores``), and empty leaves that to what the project has.
     """
 
     map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.map_size_bytes
@@ -41,6 +42,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     llm: dict[str, str | int | float | bool] = {}
     validator_tree: str | None = None
     notify: list[dict[str, str | int | float | bool | list[str]]] = []
+    reports: dict[str, str | bool] = {}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +136,11 @@ def check_name(name: str) -> str:
 def environment_variable(name: str) -> str | None:
     """Return a variable that the configuration names, as the one with a model's API key."""
     return os.environ.get(name)
+
+
+def present_session() -> str | None:
+    """Return the session that the verbs of sessions mean when they name none (``BATON_SESSION``)."""
+    return os.environ.get("BATON_SESSION") or None
 
 
 def wants_traceback() -> bool:

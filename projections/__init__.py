@@ -6,7 +6,8 @@
     '2026-02-12-reactive-phase-2a is not ready: it waits for the approval of alex.'
     >>> from projections import VIEWS
     >>> sorted(view.name for view in VIEWS)
-    ['agents', 'briefs', 'catalog', 'handoffs', 'reasoning', 'reviews', 'sessions', 'snapshots', 'validations']
+    ['agents', 'briefs', 'catalog', 'handoffs', 'reasoning', 'reports', 'reviews', 'sessions',
+     'snapshots', 'validations']
 
 The words used here: a *fold* is a pure function that takes a state and the next event to the next state; a
 *projection* is a fold with the tables it fills; a *view* is those tables in a store; its *rows* are what queries read;

@@ -16,10 +16,8 @@ import msgspec
 
 from ledger.config import VIEWS_FILE
 from ledger.errors import Refused
+from projections.current import are_current
 from projections.query import Moment
-from projections.reasoning.queries import FullReasoning, get_full_reasoning
-from projections.resolve import AnyRef, resolve
-from projections.runner import Runner
 from projections.store.sqlite import SqliteStore
 from projections.views import QUERIES, VIEWS
 
@@ -30,7 +28,8 @@ if TYPE_CHECKING:
     from ledger.client import Client
     from ledger.config import Settings
     from projections.query import Answer
-    from projections.runner import Progress
+    from projections.reasoning.queries import FullReasoning
+    from projections.runner import Progress, Runner
     from projections.store.store import Reading
 
 T = TypeVar("T")
@@ -51,12 +50,22 @@ class Reader:
         self.client = client
         self.settings = settings
         self.store = SqliteStore(views_file or settings.home / VIEWS_FILE, ledger=client.ledger)
-        try:
-            self.runner = Runner(client, self.store, VIEWS, until=until)
-        except BaseException:
-            self.store.close()
-            raise
+        self._until = until
+        self._runner: Runner | None = None
         self._lock = threading.Lock()
+
+    @property
+    def runner(self) -> Runner:
+        """The runner of the views, made when something has to be folded.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views.
+        """
+        if self._runner is None:
+            from projections.runner import Runner  # noqa: PLC0415 - with all folds: half of a short command's start
+
+            self._runner = Runner(self.client, self.store, VIEWS, until=self._until)
+        return self._runner
 
     def __enter__(self) -> Self:
         """Return the reader itself."""
@@ -107,6 +116,8 @@ class Reader:
         Raises:
             Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
         """
+        from projections.resolve import AnyRef, resolve  # noqa: PLC0415 - most questions name what they ask for
+
         return self._ask(lambda moment: resolve(moment, AnyRef(ref=ref)))
 
     def full_reasoning(self, ref: str) -> FullReasoning:
@@ -115,6 +126,8 @@ class Reader:
         Raises:
             Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
         """
+        from projections.reasoning.queries import get_full_reasoning  # noqa: PLC0415 - few questions need a graph
+
         return self._ask(lambda moment: get_full_reasoning(moment, ref))
 
     def as_of(self, size: int) -> AsOf:
@@ -127,7 +140,8 @@ class Reader:
 
     def _ask(self, question: Callable[[Moment], T]) -> T:
         with self._lock:
-            self.runner.catch_up()
+            if self._runner is not None or self._until is not None or not are_current(self.client, self.store):
+                self.runner.catch_up()
             with self.store.reading() as reading:
                 return question(Moment(reading, self._now_ms(reading)))
 

@@ -1,64 +1,100 @@
 """Every view there is: the only list of projections, and the only table of queries.
 
-To add a view: write its package with ``fold.py`` and ``queries.py``, and add both here. Tests count the packages
-against this list, and hold that no two views own a table of the same name.
+Both are loaded when first asked for: a command that asks one question of views that are up to date loads one module
+of queries and no fold, which is half of its start (measured).
+
+To add a view: write its package with ``fold.py`` and ``queries.py``, give it a version in ``versions``, and add both
+here. Tests count the packages against these lists, and hold that no two views own a table of the same name.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, overload
 
-from projections.agents import queries as agent_queries
-from projections.agents.fold import AGENT_VIEW
-from projections.briefs import queries as brief_queries
-from projections.briefs.fold import BRIEF_VIEW
-from projections.catalog import queries as catalog_queries
-from projections.catalog.fold import CATALOG
-from projections.handoffs import board as handoff_board
-from projections.handoffs import files as handoff_files
-from projections.handoffs import graph as handoff_graph
-from projections.handoffs import next as handoff_next
-from projections.handoffs import queries as handoff_queries
-from projections.handoffs.fold import HANDOFF_VIEW
-from projections.projection import Projection
-from projections.query import Query
-from projections.reasoning import queries as reasoning_queries
-from projections.reasoning.fold import REASONING_VIEW
-from projections.resolve import QUERIES as RESOLVING
-from projections.reviews import queries as review_queries
-from projections.reviews.fold import REVIEW_VIEW
-from projections.sessions import queries as session_queries
-from projections.sessions.fold import SESSION_VIEW
-from projections.snapshots import queries as snapshot_queries
-from projections.snapshots.fold import SNAPSHOT_VIEW
-from projections.validations import queries as validation_queries
-from projections.validations.fold import VALIDATION_VIEW
+if TYPE_CHECKING:
+    from projections.projection import Projection
+    from projections.query import Query
 
-VIEWS: Final[tuple[Projection[Any], ...]] = (
-    CATALOG,
-    AGENT_VIEW,
-    REASONING_VIEW,
-    BRIEF_VIEW,
-    HANDOFF_VIEW,
-    SESSION_VIEW,
-    VALIDATION_VIEW,
-    SNAPSHOT_VIEW,
-    REVIEW_VIEW,
+# Where each projection is, in the order in which views are folded: module:name under this package.
+_PROJECTIONS: Final = (
+    "catalog.fold:CATALOG",
+    "agents.fold:AGENT_VIEW",
+    "reasoning.fold:REASONING_VIEW",
+    "briefs.fold:BRIEF_VIEW",
+    "handoffs.fold:HANDOFF_VIEW",
+    "sessions.fold:SESSION_VIEW",
+    "validations.fold:VALIDATION_VIEW",
+    "snapshots.fold:SNAPSHOT_VIEW",
+    "reviews.fold:REVIEW_VIEW",
+    "reports.fold:REPORT_VIEW",
 )
 
-QUERIES: Final[dict[str, Query]] = {
-    **agent_queries.QUERIES,
-    **brief_queries.QUERIES,
-    **catalog_queries.QUERIES,
-    **handoff_board.QUERIES,
-    **handoff_graph.QUERIES,
-    **handoff_next.QUERIES,
-    **handoff_files.QUERIES,
-    **handoff_queries.QUERIES,
-    **reasoning_queries.QUERIES,
-    **review_queries.QUERIES,
-    **session_queries.QUERIES,
-    **snapshot_queries.QUERIES,
-    **validation_queries.QUERIES,
-    **RESOLVING,
+# Which module answers which queries.
+_QUERIES: Final = {
+    "agents.queries": ("agents.keys", "agents.list", "agents.show"),
+    "briefs.queries": ("briefs.best", "briefs.list"),
+    "catalog.queries": ("catalog.counts", "catalog.find", "catalog.show", "catalog.streams", "catalog.why"),
+    "handoffs.board": ("handoffs.board",),
+    "handoffs.files": ("handoffs.files", "handoffs.standings"),
+    "handoffs.graph": ("handoffs.graph",),
+    "handoffs.next": ("handoffs.next",),
+    "handoffs.queries": ("handoffs.list", "handoffs.show", "handoffs.unannounced", "handoffs.why"),
+    "reasoning.queries": ("reasoning.deltas", "reasoning.fetch", "reasoning.full", "reasoning.list", "reasoning.show"),
+    "reports.queries": ("reports.list", "reports.sessions", "reports.show"),
+    "reports.similar": ("reports.dead_ends", "reports.overlap", "reports.similar"),
+    "reports.trends": ("reports.accomplished", "reports.calibration"),
+    "resolve": ("resolve",),
+    "reviews.queries": ("reviews.list", "reviews.show"),
+    "sessions.queries": ("sessions.list", "sessions.show", "sessions.trajectory"),
+    "snapshots.queries": ("snapshots.domains", "snapshots.list", "snapshots.show"),
+    "validations.queries": ("validations.best", "validations.list"),
 }
+
+
+class _Views(Sequence["Projection[Any]"]):
+    """The projections, loaded together when one of them is asked for."""
+
+    @cached_property
+    def _loaded(self) -> tuple[Projection[Any], ...]:
+        places = (place.partition(":") for place in _PROJECTIONS)
+        return tuple(getattr(import_module(f"projections.{module}"), name) for module, _, name in places)
+
+    @overload
+    def __getitem__(self, index: int) -> Projection[Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Projection[Any]]: ...
+    def __getitem__(self, index: int | slice) -> Projection[Any] | Sequence[Projection[Any]]:
+        """Return a projection."""
+        return self._loaded[index]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(_PROJECTIONS)
+
+
+class _Queries(Mapping[str, "Query"]):
+    """The queries by name, each loaded with its module."""
+
+    def __init__(self) -> None:
+        """Load nothing."""
+        self._places = {name: module for module, names in _QUERIES.items() for name in names}
+
+    def __getitem__(self, name: str) -> Query:
+        """Return a query by its name."""
+        query: Query = import_module(f"projections.{self._places[name]}").QUERIES[name]
+        return query
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._places)
+
+
+VIEWS: Final[Sequence[Projection[Any]]] = _Views()
+QUERIES: Final[Mapping[str, Query]] = _Queries()

@@ -10,16 +10,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from consumers.handoff_files.mapping import content_of_file
-from consumers.handoff_files.parsing import parse
-from consumers.handoff_files.rendering import Progress, log_text, render
-from consumers.handoff_files.revising import Revision, revise
-from consumers.handoff_files.writing import NewFile, write
+from consumers.handoff_files.syntax.parsing import parse
+from consumers.handoff_files.syntax.rendering import Progress, log_text, render
+from consumers.handoff_files.syntax.revising import Revision, revise
+from consumers.handoff_files.syntax.writing import NewFile, write
 from projections.handoffs.log_text import NOT_IN_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from consumers.handoff_files.document import HandoffFile
+    from consumers.handoff_files.syntax.document import HandoffFile
 
 _OPENS_A_FILE: Final = frozenset({"handoff.created", "record.imported"})
 

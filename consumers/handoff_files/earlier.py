@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from consumers.handoff_files.current import fitting, rendered
-from consumers.handoff_files.parsing import parse
+from consumers.handoff_files.syntax.parsing import parse
 from ledger.client import read_event
 from ledger.errors import Refused
 from projections.handoffs.fold import HandoffRecord, fold
@@ -17,7 +17,7 @@ from projections.handoffs.fold import HandoffRecord, fold
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from consumers.handoff_files.document import HandoffFile
+    from consumers.handoff_files.syntax.document import HandoffFile
 
 versions_max: Final = 500
 

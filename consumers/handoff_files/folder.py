@@ -15,17 +15,17 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.handoff_files.active_table import is_active_table
-from consumers.handoff_files.atomic import read_file, remove_file, write_file
-from consumers.handoff_files.comparing import with_progress_of
+from consumers.atomic import read_file, remove_file, write_file
 from consumers.handoff_files.current import file_name, file_now
 from consumers.handoff_files.earlier import last_rendered
 from consumers.handoff_files.mapping import name_of
 from consumers.handoff_files.merging import are_in_conflict, is_one_tick, looks_outdated, merge
-from consumers.handoff_files.parsing import parse
 from consumers.handoff_files.planning import Held, Standing, plan_edits
 from consumers.handoff_files.signing import sign_new, sign_plan
 from consumers.handoff_files.sync_store import Agreed
+from consumers.handoff_files.syntax.active_table import is_active_table
+from consumers.handoff_files.syntax.comparing import with_progress_of
+from consumers.handoff_files.syntax.parsing import parse
 from consumers.handoff_files.table_folder import TableFolder
 from consumers.handoff_files.telling import Told, held_told, refusal_told
 from ledger.errors import Refused, Unavailable

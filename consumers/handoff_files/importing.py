@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.handoff_files.active_table import is_active_table, parse_table, row_id
 from consumers.handoff_files.mapping import (
     claimed_author,
     claims_of_file,
@@ -24,20 +23,23 @@ from consumers.handoff_files.mapping import (
     shortened,
     title_max_chars,
 )
-from consumers.handoff_files.meta import is_handoff_id
-from consumers.handoff_files.parsing import parse
+from consumers.handoff_files.syntax.active_table import is_active_table, parse_table, row_id
+from consumers.handoff_files.syntax.meta import is_handoff_id
+from consumers.handoff_files.syntax.parsing import parse
 from consumers.importers.records import Aside, Record, kept_aside
 from ledger.errors import Refused, Unavailable
 from ledger.events.handoff import HandoffClaims, HandoffContent
 from ledger.events.imported import RecordImported
 from projections.handoffs.files import TABLE_FORMAT
+from projections.query import page_rows_max
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from consumers.handoff_files.active_table import TableRow
-    from consumers.handoff_files.lines import Problem
+    from consumers.handoff_files.syntax.active_table import TableRow
+    from consumers.handoff_files.syntax.lines import Problem
+    from consumers.handoff_files.telling import Answers
 
 file_read_max_bytes: Final = 8 * 1024**2
 UNREAD: Final = "unread"
@@ -240,3 +242,39 @@ def _builtins(data: msgspec.Struct) -> dict[str, Any]:
 def _warned(source: Source, problems: tuple[Problem, ...]) -> Iterator[Warned]:
     for problem in problems:
         yield Warned(source.name, problem.line, problem.text)
+
+
+def changed_records(records: Sequence[Record], answer: Answers) -> tuple[list[Record], int]:
+    """Return the records that differ from what stands in the ledger, and how many do not.
+
+    A file that changed since it was imported from the same place is imported over what stands. A row is compared by
+    what it claims, because its table changes with every other row.
+    """
+    ids = [record.stream.partition("/")[2] for record in records if record.data.mapped_kind is not None]
+    standing: dict[str, dict[str, Any]] = {}
+    for start in range(0, len(ids), page_rows_max):
+        standing |= answer("handoffs.standings", {"ids": ids[start : start + page_rows_max]})["handoffs"]
+    changed: list[Record] = []
+    for record in records:
+        found = standing.get(record.stream.partition("/")[2]) if record.data.mapped_kind is not None else None
+        place = None if found is None else _place(found["source"] or "", found["format"])
+        if found is None or place != _place(record.data.source, record.data.format):
+            changed.append(record)
+        elif not _says_the_same(record.data, found):
+            changed.append(record._replace(over=found["skeleton_index"]))
+    return changed, len(records) - len(changed)
+
+
+def _place(source: str, read_as: str | None) -> str:
+    return source.rpartition(":")[0] if read_as == TABLE_FORMAT else source
+
+
+def _says_the_same(data: RecordImported, found: dict[str, Any]) -> bool:
+    if data.original == found["original"]:
+        return True
+    if data.format != TABLE_FORMAT or found["claimed_status"] is None:
+        return False
+    return (data.claims.get("status") or "", data.claims.get("done")) == (
+        found["claimed_status"],
+        found["claimed_done"],
+    )

@@ -19,7 +19,7 @@ from ledger.events.handoff import HandoffClaims, HandoffContent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from consumers.handoff_files.document import Checkbox, HandoffFile
+    from consumers.handoff_files.syntax.document import Checkbox, HandoffFile
 
 title_max_chars: Final = 200
 line_max_chars: Final = 2000

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from consumers.handoff_files.comparing import differences, matched, with_progress_of
-from consumers.handoff_files.rendering import Progress, render
+from consumers.handoff_files.syntax.comparing import differences, matched, with_progress_of
+from consumers.handoff_files.syntax.rendering import Progress, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from consumers.handoff_files.document import Checkbox, HandoffFile, LogLine
+    from consumers.handoff_files.syntax.document import Checkbox, HandoffFile, LogLine
 
 
 def is_text_changed(base: HandoffFile, edited: HandoffFile) -> bool:

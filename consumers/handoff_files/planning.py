@@ -12,18 +12,18 @@ import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from consumers.handoff_files.comparing import Edits, differences, with_progress_of
-from consumers.handoff_files.lines import apply_edits, join_lines
 from consumers.handoff_files.merging import is_text_changed, moved
-from consumers.handoff_files.parsing import parse
-from consumers.handoff_files.rendering import replace_at
+from consumers.handoff_files.syntax.comparing import Edits, differences, with_progress_of
+from consumers.handoff_files.syntax.lines import apply_edits, join_lines
+from consumers.handoff_files.syntax.parsing import parse
+from consumers.handoff_files.syntax.rendering import replace_at
 from ledger.events import KIND_OF
 from ledger.events import handoff as kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from consumers.handoff_files.document import Checkbox, HandoffFile, LogLine
+    from consumers.handoff_files.syntax.document import Checkbox, HandoffFile, LogLine
     from ledger.events.fields import EventData
 
 # The verb of a status that only a reviewer may set, in the words of the command line.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from consumers.handoff_files.comparing import with_progress_of
 from consumers.handoff_files.content import amended, content_from
 from consumers.handoff_files.mapping import content_of_file
+from consumers.handoff_files.syntax.comparing import with_progress_of
 from consumers.handoff_files.telling import Told
 from ledger.author import Draft, kind_of
 from ledger.errors import Refused
@@ -21,8 +21,8 @@ from ledger.events.handoff import HandoffCreated
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from consumers.handoff_files.document import HandoffFile
     from consumers.handoff_files.planning import Plan
+    from consumers.handoff_files.syntax.document import HandoffFile
     from ledger.author import Author
 
 events_in_submission_max: Final = 128

@@ -6,24 +6,19 @@ shown beside it, and nothing is signed until somebody has looked.
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ledger.errors import Unavailable
+from consumers.reactor import Subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS files (
     id TEXT PRIMARY KEY, base BLOB NOT NULL, position INTEGER NOT NULL, seen TEXT NOT NULL, said TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS position (
-    one INTEGER PRIMARY KEY CHECK (one = 1), next_index INTEGER NOT NULL);
 """
-_busy_timeout_s: Final = 10.0
+_NAME: Final = "files"
 
 
 class Agreed(NamedTuple):
@@ -48,20 +43,19 @@ class SyncStore:
         Raises:
             Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``, as from every method.
         """
-        self._path = path
-        with self._translated():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-            self._db = sqlite3.connect(path, timeout=_busy_timeout_s, isolation_level=None)
-            try:
-                self._db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _SCHEMA)
-            except BaseException:
-                self._db.close()
-                raise
+        self._subscriptions = Subscriptions(path)
+        self._db = self._subscriptions.db
+        self._translated = self._subscriptions.translated
+        try:
+            with self._translated():
+                self._db.executescript(_SCHEMA)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
+        self._subscriptions.close()
 
     def agreed(self, id_: str) -> Agreed | None:
         """Return what is remembered of a handoff's file, or None."""
@@ -81,20 +75,9 @@ class SyncStore:
 
     def position(self) -> int | None:
         """Return the index of the log up to which the folder is in step, or None when it never was."""
-        with self._translated():
-            row = self._db.execute("SELECT next_index FROM position").fetchone()
-        return None if row is None else int(row[0])
+        return self._subscriptions.position(_NAME)
 
     def move(self, next_index: int) -> None:
         """Remember the index up to which the folder is in step."""
-        with self._translated():
-            self._db.execute("INSERT OR REPLACE INTO position VALUES (1, ?)", (next_index,))
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-            code = "STORE_FULL" if is_full else "STORE_UNAVAILABLE"
-            raise Unavailable(code, f"{self._path} cannot be used: {error}", path=str(self._path)) from error
+        with self._subscriptions.transaction():
+            self._subscriptions.move(_NAME, next_index)

@@ -12,13 +12,13 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.handoff_files.active_table import RowChange, is_active_table, parse_table, render_table, row_id
-from consumers.handoff_files.atomic import read_file, write_file
+from consumers.atomic import read_file, write_file
 from consumers.handoff_files.earlier import statuses
 from consumers.handoff_files.mapping import day_of, name_of, shortened, title_max_chars
-from consumers.handoff_files.meta import status_word
 from consumers.handoff_files.planning import Held, Standing, plan_status, reason_in
 from consumers.handoff_files.sync_store import Agreed
+from consumers.handoff_files.syntax.active_table import RowChange, is_active_table, parse_table, render_table, row_id
+from consumers.handoff_files.syntax.meta import status_word
 from consumers.handoff_files.telling import Told, held_told, refusal_told
 from ledger.author import Draft
 from ledger.errors import Refused
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from consumers.handoff_files.active_table import TableRow
     from consumers.handoff_files.sync_store import SyncStore
+    from consumers.handoff_files.syntax.active_table import TableRow
     from consumers.handoff_files.telling import Answers
     from ledger.author import Author
 

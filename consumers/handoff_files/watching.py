@@ -12,10 +12,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.handoff_files.atomic import settled_for_s
+from consumers.atomic import settled_for_s
 from consumers.handoff_files.current import file_name
 from consumers.handoff_files.folder import CONFLICT
-from consumers.handoff_files.meta import is_handoff_id
+from consumers.handoff_files.syntax.meta import is_handoff_id
 from consumers.handoff_files.telling import Told
 from ledger.client import follow
 from ledger.errors import BatonError, Unavailable

@@ -28,10 +28,15 @@ reason_max_chars: Final = 2000
 
 
 class Record(NamedTuple):
-    """What becomes one event: the stream it belongs to and the record."""
+    """What becomes one event: the stream it belongs to and the record.
+
+    ``over`` is the index of the record that this one replaces, where the original changed since: so one that changes
+    back is no repeat of what it was before.
+    """
 
     stream: str
     data: RecordImported
+    over: int | None = None
 
 
 class Aside(NamedTuple):
@@ -77,9 +82,15 @@ def kept_aside(original: str, source: str, read_as: str, reason: str) -> Record:
 
 
 def import_records(
-    author: Author, records: Sequence[Record], step: Callable[[int, int], None] = lambda _done, _total: None
+    author: Author,
+    records: Sequence[Record],
+    step: Callable[[int, int], None] = lambda _done, _total: None,
+    *,
+    unchanged: int = 0,
 ) -> Counts:
     """Append records, keeping aside what is refused as what it was read as; ``step(done, total)`` tells of progress.
+
+    ``unchanged`` counts what was read and stands in the ledger just so: it is mapped, and nothing is added.
 
     Raises:
         Refused: the author may not import at all. Unavailable: see ``Client.submit``.
@@ -100,8 +111,8 @@ def import_records(
     mapped = sum(one.refusal is None and one.record.data.mapped_kind is not None for one in outcomes)
     aside = [one.record.data for one in outcomes if one.record.data.mapped_kind is None]
     return Counts(
-        read=len(records),
-        mapped=mapped,
+        read=len(records) + unchanged,
+        mapped=mapped + unchanged,
         added=sum(one.accepted is not None and not one.accepted.is_repeat for one in outcomes),
         aside=tuple(Aside(data.source, data.reason) for data in aside),
     )
@@ -144,4 +155,5 @@ def _submit(author: Author, batch: Sequence[Record]) -> list[Outcome]:
 
 def _draft(record: Record) -> Draft:
     digest = hashlib.sha256(encode_canonical(record.data)).hexdigest()
-    return Draft(stream=record.stream, data=record.data, idem=f"import:{digest}")
+    over = "" if record.over is None else f":{record.over}"
+    return Draft(stream=record.stream, data=record.data, idem=f"import:{digest}{over}")

@@ -100,6 +100,12 @@ def _check_task(state: HandoffState, event: Event, data: kinds.HandoffTaskChecke
 def _check_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionChecked) -> HandoffState:
     _require_party(event, state.receiver)
     _require(state, event, "in_progress")
+    if not data.checked and state.criteria[data.position : data.position + 1] == ("waived",):
+        raise Refused(
+            "TRANSITION_NOT_ALLOWED",
+            f"criterion {data.position} of {event.name} was waived by its reviewer, not ticked",
+            status=state.status,
+        )
     mark = "checked" if data.checked else "open"
     return msgspec.structs.replace(state, criteria=replaced(state.criteria, data.position, mark, "criterion"))
 

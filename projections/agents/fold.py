@@ -13,6 +13,7 @@ from ledger.codec import encode_sorted
 from ledger.events import authority as kinds
 from ledger.lifecycle.authority import NODE, ROOT
 from projections.projection import Projection, Table
+from projections.versions import VIEW_VERSIONS
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -166,7 +167,7 @@ def _registered(state: AgentState, event: Event, key: str, roles: tuple[str, ...
 
 AGENT_VIEW: Final = Projection(
     name="agents",
-    version=1,
+    version=VIEW_VERSIONS["agents"],
     handles=frozenset(
         {"ledger.created", "agent.registered", "role.granted", "role.revoked", "key.delegated", "key.revoked"}
     ),

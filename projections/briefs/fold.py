@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ledger.codec import encode_sorted
 from projections.projection import Table, event_rows
+from projections.versions import VIEW_VERSIONS
 
 if TYPE_CHECKING:
     from projections.projection import Logged, NoState, Rows
@@ -57,4 +58,4 @@ def added(_state: NoState | None, logged: Logged) -> Rows:
     return {"briefs": [row]}
 
 
-BRIEF_VIEW: Final = event_rows("briefs", 1, frozenset({"reasoning.briefed"}), BRIEFS, added)
+BRIEF_VIEW: Final = event_rows("briefs", VIEW_VERSIONS["briefs"], frozenset({"reasoning.briefed"}), BRIEFS, added)

@@ -15,6 +15,7 @@ from ledger.events.handoff import HandoffCompleted, HandoffContent
 from ledger.events.reasoning import ReasoningBriefed
 from ledger.events.validation import ReasoningValidated
 from projections.projection import Projection, Table
+from projections.versions import VIEW_VERSIONS
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -134,7 +135,7 @@ def _reasoning_ref(event: Event) -> str | None:
 
 CATALOG: Final = Projection(
     name="catalog",
-    version=2,
+    version=VIEW_VERSIONS["catalog"],
     handles=None,
     tables=(EVENTS, EVENT_REFS, STREAMS),
     state=StreamState,

@@ -47,9 +47,12 @@ def files_of_handoffs(moment: Moment, asked: FilesWanted) -> Answer:
 
 
 def standings_of_handoffs(moment: Moment, asked: Standings) -> Answer:
-    """Return ``{"handoffs": {id: {…}}}``: parties, status, claimed status, last change; unknown ids are left out."""
+    """Return ``{"handoffs": {id: {…}}}``: parties, status, claims, origin; unknown ids are left out."""
     places = ", ".join("?" for _ in asked.ids)
-    columns = "id, sender AS 'from', importer, receiver AS 'to', reviewer, status, claimed_status, updated_ms"
+    columns = (
+        "id, sender AS 'from', importer, receiver AS 'to', reviewer, status, claimed_status, claimed_done, updated_ms, "
+        "source, original, format, skeleton_index"
+    )
     sql = f"SELECT {columns} FROM handoffs WHERE id IN ({places})"  # noqa: S608 - places for what is bound
     rows: list[dict[str, Any]] = moment.rows(sql, asked.ids) if asked.ids else []
     return {"handoffs": {row["id"]: row for row in rows}}

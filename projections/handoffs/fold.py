@@ -19,6 +19,7 @@ from ledger.lifecycle.handoff import HandoffState, transition
 from projections.handoffs.log_text import log_text
 from projections.handoffs.tables import CRITERIA, DEPENDENCIES, HANDOFFS, LOG, TASKS
 from projections.projection import Projection
+from projections.versions import VIEW_VERSIONS
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -233,7 +234,7 @@ HANDLED: Final = frozenset(name for name, kind in KINDS.items() if kind.stream =
 
 HANDOFF_VIEW: Final = Projection(
     name="handoffs",
-    version=2,
+    version=VIEW_VERSIONS["handoffs"],
     handles=HANDLED,
     tables=(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG),
     state=HandoffRecord,

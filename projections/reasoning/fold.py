@@ -22,6 +22,7 @@ from ledger.events import reasoning as kinds
 from projections.projection import Projection, Table, by_name_of_stream
 from projections.reasoning.changes import change_of, encode_change
 from projections.reasoning.graph import GraphState, apply_delta, ref_of
+from projections.versions import VIEW_VERSIONS
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -158,7 +159,7 @@ def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
 
 REASONING_VIEW: Final = Projection(
     name="reasoning",
-    version=2,
+    version=VIEW_VERSIONS["reasoning"],
     handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded"}),
     tables=(REASONINGS, VERSIONS, DELTAS),
     state=ReasoningRecord,

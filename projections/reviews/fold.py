@@ -10,6 +10,7 @@ from ledger.codec import encode_sorted
 from ledger.events import review as kinds
 from ledger.lifecycle.review import ReviewState, transition
 from projections.projection import Projection, Table, by_name_of_stream
+from projections.versions import VIEW_VERSIONS
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -107,7 +108,7 @@ def rows(state: ReviewRecord) -> Rows:
 
 REVIEW_VIEW: Final = Projection(
     name="reviews",
-    version=1,
+    version=VIEW_VERSIONS["reviews"],
     handles=frozenset({"review.requested", "review.answered"}),
     tables=(REVIEWS,),
     state=ReviewRecord,

@@ -14,6 +14,7 @@ from ledger.events import KINDS
 from ledger.events import session as kinds
 from projections.projection import Projection, by_name_of_stream
 from projections.sessions.tables import ASSESSMENTS, DEAD_ENDS, FINDINGS, SESSIONS, TOOLS, UNKNOWNS, VECTOR_NAMES
+from projections.versions import VIEW_VERSIONS
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -122,7 +123,7 @@ def added(_state: SessionRecord | None, logged: Logged) -> Rows:
 
 SESSION_VIEW: Final = Projection(
     name="sessions",
-    version=1,
+    version=VIEW_VERSIONS["sessions"],
     handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "session"),
     tables=(SESSIONS, ASSESSMENTS, FINDINGS, UNKNOWNS, DEAD_ENDS, TOOLS),
     state=SessionRecord,

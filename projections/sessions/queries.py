@@ -1,4 +1,4 @@
-"""Questions about sessions: list them, and show one with all that was recorded in it."""
+"""Questions about sessions: list them, show one with all that was recorded in it, follow its vectors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
+from projections.reports.calibration import bias_of, compare, difference, ends_of
 from projections.sessions.tables import VECTOR_NAMES
 
 if TYPE_CHECKING:
@@ -74,6 +75,47 @@ def show_session(moment: Moment, asked: SessionId) -> Answer:
     return shown
 
 
+def follow_vectors(moment: Moment, asked: SessionId) -> Answer:
+    """Return how a session's vectors moved: its assessments as ``points`` in order, and what the ends say together.
+
+    ``changes`` of a point are against the last time that each vector was assessed. ``deltas``, overall confidence and
+    ``calibration_status`` compare PREFLIGHT and POSTFLIGHT as a report does; ``bias`` is negative when uncertainty
+    fell by more than knowledge grew.
+    """
+    name = find_session(moment, asked.id)
+    assessments = [_assessment(row) for row in _of(moment, "assessments", name)]
+    ends = ends_of(assessments)
+    before, after = ends.preflight or {}, ends.postflight or {}
+    compared = compare(
+        before.get("vectors"),
+        after.get("vectors"),
+        given_before=before.get("overall_confidence"),
+        given_after=after.get("overall_confidence"),
+    )
+    return {
+        "session_id": name,
+        "points": _with_changes(assessments),
+        "report_type": ends.report_type,
+        "deltas": compared.deltas,
+        "overall_confidence_before": compared.overall_before,
+        "overall_confidence_after": compared.overall_after,
+        "is_overall_given": compared.is_overall_given,
+        "calibration_status": compared.status,
+        "bias": bias_of(compared.deltas.get("know"), compared.deltas.get("uncertainty")),
+    }
+
+
+def _with_changes(assessments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    last: dict[str, float] = {}
+    points = []
+    for assessment in assessments:
+        vectors = assessment["vectors"]
+        changes = {name: difference(last[name], value) for name, value in vectors.items() if name in last}
+        points.append(assessment | {"changes": changes})
+        last |= vectors
+    return points
+
+
 def _of(moment: Moment, table: str, session: str) -> list[dict[str, Any]]:
     sql = f"SELECT * FROM {table} WHERE session_id = ? ORDER BY event_index"  # noqa: S608 - fixed names
     rows = moment.rows(sql, (session,))
@@ -88,4 +130,5 @@ def _assessment(row: dict[str, Any]) -> dict[str, Any]:
 QUERIES: Final = {
     "sessions.list": Query(SessionList, list_sessions),
     "sessions.show": Query(SessionId, show_session),
+    "sessions.trajectory": Query(SessionId, follow_vectors),
 }

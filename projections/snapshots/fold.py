@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ledger.codec import encode_sorted
 from projections.projection import Table, event_rows
+from projections.versions import VIEW_VERSIONS
 
 if TYPE_CHECKING:
     from projections.projection import Logged, NoState, Rows
@@ -55,4 +56,6 @@ def added(_state: NoState | None, logged: Logged) -> Rows:
     return {"snapshots": [row]}
 
 
-SNAPSHOT_VIEW: Final = event_rows("snapshots", 1, frozenset({"snapshot.taken"}), SNAPSHOTS, added)
+SNAPSHOT_VIEW: Final = event_rows(
+    "snapshots", VIEW_VERSIONS["snapshots"], frozenset({"snapshot.taken"}), SNAPSHOTS, added
+)

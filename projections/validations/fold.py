@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ledger.codec import encode_sorted
 from projections.projection import Table, event_rows
+from projections.versions import VIEW_VERSIONS
 
 if TYPE_CHECKING:
     from projections.projection import Logged, NoState, Rows
@@ -53,4 +54,6 @@ def added(_state: NoState | None, logged: Logged) -> Rows:
     return {"validations": [row]}
 
 
-VALIDATION_VIEW: Final = event_rows("validations", 1, frozenset({"reasoning.validated"}), VALIDATIONS, added)
+VALIDATION_VIEW: Final = event_rows(
+    "validations", VIEW_VERSIONS["validations"], frozenset({"reasoning.validated"}), VALIDATIONS, added
+)

@@ -39,6 +39,8 @@ GROUPS: Final = {
     "delivery": "delivery",
     "cli": "starting",
     "handoffs": "handoffs_large",
+    "reports": "reports",
+    "report_quality": "report_quality",
     "briefs": "briefing",
     "brief_quality": "brief_quality.table",
 }

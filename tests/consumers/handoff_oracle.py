@@ -145,6 +145,8 @@ class Oracle:
                 found = {"INVALID_FIELD"} if data["position"] >= len(handoff.tasks) else set()
             case "handoff.criterion_checked" | "handoff.criterion_waived":
                 found = {"INVALID_FIELD"} if data["position"] >= len(handoff.criteria) else set()
+                if not data.get("checked", True) and handoff.criteria[data["position"] :][:1] == ["waived"]:
+                    found = {"TRANSITION_NOT_ALLOWED"}
             case "handoff.completed":
                 found = set() if set(handoff.criteria) <= {"checked", "waived"} else {"CRITERIA_OPEN"}
             case "handoff.superseded":

@@ -26,6 +26,7 @@ FORBIDDEN = {"asyncio", "http", "lmdb", "nats", "os", "pathlib", "random", "secr
 FORBIDDEN |= {"threading", "time", "urllib", "uuid"}
 FOLDER = Path(projections.__file__).parent
 PURE = ["graph.py", "log_text.py", "tables.py", "why.py", "fold.py"]
+PURE += ["calibration.py", "compressed.py", "escaping.py", "markdown.py", "report.py"]
 
 _DIGESTS = """
 import json, sys

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from building import Ledger
 
 from ledger.author import Draft
-from ledger.events import reasoning, review, session, snapshot, validation
+from ledger.events import reasoning, report, review, session, snapshot, validation
 from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Sizes
 from projections.reasoning.graph import GraphState, apply_delta, ref_of
 
@@ -124,13 +124,30 @@ class ViewLedger(Ledger):
             session.SessionEnded(summary="Found it"),
         )
 
+    def report(self, name: str, *, by: str = "bob", **fields: Any) -> Accepted:
+        """Let a session's owner publish a version of its report; ``fields`` change what it says."""
+        made: dict[str, Any] = {
+            "report_type": "complete",
+            "ai_id": "bob-1",
+            "task_summary": "Found the leak in the pool",
+            "key_findings": ["The pool is never closed", "It leaks 3 handles a minute"],
+            "remaining_unknowns": ["Who opens it"],
+            "recommended_next_steps": ["Close the pool"],
+            "calibration_status": "well_calibrated",
+            "epistemic_deltas": report.Deltas(know=0.5, uncertainty=-0.4),
+            "preflight": session.Vectors(know=0.2, uncertainty=0.6),
+            "postflight": session.Vectors(know=0.7, uncertainty=0.2),
+        }
+        return self.emit(by, f"session/{name}", report.ReportGenerated(**(made | fields)))
+
     def fill(self) -> None:
-        """Append some of everything: handoffs in three states, a validated graph, a session, a snapshot, a review."""
+        """Append some of everything: handoffs, a validated graph, a session with its report, a snapshot, a review."""
         self.finish("a", verify=True)
         self.approve("b", self.hand_over("b", depends_on=["a"], tasks=["one", "two"], criteria=["green"]))
         self.hand_over("c", depends_on=["b"])
         ref = self.reason("r1")
         self.record_session("s1")
+        self.report("s1")
         self.validate("r1", ref)
         self.snap("n1")
         self.ask("v1")

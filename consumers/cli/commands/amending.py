@@ -13,8 +13,8 @@ from consumers.cli.handoff_text import split_ids
 from consumers.cli.lazy import Command
 from consumers.handoff_files.content import amended, content_from
 from consumers.handoff_files.current import file_now
-from consumers.handoff_files.parsing import parse
-from consumers.handoff_files.revising import Revision, revise
+from consumers.handoff_files.syntax.parsing import parse
+from consumers.handoff_files.syntax.revising import Revision, revise
 from ledger.events import handoff as kinds
 
 # What of the content stands in a file; the rest is the ledger's alone.

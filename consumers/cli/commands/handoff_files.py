@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from consumers.atomic import read_file, write_file
 from consumers.cli.app import App
 from consumers.cli.commands.serve import configure_logging
 from consumers.cli.lazy import Command
 from consumers.cli.progress import progress
 from consumers.cli.tables import clean
-from consumers.handoff_files.active_table import is_active_table, parse_table
-from consumers.handoff_files.atomic import read_file, write_file
 from consumers.handoff_files.current import file_name, file_now
 from consumers.handoff_files.folder import Folder
-from consumers.handoff_files.importing import read_records
-from consumers.handoff_files.parsing import parse
+from consumers.handoff_files.importing import changed_records, read_records
 from consumers.handoff_files.sync_store import SyncStore
+from consumers.handoff_files.syntax.active_table import is_active_table, parse_table
+from consumers.handoff_files.syntax.parsing import parse
 from consumers.handoff_files.watching import Watcher
 from consumers.importers.records import import_records
 from ledger.errors import Refused, Unavailable
@@ -45,8 +45,9 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
     reviewer = reviewer or app.settings().config.default_reviewer
     with progress("reading", shown=not app.as_json) as step:
         found = read_records(path, author.client.put_blob, reviewer=reviewer, step=step)
+    records, unchanged = changed_records(found.records, app.query_with)
     with progress("importing", shown=not app.as_json) as step:
-        counts = import_records(author, found.records, step)
+        counts = import_records(author, records, step, unchanged=unchanged)
     answer = counts.answer() | {
         "unread": [one._asdict() for one in found.unread],
         "warnings": [one._asdict() for one in found.warnings],

@@ -126,8 +126,8 @@ def check(app: App, id_: str, tasks: tuple[int, ...], criteria: tuple[int, ...],
     found = find(app, id_)
     if is_all:
         tasks = tuple(n for n, one in enumerate(found["tasks"], 1) if one["done"] == undo)
-        wanted = "checked" if undo else "open"
-        criteria = tuple(n for n, one in enumerate(found["criteria"], 1) if one["mark"] == wanted)
+        wanted = ("checked",) if undo else ("open", "claimed")
+        criteria = tuple(n for n, one in enumerate(found["criteria"], 1) if one["mark"] in wanted)
     drafts: list[EventData] = [kinds.HandoffTaskChecked(position=n - 1, checked=not undo) for n in tasks]
     drafts += [kinds.HandoffCriterionChecked(position=n - 1, checked=not undo) for n in criteria]
     if not drafts:
@@ -220,10 +220,12 @@ def cancel(app: App, id_: str, reason: str) -> None:
     emit(app, find(app, id_)["id"], kinds.HandoffCancelled(reason=reason))
 
 
-def emit(app: App, name: str, *data: EventData) -> None:
-    """Sign and append events of one handoff, and say where it stands now."""
+def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> None:
+    """Sign and append events of one handoff, the first at version ``expect`` of it, and say where it stands now."""
     stream = f"handoff/{name}"
-    accepted = app.author().emit(*(Draft(stream=stream, data=one) for one in data))
+    first, *others = data
+    drafts = [Draft(stream=stream, data=first, expect=expect), *(Draft(stream=stream, data=one) for one in others)]
+    accepted = app.author().emit(*drafts)
     found = app.query("handoffs.show", id=name)
     answer = {
         "id": name,

@@ -11,10 +11,10 @@ import msgspec
 from consumers.cli.app import App, command_line, read_text
 from consumers.cli.lazy import Group
 from consumers.cli.tables import clean, print_table, when
+from consumers.cli.vector_options import parse_vectors
 from consumers.snapshots.act import act_on, describe
 from consumers.snapshots.receive import receive_snapshot
 from consumers.snapshots.take import take_snapshot
-from ledger.errors import Refused
 from projections.briefs.prompt import TransferLevel
 from projections.snapshots.snapshot import render_snapshot
 from projections.snapshots.vectors import read_vectors
@@ -151,25 +151,6 @@ def plain(found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
         "dropped": rendered.dropped,
         "shortened": rendered.shortened,
     }
-
-
-def parse_vectors(given: tuple[str, ...]) -> dict[str, float]:
-    """Return the vectors of ``NAME=VALUE`` options, names as they were given.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for what is not of that form.
-    """
-    found: dict[str, float] = {}
-    for one in given:
-        name, _, value = one.partition("=")
-        try:
-            number = float(value)
-        except ValueError as error:
-            raise Refused("INVALID_FIELD", f"--vector is NAME=VALUE with a number, not {one!r}", field=name) from error
-        if name in found:
-            raise Refused("INVALID_FIELD", f"the vector {name} is given twice", field=name)
-        found[name] = number
-    return found
 
 
 def print_decision(data: dict[str, Any]) -> None:

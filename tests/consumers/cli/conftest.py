@@ -24,7 +24,7 @@ AGENTS = {"a": ["agent"], "b": ["agent"], "ada": ["admin"], "rita": ["human", "r
 
 @pytest.fixture(autouse=True)
 def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT", "BATON_TRACEBACK"):
+    for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT", "BATON_SESSION", "BATON_TRACEBACK"):
         monkeypatch.delenv(name, raising=False)
 
 

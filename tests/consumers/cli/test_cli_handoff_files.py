@@ -150,3 +150,23 @@ def test_file_of_a_handoff_made_by_a_command_follows_its_life(baton: Baton, fres
 def test_nothing_to_import_is_refused(baton: Baton, tmp_path: Path) -> None:
     baton.refuses("NOT_FOUND", "handoff", "import", tmp_path / "none", "--as", "a")
     assert baton.data("handoff", "import", tmp_path, "--as", "a")["read"] == 0
+
+
+def test_file_that_changes_and_changes_back_is_imported_each_time(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "ann", "--role", "agent", "--unprotected")
+    path = tmp_path / "h.md"
+    text = "# Handoff: t\n\n## Meta\n- Status: {}\n- From: ann\n- To: bo\n\n## Task\nLook.\n"
+    for status, added in (("pending", 1), ("done", 1), ("done", 0), ("pending", 1), ("pending", 0), ("done", 1)):
+        path.write_text(text.format(status), "utf-8")
+        counts = alone.data("handoff", "import", path, "--as", "ann")
+        assert (counts["read"], counts["mapped"], counts["lost"], counts["added"]) == (1, 1, 0, added)
+        assert alone.data("handoff", "show", "h")["claimed_status"] == status
+
+
+def test_table_whose_other_row_changed_imports_that_row_alone(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "ann", "--role", "agent", "--unprotected")
+    path = tmp_path / "active.md"
+    table = "| From | To | Task | Status |\n|--|--|--|--|\n| ann | bo | one | done |\n| ann | bo | two | {} |\n"
+    for status, added in (("todo", 2), ("done", 1), ("done", 0)):
+        path.write_text(table.format(status), "utf-8")
+        assert alone.data("handoff", "import", path, "--as", "ann")["added"] == added

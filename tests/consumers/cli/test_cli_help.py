@@ -33,6 +33,12 @@ RELIED_ON = {
     "project": "--view",
     "reasoning brief": "--level --budget minimal|standard|full",
     "handoff create": "--to --reviewer --title --id --task --criterion --depends-on --body --context --proposal",
+    "session start": "--task --ai-id --resumes",
+    "session assess": "PHASE --vector --vectors --reasoning --round --overall-confidence --no-report",
+    "session sweep": "--older-than --dry-run",
+    "report generate": "SESSION --task-summary --finding --unknown --context --artifact",
+    "report resume": "--ai-id --resume-mode --session-id --count --detail-level summary|detailed|full",
+    "report query": "--ai-id --since --task-pattern --limit --cursor",
     "watch": "--kind --exec",
     "demo": "--keep",
 }

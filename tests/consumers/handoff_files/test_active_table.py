@@ -8,7 +8,7 @@ from handoff_texts import FIRST, PROPOSAL
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from consumers.handoff_files import ActiveTable, RowChange, is_active_table, parse_table, render_table, row_id
+from consumers.handoff_files.syntax import ActiveTable, RowChange, is_active_table, parse_table, render_table, row_id
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffId
 

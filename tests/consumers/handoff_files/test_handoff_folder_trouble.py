@@ -180,7 +180,7 @@ def test_full_disk_leaves_the_old_file(folder: SyncedFolder, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("consumers.handoff_files.atomic.os.fsync", full)
+        patched.setattr("consumers.atomic.os.fsync", full)
         with pytest.raises(Unavailable) as failure:
             bob.reconcile()
     assert failure.value.code == "STORE_FULL"
@@ -200,7 +200,7 @@ def test_save_at_the_last_moment_is_not_overwritten(folder: SyncedFolder, monkey
         return 0o644
 
     with monkeypatch.context() as patched:
-        patched.setattr("consumers.handoff_files.atomic._mode_of", save)
+        patched.setattr("consumers.atomic._mode_of", save)
         assert bob.reconcile() == []
     assert folder.text() == saved
     assert bob.reconcile() == ["signed: handoff.task_checked"]

@@ -10,7 +10,7 @@ from handoff_texts import FIRST, PROPOSAL, SECOND, documents
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from consumers.handoff_files import (
+from consumers.handoff_files.syntax import (
     HandoffFile,
     Progress,
     Revision,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from handoff_texts import FIRST, PROPOSAL, SECOND
 
-from consumers.handoff_files import HandoffFile, parse
+from consumers.handoff_files.syntax import HandoffFile, parse
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"
 

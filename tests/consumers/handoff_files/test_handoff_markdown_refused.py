@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from handoff_texts import FIRST
 
-from consumers.handoff_files import HandoffFile, file_size_max_bytes, parse
-from consumers.handoff_files.lines import problems_max
+from consumers.handoff_files.syntax import HandoffFile, file_size_max_bytes, parse
+from consumers.handoff_files.syntax.lines import problems_max
 from ledger.errors import Refused
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from handoff_texts import FIRST, PROPOSAL
 
-from consumers.handoff_files import Progress, differences, parse, render, with_progress_of
+from consumers.handoff_files.syntax import Progress, differences, parse, render, with_progress_of
 from ledger.errors import Refused
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"

@@ -8,9 +8,9 @@ from handoff_texts import FIRST, SECOND, documents
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from consumers.handoff_files import NewFile, Revision, parse, revise, write
-from consumers.handoff_files.section_text import trimmed
-from consumers.handoff_files.writing import fields_of
+from consumers.handoff_files.syntax import NewFile, Revision, parse, revise, write
+from consumers.handoff_files.syntax.section_text import trimmed
+from consumers.handoff_files.syntax.writing import fields_of
 from ledger.errors import Refused
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"

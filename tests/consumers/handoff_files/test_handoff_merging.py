@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from syncing import NEW
 
-from consumers.handoff_files.document import HandoffFile
 from consumers.handoff_files.merging import are_in_conflict, is_one_tick, is_text_changed, looks_outdated, merge
-from consumers.handoff_files.parsing import parse
+from consumers.handoff_files.syntax.document import HandoffFile
+from consumers.handoff_files.syntax.parsing import parse
 
 LINE = "- 2026-02-13 [bob] went on\n"
 EDITED = NEW.replace("Make it warm.", "Make it hot.")

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from syncing import NEW
 
-from consumers.handoff_files.parsing import parse
 from consumers.handoff_files.planning import Plan, Standing, plan_edits, plan_status, reason_in
+from consumers.handoff_files.syntax.parsing import parse
 from ledger.events import KIND_OF
 
 STANDING: Final = Standing("h", ("alice",), "bob", "rita", "pending")

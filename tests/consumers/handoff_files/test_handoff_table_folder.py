@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from consumers.handoff_files.active_table import parse_table, row_id
 from consumers.handoff_files.importing import read_records
+from consumers.handoff_files.syntax.active_table import parse_table, row_id
 from consumers.importers.records import import_records
 from ledger.events import handoff as kinds
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pytest
 from syncing import NEW
 
+from consumers.atomic import read_file, settled_for_s, write_file
 from consumers.handoff_files import watching
-from consumers.handoff_files.atomic import read_file, settled_for_s, write_file
 from consumers.handoff_files.watching import handoff_of
 from ledger.author import Draft
 from ledger.errors import Refused, Unavailable
@@ -297,7 +297,7 @@ def test_file_that_cannot_be_replaced_is_told_by_whose_fault_it_is(
             raise OSError(number, os.strerror(number))
 
         with monkeypatch.context() as patched:
-            patched.setattr("consumers.handoff_files.atomic.os.fsync", full)
+            patched.setattr("consumers.atomic.os.fsync", full)
             with pytest.raises(Unavailable) as failure:
                 write_file(tmp_path / "h.md", b"x")
         assert failure.value.code == "STORE_FULL"

@@ -11,7 +11,7 @@ import pytest
 from building import Ledger
 from syncing import NEW, SyncedFolder
 
-from consumers.handoff_files import atomic
+from consumers import atomic
 from consumers.handoff_files.sync_store import SyncStore
 from ledger.author import Author
 from ledger.events import handoff as kinds

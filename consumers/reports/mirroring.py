@@ -1,0 +1,41 @@
+"""A published report beside the log: the project's git notes and files get it at once (``consumers.report_stores``).
+
+The event is the report, the stores are copies. So a store that cannot be written is a warning, and what happens if we
+crash before the copies are written: the report stands, and ``baton notes sync`` writes them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from consumers.report_stores.project import project_of
+from consumers.report_stores.storing import store_report
+from ledger.errors import BatonError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.config import Settings
+
+    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+_THERE: Final = ("written", "unchanged")
+
+
+def mirrored(answer: View, settings: Settings, made: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of ``publish_report`` with ``stored``, the seed's ``storage_location`` and further warnings."""
+    try:
+        shown = answer("reports.show", {"id": made["session_id"]})
+        known = {version["report_id"] for version in shown["versions"]}
+        stored = [one.answer() for one in store_report(shown["report"], project_of(settings), known)]
+    except BatonError as error:
+        said = f"the report is in the ledger, but in no other store: {error.message}"
+        return made | {"stored": [], "warnings": [*made["warnings"], said]}
+    there = [one["location"] for one in stored if one["status"] in _THERE]
+    failed = [one for one in stored if one["status"] == "failed"]
+    said_of = [f"not stored in {one['location'] or one['store']}: {one['reason']}" for one in failed]
+    return made | {
+        "storage_location": there[0] if there else made["storage_location"],
+        "stored": stored,
+        "warnings": [*made["warnings"], *said_of],
+    }

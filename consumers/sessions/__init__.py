@@ -1,0 +1,32 @@
+"""Sessions that nobody closed, and reports that nobody made: one call puts both right (seed 004, "Risks").
+
+    from consumers.sessions import sweep
+
+    swept = sweep(author, answer, report, now_ms=now_ms, older_than_ms=24 * 3_600_000)
+    print(len(swept.ended), "ended,", len(swept.reported), "reports made")
+    for one in swept.unmade:
+        print(one.session_id, one.error.message)
+
+The words used here: a session is *idle* since the last event in its stream, by the ledger's clock; a report is
+*missing* when a POSTFLIGHT, or a CHECK of a session that has ended, has no report behind it. Names are loaded when
+first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from consumers.sessions.sweeping import Swept, Unmade, sweep
+
+__all__ = ["Swept", "Unmade", "sweep"]
+
+_MODULES: Final = {"sweeping": ("Swept", "Unmade", "sweep")}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

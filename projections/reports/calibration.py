@@ -1,0 +1,164 @@
+"""What changed between PREFLIGHT and POSTFLIGHT, and whether the agent judged itself rightly (DESIGN §11, seed 004).
+
+Pure. Rules this module keeps:
+
+- a delta exists only where a vector was assessed on both sides; "not assessed" is never 0;
+- every difference is rounded to 4 decimals before it is compared, or the seed's own example (0.90 - 0.80 and a limit
+  of 0.10) would fall on the wrong side of binary floating point;
+- **which way it points**: dk is how much knowledge grew, du how much uncertainty fell. An agent is *overconfident* when
+  its uncertainty fell by more than its knowledge grew, *underconfident* when its knowledge grew by more than its
+  uncertainty fell. The bias dk - du is negative for the first, positive for the second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ledger.events.session import Vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ledger.events.report import Calibration, ReportType
+
+VECTOR_NAMES: Final = Vectors.__struct_fields__
+INVERTED: Final = frozenset({"uncertainty"})
+"""The vectors of which less is better."""
+
+OVERALL: Final = "overall_confidence"
+balanced_below: Final = 0.15
+bias_above: Final = 0.20
+decimals: Final = 4
+
+
+class Ends(NamedTuple):
+    """The assessments that a session's report compares (None where there is none), and whether there is a CHECK."""
+
+    preflight: Mapping[str, Any] | None
+    postflight: Mapping[str, Any] | None
+    has_check: bool
+
+    @property
+    def report_type(self) -> ReportType:
+        """The type of report that follows."""
+        return type_of(
+            has_preflight=self.preflight is not None,
+            has_check=self.has_check,
+            has_postflight=self.postflight is not None,
+        )
+
+
+class Comparison(NamedTuple):
+    """What two assessments of one session say together. ``deltas`` holds ``overall_confidence`` where it is known."""
+
+    deltas: dict[str, float]
+    overall_before: float | None
+    overall_after: float | None
+    is_overall_given: bool
+    status: Calibration
+
+
+def difference(before: float, after: float) -> float:
+    """Return after minus before, rounded to 4 decimals, never minus zero."""
+    return round(after - before, decimals) + 0.0
+
+
+def deltas_of(before: Mapping[str, float] | None, after: Mapping[str, float] | None) -> dict[str, float]:
+    """Return after minus before for each vector assessed on both sides, in the order of the kind."""
+    if before is None or after is None:
+        return {}
+    return {name: difference(before[name], after[name]) for name in VECTOR_NAMES if name in before and name in after}
+
+
+def overall_of(
+    before: Mapping[str, float] | None, after: Mapping[str, float] | None
+) -> tuple[float, float] | tuple[None, None]:
+    """Return the overall confidence before and after: means over the vectors assessed on both sides, 4 decimals.
+
+    Uncertainty counts as 1 - u. Both are None when no vector was assessed on both sides.
+    """
+    names = list(deltas_of(before, after))
+    if before is None or after is None or not names:
+        return None, None
+    return _mean(before, names), _mean(after, names)
+
+
+def label(delta_know: float | None, delta_uncertainty: float | None) -> Calibration:
+    """Return the calibration of a session by its two deltas (DESIGN §11); a side missing is ``not_assessable``.
+
+    Below a gap of 0.15 a session is well calibrated, from there to 0.20 still; beyond it is over- or underconfident.
+    """
+    bias = bias_of(delta_know, delta_uncertainty)
+    return "not_assessable" if bias is None else label_of_bias(bias)
+
+
+def bias_of(delta_know: float | None, delta_uncertainty: float | None) -> float | None:
+    """Return dk - du, 4 decimals: how much more knowledge grew than uncertainty fell (negative: less)."""
+    if delta_know is None or delta_uncertainty is None:
+        return None
+    know, fall = round(delta_know, decimals), -round(delta_uncertainty, decimals)
+    return difference(fall, know)
+
+
+def label_of_bias(bias: float) -> Calibration:
+    """Return what a bias amounts to."""
+    if abs(bias) < balanced_below:
+        return "well_calibrated"
+    if bias < -bias_above:
+        return "overconfident"
+    if bias > bias_above:
+        return "underconfident"
+    return "well_calibrated"
+
+
+def compare(
+    before: Mapping[str, float] | None,
+    after: Mapping[str, float] | None,
+    *,
+    given_before: float | None = None,
+    given_after: float | None = None,
+) -> Comparison:
+    """Return deltas, overall confidence and calibration of a session's two assessments.
+
+    The author's own overall values win where both are given: a mean and somebody's own figure are different measures,
+    and their difference would mean nothing.
+    """
+    deltas = deltas_of(before, after)
+    is_given = given_before is not None and given_after is not None
+    overall_before, overall_after = (given_before, given_after) if is_given else overall_of(before, after)
+    status = label(deltas.get("know"), deltas.get("uncertainty"))
+    if overall_before is not None and overall_after is not None:
+        deltas[OVERALL] = difference(overall_before, overall_after)
+    return Comparison(deltas, overall_before, overall_after, is_given, status)
+
+
+def type_of(*, has_preflight: bool, has_check: bool, has_postflight: bool) -> ReportType:
+    """Return the type of a report by the phases that were assessed; a POSTFLIGHT alone makes a planning report."""
+    if has_preflight and has_postflight:
+        return "complete"
+    if has_preflight:
+        return "investigation" if has_check else "preflight_only"
+    return "planning"
+
+
+def ends_of(assessments: Sequence[Mapping[str, Any]]) -> Ends:
+    """Return what to compare among a session's assessments in the order of the log (those of ``sessions.show``).
+
+    The last POSTFLIGHT counts, and the last PREFLIGHT before it; without a POSTFLIGHT, the last PREFLIGHT. A PREFLIGHT
+    after the last POSTFLIGHT cannot have been before it, and begins nothing that has ended. An assessment without any
+    vector only opened its phase: it counts where no other one does.
+    """
+    place, postflight = _last(assessments, "POSTFLIGHT")
+    _place, preflight = _last(assessments if postflight is None else assessments[:place], "PREFLIGHT")
+    has_check = any(one["phase"] == "CHECK" for one in assessments)
+    return Ends(preflight, postflight, has_check)
+
+
+def _last(assessments: Sequence[Mapping[str, Any]], phase: str) -> tuple[int, Mapping[str, Any] | None]:
+    found = [(place, one) for place, one in enumerate(assessments) if one["phase"] == phase]
+    return next(((place, one) for place, one in reversed(found) if one["vectors"]), found[-1] if found else (0, None))
+
+
+def _mean(values: Mapping[str, float], names: Sequence[str]) -> float:
+    total = sum(1 - values[name] if name in INVERTED else values[name] for name in names)
+    return round(total / len(names), decimals)

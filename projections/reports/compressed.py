@@ -1,0 +1,142 @@
+"""The report as the seed's small JSON: for git notes and quick resumption (seed 004, ``_compress_report``).
+
+Pure, derived from the whole report and never the other way round. The seed's keys and limits hold, with three
+differences that keep a reader from being misled: nothing is cut in the middle of a word (a cut text ends in ``…``),
+``more`` says what is left out or shortened, and ``ref`` leads to the whole report.
+
+A wide sign (Chinese, Japanese, Korean) counts as two towards a limit: it says about as much and costs as many tokens
+as two letters, so a report stays near the seed's 800 tokens in these scripts too. The limits are those of the seed or
+stricter, never looser. Chinese and Japanese have no spaces: a text is cut after a sign of punctuation if that keeps
+half of it, else between any two ideographs or hiragana, because where a word ends only a dictionary knows.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from projections.reports.report import Report
+
+short_id_chars: Final = 8
+task_max_chars: Final = 200
+finding_max_chars: Final = 150
+findings_max: Final = 5
+unknown_max_chars: Final = 100
+unknowns_max: Final = 5
+context_max_chars: Final = 300
+step_max_chars: Final = 100
+steps_max: Final = 3
+delta_min: Final = 0.10
+ref_digits: Final = 12
+
+ELLIPSIS: Final = "…"
+
+_CJK_MARKS: Final = frozenset("、。，．；：？！）］｝」』】》〉…")
+_UNSPACED: Final = re.compile(r"[\u3041-\u309f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+
+
+def compress(report: Report) -> str:
+    """Return the report as compact JSON text, keys in the seed's order, then ``ref`` and ``more`` (if anything is)."""
+    return msgspec.json.encode(compressed_fields(report)).decode()
+
+
+def compressed_fields(report: Report) -> dict[str, Any]:
+    """Return the fields of the compressed report."""
+    # Compared at 4 decimals (0.90 - 0.80 is 0.10 here), then rounded to 2 as the seed does.
+    rounded = {name: round(delta, 4) for name, delta in report.epistemic_deltas.items()}
+    kept = {name: round(delta, 2) for name, delta in rounded.items() if abs(delta) >= delta_min}
+    fields: dict[str, Any] = {
+        "s": report.session_id[:short_id_chars],
+        "ai": report.ai_id,
+        "ts": report.timestamp,
+        "task": shorten(report.task_summary, task_max_chars),
+        "deltas": kept,
+        "findings": _top(report.key_findings, findings_max, finding_max_chars),
+        "unknowns": _top(report.remaining_unknowns, unknowns_max, unknown_max_chars),
+        "next": shorten(report.next_session_context, context_max_chars),
+        "recommend": _top(report.recommended_next_steps, steps_max, step_max_chars),
+        "calibrated": report.calibration_status,
+        "ref": short_ref(report.report_id),
+    }
+    more = _left_out(report, fields)
+    return fields | {"more": more} if more else fields
+
+
+def shorten(text: str, chars_max: int) -> str:
+    """Return a text of at most ``chars_max`` characters, cut between words and marked with an ellipsis.
+
+    A wide sign counts as two characters. A single word that does not fit is left out whole: half of a path or a hash
+    leads nowhere.
+    """
+    trimmed = text.strip()
+    if _width(trimmed) <= chars_max:
+        return trimmed
+    room = chars_max - len(ELLIPSIS)
+    between_words = between_signs = used = 0
+    for place, sign in enumerate(trimmed):
+        if sign.isspace() or (place and trimmed[place - 1] in _CJK_MARKS):
+            between_words = place
+        elif place and _is_between_signs(trimmed[place - 1], sign):
+            between_signs = place
+        used += _sign_width(sign)
+        if used > room:
+            break
+    end = between_words if 2 * between_words >= between_signs else between_signs
+    return trimmed[:end].rstrip() + ELLIPSIS
+
+
+def short_ref(report_id: str) -> str:
+    """Return the beginning of an event's id by which every command finds it."""
+    algorithm, colon, digest = report_id.partition(":")
+    return digest[:ref_digits] if colon else algorithm[:ref_digits]
+
+
+def _top(texts: Sequence[str], count_max: int, chars_max: int) -> list[str]:
+    return [shorten(text, chars_max) for text in texts[:count_max]]
+
+
+def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return, by key, how many entries are left out and how many of those kept are shortened; and what has no key."""
+    more: dict[str, Any] = {}
+    for key, texts in (
+        ("task", [report.task_summary]),
+        ("findings", report.key_findings),
+        ("unknowns", report.remaining_unknowns),
+        ("next", [report.next_session_context]),
+        ("recommend", report.recommended_next_steps),
+    ):
+        kept = fields[key] if isinstance(fields[key], list) else [fields[key]]
+        shortened = sum(text.strip() != whole for text, whole in zip(texts, kept, strict=False))
+        counts = {"left_out": len(texts) - len(kept), "shortened": shortened}
+        if any(counts.values()):
+            more[key] = {name: count for name, count in counts.items() if count}
+    small = [name for name in report.epistemic_deltas if name not in fields["deltas"]]
+    if small:
+        more["deltas"] = {"left_out": len(small)}
+    without_key: dict[str, Sequence[object]] = {
+        "accomplished": report.accomplished,
+        "gaps": report.knowledge_gaps_filled,
+        "tools": report.investigation_tools,
+        "artifacts": report.artifacts_created,
+    }
+    return more | {key: {"left_out": len(found)} for key, found in without_key.items() if found}
+
+
+def _is_between_signs(before: str, after: str) -> bool:
+    """Tell whether a word may end between two signs: beside an ideograph or hiragana, and not before a mark on it."""
+    is_beside = _UNSPACED.match(before) or _UNSPACED.match(after)
+    return bool(is_beside) and after not in _CJK_MARKS and not unicodedata.category(after).startswith("M")
+
+
+def _width(text: str) -> int:
+    return len(text) if text.isascii() else sum(map(_sign_width, text))
+
+
+def _sign_width(sign: str) -> int:
+    return 2 if unicodedata.east_asian_width(sign) in {"W", "F"} else 1

@@ -1,0 +1,200 @@
+"""The report as Markdown, by the seed's template and in its order (seed 004, "Report Structure").
+
+Pure and deterministic: the same report gives the same bytes everywhere, and no time stands in it but that of its
+event. Every section is there; an empty one says so, because a reader must tell "nothing" from "left out". Texts are
+disarmed by ``escaping``; the table holds no text but Baton's own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
+from projections.reports.escaping import inline, item, paragraph, span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.events.report import FilledGap
+    from projections.reports.report import Report
+
+TITLE: Final = "# Epistemic Handoff Report"
+NOT_THERE: Final = "–"
+
+_LABELS: Final = {
+    "well_calibrated": "✅ Calibrated",
+    "overconfident": "⚠️ Overconfident",
+    "underconfident": "⚠️ Underconfident",
+    "not_assessable": "➖ Not assessable",
+}
+_WHY_NOT: Final = {
+    "complete": "KNOW and UNCERTAINTY were not both assessed before and after",
+    "investigation": "the session has a CHECK, but no POSTFLIGHT",
+    "preflight_only": "the session has no POSTFLIGHT",
+    "planning": "the session has no PREFLIGHT to compare with",
+}
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+class Section(NamedTuple):
+    """A part of the report: its heading without marks, and its text below the heading."""
+
+    title: str
+    text: str
+
+    def __str__(self) -> str:
+        """Return the section as it stands in the report."""
+        return f"## {self.title}\n\n{self.text}"
+
+
+def render(report: Report) -> str:
+    """Return the whole report, ending in one newline."""
+    return "\n\n".join((head(report), *map(str, sections(report)))) + "\n"
+
+
+def head(report: Report) -> str:
+    """Return the title and the five lines below it."""
+    duration = duration_text(report.duration_seconds)
+    return (
+        f"{TITLE}\n\n"
+        f"**Session:** {inline(report.session_id)}\n"
+        f"**AI Agent:** {inline(report.ai_id)}\n"
+        f"**Date:** {report.timestamp}\n"
+        f"**Task:** {inline(report.task_summary)}{_whole(_refs(report), '/task_summary')}\n"
+        f"**Duration:** {duration or 'not recorded'}"
+    )
+
+
+def sections(report: Report) -> list[Section]:
+    """Return all sections in the seed's order; each is there, the empty ones too."""
+    refs = _refs(report)
+    accomplished = report.accomplished or [report.task_summary]
+    path = "/accomplished" if report.accomplished else "/task_summary"
+    context = report.next_session_context
+    return [
+        Section("Epistemic Trajectory", _trajectory(report)),
+        Section("What I Accomplished", _items(accomplished, refs, path, "")),
+        Section("What I Learned", _items(report.key_findings, refs, "/key_findings", "findings")),
+        Section("Knowledge Gaps Filled", _gaps(report.knowledge_gaps_filled, refs)),
+        Section("Remaining Unknowns", _items(report.remaining_unknowns, refs, "/remaining_unknowns", "unknowns")),
+        Section("Investigation Tools Used", _items(report.investigation_tools, refs, "/investigation_tools", "tools")),
+        Section(
+            "Context for Next Session",
+            paragraph(context) + _whole(refs, "/next_session_context") if context.strip() else _empty("context"),
+        ),
+        Section(
+            "Recommended Next Steps",
+            _items(report.recommended_next_steps, refs, "/recommended_next_steps", "next steps"),
+        ),
+        Section("Artifacts Created", _items(report.artifacts_created, refs, "/artifacts_created", "artifacts")),
+    ]
+
+
+def duration_text(seconds: int | None) -> str:
+    """Return a length of time in its two largest units (``1 h 5 min``); empty when it is not known."""
+    if seconds is None:
+        return ""
+    parts: list[str] = []
+    left = seconds
+    for size, unit in _UNITS:
+        number, left = divmod(left, size)
+        if number:
+            parts.append(f"{number} {unit}")
+        elif parts:
+            break  # 1 h 0 min 5 s is about 1 h
+    return " ".join(parts[:2]) or "0 s"
+
+
+def number_text(value: float | None, *, digits: int = 2, signed: bool = False) -> str:
+    """Return a value with ``digits`` decimals, more (up to 4) only where it has them; a dash for none."""
+    if value is None:
+        return NOT_THERE
+    whole, _, part = f"{value + 0.0:{'+' if signed else ''}.4f}".partition(".")
+    return f"{whole}.{part.rstrip('0').ljust(digits, '0')}"
+
+
+def _trajectory(report: Report) -> str:
+    rows = ["| Vector | Before | After | Delta | Status |", "|--------|--------|-------|-------|--------|"]
+    before, after = report.preflight or {}, report.postflight or {}
+    for name in VECTOR_NAMES:
+        delta = report.epistemic_deltas.get(name)
+        if name in before or name in after or delta is not None:
+            status = _status(name, delta, has_before=name in before)
+            rows.append(_row(name.upper(), before.get(name), after.get(name), delta, status))
+    overall = (report.overall_confidence_before, report.overall_confidence_after, report.epistemic_deltas.get(OVERALL))
+    rows.append(_row("Overall Confidence", *overall, _LABELS[report.calibration_status], digits=3))
+    return "\n".join(
+        (
+            "**PREFLIGHT → POSTFLIGHT Deltas:**",
+            "",
+            *rows,
+            "",
+            f"**Calibration Status:** {_calibration(report)}",
+            "",
+            _how_overall(report),
+        )
+    )
+
+
+def _row(
+    name: str, before: float | None, after: float | None, delta: float | None, status: str, *, digits: int = 2
+) -> str:
+    cells = (number_text(before, digits=digits), number_text(after, digits=digits))
+    return f"| {name} | {' | '.join(cells)} | {number_text(delta, digits=digits, signed=True)} | {status} |"
+
+
+def _status(name: str, delta: float | None, *, has_before: bool) -> str:
+    if delta is None:
+        return "Not assessed after" if has_before else "Not assessed before"
+    if delta == 0:
+        return "➖ Unchanged"
+    if name in INVERTED:
+        return "✅ Reduced" if delta < 0 else "⚠️ Increased"
+    return "✅ Improved" if delta > 0 else "⚠️ Declined"
+
+
+def _calibration(report: Report) -> str:
+    if report.calibration_status != "not_assessable":
+        return report.calibration_status
+    return f"not_assessable ({_WHY_NOT[report.report_type]})"
+
+
+def _how_overall(report: Report) -> str:
+    if report.is_overall_given:
+        return "*Overall Confidence: the author's own values.*"
+    if report.overall_confidence_before is None or report.overall_confidence_after is None:
+        return "*Overall Confidence: no vector was assessed both before and after.*"
+    return "*Overall Confidence: the mean of the vectors assessed both before and after, uncertainty as 1 - u.*"
+
+
+def _items(texts: Sequence[str], refs: dict[str, str], path: str, what: str) -> str:
+    found = []
+    for place, text in enumerate(texts):
+        where = path if path == "/task_summary" else f"{path}/{place}"
+        found.append(item(text) + _whole(refs, where))
+    return "\n".join(found) or _empty(what)
+
+
+def _gaps(gaps: Sequence[FilledGap], refs: dict[str, str]) -> str:
+    found = []
+    for place, gap in enumerate(gaps):
+        change = "" if gap.confidence_change is None else f" ({number_text(gap.confidence_change, signed=True)})"
+        before, after = (
+            span(text) + _whole(refs, f"/knowledge_gaps_filled/{place}/{side}")
+            for side, text in (("before", gap.before), ("after", gap.after))
+        )
+        found.append(f"- **{inline(gap.gap)}:** {before} → {after}{change}")
+    return "\n".join(found) or _empty("filled gaps")
+
+
+def _empty(what: str) -> str:
+    return f"*No {what} were recorded.*" if what != "context" else "*No context was recorded.*"
+
+
+def _refs(report: Report) -> dict[str, str]:
+    return {long.path: long.ref for long in report.long_texts}
+
+
+def _whole(refs: dict[str, str], path: str) -> str:
+    """Return where a shortened text stands whole, as a note behind it."""
+    return f" (shortened; whole text: {refs[path]})" if path in refs else ""

@@ -1,0 +1,172 @@
+"""Questions about reports: one whole, lists of the latest, sessions with or without one (seed 004, "MCP Tools").
+
+Filters, the pattern too, work before any limit; ``total_found`` counts all that match, ``next`` is the ``cursor`` of
+the page after. A list holds the latest version of each session, newest first by the ledger's order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ledger.errors import Refused
+from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
+from projections.refs import prefix_range
+from projections.reports.patterns import Pattern, matcher
+from projections.reports.report import compressed_of, markdown_of, plain, read_report
+from projections.sessions.queries import find_session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from projections.query import Answer, Moment
+
+_JOIN: Final = "FROM handoff_reports r JOIN handoff_report_versions v ON v.event_index = r.event_index"
+LISTING: Final = Listing(f"SELECT v.report, r.event_index {_JOIN}", "handoff_reports r", "r.event_index")
+# A session that names no agent is its author's.
+_AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
+SESSIONS: Final = Listing(
+    f"SELECT s.id AS session_id, {_AI_ID} AS ai_id, s.author, s.task, s.resumes, s.status, s.started_ms, s.ended_ms, "  # noqa: S608
+    "s.started_index, v.report FROM sessions s LEFT JOIN handoff_reports r ON r.session_id = s.id "
+    "LEFT JOIN handoff_report_versions v ON v.event_index = r.event_index",
+    "sessions s",
+    "s.started_index",
+)
+
+
+class ReportName(Arguments, frozen=True):
+    """A session by its id, a report by its event's id, or an unambiguous beginning of either; ``version`` likewise."""
+
+    id: str
+    version: str | None = None
+
+
+class ReportList(Arguments, frozen=True):
+    """Filters of a list; ``task_pattern`` is looked for in the task, ignoring case."""
+
+    ai_id: str | None = None
+    author: str | None = None
+    since_ms: int | None = None
+    task_pattern: Pattern | None = None
+    cursor: int | None = None
+    limit: Limit = 10
+
+
+class SessionsWithReport(Arguments, frozen=True):
+    """Filters of the sessions to resume: an agent's, or one by its id or an unambiguous beginning of it."""
+
+    id: str | None = None
+    ai_id: str | None = None
+    author: str | None = None
+    cursor: int | None = None
+    limit: Limit = 10
+
+
+def show_report(moment: Moment, asked: ReportName) -> Answer:
+    """Return ``{"report", "versions"}``: a version with its ``markdown`` and ``compressed_json``, and all in order.
+
+    Without ``version`` the latest is shown, or the one that ``id`` names.
+
+    Raises:
+        Refused: ``NOT_FOUND`` (also for a session without a report), or ``REF_AMBIGUOUS`` with the candidates.
+    """
+    session, named = _find(moment, asked)
+    sql = "SELECT report_id, event_index, timestamp FROM handoff_report_versions WHERE session_id = ? ORDER BY 2"
+    versions = moment.rows(sql, (session,))
+    if not versions:
+        raise Refused("NOT_FOUND", f"session {session} has no report", asked=asked.id, session_id=session)
+    wanted = asked.version or named
+    index = versions[-1]["event_index"]
+    if wanted is not None:
+        fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], wanted)}
+        index = fitting[one(list(fitting), wanted, f"report of session {session}")]
+    (row,) = moment.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
+    report = read_report(msgspec.json.decode(row["report"]))
+    derived = {"markdown": markdown_of(report), "compressed_json": compressed_of(report)}
+    return {"report": plain(report) | derived, "versions": versions}
+
+
+def list_reports(moment: Moment, asked: ReportList) -> Answer:
+    """Return ``{"reports", "total_found", "next"}``, newest first, without markdown and compressed JSON.
+
+    Raises:
+        Refused: ``PATTERN_NOT_SUPPORTED``.
+    """
+    where = Where()
+    where.equal("r.ai_id", asked.ai_id)
+    where.equal("r.author", asked.author)
+    if asked.since_ms is not None:
+        where.add("r.accepted_ms >= ?", asked.since_ms)
+    if asked.task_pattern is not None:
+        return _matching(moment, where, asked, asked.task_pattern)
+    page, total, following = page_of(moment, LISTING, where, asked.cursor, asked.limit)
+    return {"reports": [decoded(row) for row in page], "total_found": total, "next": following}
+
+
+def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
+    """Return ``{"sessions", "total", "next"}``, newest first, each with its latest ``report`` or None.
+
+    Raises:
+        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+    """
+    where = Where()
+    where.equal("s.id", None if asked.id is None else find_session(moment, asked.id))
+    where.equal(_AI_ID, asked.ai_id)
+    where.equal("s.author", asked.author)
+    page, total, following = page_of(moment, SESSIONS, where, asked.cursor, asked.limit)
+    return {
+        "sessions": [row | {"report": None if row["report"] is None else decoded(row)} for row in page],
+        "total": total,
+        "next": following,
+    }
+
+
+def decoded(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the report of a row, every field present."""
+    return plain(read_report(msgspec.json.decode(row["report"])))
+
+
+def _matching(moment: Moment, where: Where, asked: ReportList, pattern: str) -> Answer:
+    matches = matcher(pattern)
+    sql = f"SELECT r.event_index, r.task_summary FROM handoff_reports r{where.sql} ORDER BY r.event_index DESC"  # noqa: S608
+    found = [row["event_index"] for row in moment.rows(sql, where.values) if matches(row["task_summary"])]
+    left = [index for index in found if asked.cursor is None or index < asked.cursor]
+    page = left[: asked.limit]
+    following = page[-1] if len(left) > len(page) else None
+    return {"reports": _reports_at(moment, page), "total_found": len(found), "next": following}
+
+
+def _reports_at(moment: Moment, indexes: Sequence[int]) -> list[dict[str, Any]]:
+    marks = ", ".join("?" * len(indexes))
+    sql = f"SELECT report FROM handoff_report_versions WHERE event_index IN ({marks}) ORDER BY event_index DESC"  # noqa: S608
+    return [decoded(row) for row in moment.rows(sql, indexes)]
+
+
+def _find(moment: Moment, asked: ReportName) -> tuple[str, str | None]:
+    """Return the whole id of the session, and the report's if ``asked.id`` names one."""
+    try:
+        return find_session(moment, asked.id), None
+    except Refused as refused:
+        bounds = prefix_range(asked.id, "blake3")
+        if refused.code != "NOT_FOUND" or bounds is None:
+            raise
+        sql = (
+            "SELECT report_id, session_id FROM handoff_report_versions WHERE report_id >= ? AND report_id < ? "
+            "ORDER BY report_id LIMIT ?"
+        )
+        found = {row["report_id"]: row["session_id"] for row in moment.rows(sql, (*bounds, candidates_max + 1))}
+        whole = one(list(found), asked.id, "session or report")
+        return found[whole], whole
+
+
+def _is_named(report_id: str, wanted: str) -> bool:
+    bounds = prefix_range(wanted, "blake3")
+    return bounds is not None and bounds[0] <= report_id < bounds[1]
+
+
+QUERIES: Final = {
+    "reports.list": Query(ReportList, list_reports),
+    "reports.sessions": Query(SessionsWithReport, list_sessions),
+    "reports.show": Query(ReportName, show_report),
+}

@@ -1,0 +1,135 @@
+"""One shape for a report, wherever it comes from: a published event, a row of the view, or a report just made.
+
+Pure: every room that renders, stores or resumes a report takes a ``Report``; its fields have the seed's names (seed
+004, "Key Methods"). What was not assessed is absent: a delta that could not be taken is not 0, a missing assessment is
+None. Markdown and compressed JSON are derived from it and never kept in the event.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ledger.events.report import Calibration, Deltas, FilledGap, LongText, ReportGenerated, ReportType
+from projections.reports.compressed import compress
+from projections.reports.markdown import render
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledger.events.session import Vectors
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a session's report, with the event it stands in.
+
+    ``report_id`` is the id of that event and ``timestamp`` the ledger's clock when it was accepted. The deltas are
+    POSTFLIGHT minus PREFLIGHT. ``long_texts`` name the blobs of texts that stand shortened here.
+    """
+
+    session_id: str
+    report_id: str
+    event_index: int
+    ai_id: str
+    author: str
+    timestamp: str
+    duration_seconds: int | None
+    report_type: ReportType
+    task_summary: str
+    epistemic_deltas: dict[str, float]
+    key_findings: list[str]
+    knowledge_gaps_filled: list[FilledGap]
+    remaining_unknowns: list[str]
+    investigation_tools: list[str]
+    next_session_context: str
+    recommended_next_steps: list[str]
+    accomplished: list[str]
+    artifacts_created: list[str]
+    calibration_status: Calibration
+    overall_confidence_before: float | None
+    overall_confidence_after: float | None
+    overall_confidence_delta: float | None
+    is_overall_given: bool
+    preflight: dict[str, float] | None
+    postflight: dict[str, float] | None
+    long_texts: list[LongText]
+    generator: str
+
+
+def report_of(  # noqa: PLR0917 - the order is that of an event's parts
+    session_id: str, event_id: str, index: int, author: str, at_ms: int, data: ReportGenerated
+) -> Report:
+    """Return the report of an event: ``at_ms`` is the ledger's clock at its entry (Unix milliseconds)."""
+    deltas = assessed(data.epistemic_deltas)
+    return Report(
+        session_id=session_id,
+        report_id=event_id,
+        event_index=index,
+        ai_id=data.ai_id or author,
+        author=author,
+        timestamp=timestamp_of(at_ms),
+        duration_seconds=data.duration_seconds,
+        report_type=data.report_type,
+        task_summary=data.task_summary,
+        epistemic_deltas=deltas,
+        key_findings=data.key_findings,
+        knowledge_gaps_filled=data.knowledge_gaps_filled,
+        remaining_unknowns=data.remaining_unknowns,
+        investigation_tools=data.investigation_tools,
+        next_session_context=data.next_session_context,
+        recommended_next_steps=data.recommended_next_steps,
+        accomplished=data.accomplished,
+        artifacts_created=data.artifacts_created,
+        calibration_status=data.calibration_status,
+        overall_confidence_before=data.overall_confidence_before,
+        overall_confidence_after=data.overall_confidence_after,
+        overall_confidence_delta=deltas.get("overall_confidence"),
+        is_overall_given=data.is_overall_given,
+        preflight=None if data.preflight is None else assessed(data.preflight),
+        postflight=None if data.postflight is None else assessed(data.postflight),
+        long_texts=data.long_texts,
+        generator=data.generator,
+    )
+
+
+def plain(report: Report) -> dict[str, Any]:
+    """Return a report as plain JSON values, every field present (None where there is nothing)."""
+    made: dict[str, Any] = msgspec.to_builtins(report)
+    made["knowledge_gaps_filled"] = [
+        {"gap": gap.gap, "before": gap.before, "after": gap.after, "confidence_change": gap.confidence_change}
+        for gap in report.knowledge_gaps_filled
+    ]
+    return made
+
+
+def read_report(fields: Mapping[str, Any]) -> Report:
+    """Return the report that ``plain`` made plain; what stands beside its fields (``markdown``) is left out.
+
+    Raises:
+        msgspec.ValidationError: the fields are not those of a report.
+    """
+    return msgspec.convert(fields, Report)
+
+
+def timestamp_of(at_ms: int) -> str:
+    """Return Unix milliseconds as RFC 3339, UTC, always with three decimals, so that texts sort like times."""
+    seconds, milliseconds = divmod(at_ms, 1000)
+    moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{moment}.{milliseconds:03d}Z"
+
+
+def markdown_of(report: Report) -> str:
+    """Return the whole report as Markdown, by the seed's template (``projections.reports.markdown``)."""
+    return render(report)
+
+
+def compressed_of(report: Report) -> str:
+    """Return the report as the seed's small JSON text (``projections.reports.compressed``)."""
+    return compress(report)
+
+
+def assessed(values: Vectors | Deltas) -> dict[str, float]:
+    """Return the values that are there, by name, in the order of the kind; what is absent stays absent."""
+    return {name: float(value) for name, value in msgspec.structs.asdict(values).items() if value is not None}

@@ -1,0 +1,77 @@
+"""The rows of report quality: what a resume costs against a session's whole history, and what it answers by look-up.
+
+    python -m tests.bench report_quality
+
+The figures to reach are the seed's (93.75 % fewer tokens, where the history has 20,000 or more) and those of SEEDS, 004
+(.90 of the questions at level detailed, .75 at summary). Sessions and questions are generated (``session_cases``);
+how a question is answered is in ``report_figures``. A summary has no tools by the seed's definition, so questions
+about tools are put to the other levels only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from projections.reader import Reader
+from tests.bench.pairs import Bench, Budget, Row
+from tests.building import Ledger
+from tests.report_figures import Told, answered
+from tests.session_cases import SORTS, case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.report_figures import Figures
+
+CASES: Final = 48
+LONG_CASES: Final = 8
+LONG_STEPS: Final = 120
+history_tokens_min: Final = 20_000
+_TO_REACH: Final = {"summary": 0.75, "detailed": 0.90, "full": None}
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of this group."""
+    with (
+        Ledger(bench.folder / "quality") as ledger,
+        ledger.client() as client,
+        Reader(client, ledger.settings()) as reader,
+    ):
+        told = Told(ledger, client, reader)
+        bench.say(f"{CASES} generated sessions")
+        cases = [case(number) for number in range(CASES)]
+        for one in cases:
+            told.record(one)
+        for level, least in _TO_REACH.items():
+            found = [told.figures(one, level) for one in cases]
+            yield _answers(level, found, least)
+            yield from (_answers(level, _of(found, sort), None, f"{sort} only") for sort in SORTS)
+        bench.say(f"{LONG_CASES} sessions of {LONG_STEPS} recorded thoughts and tools")
+        long = [case(CASES + number, steps=LONG_STEPS) for number in range(LONG_CASES)]
+        for one in long:
+            told.record(one)
+        for level in _TO_REACH:
+            found = [told.figures(one, level) for one in long]
+            yield _cost(level, [one for one in found if one.history >= history_tokens_min])
+
+
+def _answers(level: str, found: Sequence[Figures], least: float | None, note: str = "") -> Row:
+    shares = [one.answered / one.asked for one in found]
+    budget = None if least is None else Budget("≥", least)
+    overall = f"{answered(found):.3f} of all questions"
+    return Row(
+        f"reports: answered by a {level} resume", shares, "questions", budget, ", ".join(filter(None, (note, overall)))
+    )
+
+
+def _cost(level: str, found: Sequence[Figures]) -> Row:
+    budget = Budget("≤", 0.0625) if level == "detailed" else None
+    least = min(one.history for one in found)
+    note = f"{len(found)} sessions of {least:,} tokens or more"
+    return Row(
+        f"reports: tokens of a {level} resume", [one.tokens / one.history for one in found], "history", budget, note
+    )
+
+
+def _of(found: Sequence[Figures], sort: str) -> list[Figures]:
+    return [one for one in found if one.case.sort == sort]

@@ -1,0 +1,37 @@
+"""A ledger with its views and alice, who records sessions and reports on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from building import Ledger
+from report_figures import Told
+
+from projections.reader import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.local import LocalClient
+
+
+@pytest.fixture
+def told(ledger: Ledger, local_client: LocalClient) -> Iterator[Told]:
+    """Sessions that alice records."""
+    with Reader(local_client, ledger.settings()) as reader:
+        yield Told(ledger, local_client, reader)
+
+
+@pytest.fixture
+def agents_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ledger that the environment names, with alice as the acting agent; nobody has it open."""
+    with Ledger(home) as ledger:
+        ledger.write_keys()
+    for name in ("BATON_SERVER", "BATON_SESSION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("BATON_HOME", str(home))
+    monkeypatch.setenv("BATON_AGENT", "alice")
+    monkeypatch.chdir(home.parent)
+    return home

@@ -1,0 +1,49 @@
+"""Reports to test with: one with everything that the seed's example says, changed by keyword (seed 004)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ledger.events.report import Deltas, FilledGap, ReportGenerated
+from ledger.events.session import Vectors
+from projections.reports.report import Report, report_of
+
+SESSION: Final = "7f3a2b10-aaaa-bbbb-cccc-000000000001"
+EVENT: Final = "blake3:" + "ab12" * 16
+AT_MS: Final = 1_770_890_400_123
+
+BEFORE: Final = {"know": 0.70, "do": 0.90, "context": 0.80, "uncertainty": 0.65}
+AFTER: Final = {"know": 0.95, "do": 0.95, "context": 0.90, "uncertainty": 0.20}
+
+
+def generated(**fields: Any) -> ReportGenerated:
+    """Return the data of an event: the seed's example table, unless ``fields`` say otherwise."""
+    made: dict[str, Any] = {
+        "report_type": "complete",
+        "ai_id": "minimax",
+        "task_summary": "Validated the goal architecture",
+        "key_findings": ["All 4 test categories passed", "Performance is excellent: <15ms"],
+        "recommended_next_steps": ["Ready for execution - strong epistemic foundation"],
+        "calibration_status": "well_calibrated",
+        "accomplished": ["Ran every test"],
+        "knowledge_gaps_filled": [
+            FilledGap(gap="Domain knowledge", before="KNOW: 0.70", after="KNOW: 0.95", confidence_change=0.25)
+        ],
+        "remaining_unknowns": ["Long-term performance"],
+        "investigation_tools": ["pytest"],
+        "next_session_context": "Phase 2 needs validation.",
+        "artifacts_created": ["docs/RESULTS.md"],
+        "epistemic_deltas": Deltas(know=0.25, do=0.05, context=0.1, uncertainty=-0.45, overall_confidence=0.213),
+        "preflight": Vectors(**BEFORE),
+        "postflight": Vectors(**AFTER),
+        "overall_confidence_before": 0.683,
+        "overall_confidence_after": 0.896,
+        "is_overall_given": True,
+        "duration_seconds": 3900,
+    }
+    return ReportGenerated(**(made | fields))
+
+
+def report(**fields: Any) -> Report:
+    """Return the report of such an event."""
+    return report_of(SESSION, EVENT, 7, "bob", AT_MS, generated(**fields))
