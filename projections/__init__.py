@@ -5,9 +5,8 @@
     ...     reader.answer("handoffs.why", {"id": "2026-02-12-reactive-phase-2a"})["sentence"]
     '2026-02-12-reactive-phase-2a is not ready: it waits for the approval of alex.'
     >>> from projections import VIEWS
-    >>> sorted(view.name for view in VIEWS)
-    ['agents', 'briefs', 'catalog', 'handoffs', 'reasoning', 'reports', 'reviews', 'sessions',
-     'snapshots', 'validations']
+    >>> [view.name for view in VIEWS][:5]
+    ['catalog', 'agents', 'reasoning', 'briefs', 'handoffs']
 
 The words used here: a *fold* is a pure function that takes a state and the next event to the next state; a
 *projection* is a fold with the tables it fills; a *view* is those tables in a store; its *rows* are what queries read;

@@ -53,15 +53,24 @@ def test_quick_start_of_the_readme_runs(
     monkeypatch.chdir(tmp_path)
     for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT"):
         monkeypatch.delenv(name, raising=False)
-    block = README.split("```console\n")[1].split("```")[0]
-    commands = [line.removeprefix("$ baton ") for line in block.splitlines()]
-    assert len(commands) > 15
+    blocks = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+    commands = [line.removeprefix("$ baton ") for block in blocks for line in block.splitlines()]
+    assert len(commands) > 30
     for command in commands:
         app = App()
         code = run(shlex.split(command), app)
         app.close()
         assert code == 0, f"{command}: {capsys.readouterr().err}"
-    assert "Use node:events" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Use node:events" in said
+    assert "raise the timeout" in said  # the dead end, in what the next agent reads
+    monkeypatch.setenv("BATON_AGENT", "claude-code")
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert re.match(r"blake3:[0-9a-f]{64} \d+ ", first)
+    assert "Found out why sessions never expire ['The token is never given an expiry'" in second
+    assert third == "1 [0.35]"
 
 
 def test_readme_names_every_verb_and_no_other() -> None:
