@@ -35,7 +35,7 @@ VERBS: Final = {
     "next": Lazy("next:next_", "Show what waits for you, and the command with which it goes on."),
     "reasoning": Lazy("reasoning:reasoning", "Record reasoning, brief it, fetch it."),
     "snapshot": Lazy("snapshots:snapshot", "Take what you know along; receive it with a decision."),
-    "notes": Lazy("notes:notes", "Keep handoff reports as git notes and files; push and fetch them."),
+    "notes": Lazy("notes:notes", "Keep reports as git notes and files; push, fetch."),
     "session": Lazy("sessions:session", "Keep what you do and learn, from start to end."),
     "report": Lazy("reports:report", "Make, find and resume from reports of what sessions learned."),
     "review": Lazy("reviews:review", "See what waits for a human, and answer it."),

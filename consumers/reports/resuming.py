@@ -100,11 +100,12 @@ def _selected(answer: View, ai_id: str | None, mode: str, session_id: str | None
         return found
     number = converted(count, AtLeastOne, "count")
     asked: dict[str, Any] = {"limit": 1 if mode == "last" else min(number, sessions_max)}
-    if not ai_id:
-        return list(answer("reports.sessions", asked)["sessions"])
     # An agent is known by the label it gives itself; where nobody gave this one, by its registered name.
-    labelled = answer("reports.sessions", asked | {"ai_id": ai_id})["sessions"]
-    return list(labelled or answer("reports.sessions", asked | {"author": ai_id})["sessions"])
+    whose: list[dict[str, Any]] = [{"ai_id": ai_id}, {"author": ai_id}] if ai_id else [{}]
+    # A session in which nothing was recorded yet is most often the one that asks: others come first.
+    wanted = [asked | one | {"recorded": recorded} for one in whose for recorded in (True, False)]
+    pages = (answer("reports.sessions", one)["sessions"] for one in wanted)
+    return list(next(filter(None, pages), []))
 
 
 def _task_of(shown: dict[str, Any], row: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ import msgspec
 
 from projections.briefs import wording
 from projections.briefs.sentences import assumption_line, fact_sentence, own_line, remark_line
-from projections.briefs.text import one_line
+from projections.briefs.text import CJK_MARKS, is_between_signs, one_line
 from projections.briefs.tokens import count_tokens, tokenizer
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def _rounded_down(value: float) -> str:
 
 def _joins(before: str, after: str) -> bool:
     """Tell whether a cut between two characters would split a word (Chinese may be cut anywhere)."""
-    return before.isascii() and after.isascii() and not before.isspace() and not after.isspace()
+    return not (before.isspace() or after.isspace() or before in CJK_MARKS or is_between_signs(before, after))
 
 
 def _last_word(text: str) -> str:

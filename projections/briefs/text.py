@@ -22,6 +22,8 @@ NOT: Final = "¬"
 
 _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
 _TOKEN: Final = re.compile(rf"[{_CJK}]+|\d+(?:[.,]\d+)*|[^\W\d_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)?")
+_UNSPACED: Final = re.compile(r"[\u3041-\u309f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+CJK_MARKS: Final = frozenset("、。，．；：？！）］｝」』】》〉…")
 _CLAUSE_END: Final = re.compile(r"[.!?](?=\s|$|[\"')\]])|[。！？；;\[\]\n\r]|→|\s[-–—]\s")
 _APOSTROPHE: Final = re.compile("['’]")
 _WHITESPACE: Final = re.compile(r"\s+")
@@ -116,6 +118,12 @@ def _whole_word(token: str) -> str:
 def _is_cjk(token: str) -> bool:
     first = token[0]
     return "\u3040" <= first <= "\u30ff" or "\u3400" <= first <= "\u9fff" or "\uac00" <= first <= "\ufaff"
+
+
+def is_between_signs(before: str, after: str) -> bool:
+    """Return whether a word may end between two signs: beside an ideograph or hiragana, not before a mark on it."""
+    is_beside = _UNSPACED.match(before) or _UNSPACED.match(after)
+    return bool(is_beside) and after not in CJK_MARKS and not unicodedata.category(after).startswith("M")
 
 
 def _bigrams(run: str) -> list[str]:

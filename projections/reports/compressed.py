@@ -12,11 +12,12 @@ half of it, else between any two ideographs or hiragana, because where a word en
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+
+from projections.briefs.text import CJK_MARKS, is_between_signs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +37,6 @@ delta_min: Final = 0.10
 ref_digits: Final = 12
 
 ELLIPSIS: Final = "…"
-
-_CJK_MARKS: Final = frozenset("、。，．；：？！）］｝」』】》〉…")
-_UNSPACED: Final = re.compile(r"[\u3041-\u309f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 def compress(report: Report) -> str:
@@ -80,9 +78,9 @@ def shorten(text: str, chars_max: int) -> str:
     room = chars_max - len(ELLIPSIS)
     between_words = between_signs = used = 0
     for place, sign in enumerate(trimmed):
-        if sign.isspace() or (place and trimmed[place - 1] in _CJK_MARKS):
+        if sign.isspace() or (place and trimmed[place - 1] in CJK_MARKS):
             between_words = place
-        elif place and _is_between_signs(trimmed[place - 1], sign):
+        elif place and is_between_signs(trimmed[place - 1], sign):
             between_signs = place
         used += _sign_width(sign)
         if used > room:
@@ -126,12 +124,6 @@ def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
         "artifacts": report.artifacts_created,
     }
     return more | {key: {"left_out": len(found)} for key, found in without_key.items() if found}
-
-
-def _is_between_signs(before: str, after: str) -> bool:
-    """Tell whether a word may end between two signs: beside an ideograph or hiragana, and not before a mark on it."""
-    is_beside = _UNSPACED.match(before) or _UNSPACED.match(after)
-    return bool(is_beside) and after not in _CJK_MARKS and not unicodedata.category(after).startswith("M")
 
 
 def _width(text: str) -> int:

@@ -54,11 +54,15 @@ class ReportList(Arguments, frozen=True):
 
 
 class SessionsWithReport(Arguments, frozen=True):
-    """Filters of the sessions to resume: an agent's, or one by its id or an unambiguous beginning of it."""
+    """Filters of the sessions to resume: an agent's, or one by its id or an unambiguous beginning of it.
+
+    ``recorded`` leaves out sessions in which nothing was recorded yet, as the one that asks has just begun.
+    """
 
     id: str | None = None
     ai_id: str | None = None
     author: str | None = None
+    recorded: bool = False
     cursor: int | None = None
     limit: Limit = 10
 
@@ -114,6 +118,8 @@ def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
     where.equal("s.id", None if asked.id is None else find_session(moment, asked.id))
     where.equal(_AI_ID, asked.ai_id)
     where.equal("s.author", asked.author)
+    if asked.recorded:
+        where.add("s.assessments + s.findings + s.unknowns + s.dead_ends + s.tools > 0")
     page, total, following = page_of(moment, SESSIONS, where, asked.cursor, asked.limit)
     return {
         "sessions": [row | {"report": None if row["report"] is None else decoded(row)} for row in page],

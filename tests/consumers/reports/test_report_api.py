@@ -13,6 +13,7 @@ from seed_examples import AFTER, BEFORE, FINDINGS, run_session
 
 import consumers.reports
 from consumers.reports import (
+    EpistemicHandoffReportGenerator,
     bootstrap_session,
     execute_postflight,
     execute_preflight,
@@ -91,6 +92,27 @@ def test_a_postflight_stands_when_its_report_fails_and_the_report_can_be_made_la
     assert done["report_error"]["code"] == "INVALID_FIELD"
     assert resume_previous_session(detail_level="full")["sessions"][0]["assessments"][0]["vectors"] == AFTER
     assert generate_handoff_report(session_id, key_findings=FINDINGS)["status"] == "success"
+
+
+def test_stores_that_cannot_be_written_are_a_warning_and_the_report_stands(agents_home: Path) -> None:
+    session_id = bootstrap_session("Find the leak")
+    (agents_home / "config.toml").write_text('[reports]\ngit = ""\n', "utf-8")
+    made = generate_handoff_report(session_id, "Found it", FINDINGS)
+    assert (made["status"], made["stored"]) == ("success", [])
+    assert "in no other store" in made["warnings"][-1]
+    (agents_home / "config.toml").write_text('[reports]\ngit = "nowhere"\n', "utf-8")
+    again = generate_handoff_report(session_id, "Found it", FINDINGS)
+    assert again["report_id"] == made["report_id"]
+    assert again["storage_location"] == f"ledger:session/{session_id}"
+    assert again["warnings"][-1].startswith("not stored in git_notes")
+
+
+@pytest.mark.usefixtures("agents_home")
+def test_the_generator_reads_the_ledger_of_the_environment_and_stores_nothing() -> None:
+    session_id = bootstrap_session("Find the leak", ai_id="minimax")
+    report = EpistemicHandoffReportGenerator().generate_handoff_report(session_id, key_findings=FINDINGS)
+    assert (report["session_id"], report["task_summary"], report["ai_id"]) == (session_id, "Find the leak", "minimax")
+    assert load_handoff(session_id) is None
 
 
 @pytest.mark.usefixtures("agents_home")
@@ -174,7 +196,7 @@ def test_the_front_door_offers_what_it_says_and_opens_nothing(home: Path) -> Non
     with pytest.raises(AttributeError):
         _ = consumers.reports.nothing
     program = (
-        "import sys, consumers.reports; heavy = {'lmdb', 'nats', 'sqlite3', 'dateparser', 're2', 'rs_bpe'};"
+        "import sys, consumers.reports; heavy = {'lmdb', 'nats', 'dateparser', 're2', 'rs_bpe'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -161,6 +161,16 @@ def test_a_session_just_started_resumes_too(ledger: Ledger, told: Told) -> None:
     assert packed["no_report"] is True
 
 
+def test_a_session_in_which_nothing_was_recorded_yet_gives_way_to_the_one_before_it(ledger: Ledger, told: Told) -> None:
+    ledger.emit("alice", "session/before", session.SessionStarted(task="Find the leak", ai_id="minimax"))
+    ledger.emit("alice", "session/before", session.FindingLogged(finding="The pool is never closed"))
+    ledger.emit("alice", "session/now", session.SessionStarted(task="Go on", ai_id="minimax"))
+    for asked in ({}, {"ai_id": "minimax"}, {"ai_id": "alice"}):
+        (packed,) = resume(told.answer, told.client.get_blob, **asked)["sessions"]
+        assert packed["task"] == "Find the leak"
+    assert resume(told.answer, told.client.get_blob, session_id="now")["sessions"][0]["task"] == "Go on"
+
+
 def test_dead_ends_of_the_session_come_first_then_those_of_similar_tasks(ledger: Ledger, told: Told) -> None:
     for name, task in (
         ("other", "Bake bread"),
@@ -185,6 +195,13 @@ def test_a_text_that_the_report_had_to_shorten_much_is_read_from_its_blob(ledger
     held = told.answer("reports.show", {"id": "a"})["report"]["key_findings"][0]
     (packed,) = resume(told.answer, told.client.get_blob, session_id="a", detail_level="full")["sessions"]
     assert len(packed["key_findings"][0]) > len(held)
+    assert "findings" in packed["left_out"]["shortened"]
+
+    def without(_ref: str) -> bytes:
+        raise Refused("NOT_FOUND", "no such blob")
+
+    (packed,) = resume(told.answer, without, session_id="a", detail_level="full")["sessions"]
+    assert packed["key_findings"][0] == held
     assert "findings" in packed["left_out"]["shortened"]
 
 
