@@ -104,6 +104,10 @@ CODES: dict[str, Code] = {
     "BUSY": Code(Exit.UNAVAILABLE, True, "Too many requests wait already."),
     "LLM_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The language model cannot be asked now."),
     "LLM_INVALID": Code(Exit.UNAVAILABLE, True, "The language model's answer is not what was asked for."),
+    # A Tree-of-Thoughts search (seed 003).
+    "GENERATION_FAILED": Code(Exit.UNAVAILABLE, True, "The thinker gave no usable candidates."),
+    "EVALUATION_TIMEOUT": Code(Exit.UNAVAILABLE, True, "The evaluation took longer than it may."),
+    "SEARCH_EXHAUSTED": Code(Exit.NOT_FOUND, False, "The search ended within its limits without a solution."),
     # Verification.
     "VERIFICATION_FAILED": Code(Exit.UNVERIFIED, False, "What was verified is not what it claims to be."),
     "CORRUPTED": Code(Exit.UNVERIFIED, False, "Stored data is damaged."),

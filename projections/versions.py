@@ -19,4 +19,5 @@ VIEW_VERSIONS: Final = {
     "snapshots": 1,
     "reviews": 1,
     "reports": 1,
+    "thoughts": 1,
 }

@@ -30,6 +30,7 @@ _PROJECTIONS: Final = (
     "snapshots.fold:SNAPSHOT_VIEW",
     "reviews.fold:REVIEW_VIEW",
     "reports.fold:REPORT_VIEW",
+    "thoughts.fold:THOUGHT_VIEW",
 )
 
 # Which module answers which queries.
@@ -50,6 +51,7 @@ _QUERIES: Final = {
     "reviews.queries": ("reviews.list", "reviews.show"),
     "sessions.queries": ("sessions.list", "sessions.show", "sessions.trajectory"),
     "snapshots.queries": ("snapshots.domains", "snapshots.list", "snapshots.show"),
+    "thoughts.queries": ("tot.list", "tot.prove", "tot.show", "tot.timeline", "tot.tree"),
     "validations.queries": ("validations.best", "validations.list"),
 }
 

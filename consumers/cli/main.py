@@ -39,6 +39,7 @@ VERBS: Final = {
     "session": Lazy("sessions:session", "Keep what you do and learn, from start to end."),
     "report": Lazy("reports:report", "Make, find and resume from reports of what sessions learned."),
     "review": Lazy("reviews:review", "See what waits for a human, and answer it."),
+    "tot": Lazy("tot:tot", "Let six agents search a tree of thoughts; show and prove it."),
     "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready."),
     "notify": Lazy("notifying:notify", "Tell agents and people once that something waits for them."),
     "watch": Lazy("watch:watch", "Run a command for every event of a kind."),

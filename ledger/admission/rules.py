@@ -22,12 +22,14 @@ from ledger.lifecycle import reasoning as reasoning_life
 from ledger.lifecycle import review as review_life
 from ledger.lifecycle import session as session_life
 from ledger.lifecycle import snapshot as snapshot_life
+from ledger.lifecycle import tot as tot_life
 from ledger.lifecycle.authority import NODE, RESERVED_NAMES, ROOT, AgentRecord, KeyRecord, delegated, to_ms
 from ledger.lifecycle.handoff import HandoffState
 from ledger.lifecycle.reasoning import ReasoningState
 from ledger.lifecycle.review import ReviewState
 from ledger.lifecycle.session import SessionState
 from ledger.lifecycle.snapshot import SnapshotState
+from ledger.lifecycle.tot import TotState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
 
 T = TypeVar("T", bound=EventData)
-Life: TypeAlias = "HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | None"
+Life: TypeAlias = "HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState | None"
 Rule: TypeAlias = "Callable[[Event, Layer, Life], Life]"
 
 
@@ -137,6 +139,12 @@ def _snapshot(event: Event, state: Layer, life: Life) -> Life:
     return snapshot_life.transition(life, event)
 
 
+def _tot(event: Event, state: Layer, life: Life) -> Life:
+    _require_registered_role(event, state)
+    assert life is None or isinstance(life, TotState)  # noqa: S101 - a stream's sort fixes its life
+    return tot_life.transition(life, event)
+
+
 def _review(event: Event, state: Layer, life: Life) -> Life:
     if event.kind == "review.answered":
         _require_role(event, state, "human")
@@ -212,6 +220,22 @@ RULES: Final[dict[str, Rule]] = {
     "snapshot.taken": _snapshot,
     "review.requested": _review,
     "review.answered": _review,
+    "tot.started": _tot,
+    "tot.decompose_task": _tot,
+    "tot.decomposition_result": _tot,
+    "tot.initialize_search": _tot,
+    "tot.generate_thoughts": _tot,
+    "tot.generated_thoughts": _tot,
+    "tot.nodes_added": _tot,
+    "tot.evaluate_thoughts": _tot,
+    "tot.evaluation_results": _tot,
+    "tot.nodes_marked": _tot,
+    "tot.backtracked": _tot,
+    "tot.synthesize_solution": _tot,
+    "tot.final_solution": _tot,
+    "tot.search_complete": _tot,
+    "tot.error": _tot,
+    "tot.log_written": _tot,
     "handoff.created": _handoff,
     "handoff.amended": _handoff,
     "handoff.approved": _handoff,

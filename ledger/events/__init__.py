@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ledger.events import authority, handoff, imported, reasoning, report, review, session, snapshot, validation
+from ledger.events import authority, handoff, imported, reasoning, report, review, session, snapshot, tot, validation
 from ledger.events.fields import EventData
 
 
@@ -54,6 +54,22 @@ KINDS: Final[dict[str, Kind]] = {
     "snapshot.taken": Kind(snapshot.SnapshotTaken, "snapshot"),
     "review.requested": Kind(review.ReviewRequested, "review"),
     "review.answered": Kind(review.ReviewAnswered, "review"),
+    "tot.started": Kind(tot.TotStarted, "tot"),
+    "tot.decompose_task": Kind(tot.DecomposeTask, "tot"),
+    "tot.decomposition_result": Kind(tot.DecompositionResult, "tot"),
+    "tot.initialize_search": Kind(tot.InitializeSearch, "tot"),
+    "tot.generate_thoughts": Kind(tot.GenerateThoughts, "tot"),
+    "tot.generated_thoughts": Kind(tot.GeneratedThoughts, "tot"),
+    "tot.nodes_added": Kind(tot.TotNodesAdded, "tot"),
+    "tot.evaluate_thoughts": Kind(tot.EvaluateThoughts, "tot"),
+    "tot.evaluation_results": Kind(tot.EvaluationResults, "tot"),
+    "tot.nodes_marked": Kind(tot.TotNodesMarked, "tot"),
+    "tot.backtracked": Kind(tot.TotBacktracked, "tot"),
+    "tot.synthesize_solution": Kind(tot.SynthesizeSolution, "tot"),
+    "tot.final_solution": Kind(tot.FinalSolution, "tot"),
+    "tot.search_complete": Kind(tot.SearchComplete, "tot"),
+    "tot.error": Kind(tot.TotError, "tot"),
+    "tot.log_written": Kind(tot.TotLogWritten, "tot"),
     "handoff.created": Kind(handoff.HandoffCreated, "handoff"),
     "handoff.amended": Kind(handoff.HandoffAmended, "handoff"),
     "handoff.approved": Kind(handoff.HandoffApproved, "handoff"),

@@ -7,7 +7,7 @@ decoded by the type of its kind; the whole must be strict JSON (``ledger.codec``
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from ledger.events import KINDS
 from ledger.events.fields import STREAM_PATTERN, Count, EventData, Label, Name, Ref, Time
 from ledger.events.handoff import HandoffId
 from ledger.events.imported import RecordImported, read_mapped
+from ledger.events.tot import Message, TotLogWritten, TotNodesAdded
 from ledger.limits import causes_max, stream_name_max_bytes
 
 LedgerId = Annotated[
@@ -78,6 +79,9 @@ class _Decoders(dict[str, msgspec.json.Decoder[EventData] | None]):
         return decoder
 
 
+# Data with fields of any shape.
+FREE: Final = (RecordImported, Message, TotNodesAdded, TotLogWritten)
+
 _body = msgspec.json.Decoder(Body)
 _data = _Decoders()
 
@@ -103,8 +107,8 @@ def decode_body(text: bytes) -> tuple[Body, EventData]:
         raise Refused("UNKNOWN_KIND", f"there is no kind {body.kind!r}", kind=body.kind)
     # Both parts as they would be encoded: then the whole is canonical and hides nothing (``Raw == bytes`` never holds).
     is_canonical = encode_sorted(data) == bytes(body.data) and encode_sorted(body) == text
-    # What a record of another tool maps to has no type yet that would bound its integers.
-    if not is_canonical or isinstance(data, RecordImported):
+    # What another tool recorded, and what a thought says about itself, has no type that would bound its integers.
+    if not is_canonical or isinstance(data, FREE):
         check_strict(text)
     if isinstance(data, RecordImported):
         read_mapped(data)

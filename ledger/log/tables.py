@@ -26,6 +26,7 @@ from ledger.lifecycle.reasoning import ReasoningState
 from ledger.lifecycle.review import ReviewState
 from ledger.lifecycle.session import SessionState
 from ledger.lifecycle.snapshot import SnapshotState
+from ledger.lifecycle.tot import TotState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True):
 
     version: int
     last_index: int
-    state: HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | None = None
+    state: HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState | None = None
 
 
 class IdempotencyRecord(msgspec.Struct, frozen=True, array_like=True):

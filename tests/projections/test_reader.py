@@ -33,6 +33,10 @@ ARGUMENTS = {
     "sessions.trajectory": {"id": "s1"},
     "snapshots.domains": {"reasoning_ref": "sha256:" + "0" * 64},
     "snapshots.show": {"id": "n1"},
+    "tot.prove": {"id": "tot-2026"},
+    "tot.show": {"id": "tot-20260212-100000-a3f7b2"},
+    "tot.timeline": {"id": "tot/tot-20260212-100000-a3f7b2"},
+    "tot.tree": {"id": "tot-20260212-100000-a3f7b2"},
     "validations.best": {"ref": "r1"},
     "validations.list": {"ref": "r1", "independent": True},
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import tot_story
 from building import Ledger
 
 from ledger.author import Draft
@@ -141,7 +142,7 @@ class ViewLedger(Ledger):
         return self.emit(by, f"session/{name}", report.ReportGenerated(**(made | fields)))
 
     def fill(self) -> None:
-        """Append some of everything: handoffs, a validated graph, a session with its report, a snapshot, a review."""
+        """Append some of everything: handoffs, a checked graph, a session, its report, a snapshot, a review, a tree."""
         self.finish("a", verify=True)
         self.approve("b", self.hand_over("b", depends_on=["a"], tasks=["one", "two"], criteria=["green"]))
         self.hand_over("c", depends_on=["b"])
@@ -151,3 +152,5 @@ class ViewLedger(Ledger):
         self.validate("r1", ref)
         self.snap("n1")
         self.ask("v1")
+        tot_story.register(self)
+        tot_story.play(self)

@@ -39,12 +39,13 @@ def validator(kind: str) -> jsonschema.Draft202012Validator:
 
 def objects_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the paths of all objects that are not maps with free keys."""
-    free = {"dependencies", "assumptions_updated", "weights"}
+    free = {"dependencies", "assumptions_updated", "weights", "nodes"}
     if isinstance(value, list):
         return [found for at, one in enumerate(value) for found in objects_in(one, (*path, at))]
-    if not isinstance(value, dict) or (path and path[-1] in free):
+    if not isinstance(value, dict):
         return []
-    return [path, *(found for name, one in value.items() for found in objects_in(one, (*path, name)))]
+    own = [] if path and path[-1] in free else [path]
+    return own + [found for name, one in value.items() for found in objects_in(one, (*path, name))]
 
 
 def patterns_in(schema: Any) -> list[str]:

@@ -1,0 +1,45 @@
+"""Tree of Thoughts: searching with thinkers, decided purely and told in messages (seed 003; DESIGN §12).
+
+    >>> from consumers.tot import Game24, solve
+    >>> found = solve("用4、9、10、13得到24", None, Game24())
+    >>> found.solution.answer, found.solution.verification.is_valid
+    ('(9 - (13 - 10)) × 4 = 24', True)
+    >>> found.entries[-1].data.payload.stats.total_nodes
+    36
+
+The words used here: a *thinker* thinks (``consumers.tot.thinking``); a *state* is the tree that the log tells
+(``advance``); an *action* is what the explorer does next, a pure function of the state (``next_action``), so an
+explorer that was killed goes on as if it had not been; ``outgoing`` and ``respond`` put both into messages.
+"""
+
+from __future__ import annotations
+
+from consumers.tot.driver import Solved, Spoken, solve
+from consumers.tot.messages import Outgoing, outgoing, respond
+from consumers.tot.search import Action, next_action
+from consumers.tot.settings import TASK_TYPES, Overrides, TaskSettings, read_task_type, search_config
+from consumers.tot.thinking import Debugging, Game24, LlmThinker, Planning, Thinker
+from consumers.tot.tree import TreeState, advance
+
+__all__ = [
+    "TASK_TYPES",
+    "Action",
+    "Debugging",
+    "Game24",
+    "LlmThinker",
+    "Outgoing",
+    "Overrides",
+    "Planning",
+    "Solved",
+    "Spoken",
+    "TaskSettings",
+    "Thinker",
+    "TreeState",
+    "advance",
+    "next_action",
+    "outgoing",
+    "read_task_type",
+    "respond",
+    "search_config",
+    "solve",
+]

@@ -1,0 +1,89 @@
+"""The best path of a finished search as a reasoning memory, ``reasoning/TASK``: what can be briefed and handed off.
+
+One step for each node, the root as what was observed and the answer as the conclusion. A step's evidence are the ids of
+the events that made and judged its node; its alternatives are the siblings that were not taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from consumers.tot.task import Say, Task
+from ledger.events import reasoning
+from ledger.events import tot as kinds
+
+if TYPE_CHECKING:
+    from consumers.tot.tree import TreeState
+
+line_max_chars: Final = 2_000
+alternatives_max: Final = 8
+
+
+def remembered(task: Task) -> list[Say]:
+    """Return the reasoning of a finished task, one submission: all of it or nothing; nothing without a solution."""
+    if task.started is None or task.tree is None or task.complete is None or task.solution is None:
+        return []
+    solution: kinds.Solution = task.solution.data.payload
+    stream = f"reasoning/{task.id}"
+    started = reasoning.ReasoningStarted(
+        task=task.started.problem,
+        ai_id="tot-orchestrator",
+        reasoning_strategy=f"Tree of Thoughts, {task.tree.config.strategy}",
+        domain=task.started.task_type,
+    )
+    steps = _steps(task, task.tree, task.complete.data.payload.best_path, solution)
+    says = [Say("reasoning:started", started, [task.complete.id], stream)]
+    for step in steps:
+        number = step.step_number
+        rests_on = {number: [number - 1]} if number > 1 else {}
+        extended = reasoning.ReasoningExtended(steps=[step], dependencies=rests_on)
+        says.append(Say(f"reasoning:step:{number}", extended, step.evidence, stream))
+    concluded = reasoning.ReasoningConcluded(
+        conclusion=solution.answer,
+        confidence_in_reasoning=solution.confidence,
+        known_limitations=solution.verification.validation_errors,
+    )
+    return [*says, Say("reasoning:concluded", concluded, [task.solution.id], stream)]
+
+
+def _steps(
+    task: Task, tree: TreeState, path: list[kinds.ThoughtNode], solution: kinds.Solution
+) -> list[reasoning.Step]:
+    steps: list[reasoning.Step] = []
+    for number, node in enumerate(path, 1):
+        kept = tree.nodes[node.id]
+        evaluation = kept.evaluation
+        evidence = [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]
+        steps.append(
+            reasoning.Step(
+                step_number=number,
+                type="observation" if kept.parent_id is None else "inference",
+                content=kept.content,
+                evidence=evidence,
+                alternatives_considered=_alternatives(tree, kept),
+                confidence=1.0 if evaluation is None else evaluation.confidence,
+            )
+        )
+    solved = task.solution.id if task.solution is not None else ""
+    last = reasoning.Step(
+        step_number=len(steps) + 1,
+        type="conclusion",
+        content=solution.answer,
+        evidence=[solved],
+        premises=[said[:line_max_chars] for said in solution.reasoning_trace],
+        confidence=solution.confidence,
+        conclusion=solution.answer,
+    )
+    return [*steps, last]
+
+
+def _alternatives(tree: TreeState, node: kinds.ThoughtNode) -> list[str]:
+    if node.parent_id is None:
+        return []
+    others = [one for one in tree.nodes.values() if one.parent_id == node.parent_id and one.id != node.id]
+    return [_told(one) for one in others[:alternatives_max]]
+
+
+def _told(node: kinds.ThoughtNode) -> str:
+    score = "" if node.evaluation is None else f" ({node.evaluation.score:g})"
+    return f"{node.content[: line_max_chars - 20]}{score}"

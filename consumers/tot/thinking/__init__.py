@@ -1,0 +1,24 @@
+"""Thinkers: what thinks behind the agents of a Tree-of-Thoughts search (seed 003; DESIGN §12).
+
+    >>> from consumers.tot.thinking import Game24
+    >>> from ledger.events.tot import GenerationContext, ThoughtNode
+    >>> problem = "用4、9、10、13得到24"
+    >>> root = ThoughtNode(id="root", depth=0, content=problem)
+    >>> said = Game24().generate([root], "sequential_proposal", 2, GenerationContext(problem=problem))
+    >>> [candidate.content for candidate in said.candidates]
+    ['13 - 10 = 3, 剩余: 3, 4, 9', '13 + 10 = 23, 剩余: 4, 9, 23']
+
+Three are programs whose answers can be checked (``Game24``, ``Planning``, ``Debugging``); ``LlmThinker`` asks any
+endpoint that speaks OpenAI's chat completions. All keep the protocol ``Thinker`` and return a ``Failure`` for what they
+cannot do.
+"""
+
+from __future__ import annotations
+
+from consumers.tot.thinking.debugging import Debugging
+from consumers.tot.thinking.game24 import Game24
+from consumers.tot.thinking.llm import LlmThinker
+from consumers.tot.thinking.planning import Planning
+from consumers.tot.thinking.protocol import Path, Thinker
+
+__all__ = ["Debugging", "Game24", "LlmThinker", "Path", "Planning", "Thinker"]

@@ -1,0 +1,267 @@
+"""The tree as the explorer knows it: a fold over the events of a task, from which alone the search goes on.
+
+``advance`` takes anything with an ``id``, ``causes`` and ``data`` (an event of the log, or an entry of a search in one
+process), in order. It believes that the gate (``ledger.lifecycle.tot``) let the event in, and refuses nothing itself.
+A state is never changed: each event gives another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from ledger.events import tot as kinds
+from ledger.lifecycle.tot_tree import node_states, tree_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+attempts_max: Final = 3
+
+
+class Entry(Protocol):
+    """What is folded."""
+
+    @property
+    def id(self) -> str:
+        """Its id, which answers name as their cause."""
+        ...
+
+    @property
+    def causes(self) -> list[str]:
+        """What it answers or follows from."""
+        ...
+
+    @property
+    def data(self) -> Any:
+        """One of the messages or notes of ``ledger.events.tot``."""
+        ...
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """Candidates of an answer that are no nodes yet, and the node they grow from."""
+
+    answer: str
+    parent: str
+    candidates: tuple[kinds.Candidate, ...]
+
+
+class TreeState(msgspec.Struct, frozen=True):
+    """Everything that the next action depends on.
+
+    ``requests`` are those that wait for an answer (id → message); ``attempts`` counts, for each node, the failed
+    generations and the evaluations that gave it no score; a node in ``given_up`` failed in a way that does not pass.
+    ``turned_from`` is the node that was turned back from last.
+    """
+
+    config: kinds.SearchConfig
+    problem: str
+    task_type: str
+    task_id: str
+    request: str
+    decomposition: kinds.Decomposition
+    nodes: dict[str, kinds.ThoughtNode] = {}
+    requests: dict[str, kinds.Message] = {}
+    drawn: tuple[Drawn, ...] = ()
+    attempts: dict[str, int] = {}
+    given_up: frozenset[str] = frozenset()
+    suggested: frozenset[str] = frozenset()
+    last_expanded: str | None = None
+    turned_from: str | None = None
+    backtracks: int = 0
+    calls: int = 0
+    rounds: int = 0
+    failure: kinds.Failure | None = None
+    solution: kinds.Solution | None = None
+    is_complete: bool = False
+
+
+def begin(entry: Entry) -> TreeState:
+    """Return the state that ``initialize_search`` opens; ``entry.data`` is that message."""
+    asked = entry.data.payload
+    return TreeState(
+        asked.search_config, asked.problem, asked.task_type, entry.data.task_id, entry.id, asked.decomposition_result
+    )
+
+
+def advance(state: TreeState | None, entry: Entry) -> TreeState | None:
+    """Return the state after ``entry``; None as long as no search was asked for."""
+    data = entry.data
+    if isinstance(data, kinds.InitializeSearch):
+        return begin(entry)
+    if state is None:
+        return None
+    if isinstance(data, kinds.Message):
+        return _message(state, entry, data)
+    match data:
+        case kinds.TotNodesAdded():
+            drawn = tuple(one for one in state.drawn if one.answer not in entry.causes)
+            return _replace(state, nodes=state.nodes | {node.id: node for node in data.nodes}, drawn=drawn)
+        case kinds.TotNodesMarked():
+            changed = {id_: _replace(state.nodes[id_], status=data.status) for id_ in data.node_ids}
+            return _replace(state, nodes=state.nodes | changed)
+        case kinds.TotBacktracked():
+            return _replace(state, backtracks=state.backtracks + 1, turned_from=data.node_id)
+        case _:
+            return state
+
+
+def path_to(state: TreeState, node_id: str) -> list[kinds.ThoughtNode]:
+    """Return the nodes from the root to a node."""
+    path = [state.nodes[node_id]]
+    while (parent := path[-1].parent_id) is not None:
+        path.append(state.nodes[parent])
+    return path[::-1]
+
+
+def in_order(state: TreeState, ids: Iterable[str]) -> list[str]:
+    """Return nodes best first: by score, then confidence, then as they came into the tree."""
+
+    def worth(id_: str) -> tuple[float, float]:
+        evaluation = state.nodes[id_].evaluation
+        return (0.0, 0.0) if evaluation is None else (-evaluation.score, -evaluation.confidence)
+
+    return sorted(ids, key=worth)
+
+
+def best_path(state: TreeState) -> list[kinds.ThoughtNode]:
+    """Return the path to the best end; without an end, to the best of the deepest nodes."""
+    ends = [node.id for node in state.nodes.values() if node.status == "terminal"]
+    if not ends:
+        deepest = max((node.depth for node in state.nodes.values()), default=0)
+        ends = [node.id for node in state.nodes.values() if node.depth == deepest]
+    return path_to(state, in_order(state, ends)[0]) if ends else []
+
+
+def stats(state: TreeState) -> kinds.SearchStats:
+    """Return the seed's counts of the search so far."""
+    nodes = state.nodes.values()
+    scores = [node.evaluation.score for node in nodes if node.evaluation is not None]
+    return kinds.SearchStats(
+        total_nodes=len(nodes),
+        total_backtracks=state.backtracks,
+        llm_calls=state.calls,
+        nodes_pruned=sum(node.status == "pruned" for node in nodes),
+        max_depth_reached=max((node.depth for node in nodes), default=0),
+        rounds=state.rounds,
+        best_score=max(scores, default=None),
+    )
+
+
+def thought_tree(state: TreeState) -> kinds.ThoughtTree:
+    """Return the seed's ``ThoughtTree``, children filled in."""
+    children: dict[str, list[str]] = {id_: [] for id_ in state.nodes}
+    for node in state.nodes.values():
+        if node.parent_id is not None:
+            children[node.parent_id].append(node.id)
+    nodes = {id_: _replace(node, children_ids=children[id_]) for id_, node in state.nodes.items()}
+    frontier = [node.id for node in nodes.values() if node.status == "pending"]
+    depths = [nodes[id_].depth for id_ in frontier] or [node.depth for node in nodes.values()]
+    found = kinds.SearchState(
+        current_depth=max(depths, default=0), frontier=frontier, best_path=[node.id for node in best_path(state)]
+    )
+    return kinds.ThoughtTree(
+        task_id=state.task_id,
+        problem=state.problem,
+        task_type=state.task_type,
+        search_config=state.config,
+        nodes=nodes,
+        root_id=next(iter(nodes), "root"),
+        search_state=found,
+    )
+
+
+def digest(state: TreeState) -> str:
+    """Return the digest of the tree, as the gate computes it."""
+    return tree_digest(node_states(state.nodes.values()))
+
+
+def _message(state: TreeState, entry: Entry, data: kinds.Message) -> TreeState:
+    match data:
+        case kinds.GenerateThoughts() | kinds.EvaluateThoughts() | kinds.SynthesizeSolution():
+            return _asked(state, entry.id, data)
+        case kinds.GeneratedThoughts():
+            return _generated(state, entry, data)
+        case kinds.EvaluationResults():
+            return _evaluated(state, entry, data)
+        case kinds.FinalSolution():
+            return _synthesized(state, entry, data)
+        case kinds.SearchComplete():
+            return _replace(state, is_complete=True)
+        case _:
+            return state
+
+
+def _asked(
+    state: TreeState, id_: str, data: kinds.GenerateThoughts | kinds.EvaluateThoughts | kinds.SynthesizeSolution
+) -> TreeState:
+    state = _replace(state, requests=state.requests | {id_: data})
+    if not isinstance(data, kinds.GenerateThoughts):
+        return state
+    parent = data.payload.parent_node.id
+    expanded = {parent: _replace(state.nodes[parent], status="expanded")}
+    return _replace(state, nodes=state.nodes | expanded, last_expanded=parent, rounds=state.rounds + 1)
+
+
+def _generated(state: TreeState, entry: Entry, data: kinds.GeneratedThoughts) -> TreeState:
+    state, request = _without_request(state, entry)
+    if not isinstance(request, kinds.GenerateThoughts):
+        return state
+    parent = request.payload.parent_node.id
+    if data.payload is None:
+        return _failed(state, [parent], data.error)
+    found = tuple(data.payload.candidates[: request.payload.num_candidates])
+    drawn = (*state.drawn, Drawn(entry.id, parent, found)) if found else state.drawn
+    attempts = {id_: count for id_, count in state.attempts.items() if id_ != parent}
+    return _replace(state, drawn=drawn, calls=state.calls + data.payload.llm_calls, attempts=attempts)
+
+
+def _evaluated(state: TreeState, entry: Entry, data: kinds.EvaluationResults) -> TreeState:
+    state, request = _without_request(state, entry)
+    if not isinstance(request, kinds.EvaluateThoughts):
+        return state
+    asked = [node.id for node in request.payload.candidates]
+    if data.payload is None:
+        return _failed(state, asked, data.error)
+    nodes = dict(state.nodes)
+    for one in data.payload.evaluations:
+        evaluation = kinds.Evaluation(score=one.score, confidence=one.confidence, reasoning=one.reasoning)
+        nodes[one.node_id] = _replace(nodes[one.node_id], evaluation=evaluation)
+    suggested = state.suggested.union(data.payload.pruning_suggestions)
+    state = _replace(state, nodes=nodes, suggested=suggested, calls=state.calls + data.payload.llm_calls)
+    missed = [id_ for id_ in asked if nodes[id_].evaluation is None]
+    attempts = {id_: count for id_, count in _more_attempts(state, missed).items() if nodes[id_].evaluation is None}
+    return _replace(state, attempts=attempts)
+
+
+def _synthesized(state: TreeState, entry: Entry, data: kinds.FinalSolution) -> TreeState:
+    state, request = _without_request(state, entry)
+    if data.payload is None and isinstance(request, kinds.SynthesizeSolution):
+        return _failed(state, [request.payload.best_path[-1].id], data.error)
+    return _replace(state, solution=data.payload)
+
+
+def _failed(state: TreeState, ids: list[str], failure: kinds.Failure | None) -> TreeState:
+    """A failed ask cost one call, as far as anybody knows."""
+    is_over = failure is not None and not failure.recoverable
+    return _replace(
+        state,
+        calls=state.calls + 1,
+        attempts=_more_attempts(state, ids),
+        given_up=state.given_up.union(ids) if is_over else state.given_up,
+        failure=failure,
+    )
+
+
+def _more_attempts(state: TreeState, ids: list[str]) -> dict[str, int]:
+    return state.attempts | {id_: state.attempts.get(id_, 0) + 1 for id_ in ids}
+
+
+def _without_request(state: TreeState, entry: Entry) -> tuple[TreeState, kinds.Message | None]:
+    answered = next((cause for cause in entry.causes if cause in state.requests), None)
+    left = {id_: message for id_, message in state.requests.items() if id_ != answered}
+    return _replace(state, requests=left), state.requests.get(answered or "")
+
+
+_replace = msgspec.structs.replace

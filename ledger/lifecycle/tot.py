@@ -1,0 +1,288 @@
+"""The life of a Tree-of-Thoughts task: who speaks as whom, what waits for an answer, which nodes there are (seed 003).
+
+What the ledger makes impossible here is what such searches got wrong in the field: an explorer that plays its own
+generator, an answer to nothing, an answer given twice, a node whose parent or temporary id nobody knows, a closing tree
+that is another than the one that was searched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ledger.errors import Refused
+from ledger.events import tot as kinds
+from ledger.lifecycle.tot_tree import (
+    NodeState,
+    content_digest,
+    digest_of,
+    evaluation_digest,
+    is_whole,
+    node_states,
+    tree_digest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledger.events.body import Event
+
+nodes_max: Final = 2_000
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True):
+    """A request that waits for its answer: its type, and the nodes that it is about."""
+
+    type: str
+    nodes: tuple[str, ...] = ()
+
+
+class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
+    """Where a task stands. ``waiting`` maps event ids to requests; ``answered`` maps the others to their answers.
+
+    ``drawn`` maps answers of the generator to the temporary ids that became no node yet, with what they stand for.
+    """
+
+    roles: dict[str, tuple[str, str]]
+    waiting: dict[str, Request] = {}
+    answered: dict[str, str] = {}
+    drawn: dict[str, dict[str, bytes]] = {}
+    nodes: dict[str, NodeState] = {}
+    is_decomposed: bool = False
+    is_ended: bool = False
+
+
+# Request type → who asks whom, and the type that answers it.
+_ASKS: Final[dict[str, tuple[str, str, str]]] = {
+    "decompose_task": ("orchestrator", "decomposer", "decomposition_result"),
+    "initialize_search": ("orchestrator", "explorer", "search_complete"),
+    "generate_thoughts": ("explorer", "generator", "generated_thoughts"),
+    "evaluate_thoughts": ("explorer", "evaluator", "evaluation_results"),
+    "synthesize_solution": ("explorer", "synthesizer", "final_solution"),
+}
+_ANSWERED_BY: Final = {answer: request for request, (_, _, answer) in _ASKS.items()}
+
+
+def transition(state: TotState | None, event: Event) -> TotState:
+    """Return the state after ``event``.
+
+    Raises:
+        Refused: ``TRANSITION_NOT_ALLOWED``, ``NOT_AUTHORIZED`` or ``INVALID_FIELD``.
+    """
+    data = event.data
+    if isinstance(data, kinds.TotStarted):
+        return _started(state, event, data)
+    if state is None:
+        raise Refused("TRANSITION_NOT_ALLOWED", f"there is no task {event.name}: it begins with tot.started")
+    if isinstance(data, kinds.TotLogWritten | kinds.TotError):
+        _require_role(state, event, data.sender)
+        _require_task(event, data.task_id)
+        return state
+    if state.is_ended:
+        raise Refused("TRANSITION_NOT_ALLOWED", f"the search of {event.name} has ended")
+    if isinstance(data, kinds.Message):
+        return _message(state, event, data)
+    _require_role(state, event, "explorer")
+    _require_search(state, event.kind)
+    match data:
+        case kinds.TotNodesAdded():
+            return _added(state, event, data)
+        case kinds.TotNodesMarked():
+            _known(state, data.node_ids)
+            changed = {id_: msgspec.structs.replace(state.nodes[id_], status=data.status) for id_ in data.node_ids}
+            return msgspec.structs.replace(state, nodes=state.nodes | changed)
+        case kinds.TotBacktracked():
+            _known(state, [data.node_id, *([data.to_node_id] if data.to_node_id else [])])
+            return state
+        case _:
+            raise Refused("UNKNOWN_KIND", f"{event.kind} is no step of a task's life", kind=event.kind)
+
+
+def _started(state: TotState | None, event: Event, data: kinds.TotStarted) -> TotState:
+    if state is not None:
+        raise Refused("TRANSITION_NOT_ALLOWED", f"task {event.name} was started already")
+    _require_task(event, data.task_id)
+    roles = {binding.role: (binding.agent, binding.key) for binding in data.roles}
+    if len(roles) != len(data.roles):
+        raise Refused("INVALID_FIELD", "each of the six roles is bound once", path="$.data.roles")
+    if len({key for _, key in roles.values()}) != len(roles):
+        raise Refused("INVALID_FIELD", "the six roles have six keys: nobody answers himself", path="$.data.roles")
+    made: dict[str, tuple[str, str]] = dict(roles.items())
+    found = TotState(made)
+    _require_role(found, event, "orchestrator")
+    return found
+
+
+def _message(state: TotState, event: Event, data: kinds.Message) -> TotState:
+    kind: str = data.type  # type: ignore[attr-defined]  # every message has one; the base cannot say which
+    _require_task(event, data.task_id)
+    request = _ANSWERED_BY.get(kind, kind)
+    asks, asked, answer = _ASKS[request]
+    sender, to = (asked, asks) if kind == answer else (asks, asked)
+    if (data.sender, data.to) != (sender, to):
+        raise Refused("INVALID_FIELD", f"{kind} goes from the {sender} to the {to}", path="$.data.from")
+    _require_role(state, event, sender)
+    if kind == request:
+        return _asked(state, event, kind, data)
+    return _answered(state, event, request, data)
+
+
+def _asked(state: TotState, event: Event, kind: str, data: kinds.Message) -> TotState:
+    if kind != "decompose_task" and not state.is_decomposed:
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} comes after the decomposition")
+    if kind in ("decompose_task", "initialize_search"):
+        if {kind, "initialize_search"} & {request.type for request in state.waiting.values()}:
+            raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} was asked already and waits for its answer")
+    else:
+        _require_search(state, kind)
+    nodes, about = state.nodes, list[kinds.ThoughtNode]()
+    match data:
+        case kinds.GenerateThoughts():
+            parent = data.payload.parent_node
+            about = [parent]
+            _known(state, [parent.id])
+            _require_growing(parent.id, nodes[parent.id])
+            nodes = nodes | {parent.id: msgspec.structs.replace(nodes[parent.id], status="expanded")}
+        case kinds.EvaluateThoughts():
+            about = data.payload.candidates
+        case kinds.SynthesizeSolution():
+            about = data.payload.best_path
+        case _:
+            pass  # about no node
+    _same(state, about)
+    request = Request(kind, tuple(node.id for node in about))
+    return msgspec.structs.replace(state, waiting=state.waiting | {event.id: request}, nodes=nodes)
+
+
+def _answered(state: TotState, event: Event, request: str, data: kinds.Message) -> TotState:
+    given = [cause for cause in event.causes if cause in state.waiting and state.waiting[cause].type == request]
+    if len(given) > 1:
+        raise Refused("INVALID_FIELD", f"{event.kind} answers one {request}, not {len(given)}", path="$.causes")
+    if not given:
+        if any(cause in state.answered for cause in event.causes):
+            raise Refused("TRANSITION_NOT_ALLOWED", f"this {request} was answered already")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.kind} answers nothing: causes name the {request} it answers")
+    payload = data.payload  # type: ignore[attr-defined]  # every answer has one
+    if payload is None and data.error is None:
+        raise Refused("INVALID_FIELD", "an answer has a payload, or an error that says why not", path="$.data.payload")
+    about = state.waiting[given[0]].nodes
+    waiting = {id_: asked for id_, asked in state.waiting.items() if id_ != given[0]}
+    state = msgspec.structs.replace(state, waiting=waiting, answered=state.answered | {given[0]: event.id})
+    match data:
+        case kinds.DecompositionResult():
+            return msgspec.structs.replace(state, is_decomposed=payload is not None)
+        case kinds.GeneratedThoughts() if payload is not None:
+            drawn = {one.temp_id: digest_of((about[0], one.content, one.action_type)) for one in payload.candidates}
+            if len(drawn) != len(payload.candidates):
+                raise Refused("INVALID_FIELD", "two candidates have one temporary id", path="$.data.payload.candidates")
+            return msgspec.structs.replace(state, drawn=state.drawn | ({event.id: drawn} if drawn else {}))
+        case kinds.EvaluationResults() if payload is not None:
+            return _evaluated(state, payload, about)
+        case kinds.SearchComplete():
+            _require_tree(state, data)
+            return msgspec.structs.replace(state, is_ended=True)
+        case _:
+            return state
+
+
+def _evaluated(state: TotState, payload: kinds.ResultsPayload, about: tuple[str, ...]) -> TotState:
+    for id_ in (*(one.node_id for one in payload.evaluations), *payload.ranking, *payload.pruning_suggestions):
+        if id_ not in about:
+            raise Refused("INVALID_FIELD", f"nobody asked for an evaluation of {id_}", node_id=id_)
+    nodes = dict(state.nodes)
+    for one in payload.evaluations:
+        evaluation = kinds.Evaluation(score=one.score, confidence=one.confidence, reasoning=one.reasoning)
+        nodes[one.node_id] = msgspec.structs.replace(nodes[one.node_id], evaluation=evaluation_digest(evaluation))
+    return msgspec.structs.replace(state, nodes=nodes)
+
+
+def _added(state: TotState, event: Event, data: kinds.TotNodesAdded) -> TotState:
+    nodes = dict(state.nodes)
+    for position, node in enumerate(data.nodes):
+        path = f"$.data.nodes[{position}]"
+        if node.id in nodes:
+            raise Refused("INVALID_FIELD", f"there is a node {node.id} already", path=f"{path}.id")
+        parent = None if node.parent_id is None else nodes.get(node.parent_id)
+        if (node.parent_id is None) != (not nodes) or (node.parent_id is not None and parent is None):
+            raise Refused("INVALID_FIELD", f"{node.id} has no parent in the tree", path=f"{path}.parent_id")
+        if node.parent_id is not None and parent is not None:
+            _require_growing(node.parent_id, parent)
+        if node.depth != (0 if parent is None else parent.depth + 1):
+            raise Refused("INVALID_FIELD", f"{node.id} is one deeper than its parent", path=f"{path}.depth")
+        if node.status != "pending" or node.evaluation is not None or node.children_ids:
+            raise Refused("INVALID_FIELD", f"{node.id} is new: pending, not evaluated, without children", path=path)
+        nodes[node.id] = NodeState(node.parent_id, node.depth, content_digest(node))
+    if len(nodes) > nodes_max:
+        raise Refused("TOO_LARGE", f"a tree has at most {nodes_max} nodes", nodes=len(nodes))
+    return msgspec.structs.replace(state, nodes=nodes, drawn=_without_drawn(state, event, data))
+
+
+def _without_drawn(state: TotState, event: Event, data: kinds.TotNodesAdded) -> dict[str, dict[str, bytes]]:
+    """Take the temporary ids that become nodes from the generator's answer that is named as the cause."""
+    if not state.nodes:
+        if len(data.nodes) > 1 or data.temp_ids:
+            raise Refused("INVALID_FIELD", "the root comes alone, and from no candidate", path="$.data.nodes")
+        return state.drawn
+    source = next((cause for cause in event.causes if cause in state.drawn), None)
+    if source is None or len(data.temp_ids) != len(data.nodes):
+        raise Refused("INVALID_FIELD", "nodes come from generated_thoughts: name it, and their temporary ids", path="$")
+    left = dict(state.drawn[source])
+    for node, temp_id in zip(data.nodes, data.temp_ids, strict=True):
+        thought = left.pop(temp_id, None)
+        if thought is None:
+            raise Refused("INVALID_FIELD", f"no candidate {temp_id} is left of that answer", path="$.data.temp_ids")
+        if thought != digest_of((node.parent_id, node.content, node.action_type)):
+            raise Refused("INVALID_FIELD", f"{node.id} is not what the generator thought", path="$.data.nodes")
+    return {cause: ids for cause, ids in state.drawn.items() if cause != source} | ({source: left} if left else {})
+
+
+def _require_tree(state: TotState, data: kinds.SearchComplete) -> None:
+    _same(state, data.payload.best_path)
+    digest, tree = tree_digest(state.nodes), data.payload.tree
+    is_same = data.payload.tree_digest == digest
+    if tree is not None:
+        is_same = (
+            is_same
+            and tree.task_id == data.task_id
+            and is_whole(tree)
+            and tree_digest(node_states(tree.nodes.values())) == digest
+        )
+    if not is_same:
+        raise Refused("VERSION_MISMATCH", "the tree is another than the one that was searched", tree_digest=digest)
+
+
+def _require_search(state: TotState, kind: str) -> None:
+    if all(request.type != "initialize_search" for request in state.waiting.values()):
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} belongs to a search: initialize_search comes first")
+
+
+def _require_growing(id_: str, node: NodeState) -> None:
+    if node.status in ("pruned", "terminal"):
+        raise Refused("TRANSITION_NOT_ALLOWED", f"node {id_} is {node.status}: nothing grows from it")
+
+
+def _require_role(state: TotState, event: Event, role: str) -> None:
+    agent, key = state.roles.get(role, ("", ""))
+    if (event.author, event.key) != (agent, key):
+        raise Refused(
+            "NOT_AUTHORIZED", f"the {role} of {event.name} is {agent}, by the key bound at its start", role=role
+        )
+
+
+def _require_task(event: Event, task_id: str) -> None:
+    if event.name != task_id:
+        raise Refused("INVALID_FIELD", f"a message of {task_id} belongs on tot/{task_id}", path="$.data.task_id")
+
+
+def _known(state: TotState, ids: Iterable[str]) -> None:
+    for id_ in ids:
+        if id_ not in state.nodes:
+            raise Refused("INVALID_FIELD", f"there is no node {id_} in the tree", node_id=id_)
+
+
+def _same(state: TotState, nodes: Iterable[kinds.ThoughtNode]) -> None:
+    for node in nodes:
+        _known(state, [node.id])
+        if state.nodes[node.id].content != content_digest(node):
+            raise Refused("INVALID_FIELD", f"node {node.id} is another in the tree", node_id=node.id)

@@ -1,0 +1,75 @@
+"""The nodes of a Tree-of-Thoughts search as the gate remembers them: digests stand for what they say (seed 003).
+
+The same digests compare a closing tree with the one that was searched, in whatever order its nodes came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from blake3 import blake3
+
+from ledger.codec import encode_canonical
+from ledger.events import tot as kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_digest_bytes: Final = 12
+
+
+class NodeState(msgspec.Struct, frozen=True, array_like=True):
+    """A node as the gate remembers it: digests stand for its content and its evaluation."""
+
+    parent: str | None
+    depth: int
+    content: bytes
+    status: str = "pending"
+    evaluation: bytes = b""
+
+
+def content_digest(node: kinds.ThoughtNode) -> bytes:
+    """Return the digest of what a node is, without its evaluation, status and children."""
+    kept = (node.id, node.parent_id, node.depth, node.content, node.action_type, node.metadata)
+    return digest_of(kept)
+
+
+def evaluation_digest(evaluation: kinds.Evaluation | None) -> bytes:
+    """Return the digest of a node's evaluation; empty without one."""
+    return b"" if evaluation is None else digest_of((evaluation.score, evaluation.confidence, evaluation.reasoning))
+
+
+def tree_digest(nodes: Mapping[str, NodeState]) -> str:
+    """Return the digest of a whole tree, in whatever order its nodes came: hex."""
+    lines = [
+        (id_, node.parent, node.depth, node.content.hex(), node.status, node.evaluation.hex())
+        for id_, node in sorted(nodes.items())
+    ]
+    return blake3(encode_canonical(lines)).hexdigest()
+
+
+def node_states(nodes: Iterable[kinds.ThoughtNode]) -> dict[str, NodeState]:
+    """Return nodes as the gate remembers them, to compare a tree with it."""
+    return {
+        node.id: NodeState(
+            node.parent_id, node.depth, content_digest(node), node.status, evaluation_digest(node.evaluation)
+        )
+        for node in nodes
+    }
+
+
+def is_whole(tree: kinds.ThoughtTree) -> bool:
+    """Return whether nodes stand under their own ids, children beside their parents, and the root at the top."""
+    children: dict[str | None, list[str]] = {}
+    for node in tree.nodes.values():
+        children.setdefault(node.parent_id, []).append(node.id)
+    return children.get(None) == [tree.root_id] and all(
+        id_ == node.id and sorted(node.children_ids) == sorted(children.get(id_, []))
+        for id_, node in tree.nodes.items()
+    )
+
+
+def digest_of(content: Any) -> bytes:
+    """Return the short digest of plain content."""
+    return blake3(encode_canonical(content)).digest(length=_digest_bytes)

@@ -1,0 +1,83 @@
+"""What each message of a search says, in one line for people: the text of its timeline (seed 003)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ledger.events import tot as kinds
+
+if TYPE_CHECKING:
+    from ledger.events import EventData
+
+line_length_max: Final = 300
+
+
+def sender_of(data: EventData) -> str:
+    """Return the role that says it: the orchestrator starts a task, the explorer grows the tree."""
+    match data:
+        case kinds.Message() | kinds.TotError() | kinds.TotLogWritten():
+            return data.sender
+        case kinds.TotStarted():
+            return "orchestrator"
+        case _:
+            return "explorer"
+
+
+def error_of(data: EventData) -> kinds.Failure | None:
+    """Return what went wrong, if a message says that something did."""
+    return data.error if isinstance(data, kinds.Message | kinds.TotError) else None
+
+
+def text_of(data: EventData) -> str:
+    """Return the line of a message, at most 300 characters."""
+    failure = error_of(data)
+    text = _text(data) if failure is None else f"{failure.code}: {failure.message}"
+    return text if len(text) <= line_length_max else text[: line_length_max - 1] + "…"
+
+
+def _text(data: EventData) -> str:
+    match data:
+        case kinds.TotStarted():
+            return f"The task begins ({data.task_type}): {data.problem}"
+        case kinds.DecomposeTask():
+            return f"Asks how to decompose: {data.payload.problem}"
+        case kinds.DecompositionResult(payload=kinds.Decomposition() as shape):
+            return f"One thought is one {shape.thought_granularity}; about {shape.depth_estimate} deep"
+        case kinds.InitializeSearch():
+            config = data.payload.search_config
+            return (
+                f"Asks for a search: {config.strategy}, depth {config.max_depth}, branching {config.branching_factor}, "
+                f"threshold {config.pruning_threshold:g}"
+            )
+        case kinds.SearchComplete():
+            found = data.payload.stats
+            return f"The search is complete: {found.total_nodes} nodes, {found.total_backtracks} backtracks"
+        case kinds.SynthesizeSolution():
+            return f"Asks for the answer of a path of {len(data.payload.best_path)} nodes"
+        case kinds.FinalSolution(payload=kinds.Solution() as solution):
+            valid = "valid" if solution.verification.is_valid else "not valid"
+            return f"{solution.answer} ({valid})"
+        case _:
+            return _text_of_growth(data)
+
+
+def _text_of_growth(data: EventData) -> str:
+    match data:
+        case kinds.GenerateThoughts():
+            return f"Asks for {data.payload.num_candidates} thoughts from {data.payload.parent_node.id}"
+        case kinds.GeneratedThoughts(payload=kinds.GeneratedPayload() as payload):
+            return f"{len(payload.candidates)} thoughts: " + "; ".join(one.content for one in payload.candidates)
+        case kinds.EvaluateThoughts():
+            return "Asks to evaluate " + ", ".join(node.id for node in data.payload.candidates)
+        case kinds.EvaluationResults(payload=kinds.ResultsPayload() as payload):
+            return "Scores: " + ", ".join(f"{one.node_id} {one.score:g}" for one in payload.evaluations)
+        case kinds.TotNodesAdded():
+            return "Adds " + ", ".join(node.id for node in data.nodes)
+        case kinds.TotNodesMarked():
+            return f"{', '.join(data.node_ids)}: {data.status}. {data.reason}"
+        case kinds.TotBacktracked():
+            return f"Turns back from {data.node_id} to {data.to_node_id or 'nothing'}: {data.reason}"
+        case kinds.TotLogWritten():
+            return data.entries[0].msg
+        case _:
+            return "Nothing"

@@ -1,0 +1,101 @@
+"""What a tree of thoughts comes to: children, frontier, best path and stats, from its nodes alone (seed 003).
+
+The best path leads to the best end: of all nodes that are evaluated and neither pruned nor below a pruned node, a
+terminal one before others, then by score, by confidence, of those that are no end the deeper one, then the one that was
+added first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ledger.events.tot import SearchState, SearchStats, ThoughtNode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledger.events.tot import SearchConfig
+
+
+def with_children(nodes: Mapping[str, ThoughtNode]) -> dict[str, ThoughtNode]:
+    """Return the nodes, each with its children in the order in which they were added."""
+    children: dict[str, list[str]] = {id_: [] for id_ in nodes}
+    for id_, node in nodes.items():
+        if node.parent_id is not None:
+            children[node.parent_id].append(id_)
+    return {id_: msgspec.structs.replace(node, children_ids=children[id_]) for id_, node in nodes.items()}
+
+
+def root_of(nodes: Mapping[str, ThoughtNode]) -> str | None:
+    """Return the id of the root; None before there is one."""
+    return next((id_ for id_, node in nodes.items() if node.parent_id is None), None)
+
+
+def search_state(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None, depth: int) -> SearchState:
+    """Return where a search stands at ``depth``; ``frontier`` has the nodes that may grow, the next one first."""
+    return SearchState(current_depth=depth, frontier=frontier(nodes, config), best_path=best_path(nodes))
+
+
+def frontier(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> list[str]:
+    """Return what waits to be expanded: by level in a breadth-first search, deepest first in another, then by score."""
+    if config is None:
+        return []
+    cut = _cut_off(nodes)
+    sign = 1 if config.strategy == "BFS" else -1
+    open_ = [
+        node
+        for node in nodes.values()
+        if node.status == "pending" and node.id not in cut and node.depth < config.max_depth
+    ]
+    return [node.id for node in sorted(open_, key=lambda node: (sign * node.depth, -_score(node)))]
+
+
+def best_path(nodes: Mapping[str, ThoughtNode]) -> list[str]:
+    """Return the ids from the root to the best node; the root alone while nothing is evaluated."""
+    end = _best(nodes)
+    at = root_of(nodes) if end is None else end.id
+    path: list[str] = []
+    while at is not None:
+        path.append(at)
+        at = nodes[at].parent_id
+    return path[::-1]
+
+
+def stats_of(nodes: Mapping[str, ThoughtNode], *, backtracks: int, llm_calls: int, rounds: int) -> SearchStats:
+    """Return the counts of a search; ``best_score`` is the highest that any node had, pruned or not."""
+    scores = [node.evaluation.score for node in nodes.values() if node.evaluation is not None]
+    return SearchStats(
+        total_nodes=len(nodes),
+        total_backtracks=backtracks,
+        llm_calls=llm_calls,
+        nodes_pruned=sum(node.status == "pruned" for node in nodes.values()),
+        max_depth_reached=max((node.depth for node in nodes.values()), default=0),
+        rounds=rounds,
+        best_score=max(scores, default=None),
+    )
+
+
+def _best(nodes: Mapping[str, ThoughtNode]) -> ThoughtNode | None:
+    cut = _cut_off(nodes)
+    ends = [node for node in nodes.values() if node.evaluation is not None and node.id not in cut]
+    return max(ends, key=_worth, default=None)
+
+
+def _worth(node: ThoughtNode) -> tuple[bool, float, float, int]:
+    is_end, confidence = node.status == "terminal", 0.0 if node.evaluation is None else node.evaluation.confidence
+    return is_end, _score(node), confidence, 0 if is_end else node.depth
+
+
+def _cut_off(nodes: Mapping[str, ThoughtNode]) -> set[str]:
+    """Return what is pruned, and all below it; parents stand before their children."""
+    cut: set[str] = set()
+    for id_, node in nodes.items():
+        if node.status == "pruned" or node.parent_id in cut:
+            cut.add(id_)
+    return cut
+
+
+def _score(node: ThoughtNode) -> float:
+    return -1.0 if node.evaluation is None else node.evaluation.score

@@ -1,0 +1,51 @@
+"""A task's log folder on disk: whole files, the same bytes again, nothing of an older export, nothing of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import tot_story
+from tot_story import N11, N12, ROOT, TASK
+
+from consumers.tot.log_folder import write_logs
+from consumers.tot.logs import log_files
+from ledger.errors import Unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.events.body import Event
+
+
+def longer() -> list[Event]:
+    """Return the events of a task with so many rounds that all its files have other numbers."""
+    said = tot_story.opening()
+    for _ in range(48):
+        said += tot_story.level(len(said), ROOT, [N11, N12])
+    return tot_story.events(said)
+
+
+def test_folder_is_written_under_the_tasks_id_and_again_byte_by_byte(tmp_path: Path) -> None:
+    folder = write_logs(tot_story.events(), tmp_path / "logs")
+    assert folder == tmp_path / "logs" / TASK
+    first = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert first == log_files(tot_story.events())
+    (folder / "07-evaluator-round2.log").write_bytes(b"torn")
+    write_logs(tot_story.events(), tmp_path / "logs")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == first
+
+
+def test_files_whose_number_changed_are_removed_and_others_left(tmp_path: Path) -> None:
+    folder = write_logs(tot_story.events(), tmp_path)
+    (folder / "my-notes.log").write_text("mine")
+    write_logs(longer(), tmp_path)
+    names = {path.name for path in folder.iterdir()}
+    assert names == set(log_files(longer())) | {"my-notes.log"}
+
+
+def test_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("a file")
+    with pytest.raises(Unavailable) as found:
+        write_logs(tot_story.events(), tmp_path / "logs")
+    assert found.value.code == "STORE_UNAVAILABLE"

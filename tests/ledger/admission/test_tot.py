@@ -1,0 +1,184 @@
+"""A Tree-of-Thoughts task on a real ledger: registered keys, the bound key of each role, the table of bad messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import tot_story as told
+from building import Ledger, key_named
+
+from ledger.author import Draft
+from ledger.codec import encode_canonical
+from ledger.errors import Refused
+from ledger.events import tot as kinds
+from ledger.lifecycle.tot import TotState
+from ledger.lifecycle.tot_tree import tree_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.identity import Key
+
+STREAM = f"tot/{told.TASK}"
+
+
+def code_of(submit: Callable[[], Any], ledger: Ledger) -> str:
+    """Return the code with which something is refused, having left nothing behind."""
+    before = ledger.head()
+    with pytest.raises(Refused) as refused:
+        submit()
+    assert ledger.head() == before
+    return refused.value.code
+
+
+def life(ledger: Ledger) -> TotState:
+    """Return the task as the gate remembers it."""
+    with ledger.log.snapshot() as snapshot:
+        record = snapshot.stream(STREAM)
+    assert record is not None
+    assert isinstance(record.state, TotState)
+    return record.state
+
+
+def test_whole_story_is_accepted_and_remembered(ledger: Ledger) -> None:
+    told.register(ledger)
+    told.play(ledger)
+    assert life(ledger).is_ended
+    assert tree_digest(life(ledger).nodes) == told.DIGEST
+
+
+def test_role_needs_the_key_bound_at_the_start(ledger: Ledger) -> None:
+    told.register(ledger)
+    ids = told.play(ledger, told.STORY[:7])
+    answer = told.STORY[7].data
+
+    def said(author: str, key: Key | None = None) -> Callable[[], Any]:
+        return lambda: ledger.emit(author, STREAM, answer, key=key, causes=[ids[6]])
+
+    # The explorer plays the generator: as itself, or in its name.
+    assert code_of(said(told.agent("explorer")), ledger) == "NOT_AUTHORIZED"
+    in_its_name = said(told.agent("generator"), ledger.keys[told.agent("explorer")])
+    assert code_of(in_its_name, ledger) == "AUTHOR_MISMATCH"
+    # Another key of the right agent is not the one that was bound.
+    other = ledger.delegate(told.agent("generator"), key_named("another"))
+    assert code_of(said(told.agent("generator"), other), ledger) == "NOT_AUTHORIZED"
+    said(told.agent("generator"))()
+
+
+def test_roles_may_be_delegated_keys_of_one_agent(ledger: Ledger) -> None:
+    keys = {role: ledger.delegate("alice", key_named(f"alice as {role}")) for role in told.ROLES}
+    roles = [kinds.RoleBinding(role=role, agent="alice", key=key.public.hex()) for role, key in keys.items()]
+    ids: list[str] = []
+    for one in [told.STORY[0]._replace(data=told.started(roles=roles)), *told.STORY[1:]]:
+        causes = [ids[cause] for cause in one.causes]
+        ids.append(ledger.emit("alice", STREAM, one.data, key=keys[one.role], causes=causes).id)
+    assert life(ledger).is_ended
+
+
+def test_agent_without_a_role_that_works_says_nothing(ledger: Ledger) -> None:
+    ledger.register(told.agent("orchestrator"), "admin")
+    submit = lambda: ledger.emit(told.agent("orchestrator"), STREAM, told.started())  # noqa: E731 - called twice
+    assert code_of(submit, ledger) == "NOT_AUTHORIZED"
+
+
+def test_unknown_task_and_what_does_not_belong_to_it_are_refused(ledger: Ledger) -> None:
+    told.register(ledger)
+    asked = told.STORY[1].data
+    orchestrator = told.agent("orchestrator")
+    assert code_of(lambda: ledger.emit(orchestrator, STREAM, asked), ledger) == "TRANSITION_NOT_ALLOWED"
+    told.play(ledger, told.STORY[:1])
+    other = "tot/tot-20260212-100000-zzzzzz"
+    assert code_of(lambda: ledger.emit(orchestrator, other, asked), ledger) == "TRANSITION_NOT_ALLOWED"
+    assert code_of(lambda: ledger.emit(orchestrator, "session/s", asked), ledger) == "INVALID_FIELD"
+
+
+def test_answer_is_given_once_however_often_it_is_sent(ledger: Ledger) -> None:
+    told.register(ledger)
+    ids = told.play(ledger, told.STORY[:8])
+    generator, answer = told.agent("generator"), told.STORY[7].data
+    size, _ = ledger.head()
+    repeat = ledger.emit(generator, STREAM, answer, causes=[ids[6]])
+    assert (repeat.is_repeat, repeat.id, ledger.head()[0]) == (True, ids[7], size)
+    ledger.clock.advance(1)  # the same answer at another time is another answer
+    again = lambda: ledger.emit(generator, STREAM, answer, causes=[ids[6]])  # noqa: E731 - called by the check
+    assert code_of(again, ledger) == "TRANSITION_NOT_ALLOWED"
+
+
+def test_two_answers_in_one_submission_leave_nothing_behind(ledger: Ledger) -> None:
+    told.register(ledger)
+    ids = told.play(ledger, told.STORY[:7])
+    generator = told.agent("generator")
+    first = Draft(stream=STREAM, data=told.STORY[7].data, causes=[ids[6]])
+    second = Draft(stream=STREAM, data=told.generated([told.N12]), causes=[ids[6]])
+    submission = ledger.sign(generator, first, second)
+    assert code_of(lambda: ledger.submit(submission), ledger) == "TRANSITION_NOT_ALLOWED"
+
+
+@pytest.mark.parametrize(
+    ("position", "fields", "code"),
+    [
+        (1, {"type": "initialize_search"}, "INVALID_FIELD"),
+        (1, {"from": "boss"}, "INVALID_FIELD"),
+        (1, {"from": None}, "INVALID_FIELD"),
+        (1, {"payload": {"problem": "", "task_type": "planning"}}, "INVALID_FIELD"),
+        (1, {"payload": {"problem": "p"}}, "INVALID_FIELD"),
+        (1, {"payload": {"problem": "p", "task_type": "t", "mood": 1}}, "UNKNOWN_FIELD"),
+        (1, {"mood": 1}, "UNKNOWN_FIELD"),
+        (1, {"error": {"code": "INVALID_FORMAT", "message": "m"}}, "INVALID_FIELD"),
+        (7, {"payload": {"candidates": [{"temp_id": f"c{at}", "content": "x"} for at in range(10_000)]}}, "TOO_LARGE"),
+        (7, {"payload": {"candidates": [{"temp_id": "a/b", "content": "x"}]}}, "INVALID_FIELD"),
+        (10, {"payload": {"evaluations": [{"node_id": "node_1_1", "score": 11, "confidence": 1}]}}, "INVALID_FIELD"),
+        (10, {"payload": {"evaluations": [{"node_id": "node_1_1", "score": 7, "confidence": 2}]}}, "INVALID_FIELD"),
+    ],
+)
+def test_message_of_the_wrong_shape_is_refused(
+    ledger: Ledger, position: int, fields: dict[str, Any], code: str
+) -> None:
+    told.register(ledger)
+    ids = told.play(ledger, told.STORY[:position])
+    one = told.STORY[position]
+    data = {name: value for name, value in (msgspec.to_builtins(one.data) | fields).items() if value is not None}
+    body = {
+        "ledger": ledger.id,
+        "kind": f"tot.{msgspec.to_builtins(one.data)['type']}",
+        "stream": STREAM,
+        "author": told.agent(one.role),
+        "at": ledger.clock.text(),
+        "causes": [ids[cause] for cause in one.causes],
+        "data": data,
+    }
+    submission = ledger.sign_bytes(told.agent(one.role), encode_canonical(body))
+    assert code_of(lambda: ledger.submit(submission), ledger) == code
+
+
+def test_closing_tree_that_differs_is_refused_and_the_right_one_is_taken(ledger: Ledger) -> None:
+    told.register(ledger)
+    ids = told.play(ledger, told.STORY[:-1])
+    explorer = told.agent("explorer")
+    for wrong in (told.complete(tree_digest="0" * 64, tree=None), told.complete(tree_digest="0" * 64)):
+        submit = lambda data=wrong: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
+        assert code_of(submit, ledger) == "VERSION_MISMATCH"
+    ledger.emit(explorer, STREAM, told.complete(), causes=[ids[3]])
+    assert life(ledger).is_ended
+
+
+def test_nothing_of_the_search_follows_its_end(ledger: Ledger) -> None:
+    told.register(ledger)
+    told.play(ledger)
+    ledger.clock.advance(1)
+    for role, data in (("explorer", told.generate(told.ROOT)), ("orchestrator", told.STORY[1].data)):
+        submit = lambda role=role, data=data: ledger.emit(told.agent(role), STREAM, data)  # noqa: E731 - called by the check
+        assert code_of(submit, ledger) == "TRANSITION_NOT_ALLOWED"
+    ledger.emit(told.agent("explorer"), STREAM, told.STORY[5].data)
+
+
+def test_logs_with_a_tree_replay_to_the_same_states(ledger: Ledger) -> None:
+    told.register(ledger)
+    told.play(ledger, told.STORY[:20])
+    before = life(ledger)
+    path = ledger.home.path
+    ledger.close()
+    with Ledger(path) as again:
+        assert life(again) == before

@@ -1,0 +1,221 @@
+"""Trees of thoughts: given these messages, expect these rows."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+import tot_story as told
+from folding import rows_of
+from tot_story import BEST, NODES, STATS, STORY, TASK
+
+from ledger.errors import Refused
+from ledger.events import tot as kinds
+from projections.thoughts.fold import THOUGHT_VIEW, TaskRecord, fold
+from projections.thoughts.tree import best_path, frontier, search_state, stats_of, with_children
+
+EVENTS = told.events()
+END = len(STORY)
+CONFIG = told.CONFIG
+
+
+def rows(count=END):
+    """Return the rows after so many events of the story."""
+    return rows_of(THOUGHT_VIEW, TASK, EVENTS[:count])
+
+
+def task(count=END):
+    (row,) = rows(count)["tot_tasks"]
+    return row
+
+
+def state(count):
+    """Return where the search stood after so many events."""
+    return json.loads(task(count)["search_state"])
+
+
+def record(*events):
+    made = TaskRecord(TASK)
+    for event in events:
+        made = fold(made, event)
+    return made
+
+
+def test_the_whole_story_gives_the_whole_tree():
+    found = {row["id"]: row for row in rows()["tot_nodes"]}
+    assert list(found) == ["root", "node_1_1", "node_1_2", "node_2_1", "node_2_2", "node_3_1", "node_3_2"]
+    for id_, node in NODES.items():
+        row = found[id_]
+        assert (row["parent_id"], row["depth"], row["content"]) == (node.parent_id, node.depth, node.content)
+        assert (row["status"], json.loads(row["children_ids"])) == (node.status, node.children_ids)
+        score = None if node.evaluation is None else node.evaluation.score
+        assert (row["score"], row["action_type"]) == (score, node.action_type)
+
+
+def test_a_node_says_which_thought_it_was():
+    found = {row["id"]: row for row in rows()["tot_nodes"]}
+    assert (found["root"]["temp_id"], found["root"]["source_id"]) == (None, None)
+    assert (found["node_1_2"]["temp_id"], found["node_1_2"]["source_id"]) == ("cand_2", EVENTS[7].id)
+    assert (found["node_1_2"]["added_index"], found["node_3_2"]["temp_id"]) == (8, "cand_1")
+
+
+def test_a_node_comes_from_the_answer_that_still_had_its_thought():
+    first, second = (told.generated([one]) for one in (told.N11, told.N12))
+    again = kinds.TotNodesAdded(nodes=[told.N12], temp_ids=["cand_1"])
+    events = [
+        *EVENTS[:7],
+        told.spoken("generator", first, index=7, causes=(6,)),
+        told.spoken("explorer", kinds.TotNodesAdded(nodes=[told.N11], temp_ids=["cand_1"]), index=8, causes=(7,)),
+        told.spoken("explorer", told.generate(told.ROOT), index=9),
+        told.spoken("generator", second, index=10, causes=(9,)),
+        told.spoken("explorer", again, index=11, causes=(7, 10)),
+    ]
+    origins = record(*events).origins
+    assert (origins["node_1_1"].source_id, origins["node_1_2"].source_id) == (events[7].id, events[10].id)
+
+
+def test_stats_are_those_that_the_explorer_counted():
+    found = task()
+    assert json.loads(found["stats"]) == msgspec.to_builtins(STATS)
+    assert json.loads(found["claimed_stats"]) == json.loads(found["stats"])
+    assert found["tree_digest"] == told.DIGEST
+
+
+@pytest.mark.parametrize(
+    ("count", "status"), [(1, "started"), (3, "started"), (4, "searching"), (33, "searching"), (34, "solved")]
+)
+def test_the_status_follows_the_search(count, status):
+    assert task(count)["status"] == status
+
+
+def test_a_search_that_found_nothing_has_failed():
+    none = kinds.Failure(code="SEARCH_EXHAUSTED", message="Nothing is left.", recoverable=False)
+    closing = told.complete(best_path=[], tree=None, tree_digest=task(12)["tree_digest"])
+    last = told.spoken("explorer", msgspec.structs.replace(closing, error=none), index=12, causes=(3,))
+    (row,) = rows_of(THOUGHT_VIEW, TASK, [*EVENTS[:12], last])["tot_tasks"]
+    assert (row["status"], row["solution"], row["ended_index"]) == ("failed", None, 12)
+    assert json.loads(row["error"])["code"] == "SEARCH_EXHAUSTED"
+
+
+def test_an_answer_that_does_not_hold_is_not_solved():
+    wrong = kinds.Verification(is_valid=False, validation_errors=["13 - 9 is 4, not 5"])
+    payload = msgspec.structs.replace(STORY[-2].data.payload, verification=wrong)
+    answer = told.spoken(
+        "synthesizer", msgspec.structs.replace(STORY[-2].data, payload=payload), index=32, causes=(31,)
+    )
+    (row,) = rows_of(THOUGHT_VIEW, TASK, [*EVENTS[:-2], answer, EVENTS[-1]])["tot_tasks"]
+    assert row["status"] == "unverified"
+    assert json.loads(row["solution"])["verification"]["validation_errors"] == ["13 - 9 is 4, not 5"]
+
+
+def test_the_best_path_and_the_frontier_move_with_the_search():
+    assert state(4) == {"current_depth": 0, "frontier": [], "best_path": []}
+    assert state(6) == {"current_depth": 0, "frontier": ["root"], "best_path": ["root"]}
+    assert state(11) == {"current_depth": 1, "frontier": ["node_1_1", "node_1_2"], "best_path": ["root", "node_1_1"]}
+    assert state(12)["frontier"] == ["node_1_1"]
+    # Depth first: the deepest come first, and of those the best.
+    assert state(17)["frontier"] == ["node_2_1", "node_2_2"]
+    assert state(17)["best_path"] == ["root", "node_1_1", "node_2_1"]
+    after_back = state(25)
+    assert after_back == {"current_depth": 2, "frontier": ["node_2_2"], "best_path": ["root", "node_1_1", "node_2_1"]}
+    assert state(34) == {"current_depth": 3, "frontier": [], "best_path": BEST}
+
+
+def test_breadth_first_expands_level_by_level():
+    nodes = {one.id: one for one in (told.final("expanded", told.ROOT), told.N11, told.N12, told.N21)}
+    assert frontier(nodes, CONFIG) == ["node_2_1", "node_1_1", "node_1_2"]
+    broad = msgspec.structs.replace(CONFIG, strategy="BFS")
+    assert frontier(nodes, broad) == ["node_1_1", "node_1_2", "node_2_1"]
+    better = msgspec.structs.replace(told.N12, evaluation=told.SCORES["node_3_2"])
+    assert frontier(nodes | {"node_1_2": better}, broad) == ["node_1_2", "node_1_1", "node_2_1"]
+    assert frontier(nodes, msgspec.structs.replace(CONFIG, max_depth=2)) == ["node_1_1", "node_1_2"]
+    assert frontier(nodes, None) == []
+
+
+def test_what_is_below_a_pruned_node_is_neither_expanded_nor_best():
+    pruned = msgspec.structs.replace(NODES["node_1_1"], status="pruned")
+    nodes = NODES | {"node_1_1": pruned, "node_2_2": told.N22, "node_1_2": told.N12}
+    assert frontier(nodes, CONFIG) == ["node_1_2"]
+    assert best_path(nodes) == ["root"]
+
+
+def test_a_terminal_node_is_better_than_a_higher_score():
+    ended = msgspec.structs.replace(NODES["node_1_2"], status="terminal")
+    nodes = {id_: one for id_, one in NODES.items() if id_ != "node_3_2"} | {"node_1_2": ended}
+    assert best_path(nodes) == ["root", "node_1_2"]
+    assert stats_of(nodes, backtracks=0, llm_calls=0, rounds=0).best_score == 8.5
+
+
+def test_ends_of_one_score_go_by_confidence_and_then_by_age():
+    def ended(id_, confidence):
+        judged = kinds.Evaluation(score=9.0, confidence=confidence)
+        return told.node(id_, id_, parent_id="root", status="terminal", evaluation=judged)
+
+    sure, first, second = ended("node_1_3", 0.9), ended("node_1_1", 0.5), ended("node_1_2", 0.5)
+    nodes = {"root": told.ROOT, "node_1_1": first, "node_1_2": second}
+    assert best_path(nodes) == ["root", "node_1_1"]
+    assert best_path(nodes | {"node_1_3": sure}) == ["root", "node_1_3"]
+
+
+def test_an_empty_tree_has_no_path_and_no_stats():
+    assert search_state({}, CONFIG, 0) == kinds.SearchState(current_depth=0, frontier=[], best_path=[])
+    assert stats_of({}, backtracks=0, llm_calls=0, rounds=0).best_score is None
+    assert with_children({}) == {}
+
+
+def test_every_message_has_a_row_that_names_its_request():
+    found = rows()["tot_messages"]
+    assert [row["event_index"] for row in found] == list(range(len(STORY)))
+    for position, (row, one) in enumerate(zip(found, STORY, strict=True)):
+        event = EVENTS[position]
+        assert (row["sender"], row["signer"], row["key"]) == (one.role, told.agent(one.role), event.key)
+        assert (row["event_id"], row["accepted_ms"], row["text"] != "") == (event.id, event.accepted_ms, True)
+        is_answer = isinstance(one.data, kinds.ANSWERS)
+        asked = EVENTS[one.causes[0]].id if is_answer else event.id if isinstance(one.data, kinds.REQUESTS) else None
+        assert (row["request_id"], row["answer_id"]) == (asked, event.id if is_answer else None)
+
+
+def test_generator_and_evaluator_count_their_rounds():
+    found = [(row["type"], row["round"]) for row in rows()["tot_messages"] if row["round"]]
+    sorts = ("generate_thoughts", "generated_thoughts", "evaluate_thoughts", "evaluation_results")
+    assert found == [(sort, number) for number in (1, 2, 3, 4) for sort in sorts]
+
+
+def test_what_agents_log_is_kept_whole():
+    row = rows()["tot_messages"][5]
+    assert (row["type"], row["text"]) == ("log_written", "🔍 [Explorer] 初始化完成")
+    assert json.loads(row["entries"]) == [{"level": "info", "msg": "🔍 [Explorer] 初始化完成"}]
+
+
+def test_a_failed_answer_is_told_as_its_error():
+    failed = kinds.Failure(code="GENERATION_FAILED", message="The model gave nothing.", recoverable=True)
+    said = told.spoken("generator", told.generated([], payload=None, error=failed), index=7, causes=(6,))
+    found = rows_of(THOUGHT_VIEW, TASK, [*EVENTS[:7], said])
+    row = found["tot_messages"][-1]
+    assert (row["text"], row["answer_id"]) == ("GENERATION_FAILED: The model gave nothing.", said.id)
+    assert json.loads(row["error"]) == {
+        "code": "GENERATION_FAILED",
+        "message": "The model gave nothing.",
+        "recoverable": True,
+    }
+
+
+def test_a_long_line_is_cut():
+    long = told.started(problem="x" * 5000)
+    (row,) = rows_of(THOUGHT_VIEW, TASK, [told.spoken("orchestrator", long, index=0)])["tot_messages"]
+    assert len(row["text"]) == 300
+    assert row["text"].endswith("x…")
+
+
+def test_what_the_gate_would_refuse_is_not_folded():
+    with pytest.raises(Refused):
+        record(*EVENTS[:7], EVENTS[8])
+
+
+def test_the_state_survives_its_packed_form_after_every_event():
+    decoder, made = msgspec.msgpack.Decoder(TaskRecord), TaskRecord(TASK)
+    for event in EVENTS:
+        made = decoder.decode(msgspec.msgpack.encode(fold(made, event)))
+    assert msgspec.msgpack.encode(made) == msgspec.msgpack.encode(record(*EVENTS))
+    assert THOUGHT_VIEW.rows(made) == THOUGHT_VIEW.rows(record(*EVENTS))

@@ -1,0 +1,198 @@
+"""Trees of thoughts as they are asked for: the seed's shapes, at every index, and the proof that six agents ran."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import tot_story as told
+from building import key_named
+from folding import rows_of
+from tot_story import BEST, NODES, STORY, TASK
+
+from ledger.errors import Refused
+from ledger.events import tot as kinds
+from projections import VIEWS, verify_views
+from projections.thoughts.fold import THOUGHT_VIEW
+
+OTHER = "tot-20260213-090000-0000ab"
+
+
+@pytest.fixture
+def searched(ledger):
+    """The ledger after the whole story."""
+    told.register(ledger)
+    ledger.start = ledger.size
+    told.play(ledger)
+    return ledger
+
+
+def test_tree_is_the_thought_tree_of_the_seed(searched, reader):
+    tree = reader.answer("tot.tree", {"id": TASK})
+    assert tree.keys() == {
+        *("task_id", "problem", "task_type", "search_config", "nodes", "root_id", "search_state"),
+    }
+    assert (tree["task_id"], tree["problem"], tree["task_type"]) == (TASK, "4 9 10 13", "math_reasoning")
+    config = tree["search_config"]
+    assert (config["strategy"], config["max_depth"], config["branching_factor"]) == ("DFS", 3, 2)
+    assert (config["pruning_threshold"], config["beam_width"]) == (5, None)
+    assert tree["search_state"] == {"current_depth": 3, "frontier": [], "best_path": BEST}
+    assert (tree["root_id"], next(iter(tree["nodes"]))) == ("root", "root")
+    assert tree["nodes"]["node_3_1"] == {
+        "id": "node_3_1",
+        "parent_id": "node_2_1",
+        "children_ids": [],
+        "depth": 3,
+        "content": "8 + 10 = 18 (left: 18)",
+        "action_type": "addition",
+        "evaluation": {"score": 0.5, "confidence": 0.99, "reasoning": "18 is not 24"},
+        "status": "pruned",
+        "metadata": {},
+    }
+    assert (tree["nodes"]["root"]["parent_id"], tree["nodes"]["root"]["evaluation"]) == (None, None)
+    assert {id_: one["children_ids"] for id_, one in tree["nodes"].items()} == {
+        id_: one.children_ids for id_, one in NODES.items()
+    }
+
+
+def test_tree_at_every_index_is_the_fold_of_what_was_said_until_then(searched, reader):
+    for count in range(1, len(STORY) + 1):
+        events = [searched.event(searched.start + at) for at in range(count)]
+        expected = rows_of(THOUGHT_VIEW, TASK, events)
+        with reader.as_of(searched.start + count) as then:
+            tree = then.answer("tot.tree", {"id": TASK})
+            shown = then.answer("tot.show", {"id": TASK})
+            timeline = then.answer("tot.timeline", {"id": TASK})
+        (row,) = expected["tot_tasks"]
+        assert tree["search_state"] == json.loads(row["search_state"])
+        assert (shown["status"], shown["tree_digest"]) == (row["status"], row["tree_digest"])
+        nodes = [(one["id"], one["status"], one["score"]) for one in expected.get("tot_nodes", [])]
+        assert nodes == [
+            (one["id"], one["status"], (one["evaluation"] or {}).get("score")) for one in tree["nodes"].values()
+        ]
+        assert [one["text"] for one in timeline["timeline"]] == [one["text"] for one in expected["tot_messages"]]
+
+
+def test_view_folded_entry_by_entry_and_rebuilt_is_the_same(ledger, reader):
+    told.register(ledger)
+    ids = []
+    for one in STORY:
+        ids.append(
+            ledger.emit(told.agent(one.role), f"tot/{TASK}", one.data, causes=[ids[cause] for cause in one.causes]).id
+        )
+        reader.catch_up()
+    live = {
+        query: reader.answer(query, {"id": TASK}) for query in ("tot.show", "tot.tree", "tot.timeline", "tot.prove")
+    }
+    digest = reader.runner.digest("thoughts")
+    assert verify_views(ledger.reads, reader.store, VIEWS) == []
+    reader.rebuild(["thoughts"])
+    assert reader.runner.digest("thoughts") == digest
+    assert live == {query: reader.answer(query, {"id": TASK}) for query in live}
+
+
+def test_timeline_is_in_the_order_of_the_log_and_comes_in_pages(searched, reader):
+    whole = reader.answer("tot.timeline", {"id": TASK})
+    assert (whole["total"], whole["next"], whole["status"]) == (len(STORY), None, "solved")
+    order = [(one["accepted_ms"], one["event_index"]) for one in whole["timeline"]]
+    assert order == sorted(order)
+    assert [one["sender"] for one in whole["timeline"]] == [one.role for one in STORY]
+    paged, after = [], None
+    for _ in range(len(STORY)):
+        page = reader.answer("tot.timeline", {"id": TASK, "limit": 10, "after": after})
+        paged += page["timeline"]
+        after = page["next"]
+        if after is None:
+            break
+    assert paged == whole["timeline"]
+
+
+def test_list_filters_and_pages(searched, reader):
+    told.play(searched, told.story(OTHER)[:4], OTHER)
+    found = reader.answer("tot.list")
+    assert [(one["id"], one["status"]) for one in found["tasks"]] == [(OTHER, "searching"), (TASK, "solved")]
+    assert [one["id"] for one in reader.answer("tot.list", {"status": "solved"})["tasks"]] == [TASK]
+    assert reader.answer("tot.list", {"task_type": "planning"})["total"] == 0
+    page = reader.answer("tot.list", {"limit": 1})
+    assert reader.answer("tot.list", {"limit": 1, "after": page["next"]})["tasks"][0]["id"] == TASK
+
+
+def test_task_shows_its_solution_with_all_fields_of_the_seed(searched, reader):
+    shown = reader.answer("tot.show", {"id": "tot-20260212"})
+    assert shown["solution"] == {
+        "answer": "(10 - (13 - 9)) × 4 = 24",
+        "reasoning_trace": ["13 - 9 = 4", "10 - 4 = 6", "4 × 6 = 24"],
+        "confidence": 0.99,
+        "verification": {"is_valid": True, "validation_errors": []},
+        "alternative_solutions": [],
+    }
+    assert shown["stats"] == shown["claimed_stats"]
+    assert (shown["waiting"], len(shown["roles"])) == ([], 6)
+
+
+def test_task_is_found_by_its_beginning_and_by_nothing_else(searched, reader):
+    told.play(searched, told.story(OTHER)[:1], OTHER)
+    for query in ("tot.show", "tot.tree", "tot.timeline", "tot.prove"):
+        for asked, code in (
+            ("tot-2026", "REF_AMBIGUOUS"),
+            ("tot-2027", "NOT_FOUND"),
+            ("", "NOT_FOUND"),
+            ("tot/", "NOT_FOUND"),
+        ):
+            with pytest.raises(Refused) as refused:
+                reader.answer(query, {"id": asked})
+            assert refused.value.code == code
+
+
+def test_proof_names_request_signer_key_and_index_of_every_answer(searched, reader):
+    proof = reader.answer("tot.prove", {"id": TASK})
+    answers = [at for at, one in enumerate(STORY) if isinstance(one.data, kinds.ANSWERS)]
+    assert [one["answer_index"] - searched.start for one in proof["answers"]] == answers
+    for at, answer in zip(answers, proof["answers"], strict=True):
+        event, asked = searched.event(searched.start + at), searched.event(searched.start + STORY[at].causes[0])
+        assert (answer["answer_id"], answer["request_id"]) == (event.id, asked.id)
+        assert (answer["signer"], answer["key"], answer["role"]) == (event.author, event.key, STORY[at].role)
+        assert (answer["asked_by"], answer["asked_key"]) == (asked.author, asked.key)
+        assert (answer["request_index"], answer["accepted_ms"]) == (asked.index, event.accepted_ms)
+    assert (proof["unanswered"], proof["answered_itself"], proof["never_ran"], proof["missing"]) == ([], [], [], [])
+    assert proof["passed"] is True
+
+
+def test_proof_of_a_search_that_goes_on_names_what_waits(ledger, reader):
+    told.register(ledger)
+    told.play(ledger, STORY[:7])
+    proof = reader.answer("tot.prove", {"id": TASK})
+    assert [(one["type"], one["receiver"]) for one in proof["unanswered"]] == [
+        ("initialize_search", "explorer"),
+        ("generate_thoughts", "generator"),
+    ]
+    assert proof["never_ran"] == ["generator", "evaluator", "synthesizer"]
+    assert (proof["missing"], proof["passed"]) == (["generator"], False)
+
+
+def test_proof_fails_when_one_agent_answers_itself_by_another_key(ledger, reader):
+    keys = {role: ledger.delegate("alice", key_named(f"alice as {role}")) for role in told.ROLES}
+    roles = [kinds.RoleBinding(role=role, agent="alice", key=key.public.hex()) for role, key in keys.items()]
+    ids = []
+    for one in [STORY[0]._replace(data=told.started(roles=roles)), *STORY[1:]]:
+        causes = [ids[cause] for cause in one.causes]
+        ids.append(ledger.emit("alice", f"tot/{TASK}", one.data, key=keys[one.role], causes=causes).id)
+    proof = reader.answer("tot.prove", {"id": TASK})
+    assert proof["answered_itself"] == [one["answer_id"] for one in proof["answers"]]
+    assert (proof["never_ran"], proof["passed"]) == ([], False)
+
+
+def test_proof_fails_when_a_solved_search_had_no_evaluator(ledger, reader):
+    told.register(ledger)
+    path = kinds.SynthesizePayload(best_path=[told.ROOT], problem="p", task_type="t")
+    asked = told.Said(
+        "explorer",
+        kinds.SynthesizeSolution(
+            sender="explorer", to="synthesizer", type="synthesize_solution", task_id=TASK, payload=path
+        ),
+        (5,),
+    )
+    told.play(ledger, [*STORY[:6], asked, STORY[-2]._replace(causes=(6,))])
+    proof = reader.answer("tot.prove", {"id": TASK})
+    assert proof["never_ran"] == proof["missing"] == ["generator", "evaluator"]
+    assert proof["passed"] is False
