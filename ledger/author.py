@@ -71,8 +71,11 @@ def sign(bodies: Sequence[bytes], key: Key, *, each: bool = False) -> Submission
 
 def draft_and_sign(drafts: Sequence[Draft], key: Key, *, ledger: str, author: str, at: str | None = None) -> Submission:
     """Return the signed submission of ``drafts``, all at one time (default: now)."""
-    at = at or now()
-    return sign([body_of(draft, ledger=ledger, author=author, at=at) for draft in drafts], key)
+    return sign(_bodies_of(drafts, ledger=ledger, author=author, at=at or now()), key)
+
+
+def _bodies_of(drafts: Sequence[Draft], *, ledger: str, author: str, at: str) -> list[bytes]:
+    return [body_of(draft, ledger=ledger, author=author, at=at) for draft in drafts]
 
 
 def ids_of(submission: Submission) -> list[str]:
@@ -92,8 +95,18 @@ class Author:
     def emit(self, *drafts: Draft) -> list[Accepted]:
         """Sign ``drafts`` as one submission and admit it; it is on disk when this returns.
 
+        What holds a secret is neither signed nor sent (DESIGN §5).
+
         Raises:
-            Refused: it was not admitted, or the key cannot be used. Unavailable: see ``Client.submit``.
+            Refused: ``SECRET_DETECTED``; it was not admitted, or the key cannot be used.
+            Unavailable: see ``Client.submit``.
         """
+        from ledger.secrets import refusal, scan_bodies  # noqa: PLC0415 - only who writes needs patterns
+
+        bodies = _bodies_of(drafts, ledger=self.client.ledger, author=self.name, at=now())
+        if secrets := scan_bodies(bodies):
+            from ledger.admission.check import refusal_of  # noqa: PLC0415 - loads what verifies signatures
+
+            raise refusal_of({position: refusal(one) for position, one in secrets.items()}, len(bodies))
         key = self._key_for([(kind_of(draft), draft.stream) for draft in drafts])
-        return self.client.submit(draft_and_sign(drafts, key, ledger=self.client.ledger, author=self.name))
+        return self.client.submit(sign(bodies, key))

@@ -91,7 +91,7 @@ class Client(Protocol):
         ...
 
     def put_blob(self, content: bytes) -> str:
-        """Store a blob and return its ref."""
+        """Store a blob and return its ref; text that holds a secret is refused."""
         ...
 
     def get_blob(self, ref: str) -> bytes:

@@ -57,6 +57,22 @@ def encode_sorted(value: Any) -> bytes:
         return _sorted_json.encode(msgspec.to_builtins(value, str_keys=True))
 
 
+def encode_arguments(arguments: Any, what: str) -> bytes:
+    """Return what a question asks with as JSON, the same here and on the bus; ``what`` names the question in errors.
+
+    Raises:
+        Refused: ``INTEGER_OUT_OF_RANGE``, or ``INVALID_FORMAT`` for text that is not UTF-8.
+    """
+    try:
+        text = encode_sorted(arguments)
+    except UnicodeEncodeError as error:
+        raise Refused("INVALID_FORMAT", f"{what}: an argument is not valid Unicode text") from error
+    except OverflowError as error:
+        raise Refused("INTEGER_OUT_OF_RANGE", f"{what}: an integer lies outside ±(2^53−1)") from error
+    check_strict(text)
+    return text
+
+
 def check_depth(text: bytes, limit: int = json_depth_max) -> None:
     """Refuse JSON nested deeper than ``limit`` before any recursive parser sees it.
 

@@ -71,6 +71,7 @@ CODES: dict[str, Code] = {
     "PARTIAL_RETRY": Code(Exit.CONFLICT, False, "Some events of the submission are in the ledger already."),
     "DEPENDS_ON_REFUSED": Code(Exit.CONFLICT, True, "An earlier event of the same submission was refused."),
     "ALREADY_RECORDED": Code(Exit.CONFLICT, False, "The event is in the ledger, signed with another key."),
+    "SECRET_DETECTED": Code(Exit.GATED, False, "A field or text holds what looks like a credential."),
     # Who may do what, in which state.
     "NOT_AUTHORIZED": Code(Exit.GATED, False, "The author does not have the role or part that this event needs."),
     "AGENT_EXISTS": Code(Exit.CONFLICT, False, "An agent of this name is registered already."),

@@ -28,6 +28,7 @@ readers_max: Final = 512
 # Blobs.
 blob_size_max_bytes: Final = 64 * 1024**2
 blob_chunk_bytes: Final = 64 * 1024 - 16
+blob_scan_max_bytes: Final = 8 * 1024**2
 
 # Reading.
 range_events_max: Final = 512

@@ -164,11 +164,14 @@ class LocalClient:
             return sign_checkpoint(Checkpoint(key.origin, snapshot.size, snapshot.root()), key)
 
     def put_blob(self, content: bytes) -> str:
-        """Store a blob and return its ref.
+        """Store a blob and return its ref; text is searched for secrets (``ledger.secrets``).
 
         Raises:
-            Refused: ``TOO_LARGE``.
+            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``.
         """
+        from ledger.secrets import check_text  # noqa: PLC0415 - reading needs no patterns
+
+        check_text(content)
         with self._lock:
             return self.log.blobs.put(content).ref
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
+from ledger.codec import encode_arguments
 from ledger.config import VIEWS_FILE
 from ledger.errors import Refused
 from projections.current import are_current
@@ -97,12 +98,14 @@ class Reader:
         """Return the answer to a query by its name (see ``QUERIES``), as plain JSON values.
 
         Raises:
-            Refused: ``USAGE`` for an unknown query, ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` for wrong arguments, and
-                the query's own codes (``NOT_FOUND``, ``REF_AMBIGUOUS``).
+            Refused: ``USAGE`` for an unknown query, ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` for wrong arguments,
+                ``INTEGER_OUT_OF_RANGE`` or ``INVALID_FORMAT`` for what JSON cannot carry, and the query's own codes
+                (``NOT_FOUND``, ``REF_AMBIGUOUS``).
         """
         found = QUERIES.get(query)
         if found is None:
             raise Refused("USAGE", f"there is no query {query!r}: there are {', '.join(sorted(QUERIES))}", query=query)
+        encode_arguments(arguments or {}, query)  # what the bus could not carry is refused here too
         try:
             asked = msgspec.convert(arguments or {}, found.arguments)
         except msgspec.ValidationError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bad_handoffs import BAD_HANDOFFS
 from building import Actors, key_named
+from credentials import DATABASE, GITHUB, pem
 
 from ledger.author import Draft, sign
 from ledger.codec import encode_packed
@@ -103,6 +104,16 @@ BAD_DATA: Final[dict[str, BadData]] = {name: BadData(*one) for name, one in BAD_
         "NESTING_TOO_DEEP", "finding.logged", STREAM, b'{"finding":"x","y":' + nested(20_000) + b"}"
     ),
     "60 KiB": BadData("TOO_LARGE", "finding.logged", STREAM, b'{"finding":"%b"}' % (b"x" * 60 * 1024)),
+    "a token": BadData("SECRET_DETECTED", "finding.logged", STREAM, b'{"finding":"use %b"}' % GITHUB.encode()),
+    "a token, escaped": BadData(
+        "SECRET_DETECTED", "finding.logged", STREAM, rb'{"finding":"g\u0068p_%b"}' % GITHUB[4:].encode()
+    ),
+    "a private key in a list": BadData(
+        "SECRET_DETECTED",
+        "finding.logged",
+        STREAM,
+        b'{"evidence":["a.pem",%b],"finding":"x"}' % json.dumps(pem("RSA PRIVATE KEY")).encode(),
+    ),
     "unknown kind": BadData("UNKNOWN_KIND", "finding.dreamt", STREAM, FINDING),
     "unknown field": BadData("UNKNOWN_FIELD", "finding.logged", STREAM, b'{"finding":"x","mood":"good"}'),
     "unknown field, nested": BadData(
@@ -265,6 +276,8 @@ BAD_INPUTS: Final[dict[str, BadInput]] = {name: _from_data(bad) for name, bad in
     "body: another ledger": _with_head("WRONG_LEDGER", ledger="0" * 32),
     "body: another author": _with_head("AUTHOR_MISMATCH", author="bob"),
     "body: expects another version": _with_head("STREAM_CONFLICT", expect=7),
+    "body: a password in its correlation": _with_head("SECRET_DETECTED", corr=DATABASE),
+    "body: a token in its stream": _with_head("SECRET_DETECTED", stream=f"session/{GITHUB}"),
     "signature: wrong": BadInput("SIGNATURE_INVALID", _wrong_signature, start_session),
     "signature: not over the PAE": BadInput("SIGNATURE_INVALID", _signed_over_the_bare_body, start_session),
     "signature: of another batch": BadInput("SIGNATURE_INVALID", _changed_in_a_batch, start_session),

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bad_inputs import BAD_INPUTS, BadInput, start_session
+from blake3 import blake3
 from building import ORIGIN
+from credentials import GITHUB
 
 from ledger import limits
 from ledger.author import Draft
@@ -250,6 +252,11 @@ class ClientSuite:
         assert client.get_blob("sha256:" + record.sha256.hex()) == b"content"
         assert code_of(lambda: client.get_blob("blake3:" + "0" * 64)) == "NOT_FOUND"
         assert code_of(lambda: client.get_blob("blake3:zz")) == "INVALID_FIELD"
+
+    def test_blob_of_text_with_a_secret_is_refused(self, client: Client, ledger: Ledger) -> None:
+        content = f"# Handoff\n\nClone with {GITHUB}.\n".encode()
+        assert code_of(lambda: client.put_blob(content)) == "SECRET_DETECTED"
+        assert ledger.log.blobs.find("blake3:" + blake3(content).hexdigest()) is None
 
     def test_blob_beyond_its_limit_is_refused(self, client: Client) -> None:
         assert code_of(lambda: client.put_blob(bytes(limits.blob_size_max_bytes + 1))) == "TOO_LARGE"

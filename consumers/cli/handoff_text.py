@@ -31,21 +31,26 @@ def split_ids(text: str) -> list[str]:
 def print_handoff(found: dict[str, Any]) -> None:
     """Print a handoff in the order of its file."""
     click.secho(clean(found["title"]), bold=True)
-    click.echo(f"{found['id']}  [{found['status']} → {found['to']}]  version {found['version'][7:19]}")
+    click.echo(f"{found['id']}  [{found['status']} → {found['to']}]")
     click.echo(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}")
+    click.echo(f"version {found['version']}")
     click.echo(clean(found["why"]["sentence"]))
     if found["depends_on"]:
         click.echo(
             "depends on " + ", ".join(f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"])
         )
     _print_relations(found)
-    for heading in ("task", "context"):
-        if found[heading]:
-            click.echo(f"\n{heading.capitalize()}\n{clean(found[heading])}")
+    _print_text("Task", found["task"])
     _print_lists(found)
+    _print_text("Context", found["context"])
     click.echo("\nLog")
     for line in found["log"]:
         click.echo(f"  {clean(line['line'])}")
+
+
+def _print_text(heading: str, text: str) -> None:
+    if text:
+        click.echo(f"\n{heading}\n{clean(text)}")
 
 
 def _print_relations(found: dict[str, Any]) -> None:

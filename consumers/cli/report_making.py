@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,7 +43,7 @@ def inputs_from(given: dict[str, Any]) -> ReportInputs:
 def remedy(session_id: str, code: str) -> str:
     """Return the command that makes a report which failed with ``code``: where nothing was said, somebody must."""
     if code == "INVALID_FIELD":
-        return f"baton report generate {session_id} --task-summary TEXT --finding TEXT"
+        return f"baton report generate {quote(session_id)} --task-summary TEXT --finding TEXT"
     return "baton session sweep"
 
 
@@ -51,7 +52,8 @@ def print_made(made: dict[str, Any]) -> None:
     about = "" if made["exact"] else "about "
     said = "stands already" if made["is_repeat"] else f"entry {made['event_index']}"
     click.echo(f"report {made['report_id'][:19]}…  {made['report_type']}, {about}{made['token_count']} tokens ({said})")
-    click.echo(f"  in {clean(made['storage_location'])}; read it with: baton report show {clean(made['session_id'])}")
+    command = f"baton report show {quote(made['session_id'])}"
+    click.echo(f"  in {clean(made['storage_location'])}; read it with: {clean(command)}")
 
 
 def print_warnings(made: dict[str, Any]) -> None:

@@ -122,10 +122,13 @@ def find_session(app: App, given: str) -> dict[str, Any]:
 
 def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
     """Return the refusal with what can be done instead."""
+    from shlex import quote  # noqa: PLC0415 - only advice needs it
+
+    command = f"`baton session start --resumes {quote(name)} --as {agent}`"
     if refusal.code == "NOT_AUTHORIZED" and "owner" in refusal.details:
-        advice = f"only its owner writes to it; `baton session start --resumes {name} --as {agent}` goes on from it"
+        advice = f"only its owner writes to it; {command} goes on from it"
     elif refusal.code == "TRANSITION_NOT_ALLOWED":
-        advice = f"`baton session start --resumes {name} --as {agent}` goes on in a new one"
+        advice = f"{command} goes on in a new one"
     else:
         return refusal
     return Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details)

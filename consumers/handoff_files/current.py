@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from consumers.handoff_files.syntax.document import HandoffFile
+    from ledger.events.handoff import HandoffContent
 
 _OPENS_A_FILE: Final = frozenset({"handoff.created", "record.imported"})
 
@@ -74,6 +75,16 @@ def rendered(shown: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
         log=[] if skeleton is None else list(_later_lines(shown, skeleton)),
     )
     return render(file, progress)
+
+
+def new_file(content: HandoffContent, sender: str) -> bytes:
+    """Return the file that content gets when it is handed over without one.
+
+    Raises:
+        Refused: as ``file_now``.
+    """
+    fields = {name: getattr(content, name) for name in NewFile.__struct_fields__ if hasattr(content, name)}
+    return write(NewFile(**fields | {"sender": sender, "to": content.to or ""}))
 
 
 def _new_file(shown: dict[str, Any]) -> NewFile:

@@ -13,6 +13,7 @@ lacks, so after a kill at any point nothing is lost and nothing is signed twice.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 from consumers.atomic import read_file, remove_file, write_file
@@ -20,14 +21,14 @@ from consumers.handoff_files.current import file_name, file_now
 from consumers.handoff_files.earlier import last_rendered
 from consumers.handoff_files.mapping import name_of
 from consumers.handoff_files.merging import are_in_conflict, is_one_tick, looks_outdated, merge
-from consumers.handoff_files.planning import Held, Standing, plan_edits
+from consumers.handoff_files.planning import Standing, plan_edits
 from consumers.handoff_files.signing import sign_new, sign_plan
 from consumers.handoff_files.sync_store import Agreed
 from consumers.handoff_files.syntax.active_table import is_active_table
 from consumers.handoff_files.syntax.comparing import with_progress_of
 from consumers.handoff_files.syntax.parsing import parse
 from consumers.handoff_files.table_folder import TableFolder
-from consumers.handoff_files.telling import Told, held_told, refusal_told
+from consumers.handoff_files.telling import Told, held_told, left_to_sender, refusal_told
 from ledger.errors import Refused, Unavailable
 from projections.handoffs.files import TABLE_FORMAT
 
@@ -111,7 +112,8 @@ class Folder:
         agreed = self._store.agreed(id_) or Agreed()
         if content is None:
             if agreed.base:
-                self._say(id_, Told("deleted", id_, f"restore it: baton handoff render {id_} --out {file_name(id_)}"))
+                command = shlex.join(("baton", "handoff", "render", id_, "--out", str(self.path / file_name(id_))))
+                self._say(id_, Told("deleted", id_, f"restore it: {command}"))
             else:
                 self._write(shown, now, None)
         elif content == now:
@@ -182,8 +184,8 @@ class Folder:
             return  # some other markdown file
         sender = name_of(file.sender)
         if sender != self._author.name:
-            command = f"baton handoff import {file_name(id_)} --as NAME"
-            self._say(id_, held_told(id_, Held("hand this over", sender or "", command)))
+            path = self.path / file_name(id_)
+            self._say(id_, left_to_sender(id_, "hand this over", path, sender, self._author.client))
             return
         self._tell(sign_new(self._author, id_, file, reviewer=self._reviewer))
         self._reconcile(id_)

@@ -157,7 +157,7 @@ def records_of(source: Source, put_blob: Callable[[bytes], str], *, reviewer: st
     """Return what a file becomes; ``reviewer`` is who reviews where the file names nobody.
 
     Raises:
-        Refused: ``TOO_LARGE`` by ``put_blob``. Unavailable: the blob cannot be stored.
+        Refused: ``TOO_LARGE`` or ``SECRET_DETECTED`` by ``put_blob``. Unavailable: the blob cannot be stored.
     """
     original = put_blob(source.content)
     try:

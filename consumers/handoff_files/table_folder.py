@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from consumers.atomic import read_file, write_file
 from consumers.handoff_files.earlier import statuses
 from consumers.handoff_files.mapping import day_of, name_of, shortened, title_max_chars
-from consumers.handoff_files.planning import Held, Standing, plan_status, reason_in
+from consumers.handoff_files.planning import Standing, plan_status, reason_in
 from consumers.handoff_files.sync_store import Agreed
 from consumers.handoff_files.syntax.active_table import RowChange, is_active_table, parse_table, render_table, row_id
 from consumers.handoff_files.syntax.meta import status_word
-from consumers.handoff_files.telling import Told, held_told, refusal_told
+from consumers.handoff_files.telling import Told, held_told, left_to_sender, refusal_told
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffCreated
@@ -76,7 +76,7 @@ class TableFolder:
         left: dict[int, list[Told]] = {}
         for number, id_ in enumerate(ids):
             if id_ not in standings and ids.index(id_) == number:
-                left[number] = self._adopt(id_, table.rows[number])
+                left[number] = self._adopt(name, id_, table.rows[number])
         standings = self._standings(ids) if left else standings
         for number, id_ in enumerate(ids):
             if id_ in standings:
@@ -104,7 +104,7 @@ class TableFolder:
         if (agreed.base, agreed.said) != (basis, said):
             self._store.agree(name, Agreed(basis, position, said=said))
         if now != content:
-            self._tell(Told("written", name, f"{name}: {len(changes)} rows"))
+            self._tell(Told("written", name, f"{name}: {len(changes)} row{'' if len(changes) == 1 else 's'}"))
         for one in held if agreed.said != said else ():
             self._tell(one)
 
@@ -158,12 +158,11 @@ class TableFolder:
         original = self._author.client.get_blob(shown["original"])
         return _statuses(original).get(shown["id"]) if is_active_table(original) else None
 
-    def _adopt(self, id_: str, row: TableRow) -> list[Told]:
+    def _adopt(self, name: str, id_: str, row: TableRow) -> list[Told]:
         sender, to = name_of(row.sender), name_of(row.to)
         if sender != self._author.name or to is None:
-            return [
-                held_told(id_, Held(f"hand over line {row.line}", sender or "", "baton handoff import … --as NAME"))
-            ]
+            what = f"hand over line {row.line}"
+            return [left_to_sender(id_, what, self._path / name, sender, self._author.client)]
         data = HandoffCreated(
             title=shortened(row.task, title_max_chars) or "—",
             to=to,

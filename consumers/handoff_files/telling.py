@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from consumers.handoff_files.planning import Held
+
 if TYPE_CHECKING:
-    from consumers.handoff_files.planning import Held
+    from pathlib import Path
+
+    from ledger.client import Client
     from ledger.errors import Refused
 
 
@@ -35,4 +40,11 @@ def refusal_told(id_: str, refusal: Refused) -> Told:
 
 def held_told(id_: str, held: Held) -> Told:
     """Return what is told of an edit that is somebody else's to make."""
-    return Told("held", id_, f"{held.what}: {held.who or 'nobody'} runs {held.command}", held._asdict())
+    return Told("held", id_, f"{held.what}: {held.who or 'somebody'} runs {held.command}", held._asdict())
+
+
+def left_to_sender(id_: str, what: str, file: Path, sender: str | None, client: Client) -> Told:
+    """Return what is told of a handoff From somebody else; where he is no agent here, anybody may import it."""
+    is_agent = any(one.name == sender for one in client.agents())
+    command = shlex.join(("baton", "handoff", "import", str(file), "--as", sender if sender and is_agent else "NAME"))
+    return held_told(id_, Held(what, sender or "", command))

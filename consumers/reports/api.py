@@ -19,10 +19,10 @@ from consumers.reports.publishing import publish_report
 from consumers.reports.querying import query_reports
 from consumers.reports.resuming import resume
 from consumers.reports.since import parse_since
-from consumers.reports.sources import restored
+from consumers.reports.sources import whole
 from consumers.reports.workflow import assess, execute_phase, start_session, with_report
 from ledger.errors import Refused
-from projections.reports.report import compressed_of, markdown_of, plain, read_report
+from projections.reports.report import plain, read_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -227,10 +227,10 @@ def load_handoff(
             if refusal.code != "NOT_FOUND":
                 raise
             return None
-        report = read_report(restored(fields, opened.client.get_blob, below=None))
+        report = whole(fields, opened.client.get_blob)
     if format == "markdown":
-        return {"markdown": markdown_of(report)}
-    loaded: dict[str, Any] = msgspec.json.decode(compressed_of(report))
+        return {"markdown": report["markdown"]}
+    loaded: dict[str, Any] = msgspec.json.decode(report["compressed_json"])
     return loaded
 
 

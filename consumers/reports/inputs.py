@@ -86,14 +86,15 @@ def check_told(told: Told) -> Told:
     if not told.task_summary:
         raise Refused(
             "INVALID_FIELD",
-            "a report says what was done: give task_summary in one or two sentences (or start the session with a task)",
+            "a report says what was done: give task_summary (--task-summary) in one or two sentences, or start the"
+            " session with a task",
             field="task_summary",
         )
     if not told.key_findings:
         raise Refused(
             "INVALID_FIELD",
-            "a report says what was learned, and there is no finding: give key_findings (3 to 5 sentences), or log"
-            " them in the session before it ends (`baton session finding`) and leave key_findings out",
+            "a report says what was learned, and there is no finding: give key_findings (--finding, 3 to 5 times), or"
+            " log them in the session before it ends (`baton session finding`) and leave them out here",
             field="key_findings",
         )
     return told

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     View = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 _THERE: Final = ("written", "unchanged")
+_LATER: Final = "`baton notes sync` tries again"
 
 
 def mirrored(answer: View, settings: Settings, made: dict[str, Any]) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def mirrored(answer: View, settings: Settings, made: dict[str, Any]) -> dict[str
         return made | {"stored": [], "warnings": [*made["warnings"], said]}
     there = [one["location"] for one in stored if one["status"] in _THERE]
     failed = [one for one in stored if one["status"] == "failed"]
-    said_of = [f"not stored in {one['location'] or one['store']}: {one['reason']}" for one in failed]
+    said_of = [f"not stored in {one['location'] or one['store']}: {one['reason']} ({_LATER})" for one in failed]
     return made | {
         "storage_location": there[0] if there else made["storage_location"],
         "stored": stored,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from ledger.codec import converted
 from ledger.errors import Refused
 
 since_max_chars: Final = 64
@@ -22,7 +23,7 @@ def parse_since(text: str, now: datetime) -> int:
     Raises:
         Refused: ``INVALID_FIELD`` when it is neither a date nor a time counted back from ``now``.
     """
-    asked = text.strip()
+    asked = converted(text, str, "since").strip()
     if 0 < len(asked) <= since_max_chars:
         moment = _iso(asked) or _relative(asked, now)
         if moment is not None:

@@ -15,7 +15,7 @@ from consumers.reports.inputs import DERIVED
 from consumers.reports.packing import Source
 from ledger.errors import Refused
 from projections.briefs.tokens import count_tokens
-from projections.reports.compressed import short_ref
+from projections.reports.compressed import compress, short_ref
 from projections.reports.markdown import duration_text, head, render, sections
 from projections.reports.report import plain, read_report, report_of
 
@@ -65,6 +65,12 @@ def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = res
         else:
             holder[key] = whole
     return made | {"long_texts": left}
+
+
+def whole(fields: Mapping[str, Any], get_blob: Blobs) -> dict[str, Any]:
+    """Return a report of ``reports.show`` with its long texts whole, in its fields, Markdown and compressed JSON."""
+    report = read_report(restored(fields, get_blob, below=None))
+    return plain(report) | {"markdown": render(report), "compressed_json": compress(report)}
 
 
 def _head(report: Report, level: str) -> dict[str, Any]:

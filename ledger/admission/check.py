@@ -1,4 +1,7 @@
-"""What can be said of a submission from its bytes alone: form, schema, id, signature."""
+"""What can be said of a submission from its bytes alone: form, schema, id, signature, and whether it holds a secret.
+
+Secrets are looked for here, where threads work side by side, and refused in their turn (``ledger.admission.decide``).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from ledger.errors import Refused
 from ledger.events.body import Body, decode_body
 from ledger.identity import verify
 from ledger.limits import entry_size_max_bytes
+from ledger.secrets import Secret, scan_bodies
 
 if TYPE_CHECKING:
     from ledger.events import EventData
@@ -18,12 +22,16 @@ ENTRY_OVERHEAD_BYTES = 128
 
 
 class Candidate(NamedTuple):
-    """An event whose bytes are in order: its body decoded, its id computed, its signature verified."""
+    """An event whose bytes are in order: its body decoded, its id computed, its signature verified.
+
+    ``secret`` is what only a gate looks for (DESIGN §5): whoever replays a log makes candidates without it.
+    """
 
     body: Body
     data: EventData
     id: str
     raw: bytes
+    secret: Secret | None = None
 
 
 class Checked(NamedTuple):
@@ -53,6 +61,8 @@ def check(submission: Submission) -> Checked:
         refusals = _bad_signatures(submission, signed)
     if refusals:
         raise refusal_of(refusals, len(submission.bodies))
+    for position, secret in scan_bodies(submission.bodies).items():
+        candidates[position] = candidates[position]._replace(secret=secret)
     return Checked(submission, candidates)
 
 

@@ -18,6 +18,7 @@ from ledger.errors import Refused
 from ledger.events.body import make_event
 from ledger.lifecycle.authority import check_key
 from ledger.log.tables import IdempotencyRecord, StreamRecord
+from ledger.secrets import refusal as secret_refusal
 
 if TYPE_CHECKING:
     from ledger.admission.check import Checked
@@ -59,7 +60,11 @@ def decide(checked: Checked, group: Layer, accepted_ms: int) -> Decided:
     for position, candidate in enumerate(checked.candidates):
         body = candidate.body
         if body.stream in tainted or not tainted.isdisjoint(body.causes):
-            refusals[position] = Refused("DEPENDS_ON_REFUSED", "it follows an event that was refused")
+            refusals[position] = (
+                Refused("DEPENDS_ON_REFUSED", "it follows an event that was refused")
+                if candidate.secret is None
+                else secret_refusal(candidate.secret)  # true of its bytes, whatever it follows
+            )
             tainted |= {body.stream, candidate.id}
             continue
         try:
@@ -77,6 +82,8 @@ def decide(checked: Checked, group: Layer, accepted_ms: int) -> Decided:
 def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:
     """Decide one event on ``layer`` and leave its changes there: what a replay calls for each entry.
 
+    Gate-only checks do not run: they ask what ``check`` found, and a replay's candidates hold nothing of that.
+
     Raises:
         Refused: ``PARTIAL_RETRY`` when it is in the log already, and as ``_apply_new``.
     """
@@ -89,8 +96,8 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     """Decide one event that is known not to lie below ``layer``.
 
     Raises:
-        Refused: ``AUTHOR_MISMATCH``, the key codes, ``WRONG_LEDGER``, ``IDEMPOTENCY_CONFLICT``, ``STREAM_CONFLICT``
-            and the codes of the kind's rule.
+        Refused: ``AUTHOR_MISMATCH``, the key codes, ``WRONG_LEDGER``, ``IDEMPOTENCY_CONFLICT``, ``STREAM_CONFLICT``,
+            at the gate only ``SECRET_DETECTED``, and the codes of the kind's rule.
     """
     body = candidate.body
     event = make_event(body, candidate.data, index=layer.size, event_id=candidate.id, key=key, accepted_ms=accepted_ms)
@@ -113,6 +120,8 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
             expected=body.expect,
             version=version,
         )
+    if candidate.secret is not None:  # gate-only: not replayed, not part of the entry's version (DESIGN §5)
+        raise secret_refusal(candidate.secret)
     rule = RULES.get(body.kind)
     if rule is None:
         raise Refused("UNKNOWN_KIND", f"no rule admits {body.kind}", kind=body.kind)

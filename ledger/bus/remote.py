@@ -18,12 +18,14 @@ from ledger.bus import subjects
 from ledger.bus.connection import Connection, readable
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER
 from ledger.client import HeadView, Page
+from ledger.codec import encode_arguments
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.home import Home
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.blobs import check_blob
 from ledger.receipt import Receipt
+from ledger.secrets import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -140,16 +142,17 @@ class RemoteClient:
         return self._read("view", query=query, arguments=arguments)
 
     def put_blob(self, content: bytes) -> str:
-        """Store a blob in chunks and return its ref.
+        """Store a blob in chunks and return its ref; text is searched for secrets before any of it is sent.
 
         The answers say how much the ledger holds, and sending goes on from there, also after the ledger started again.
 
         Raises:
-            Refused: ``TOO_LARGE``.
+            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``.
             Unavailable: ``BUS_UNAVAILABLE``, ``BUSY``.
         """
         if len(content) > limits.blob_size_max_bytes:
             raise Refused("TOO_LARGE", f"a blob has at most {limits.blob_size_max_bytes} bytes", size=len(content))
+        check_text(content)
         ref = "blake3:" + blake3(content).hexdigest()
         count = max(1, -(-len(content) // limits.blob_chunk_bytes))
         number = 0
@@ -186,7 +189,7 @@ class RemoteClient:
     def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
         wait_s = float(arguments.get("wait_s", 0.0))
         subject = subjects.read_subject(self.ledger, verb)
-        return self._connection.request(subject, msgspec.json.encode(arguments), wait_s=wait_s)
+        return self._connection.request(subject, encode_arguments(arguments, verb), wait_s=wait_s)
 
 
 def _struct(form: type[T], fields: dict[str, Any]) -> T:

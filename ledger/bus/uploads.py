@@ -56,7 +56,7 @@ class Uploads:
         """Take one chunk; ``number`` is ``N/COUNT``. Answers ``{"received": bytes held}``, and ``"ref"`` once stored.
 
         Raises:
-            Refused: ``INVALID_FIELD`` for a malformed ref or number, ``TOO_LARGE``.
+            Refused: ``INVALID_FIELD`` for a malformed ref or number, ``TOO_LARGE``, ``SECRET_DETECTED``.
             Unavailable: ``BUSY`` while this agent sends another blob, or too many agents send one.
             Corrupted: ``VERIFICATION_FAILED`` when the whole is not what ``ref`` says.
         """

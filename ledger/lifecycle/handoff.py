@@ -146,7 +146,8 @@ def _complete(state: HandoffState, event: Event, _data: kinds.HandoffCompleted) 
     if unmet:
         raise Refused(
             "CRITERIA_OPEN",
-            f"handoff {event.name} has {len(unmet)} open acceptance criteria: check or waive them first",
+            f"handoff {event.name} has {len(unmet)} open acceptance "
+            f"{'criterion: check or waive it' if len(unmet) == 1 else 'criteria: check or waive them'} first",
             positions=unmet,
         )
     return msgspec.structs.replace(state, status="completed", lease_until_ms=None)

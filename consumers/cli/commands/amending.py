@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from consumers.cli.app import App, read_text
-from consumers.cli.commands.handoffs import emit, find
+from consumers.cli.commands.handoffs import check_file, emit, find
 from consumers.cli.handoff_text import split_ids
 from consumers.cli.lazy import Command
 from consumers.handoff_files.content import amended, content_from
@@ -50,6 +50,8 @@ def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
         revision = Revision(**{name: value for name, value in changes.items() if name in IN_FILES})
         skeleton = app.client().put_blob(revise(file, revision))
         data = msgspec.structs.replace(data, skeleton=skeleton)
+    else:
+        check_file(data, shown["from"])
     emit(app, shown["id"], data)
 
 
@@ -68,9 +70,11 @@ def changes_of(content: kinds.HandoffContent, given: dict[str, Any]) -> dict[str
     """Return the fields that options name, with the values they are to have."""
     changes: dict[str, Any] = {
         name: given[name]
-        for name in ("title", "to", "unlock_at", "proposal", "answers", "reasoning_ref")
+        for name in ("title", "to", "unlock_at", "proposal", "reasoning_ref")
         if given[name] is not None
     }
+    if given["answers"] is not None:
+        changes["answers"] = given["answers"].removesuffix(".md")
     if given["reviewer"] is not None:
         changes["reviewer"] = None if given["reviewer"] == "none" else given["reviewer"]
     for name, added in (("tasks", "add_task"), ("criteria", "add_criterion")):

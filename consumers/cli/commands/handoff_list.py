@@ -71,7 +71,7 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
             one["title"],
             f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
             depends_text(one["depends_on"], depends_cells_max),
-            "ready" if one["is_ready"] else one["reason"] or "",
+            "ready" if one["is_ready"] else _reason(one),
         )
         for one in answer["handoffs"]
     ]
@@ -84,6 +84,11 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
     options = {**given, "from": sender, "ready": ready, "cursor": answer["next"]}
     following = None if answer["next"] is None else command_line("baton handoff list", options)
     app.show("handoffs", answer, text, following=following)
+
+
+def _reason(one: dict[str, Any]) -> str:
+    """Return why it stands where it does; what was asked of it before it was completed is past."""
+    return "" if one["status"] in ("completed", "verified") else one["reason"] or ""
 
 
 def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from consumers.cli.tables import clean
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
-from ledger.events.fields import EventData
+from ledger.events.fields import REF_PATTERN, EventData
 
 LAZY: Final = {
     "amend": Lazy("amending:amend", "Change a handoff before work on it begins."),
@@ -53,7 +54,7 @@ def handoff() -> None:
 @click.pass_obj
 def create(app: App, /, to: str, title: str, id_: str | None, reviewer: str | None, **given: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval."""
-    name = id_ or default_id(title)
+    name = id_.removesuffix(".md") if id_ else default_id(title)
     wanted = [one for text in given["depends_on"] for one in split_ids(text)]
     data = kinds.HandoffCreated(
         title=title,
@@ -67,9 +68,10 @@ def create(app: App, /, to: str, title: str, id_: str | None, reviewer: str | No
         tasks=list(given["tasks"]),
         criteria=list(given["criteria"]),
         context=read_text(given["context"], "--context"),
-        answers=given["answers"],
+        answers=given["answers"] and given["answers"].removesuffix(".md"),
         reasoning_ref=given["reasoning"],
     )
+    check_file(data, app.acting())
     emit(app, name, data)
 
 
@@ -84,11 +86,13 @@ def why(app: App, id_: str) -> None:
 
 @handoff.command()
 @click.argument("id_", metavar="ID")
-@click.option("--version", help="The version you have read (default: the present one).")
+@click.option("--version", help="The version you have read, as `show` prints it (default: the present one).")
 @click.option("--comment", default="")
 @click.pass_obj
 def approve(app: App, id_: str, version: str | None, comment: str) -> None:
     """Let exactly this version be worked on. Signed with the reviewer's identity key."""
+    if version is not None and not re.match(REF_PATTERN, version):
+        raise Refused("USAGE", "--version takes a whole version, sha256:…, as `baton handoff show ID` prints it")
     found = find(app, id_)
     emit(app, found["id"], kinds.HandoffApproved(version=version or found["version"], comment=comment))
 
@@ -128,8 +132,10 @@ def check(app: App, id_: str, tasks: tuple[int, ...], criteria: tuple[int, ...],
         tasks = tuple(n for n, one in enumerate(found["tasks"], 1) if one["done"] == undo)
         wanted = ("checked",) if undo else ("open", "claimed")
         criteria = tuple(n for n, one in enumerate(found["criteria"], 1) if one["mark"] in wanted)
-    drafts: list[EventData] = [kinds.HandoffTaskChecked(position=n - 1, checked=not undo) for n in tasks]
-    drafts += [kinds.HandoffCriterionChecked(position=n - 1, checked=not undo) for n in criteria]
+    at = [position_of(found["tasks"], "task", n) for n in tasks]
+    drafts: list[EventData] = [kinds.HandoffTaskChecked(position=one, checked=not undo) for one in at]
+    at = [position_of(found["criteria"], "criterion", n) for n in criteria]
+    drafts += [kinds.HandoffCriterionChecked(position=one, checked=not undo) for one in at]
     if not drafts:
         raise Refused("USAGE", "nothing to tick: give --task N, --criterion N, or --all")
     emit(app, found["id"], *drafts)
@@ -142,7 +148,9 @@ def check(app: App, id_: str, tasks: tuple[int, ...], criteria: tuple[int, ...],
 @click.pass_obj
 def waive(app: App, id_: str, criterion: int, reason: str) -> None:
     """Do without an acceptance criterion, as the reviewer."""
-    emit(app, find(app, id_)["id"], kinds.HandoffCriterionWaived(position=criterion - 1, reason=reason))
+    found = find(app, id_)
+    position = position_of(found["criteria"], "criterion", criterion)
+    emit(app, found["id"], kinds.HandoffCriterionWaived(position=position, reason=reason))
 
 
 @handoff.command("log")
@@ -240,6 +248,28 @@ def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> No
 def find(app: App, id_: str) -> dict[str, Any]:
     """Return a handoff by its id, with or without .md."""
     return app.query("handoffs.show", id=id_)
+
+
+def position_of(rows: list[dict[str, Any]], what: str, number: int) -> int:
+    """Return the position of a task or criterion that a person counts from 1.
+
+    Raises:
+        Refused: ``INVALID_FIELD``, in the person's counting.
+    """
+    if number > len(rows):
+        raise Refused("INVALID_FIELD", f"there is no {what} {number} (of {len(rows)})", path="$.data.position")
+    return number - 1
+
+
+def check_file(content: kinds.HandoffContent, sender: str) -> None:
+    """Refuse content that no handoff file could hold: `render` and `watch` would fail on it ever after.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` or ``TOO_LARGE``.
+    """
+    from consumers.handoff_files.current import new_file  # noqa: PLC0415 - a markdown parser that other verbs need not
+
+    new_file(content, sender)
 
 
 def default_reviewer(app: App, to: str) -> str | None:

@@ -136,6 +136,11 @@ def query(
 def show(app: App, session_id: str, version: str | None, form: str | None) -> None:
     """Show the report of a session, and which versions there are; SESSION may be the id of a report, too."""
     found = find_report(app, session_id.removeprefix("session/"), version)
+    if found["report"]["long_texts"]:
+        from consumers.reports.sources import whole  # noqa: PLC0415 - few reports have texts in blobs
+
+        # Here a resume sends whoever wants what it left out, so nothing may be left out here.
+        found["report"] = whole(found["report"], app.client().get_blob)
 
     def text() -> None:
         if form == "markdown":
@@ -191,9 +196,13 @@ def find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
+        from shlex import quote  # noqa: PLC0415 - only advice needs it
+
         has_none = "session_id" in refusal.details
         advice = (
-            f"`baton report generate {name}` makes one" if has_none else "`baton report query` finds those there are"
+            f"`baton report generate {quote(name)}` makes one"
+            if has_none
+            else "`baton report query` finds those there are"
         )
         raise Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details) from refusal
 

@@ -122,7 +122,8 @@ def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     data = {"agent": author.name, "file": str(source.path), "chains": [chain.name for chain in chains.chains]}
-    app.show("routing", data, lambda: click.echo(f"{author.name} routes {len(chains.chains)} chains of {source.path}"))
+    counted = "1 chain" if len(chains.chains) == 1 else f"{len(chains.chains)} chains"
+    app.show("routing", data, lambda: click.echo(f"{author.name} routes {counted} of {source.path}"))
     sys.stdout.flush()
     if once:
         worker.run(stop, until=author.client.head().size)

@@ -138,7 +138,8 @@ def end(app: App, id_: str | None, summary: str | None) -> None:
 def show(app: App, id_: str | None) -> None:
     """Show a session: its vectors from phase to phase, findings, unknowns, dead ends, tools."""
     found = find_session(app, chosen_session(app, id_))
-    app.show("session", found, lambda: print_session(found))
+    shown = found | {"trajectory": app.query("sessions.trajectory", id=found["id"])} if app.as_json else found
+    app.show("session", shown, lambda: print_session(found))
 
 
 @session.command("list")

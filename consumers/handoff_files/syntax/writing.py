@@ -79,7 +79,7 @@ def _meta_lines(content: NewFile) -> list[str]:
     if content.proposal is not None:
         lines.append(f"- Proposal: {content.proposal}")
     lines.append(f"- Depends-on: {dependencies_text(content.depends_on)}")
-    return [one_line(line, "meta") for line in lines]
+    return [one_line(line, line[2:].partition(":")[0]) for line in lines]
 
 
 def dependencies_text(ids: Sequence[str]) -> str:

@@ -59,7 +59,8 @@ def test_handoff_lives_from_creation_to_verification(baton: Baton, fresh: Fresh)
     ]
     assert baton("handoff", "claim", name, "--as", "b").startswith(f"{name} is in_progress (entry ")
     baton("handoff", "check", name, "--task", 1, "--task", 2, "--as", "b")
-    baton.refuses("CRITERIA_OPEN", "handoff", "complete", name, "--as", "b")
+    error = baton.refuses("CRITERIA_OPEN", "handoff", "complete", name, "--as", "b")
+    assert "has 1 open acceptance criterion: check or waive it first" in error["message"]
     baton("handoff", "check", name, "--criterion", 1, "--as", "b")
     baton("handoff", "log", name, "nearly there", "--as", "b")
     baton("handoff", "complete", name, "--as", "b", "--summary", "done", "--artifact", "src/a.py")
@@ -87,6 +88,16 @@ def test_shown_handoff_reads_like_its_file(baton: Baton, fresh: Fresh) -> None:
         "[b] claimed",
     ):
         assert wanted in text
+    assert text.index("Tasks\n") < text.index("Acceptance criteria\n") < text.index("Context\n") < text.index("Log\n")
+
+
+def test_version_that_show_prints_is_the_one_to_approve(baton: Baton, fresh: Fresh) -> None:
+    name = create(baton, fresh("version"))
+    (printed,) = (line for line in baton("handoff", "show", name).splitlines() if line.startswith("version "))
+    version = printed.removeprefix("version ")
+    baton.refuses("USAGE", "handoff", "approve", name, "--version", version[:20], "--as", "rita")
+    baton("handoff", "amend", name, "--title", "Do more", "--as", "a")
+    baton.refuses("VERSION_MISMATCH", "handoff", "approve", name, "--version", version, "--as", "rita")
 
 
 def test_ids_are_taken_with_and_without_md(baton: Baton, fresh: Fresh) -> None:
@@ -95,6 +106,12 @@ def test_ids_are_taken_with_and_without_md(baton: Baton, fresh: Fresh) -> None:
     assert baton.data("handoff", "show", f"{second}.md")["depends_on"][0]["id"] == first
     baton("handoff", "approve", f"{first}.md", "--as", "rita")
     assert status(baton, first) == "approved"
+    third = fresh("md")
+    create(baton, f"{third}.md", "--answers", f"{first}.md")
+    assert baton.data("handoff", "show", third)["id"] == third
+    assert [one["id"] for one in baton.data("handoff", "show", first)["answered_by"]] == [third]
+    baton("handoff", "amend", third, "--answers", f"{second}.md", "--as", "a")
+    assert baton.data("handoff", "show", third)["answers"] == second
 
 
 def test_block_release_and_request_changes_go_back_and_forth(baton: Baton, fresh: Fresh) -> None:
@@ -109,6 +126,9 @@ def test_block_release_and_request_changes_go_back_and_forth(baton: Baton, fresh
     baton("handoff", "complete", name, "--as", "b")
     baton("handoff", "request-changes", name, "--reason", "too slow", "--reason", "too big", "--as", "rita")
     assert status(baton, name) == "in_progress"
+    assert "too slow; too big" in baton("handoff", "list", "--limit", 1)
+    baton("handoff", "complete", name, "--as", "b")
+    assert "too slow" not in baton("handoff", "list", "--limit", 1)  # it was asked for, and done
 
 
 def test_rejected_and_cancelled_handoffs_are_over(baton: Baton, fresh: Fresh) -> None:
@@ -131,7 +151,10 @@ def test_ticks_are_set_together_and_taken_back(baton: Baton, fresh: Fresh) -> No
     assert [one["done"] for one in shown["tasks"]] == [True, False]
     baton("handoff", "check", name, "--all", "--undo", "--as", "b")
     assert baton.data("handoff", "show", name)["criteria"][0]["mark"] == "open"
-    baton.refuses("INVALID_FIELD", "handoff", "check", name, "--task", 9, "--as", "b")
+    error = baton.refuses("INVALID_FIELD", "handoff", "check", name, "--task", 3, "--as", "b")
+    assert error["message"] == "there is no task 3 (of 2)"
+    waived = baton.refuses("INVALID_FIELD", "handoff", "waive", name, "--criterion", 2, "--reason", "x", "--as", "rita")
+    assert waived["message"] == "there is no criterion 2 (of 1)"
 
 
 def test_why_names_what_is_waited_for(baton: Baton, fresh: Fresh) -> None:

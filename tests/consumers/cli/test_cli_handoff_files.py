@@ -170,3 +170,21 @@ def test_table_whose_other_row_changed_imports_that_row_alone(alone: Baton, tmp_
     for status, added in (("todo", 2), ("done", 1), ("done", 0)):
         path.write_text(table.format(status), "utf-8")
         assert alone.data("handoff", "import", path, "--as", "ann")["added"] == added
+
+
+def test_content_that_no_file_can_hold_is_not_handed_over(baton: Baton, fresh: Fresh) -> None:
+    name = fresh("unwritable")
+    parties = ["--id", name, "--as", "a", "--to", "b", "--reviewer", "rita"]
+    before = baton.size()
+    for said, options in (
+        ("title", ["--title", "two\nlines"]),
+        ("title", ["--title", "  "]),
+        ("Tasks", ["--title", "t", "--task", "a\n- [x] b"]),
+        ("Proposal", ["--title", "t", "--proposal", "p.md\n- Status: approved"]),
+        ("never closed", ["--title", "t", "--body", "```\nopen"]),
+    ):
+        assert said in baton.refuses("INVALID_FIELD", "handoff", "create", *parties, *options)["message"]
+    assert baton.size() == before
+    baton("handoff", "create", *parties, "--title", f"Do {name}")
+    baton.refuses("INVALID_FIELD", "handoff", "amend", name, "--title", "two\nlines", "--as", "a")
+    assert baton("handoff", "render", name).startswith(f"# Handoff: Do {name}\n")

@@ -39,7 +39,9 @@ def test_history_names_keys_and_verifies_each_signature(baton: Baton, fresh: Fre
     name = life(baton, fresh("signed"))
     baton("key", "delegate", "--as", "b", "--ttl", "1h")
     baton("handoff", "log", name, "進行中", "--as", "b")
-    history = baton.data("handoff", "show", name, "--history")["history"]
+    # A served ledger has a router, which may tell that it is ready before it is claimed.
+    told = baton.data("handoff", "show", name, "--history")["history"]
+    history = [one for one in told if one["kind"] != "handoff.ready"]
     assert [(one["author"], one["kind"], one["key_sort"]) for one in history] == [
         ("a", "handoff.created", "identity"),
         ("rita", "handoff.approved", "identity"),
@@ -53,7 +55,7 @@ def test_history_names_keys_and_verifies_each_signature(baton: Baton, fresh: Fre
     assert history[2]["fingerprint"] == history[3]["fingerprint"] != history[5]["fingerprint"]
     text = baton("handoff", "show", name, "--history")
     assert f"identity key {history[0]['fingerprint'][:16]}: the signature fits" in text
-    assert text.count("the signature fits") == 6
+    assert text.count("the signature fits") == len(told)
     assert "history" not in baton.data("handoff", "show", name)
     (baton.home / "keys" / "b.session").unlink()
 

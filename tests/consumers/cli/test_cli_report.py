@@ -293,6 +293,37 @@ def test_findings_of_ten_kilobytes_are_kept_and_resume_stays_small(baton: Baton,
         assert f"to be had with: {left_out['see']}" in text
 
 
+def test_text_that_stands_in_a_blob_is_shown_whole(baton: Baton, fresh: Fresh) -> None:
+    name, text = begin(baton, fresh("blob")), "缓存从不清除，因此总线会变慢。" * 1_000
+    baton("report", "generate", name, *AS_A, "--finding", text)
+    shown = baton.data("report", "show", name)["report"]
+    assert (shown["key_findings"], shown["long_texts"]) == ([text], [])
+    assert text in shown["markdown"]
+    assert text in baton("report", "show", name, "--markdown")
+    assert text in baton("report", "show", name)
+
+
+def test_command_in_a_hint_runs_whatever_the_id(alone: Baton) -> None:
+    name = "a session's id"
+    for agent in ("a", "b"):
+        alone("agent", "add", agent)
+    alone("session", "start", name, *AS_A, "--task", CACHE)
+    said = alone.run("session", "assess", name, "POSTFLIGHT", *AS_A, "--vectors", AFTER)
+    command = shlex.split(said.err.rpartition(": baton ")[2])
+    assert command[:4] == ["report", "generate", name, "--task-summary"]
+    advice = alone.refuses("NOT_FOUND", "report", "show", name)["message"].split("`")[1]
+    made = alone(*shlex.split(advice)[1:], *AS_A, "--finding", "The cache never evicts")
+    assert "# Epistemic Handoff Report" in alone(*shlex.split(made.rpartition(": baton ")[2]))
+    advice = alone.refuses("NOT_AUTHORIZED", "session", "finding", name, "t", "--as", "b")["message"].split("`")[1]
+    alone(*shlex.split(advice)[1:])
+
+
+@pytest.mark.parametrize("verb", [["session", "list"], ["report", "query"]])
+def test_cursor_that_no_page_has_and_text_that_is_none_are_refused(baton: Baton, verb: list[str]) -> None:
+    baton.refuses("INTEGER_OUT_OF_RANGE", *verb, "--cursor", 10**30)
+    baton.refuses("INVALID_FORMAT", *verb, "--ai-id", "not\udcff text")
+
+
 def test_query_finds_by_agent_time_and_pattern_and_pages(baton: Baton, fresh: Fresh) -> None:
     label = fresh("agent")
     names = [begin(baton, fresh("q"), f"Validate part {n} of it", "--ai-id", label) for n in range(3)]

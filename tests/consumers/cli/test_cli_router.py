@@ -170,3 +170,10 @@ def test_router_needs_the_role_of_a_service(baton: Baton, file: Path) -> None:
     assert error["details"] == {"role": "service"}
     if baton.is_remote:
         baton.refuses("USAGE", "router", "run", file, "--once")
+
+
+def test_a_single_chain_is_one_chain(alone: Baton) -> None:
+    (alone.home / "chains.toml").write_text("[[chain]]" + CHAINS.split("[[chain]]")[1], "utf-8")
+    for agent in ("a", "b", "rita"):
+        alone("agent", "add", agent, "--role", "reviewer", "--unprotected")
+    assert "router routes 1 chain of " in run_once(alone)

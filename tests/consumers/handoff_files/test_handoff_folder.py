@@ -27,7 +27,7 @@ def test_new_file_from_somebody_else_is_left_and_told_once(folder: SyncedFolder)
     folder.file().write_text(NEW)
     before = folder.size()
     (said,) = bob.reconcile()
-    assert said == "held: hand this over: alice runs baton handoff import h.md --as NAME"
+    assert said == f"held: hand this over: alice runs baton handoff import {folder.file()} --as alice"
     assert bob.reconcile() == []
     assert (folder.size(), folder.text()) == (before, NEW)
 

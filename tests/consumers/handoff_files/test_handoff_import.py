@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from credentials import GITHUB
 from syncing import NEW
 
 from consumers.handoff_files.current import file_now
@@ -255,6 +256,14 @@ def test_file_too_large_to_keep_is_named_and_the_others_go_on(
     write(folder, {"a.md": b"x" * 10_001, "b.md": OLD.encode()})
     found = read_records(folder.path, folder.ledger.client().put_blob, reviewer=None)
     assert [one.reason.partition(":")[0] for one in found.unread] == ["TOO_LARGE"]
+    assert [one.stream for one in found.records] == ["handoff/b"]
+
+
+def test_file_with_a_secret_is_named_and_the_others_go_on(folder: SyncedFolder) -> None:
+    write(folder, {"a.md": OLD.encode() + f"\nClone with {GITHUB}.\n".encode(), "b.md": OLD.encode()})
+    found = read_records(folder.path, folder.ledger.client().put_blob, reviewer=None)
+    assert [one.reason.partition(":")[0] for one in found.unread] == ["SECRET_DETECTED"]
+    assert GITHUB[4:] not in str(found.unread)
     assert [one.stream for one in found.records] == ["handoff/b"]
 
 

@@ -105,6 +105,7 @@ def test_stores_that_cannot_be_written_are_a_warning_and_the_report_stands(agent
     assert again["report_id"] == made["report_id"]
     assert again["storage_location"] == f"ledger:session/{session_id}"
     assert again["warnings"][-1].startswith("not stored in git_notes")
+    assert "`baton notes sync`" in again["warnings"][-1]
 
 
 @pytest.mark.usefixtures("agents_home")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -40,3 +41,10 @@ def test_nonsense_is_refused_with_what_to_write(text: str) -> None:
         parse_since(text, NOW)
     assert caught.value.code == "INVALID_FIELD"
     assert caught.value.details["field"] == "since"
+
+
+@pytest.mark.parametrize("given", [7, 7.5, None, NOW, ["7 days ago"]])
+def test_what_is_no_text_is_refused(given: Any) -> None:
+    with pytest.raises(Refused, match="Expected `str`") as caught:
+        parse_since(given, NOW)
+    assert caught.value.code == "INVALID_FIELD"

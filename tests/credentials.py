@@ -1,0 +1,111 @@
+"""Made-up credentials in the forms of their issuers, put together when asked for, so that no file of ours holds one.
+
+Every part that would be random is drawn from a digest of the sort's name: the same in each run, and nobody's.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import string
+from typing import Final
+
+from blake3 import blake3
+
+ALNUM: Final = string.ascii_letters + string.digits
+URLSAFE: Final = ALNUM + "-_"
+BASE64: Final = ALNUM + "+/"
+HEX: Final = "0123456789abcdef"
+BASE32: Final = string.ascii_uppercase + "234567"
+BECH32: Final = "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"
+LINES: Final = 3
+
+
+def drawn(name: str, alphabet: str, length: int) -> str:
+    """Return as many characters of an alphabet, the same for the same name."""
+    return "".join(alphabet[one % len(alphabet)] for one in blake3(name.encode()).digest(length=length))
+
+
+def pem(label: str, headers: str = "") -> str:
+    """Return a private key in RFC 7468 or RFC 1421 form."""
+    lines = [drawn(f"{label}{line}", BASE64, 64) for line in range(LINES)]
+    return "\n".join(
+        [f"-----BEGIN {label}-----", *([headers, ""] if headers else []), *lines, f"-----END {label}-----"]
+    )
+
+
+def jwt(header: str = '{"alg":"HS256","typ":"JWT"}') -> str:
+    """Return a JSON Web Token with this header."""
+    parts = (header, '{"sub":"agent-7"}')
+    encoded = [base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts]
+    return ".".join([*encoded, drawn("jwt", URLSAFE, 43)])
+
+
+GITHUB: Final = "ghp_" + drawn("ghp", ALNUM, 36)
+PASSWORD: Final = drawn("password", ALNUM, 12)
+DATABASE: Final = f"postgres://app:{PASSWORD}@db.example/app"
+
+# sort, and texts that hold one
+CREDENTIALS: Final[dict[str, tuple[str, ...]]] = {
+    "private key": (
+        *(pem(f"{sort}PRIVATE KEY") for sort in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")),
+        pem("RSA PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123456789ABCDEF"),
+        pem("PGP PRIVATE KEY BLOCK", "Version: GnuPG v2"),
+        pem("PRIVATE KEY").replace("\n", "\\n"),
+        pem("PRIVATE KEY").replace("\n", "\r\n    "),
+        pem("PRIVATE KEY").replace("\n", '\\n" +\n  "'),
+    ),
+    "signed-note key": ("PRIVATE+KEY+log.example+0a1b2c3d+" + drawn("note", BASE64, 44),),
+    "AWS access key id": ("AKIA" + drawn("akia", BASE32, 16), "export AWS_KEY=ASIA" + drawn("asia", BASE32, 16)),
+    "AWS secret access key": (
+        "aws_secret_access_key = " + drawn("aws", BASE64, 40),
+        '{"SecretAccessKey": "' + drawn("aws", BASE64, 40) + '"}',
+        "AWS_SECRET_ACCESS_KEY=" + drawn("aws", BASE64, 40),
+    ),
+    "GitHub token": (
+        *(prefix + drawn(prefix, ALNUM, 36) for prefix in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
+        "ghs_12345_" + jwt(),
+        f"github_pat_{drawn('pat', ALNUM, 22)}_{drawn('tap', ALNUM, 59)}",
+        f"https://{GITHUB}@github.com/o/r.git",
+        f"令牌{GITHUB}已经泄露",
+        f'"run\\n{GITHUB}\\n"',
+    ),
+    "GitLab token": ("glpat-" + drawn("glpat", URLSAFE, 20), "gldt-" + drawn("gldt", URLSAFE, 20)),
+    "Slack token": (
+        f"xoxb-{drawn('b1', string.digits, 12)}-{drawn('b2', string.digits, 13)}-{drawn('xoxb', ALNUM, 24)}",
+        f"xapp-1-A{drawn('a1', string.digits, 10)}-{drawn('a2', string.digits, 13)}-{drawn('xapp', HEX, 64)}",
+    ),
+    "Slack webhook": ("https://hooks.slack.com/services/T0A1B2C3D/B0A1B2C3D/" + drawn("hook", ALNUM, 24),),
+    "Discord webhook": ("https://discord.com/api/webhooks/123456789012345678/" + drawn("discord", URLSAFE, 68),),
+    "Stripe key": ("sk_live_" + drawn("sk", ALNUM, 24), "rk_live_" + drawn("rk", ALNUM, 24)),
+    "OpenAI key": (
+        "sk-proj-" + drawn("proj", URLSAFE, 120),
+        f"sk-{drawn('sk1', ALNUM, 20)}T3BlbkFJ{drawn('sk2', ALNUM, 20)}",
+    ),
+    "Anthropic key": ("sk-ant-api03-" + drawn("ant", URLSAFE, 93) + "AA",),
+    "Google API key": ("AIza" + drawn("aiza", URLSAFE, 35),),
+    "Google OAuth client secret": ("GOCSPX-" + drawn("gocspx", URLSAFE, 28),),
+    "npm token": ("//registry.npmjs.org/:_authToken=npm_" + drawn("npm", ALNUM, 36),),
+    "PyPI token": ("pypi-AgEIcHlwaS5vcmc" + drawn("pypi", URLSAFE, 120),),
+    "Hugging Face token": ("hf_" + drawn("hf", string.ascii_letters, 34),),
+    "SendGrid key": (f"SG.{drawn('sg1', URLSAFE, 22)}.{drawn('sg2', URLSAFE, 43)}",),
+    "Twilio key": (f"TWILIO_SID=SK{drawn('tw', HEX, 32)}", f"SK{drawn('tw', HEX, 32)} is for twilio"),
+    "Twilio token": ("twilio_auth_token: " + drawn("twt", HEX, 32),),
+    "Telegram bot token": (
+        "1234567890:AA" + drawn("telegram", URLSAFE, 33),
+        f"https://api.telegram.org/bot123456789:AA{drawn('telegram', URLSAFE, 33)}/getMe",
+    ),
+    "JSON Web Token": (jwt(), f"Authorization: Bearer {jwt()}"),
+    "password in a URL": (
+        DATABASE,
+        f"redis://:{PASSWORD}%21@10.0.0.1:6379/0",
+        f"https://x-access-token:{GITHUB}@github.com/o/r.git",
+        f"nats://alice:{PASSWORD}@[::1]:4222",
+        rf"https:\/\/me:{PASSWORD}@example.org",
+    ),
+    "Azure key": (f"AccountName=x;AccountKey={drawn('azure', BASE64, 86)}==;EndpointSuffix=core.windows.net",),
+    "NATS seed": tuple(f"S{sort}" + drawn(f"nats{sort}", BASE32, 56) for sort in "UACONX"),
+    "webhook secret": ("whsec_" + drawn("whsec", BASE64, 32),),
+    "age key": ("AGE-SECRET-KEY-1" + drawn("age", BECH32, 58),),
+    "Baton key file": (json.dumps({"name": "bob", "public": drawn("pub", HEX, 64), "seed": drawn("seed", HEX, 64)}),),
+}

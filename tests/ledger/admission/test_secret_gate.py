@@ -1,0 +1,156 @@
+"""A credential never enters a log: neither through the author, nor the gate, nor a blob; audits do not judge it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from credentials import DATABASE, GITHUB, pem
+
+from consumers.auditor import verify_log
+from consumers.auditor.fsck import fsck
+from ledger.admission import check
+from ledger.author import Author, Draft, ids_of
+from ledger.bus.remote import RemoteClient
+from ledger.errors import CODES, BatonError, Exit, Refused
+from ledger.events.session import FindingLogged, SessionStarted
+
+if TYPE_CHECKING:
+    from building import Ledger
+
+    from ledger.envelope import Submission
+
+STREAM = "session/s1"
+SECRETS = (GITHUB, pem("PRIVATE KEY"), DATABASE)
+
+
+def started() -> Draft:
+    return Draft(stream=STREAM, data=SessionStarted())
+
+
+def found(text: str, stream: str = STREAM, corr: str | None = None, idem: str | None = None) -> Draft:
+    """Return the draft of a finding."""
+    return Draft(stream=stream, data=FindingLogged(finding=text), corr=corr, idem=idem)
+
+
+def refused(ledger: Ledger, submission: Submission) -> Refused:
+    """Return the refusal of a submission that leaves no trace."""
+    before = ledger.head()
+    with pytest.raises(Refused) as caught:
+        ledger.submit(submission)
+    assert ledger.head() == before
+    return caught.value
+
+
+def tells(error: BatonError, text: str) -> bool:
+    """Tell whether any eight characters in a row of a secret stand in what an error says."""
+    said = json.dumps(error.to_dict()) + str(error) + repr(error)
+    return any(text[start : start + 8] in said for start in range(len(text) - 8))
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_gate_names_the_field_and_the_sort_and_nothing_else(ledger: Ledger, text: str) -> None:
+    ledger.submit(ledger.sign("alice", started()))
+    refusal = refused(ledger, ledger.sign("alice", found(f"the build used {text}")))
+    assert refusal.code == "SECRET_DETECTED"
+    assert refusal.details.keys() == {"path", "secret"}
+    assert refusal.details["path"] == "$.data.finding"
+    assert not tells(refusal, text)
+
+
+@pytest.mark.parametrize(
+    ("draft", "path"),
+    [
+        (found("f", corr=GITHUB), "$.corr"),
+        (found("f", idem=GITHUB), "$.idem"),
+        (Draft(stream=f"session/{GITHUB}", data=SessionStarted()), "$.stream"),
+    ],
+)
+def test_head_of_an_event_is_looked_at_too(ledger: Ledger, draft: Draft, path: str) -> None:
+    ledger.submit(ledger.sign("alice", started()))
+    refusal = refused(ledger, ledger.sign("alice", draft))
+    assert (refusal.code, refusal.details["path"]) == ("SECRET_DETECTED", path)
+    assert not tells(refusal, GITHUB)
+
+
+def test_code_is_final_and_gated() -> None:
+    assert CODES["SECRET_DETECTED"][:2] == (Exit.GATED, False)
+
+
+def test_every_event_of_a_batch_that_holds_one_is_named(ledger: Ledger) -> None:
+    drafts = [started(), found("good"), found(GITHUB), found("after"), found(GITHUB), found(GITHUB, "session/s2")]
+    refusal = refused(ledger, ledger.sign("alice", *drafts))
+    assert {one["position"]: one["code"] for one in refusal.details["events"]} == {
+        2: "SECRET_DETECTED",
+        3: "DEPENDS_ON_REFUSED",
+        4: "SECRET_DETECTED",
+        5: "SECRET_DETECTED",
+    }
+    assert not tells(refusal, GITHUB)
+
+
+def test_order_is_stream_version_then_secret_then_rule(ledger: Ledger) -> None:
+    ledger.submit(ledger.sign("alice", started()))
+    stale = Draft(stream=STREAM, data=FindingLogged(finding=GITHUB), expect=9)
+    assert refused(ledger, ledger.sign("alice", stale)).code == "STREAM_CONFLICT"
+    assert refused(ledger, ledger.sign("alice", found(GITHUB, "session/never"))).code == "SECRET_DETECTED"
+
+
+def test_author_signs_nothing_that_holds_a_secret(ledger: Ledger) -> None:
+    asked: list[object] = []
+
+    with ledger.client() as client:
+        author = Author(client, "alice", lambda pairs: asked.append(pairs) or ledger.keys["alice"])  # type: ignore[func-returns-value]
+        author.emit(started())
+        before = ledger.head()
+        with pytest.raises(Refused) as caught:
+            author.emit(found("good"), found(GITHUB), found(SECRETS[2]))
+        assert caught.value.code == "SECRET_DETECTED"
+        assert [one["position"] for one in caught.value.details["events"]] == [1, 2]
+        assert not tells(caught.value, GITHUB)
+    assert len(asked) == 1
+    assert ledger.head() == before
+
+
+def test_blob_of_text_is_refused_and_not_stored(ledger: Ledger) -> None:
+    with ledger.client() as client:
+        with pytest.raises(Refused) as caught:
+            client.put_blob(f"# Handoff\n\n{GITHUB}\n".encode())
+        assert caught.value.code == "SECRET_DETECTED"
+        assert not tells(caught.value, GITHUB)
+        sealed = b"\xff\0" + GITHUB.encode()
+        assert client.get_blob(client.put_blob(sealed)) == sealed
+
+
+def test_remote_client_sends_nothing_of_a_blob_with_a_secret() -> None:
+    unconnected = RemoteClient.__new__(RemoteClient)  # whatever it sent would fail for want of a connection
+    with pytest.raises(Refused) as caught:
+        unconnected.put_blob(GITHUB.encode())
+    assert caught.value.code == "SECRET_DETECTED"
+
+
+@pytest.fixture
+def lenient(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Submission:
+    """What a ledger admitted that holds a secret, by software that did not know its form."""
+    submission = ledger.sign("alice", started(), found(GITHUB))
+    with monkeypatch.context() as patched:
+        patched.setattr(check, "scan_bodies", lambda _: {})
+        ledger.submit(submission)
+    return submission
+
+
+def test_audits_of_a_log_that_holds_one_pass(ledger: Ledger, lenient: Submission) -> None:
+    assert lenient.bodies
+    with ledger.client() as client:
+        report = verify_log(client)
+    assert report.ok, report.problems
+    report = fsck(ledger.home.path)
+    assert report.ok, report.problems
+
+
+def test_retry_of_what_was_admitted_gets_the_first_answer(ledger: Ledger, lenient: Submission) -> None:
+    accepted = ledger.submit(lenient)
+    assert all(one.is_repeat for one in accepted)
+    assert [one.id for one in accepted] == ids_of(lenient)
+    assert refused(ledger, ledger.sign("alice", found(f"again {GITHUB}"))).code == "SECRET_DETECTED"

@@ -1,0 +1,208 @@
+"""What is taken for a credential, what is not, and that what is found is told by its place and sort alone."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from blake3 import blake3
+from building import Actors, key_named
+from credentials import ALNUM, CREDENTIALS, GITHUB, drawn, jwt, pem
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger import secrets
+from ledger.codec import encode_canonical
+from ledger.errors import Refused
+from ledger.identity import write_key
+from ledger.limits import blob_scan_max_bytes
+from ledger.secret_patterns import PATTERNS, traces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ALL = [(sort, text) for sort, texts in CREDENTIALS.items() for text in texts]
+ROOT = Path(__file__).parents[2]
+HARMLESS = {
+    "header without a key": "the file began with -----BEGIN RSA PRIVATE KEY----- and was removed",
+    "header, then a hash": "-----BEGIN PRIVATE KEY----- was in commit " + drawn("c", "0123456789abcdef", 40),
+    "cut": pem("PRIVATE KEY")[:40] + "\n...\n-----END PRIVATE KEY-----",
+    "public key": pem("PRIVATE KEY").replace("PRIVATE", "PUBLIC"),
+    "certificate": pem("CERTIFICATE"),
+    "masked with x": "ghp_" + "x" * 36,
+    "masked with stars": "the token ghp_************************************ was used",
+    "masked key id": "AKIA" + "X" * 16,
+    "masked webhook": "https://hooks.slack.com/services/T00000000/B00000000/" + "X" * 24,
+    "first characters": GITHUB[:12],
+    "prefix in prose": "tokens that begin with ghp_, sk-ant-, AKIA, xoxb- or glpat- are refused",
+    "words for a token": "glpat-put-your-own-token-here-please",
+    "part of an identifier": "my_ghp_" + drawn("x", ALNUM, 36),
+    "names": "JWT_SECRET, AWS_SECRET_ACCESS_KEY and TWILIO_AUTH_TOKEN are in the vault",
+    "address": "https://example.org:8080/a@b",
+    "user in an address": "ssh://git@github.com/o/r.git",
+    "image digest": "docker://registry.example:5000/app@sha256:" + "a1" * 32,
+    "three dotted words": "eyJust.kidding.aboutAllOfTheseManyWords",
+    "JWT without an algorithm": jwt('{"type":"JWT","a":"long enough"}'),
+    "key of another file": '{"seed": "' + "a1" * 32 + '"}',
+}
+PLACEHOLDERS = (
+    *("pass", "password", "PASSWORD", "passwd", "secret", "your-password", "your_password_here", "changeme", "xxxxx"),
+    *("****", "$PASSWORD", "$(password)", "%(pw)s", "DB_PASS", "redacted", "token123", "user"),
+)
+
+
+@pytest.mark.parametrize(("sort", "text"), ALL)
+def test_credential_is_found_and_never_told(sort: str, text: str) -> None:
+    found = secrets.scan({"data": {"finding": f"see: {text} (do not share)"}})
+    assert found == secrets.Secret("$.data.finding", sort)
+    told = json.dumps(secrets.refusal(found).to_dict())
+    assert not any(text[start : start + 6] in told for start in range(len(text) - 6) if text[start].isdigit())
+
+
+@pytest.mark.parametrize("text", [text for _, text in ALL])
+def test_every_credential_leaves_a_trace_in_json(text: str) -> None:
+    for value in (text, json.dumps({"output": text}), f"a\n{text}\n"):
+        assert traces().search(encode_canonical({"finding": value}))
+    assert secrets.scan_bodies([b"{}", encode_canonical({"finding": text})]).keys() == {1}
+
+
+def test_every_sort_has_an_example() -> None:
+    assert {one.sort for one in PATTERNS} == CREDENTIALS.keys()
+
+
+@pytest.mark.parametrize("text", HARMLESS.values(), ids=HARMLESS.keys())
+def test_what_only_speaks_of_secrets_passes(text: str) -> None:
+    assert secrets.scan({"finding": text}) is None
+
+
+@pytest.mark.parametrize("password", PLACEHOLDERS)
+def test_placeholder_in_a_url_passes(password: str) -> None:
+    assert secrets.scan(f"postgres://user:{password}@db.example/app") is None
+
+
+@pytest.mark.parametrize("brackets", ["<password>", "${PASSWORD}", "{password}", "[secret]"])
+def test_brackets_in_a_url_pass(brackets: str) -> None:
+    assert secrets.scan(f"postgres://user:{brackets}@db.example/app") is None
+
+
+def test_secret_after_a_placeholder_is_found() -> None:
+    text = f"postgres://user:password@db, ghp_{'x' * 36}, then {GITHUB}"
+    assert secrets.scan([text]) == secrets.Secret("$[0]", "GitHub token")
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({"a": {"b": ["x", {"c": GITHUB}]}}, "$.a.b[1].c"),
+        ({"a": {"not a name": GITHUB}}, "$.a[...]"),
+        ({"a": {GITHUB: 1}}, "$.a[...]"),
+        ({"a": [{GITHUB: GITHUB}]}, "$.a[0][...]"),
+        ({"first": "fine", "second": GITHUB, "third": GITHUB}, "$.second"),
+        (GITHUB, "$"),
+    ],
+)
+def test_path_names_the_field_and_never_a_key_that_is_the_secret(value: Any, path: str) -> None:
+    assert secrets.scan(value) == secrets.Secret(path, "GitHub token")
+
+
+def test_value_is_read_with_its_name() -> None:
+    value = drawn("aws", ALNUM, 40)
+    assert secrets.scan({"aws_secret_access_key": value}) == secrets.Secret(
+        "$.aws_secret_access_key", "AWS secret access key"
+    )
+    assert secrets.scan({"commit": value}) is None
+
+
+def test_key_file_is_found_whole_and_in_fields(tmp_path: Path) -> None:
+    for number, passphrase in enumerate([None, "open sesame"]):
+        file = tmp_path / f"key{number}"
+        write_key(file, key_named("bob"), ledger="0" * 32, name="bob", passphrase=passphrase)
+        for value in (file.read_text(), json.dumps(file.read_text()), json.loads(file.read_text())):
+            found = secrets.scan({"data": [value]})
+            assert found == secrets.Secret("$.data[0]", "Baton key file")
+
+
+@pytest.mark.parametrize("escaped", [r"\u0067hp_", r"g\u0068p_", r"ghp\u005f"])
+def test_escapes_hide_nothing(escaped: str) -> None:
+    body = b'{"finding":"%b"}' % (escaped + GITHUB.removeprefix("ghp_")).encode()
+    assert secrets.scan_bodies([body]) == {0: secrets.Secret("$.finding", "GitHub token")}
+
+
+def test_header_of_a_token_may_be_anything() -> None:
+    for header in ('{"a":' + "[" * 9000, '{"alg', '{"\xff\xfe"', '["alg","HS256"]'):
+        assert secrets.scan(jwt(header)) is None
+
+
+def test_depth_of_a_value_is_no_matter() -> None:
+    value: Any = GITHUB
+    for _ in range(5000):
+        value = [value]
+    found = secrets.scan(value)
+    assert found is not None
+    assert found.sort == "GitHub token"
+
+
+def test_text_of_too_many_placeholders_is_refused_and_not_searched_for_ever() -> None:
+    assert secrets.scan("x://user:pass@h " * secrets.harmless_max) is None
+    assert secrets.scan("x://user:pass@h " * (secrets.harmless_max + 1)) is not None
+
+
+def test_blob_of_text_is_searched_and_what_is_no_text_is_not() -> None:
+    with pytest.raises(Refused) as refused:
+        secrets.check_text(f"# Handoff\n\nUse {GITHUB}.\n".encode())
+    assert refused.value.to_dict() == secrets.refusal(secrets.Secret("the blob", "GitHub token")).to_dict()
+    assert GITHUB[4:] not in str(refused.value.to_dict())
+    for content in (b"", b"# Handoff", b"\xff" + GITHUB.encode(), b"\0" + GITHUB.encode()):
+        secrets.check_text(content)
+    secrets.check_text(GITHUB.encode() + b" " * blob_scan_max_bytes)
+
+
+def own_words() -> Iterator[str]:
+    """Yield what Baton itself writes: bodies and refs of a ledger, its keys, notes and contract."""
+    actors = Actors()
+    yield from (body.decode() for body in actors.sign("root", actors.created(), actors.registered("al", [])).bodies)
+    yield actors.checkpoint_key.vkey
+    for file in sorted((ROOT / "proto").rglob("*.*")):
+        yield file.read_text(encoding="utf-8")
+
+
+def test_what_baton_writes_is_never_taken_for_a_secret() -> None:
+    for text in own_words():
+        assert secrets.scan(text) is None, text[:100]
+
+
+SEEDS = st.binary(min_size=1, max_size=16)
+
+
+@given(SEEDS)
+@settings(max_examples=300)
+def test_refs_keys_signatures_and_ids_never_match(seed: bytes) -> None:
+    digest = blake3(seed)
+    key = key_named(seed.hex())
+    texts = [
+        f"blake3:{digest.hexdigest()}",
+        f"sha256:{digest.hexdigest()}",
+        key.public.hex(),
+        key.sign(seed).hex(),
+        digest.hexdigest(length=20),
+        str(uuid.UUID(bytes=digest.digest(length=16))),
+        digest.hexdigest(length=16),
+    ]
+    names = ["key", "proof", "secret", "token", "password", "commit", "seed"]
+    assert secrets.scan(dict(zip(names, texts, strict=True))) is None
+    assert secrets.scan(" ".join(texts)) is None
+
+
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_any_value_is_looked_through_without_an_error(value: Any) -> None:
+    assert secrets.scan(value) is None
+
+
+@given(st.text(), st.text(), st.sampled_from(ALL))
+def test_secret_is_found_wherever_it_stands(before: str, after: str, one: tuple[str, str]) -> None:
+    text = f"{before} {one[1]} {after}"
+    assert secrets.scan({"a": [text]}) is not None
+    assert secrets.scan_bodies([encode_canonical({"a": [text.encode(errors="replace").decode()]})])
