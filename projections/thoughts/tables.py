@@ -25,7 +25,7 @@ TASKS: Final = Table(
         "tree_digest": "TEXT NOT NULL",
         "tree_ref": "TEXT",
         "solution": "TEXT",
-        "error": "TEXT",
+        "failure": "TEXT",
         "waiting": "TEXT NOT NULL",
         "started_index": "INTEGER NOT NULL",
         "started_ms": "INTEGER NOT NULL",

@@ -40,6 +40,7 @@ GROUPS: Final = {
     "cli": "starting",
     "handoffs": "handoffs_large",
     "reports": "reports",
+    "thinking": "thinking",
     "report_quality": "report_quality",
     "briefs": "briefing",
     "brief_quality": "brief_quality.table",

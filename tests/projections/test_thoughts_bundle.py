@@ -1,0 +1,50 @@
+"""A search replayed from an exported bundle: the same tree at every index, without the ledger it was searched in."""
+
+from __future__ import annotations
+
+import tot_story as told
+from folding import rows_of
+from tot_story import STORY, TASK
+
+from consumers.auditor.entry_bundles import split_entries
+from consumers.auditor.report import Findings
+from ledger.bundle.archive import open_bundle
+from ledger.bundle.export import export_bundle
+from ledger.bundle.layout import tile_name, tiles_of
+from ledger.client import read_event
+from ledger.merkle import leaf_hash
+from projections.thoughts.fold import THOUGHT_VIEW
+
+
+def replayed(path):
+    """Return the events of a bundle of a whole log, read from its bytes alone."""
+    events = []
+    with open_bundle(path) as bundle:
+        for number, width in tiles_of(bundle.manifest.size, 0):
+            hashes = bundle.read(tile_name(0, number, width))
+            tile = [hashes[at : at + 32] for at in range(0, len(hashes), 32)]
+            content = bundle.read(tile_name("entries", number, width))
+            entries, damaged = split_entries(content, tile, len(events), Findings())
+            assert not damaged
+            for entry, wanted in zip(entries, tile, strict=True):
+                assert leaf_hash(entry) == wanted
+                events.append(read_event(len(events), entry))
+    return events
+
+
+def test_search_replayed_from_a_bundle_gives_the_same_tree_at_every_index(ledger, reader, tmp_path):
+    told.register(ledger)
+    start = ledger.size
+    told.play(ledger)
+    export_bundle(ledger.reads, tmp_path / "bundle.tar")
+    events = [event for event in replayed(tmp_path / "bundle.tar") if event.stream == f"tot/{TASK}"]
+    assert len(events) == len(STORY)
+    for count in range(1, len(events) + 1):
+        rows = rows_of(THOUGHT_VIEW, TASK, events[:count])
+        with reader.as_of(start + count) as then:
+            tree = then.answer("tot.tree", {"id": TASK})
+            shown = then.answer("tot.show", {"id": TASK})
+        assert shown["tree_digest"] == rows["tot_tasks"][0]["tree_digest"]
+        assert [(id_, one["status"], one["content"]) for id_, one in tree["nodes"].items()] == [
+            (one["id"], one["status"], one["content"]) for one in rows.get("tot_nodes", [])
+        ]
