@@ -53,10 +53,9 @@ def test_handoff_lives_from_creation_to_verification(baton: Baton, fresh: Fresh)
     assert status(baton, name) == "pending"
     said = baton.data("handoff", "approve", name, "--as", "rita", "--comment", "go on")
     assert (said["id"], said["status"]) == (name, "approved")
-    assert [one["kind"] for one in baton.data("log", "--stream", f"handoff/{name}")["events"]] == [
-        "handoff.created",
-        "handoff.approved",
-    ]
+    logged = [one["kind"] for one in baton.data("log", "--stream", f"handoff/{name}")["events"]]
+    # Where the ledger is served, its router may have told already that it is ready.
+    assert [kind for kind in logged if kind != "handoff.ready"] == ["handoff.created", "handoff.approved"]
     assert baton("handoff", "claim", name, "--as", "b").startswith(f"{name} is in_progress (entry ")
     baton("handoff", "check", name, "--task", 1, "--task", 2, "--as", "b")
     error = baton.refuses("CRITERIA_OPEN", "handoff", "complete", name, "--as", "b")
