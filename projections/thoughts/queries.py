@@ -59,7 +59,7 @@ def list_tasks(moment: Moment, asked: TaskList) -> Answer:
 
 
 def show_task(moment: Moment, asked: TaskId) -> Answer:
-    """Return a task with its roles, configuration, stats (``claimed_stats`` are the explorer's own), solution or ``failure``.
+    """Return a task: roles, configuration, stats (``claimed_stats``: the explorer's own), solution or ``failure``.
 
     Raises:
         Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
