@@ -1,7 +1,7 @@
 """The best path of a finished search as a reasoning memory, ``reasoning/TASK``: what can be briefed and handed off.
 
-One step for each node, the root as what was observed and the answer as the conclusion. A step's evidence are the ids of
-the events that made and judged its node; its alternatives are the siblings that were not taken.
+One step for each node, the root as what was observed and the answer as the conclusion. The events that made and judged
+its node are the causes of a step's event (`baton why` walks them); its alternatives are the siblings not taken.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def remembered(task: Task) -> list[Say]:
     )
     steps = _steps(task, task.tree, task.complete.data.payload.best_path, solution)
     says = [Say("reasoning:started", started, [task.complete.id], stream)]
-    for step in steps:
+    for step, causes in steps:
         number = step.step_number
         rests_on = {number: [number - 1]} if number > 1 else {}
         extended = reasoning.ReasoningExtended(steps=[step], dependencies=rests_on)
-        says.append(Say(f"reasoning:step:{number}", extended, step.evidence, stream))
+        says.append(Say(f"reasoning:step:{number}", extended, causes, stream))
     concluded = reasoning.ReasoningConcluded(
         conclusion=solution.answer,
         confidence_in_reasoning=solution.confidence,
@@ -48,33 +48,35 @@ def remembered(task: Task) -> list[Say]:
 
 def _steps(
     task: Task, tree: TreeState, path: list[kinds.ThoughtNode], solution: kinds.Solution
-) -> list[reasoning.Step]:
-    steps: list[reasoning.Step] = []
+) -> list[tuple[reasoning.Step, list[str]]]:
+    """Return the steps, each with the events it follows from."""
+    steps: list[tuple[reasoning.Step, list[str]]] = []
     for number, node in enumerate(path, 1):
         kept = tree.nodes[node.id]
         evaluation = kept.evaluation
-        evidence = [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]
+        causes = [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]
         steps.append(
-            reasoning.Step(
-                step_number=number,
-                type="observation" if kept.parent_id is None else "inference",
-                content=kept.content,
-                evidence=evidence,
-                alternatives_considered=_alternatives(tree, kept),
-                confidence=1.0 if evaluation is None else evaluation.confidence,
+            (
+                reasoning.Step(
+                    step_number=number,
+                    type="observation" if kept.parent_id is None else "inference",
+                    content=kept.content,
+                    alternatives_considered=_alternatives(tree, kept),
+                    confidence=1.0 if evaluation is None else evaluation.confidence,
+                ),
+                causes,
             )
         )
-    solved = task.solution.id if task.solution is not None else ""
+    causes = [] if task.solution is None else [task.solution.id]
     last = reasoning.Step(
         step_number=len(steps) + 1,
         type="conclusion",
         content=solution.answer,
-        evidence=[solved],
         premises=[said[:line_max_chars] for said in solution.reasoning_trace],
         confidence=solution.confidence,
         conclusion=solution.answer,
     )
-    return [*steps, last]
+    return [*steps, (last, causes)]
 
 
 def _alternatives(tree: TreeState, node: kinds.ThoughtNode) -> list[str]:

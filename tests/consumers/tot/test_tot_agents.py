@@ -98,14 +98,14 @@ def test_six_processes_solve_a_game_over_the_bus(home: Path) -> None:
         check(ledger, found["task_id"])
 
 
-def test_best_path_becomes_a_reasoning_whose_evidence_is_in_the_ledger(ledger: Ledger) -> None:
+def test_best_path_becomes_a_reasoning_that_follows_from_the_search(ledger: Ledger) -> None:
     found = play(ledger, Game24())
     said = events(ledger, found["reasoning"])
     assert [event.kind for event in said] == ["reasoning.started", *["reasoning.extended"] * 5, "reasoning.concluded"]
     with ledger.client() as client, Reader(client, ledger.settings()) as reader:
         shown = reader.answer("reasoning.show", {"id": found["task_id"]})
     ids = {event.id for event in events(ledger, f"tot/{found['task_id']}")}
-    assert all(step.evidence and set(step.evidence) <= ids for event in said[1:-1] for step in event.data.steps)
+    assert all(event.causes and set(event.causes) <= ids for event in said)
     assert said[-1].data.conclusion == found["answer"]
     assert found["answer"] in str(shown)
 
