@@ -95,7 +95,7 @@ def test_a_search_that_found_nothing_has_failed():
     last = told.spoken("explorer", msgspec.structs.replace(closing, error=none), index=12, causes=(3,))
     (row,) = rows_of(THOUGHT_VIEW, TASK, [*EVENTS[:12], last])["tot_tasks"]
     assert (row["status"], row["solution"], row["ended_index"]) == ("failed", None, 12)
-    assert json.loads(row["error"])["code"] == "SEARCH_EXHAUSTED"
+    assert json.loads(row["failure"])["code"] == "SEARCH_EXHAUSTED"
 
 
 def test_an_answer_that_does_not_hold_is_not_solved():
