@@ -58,7 +58,7 @@ contract: install
 	$(BIN)/python -m ledger.contract
 
 lock:
-	uv pip compile pyproject.toml --group dev --extra server --extra tokens --universal --generate-hashes \
+	uv pip compile pyproject.toml --group dev --extra mcp --extra server --extra tokens --universal --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header -o requirements.lock
 
 clean:

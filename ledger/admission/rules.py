@@ -188,8 +188,9 @@ def _handoff(event: Event, state: Layer, life: Life) -> Life:
 
 def _imported(event: Event, state: Layer, life: Life) -> Life:
     """A record of another tool: on the stream of what it stands for, by that stream's machine; else kept aside."""
-    if _typed(event, RecordImported).mapped_kind == "handoff.created":
-        return _handoff(event, state, life)
+    if _typed(event, RecordImported).mapped_kind is not None:
+        sorts = {"handoff": _handoff, "session": _session, "reasoning": _reasoning}
+        return sorts[event.stream.partition("/")[0]](event, state, life)
     _require_registered_role(event, state)
     if state.stream(event.stream) is not None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"{event.stream} was imported already", status="imported")

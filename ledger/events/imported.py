@@ -1,17 +1,24 @@
 """Records of other tools, kept as they were: shown as imported, granting nothing (DESIGN §3, §10).
 
 One kind serves every importer. It stands on the stream that its mapped kind belongs to, or on ``record/ID`` when the
-original stands for nothing this ledger knows and is only kept aside.
+original stands for nothing this ledger knows and is only kept aside. A handoff is mapped to its content, and everything
+else to the very data of its mapped kind, so that folds read both alike (``read_as``).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from ledger.codec import converted
 from ledger.errors import Refused
+from ledger.events import reasoning, report, session
 from ledger.events.fields import EventData, Label, Line, OptionalText, Ref
 from ledger.events.handoff import HandoffClaims, HandoffContent
+
+if TYPE_CHECKING:
+    from ledger.events.body import Event
 
 KEPT_ASIDE: Final = "record"
 
@@ -34,9 +41,33 @@ class RecordImported(EventData, frozen=True):
     reason: OptionalText = ""
 
 
+class DirtyValue(EventData, frozen=True):
+    """A value of the original that no field here can hold: where it stood, its JSON text (shortened), and why not."""
+
+    path: Label
+    value: Line
+    why: Line
+
+
+class RecordClaims(EventData, frozen=True):
+    """What else the original says: ``said`` by the names it uses, ``dirty`` what could not be read as it was meant."""
+
+    said: dict[Label, Line] = {}
+    dirty: list[DirtyValue] = []
+
+
 # What can be imported: the types of ``mapped`` and ``claims`` for each kind.
 MAPPED: Final[dict[str, tuple[type[EventData], type[EventData]]]] = {
     "handoff.created": (HandoffContent, HandoffClaims),
+    "session.started": (session.SessionStarted, RecordClaims),
+    "assessment.recorded": (session.AssessmentRecorded, RecordClaims),
+    "finding.logged": (session.FindingLogged, RecordClaims),
+    "unknown.logged": (session.UnknownLogged, RecordClaims),
+    "dead_end.logged": (session.DeadEndLogged, RecordClaims),
+    "report.generated": (report.ReportGenerated, RecordClaims),
+    "reasoning.started": (reasoning.ReasoningStarted, RecordClaims),
+    "reasoning.extended": (reasoning.ReasoningExtended, RecordClaims),
+    "reasoning.concluded": (reasoning.ReasoningConcluded, RecordClaims),
 }
 
 
@@ -54,3 +85,11 @@ def read_mapped(data: RecordImported) -> tuple[EventData, EventData] | None:
     if types is None:
         raise Refused("INVALID_FIELD", f"{data.mapped_kind} cannot be imported", path="$.data.mapped_kind")
     return converted(data.mapped, types[0], "$.data.mapped"), converted(data.claims, types[1], "$.data.claims")
+
+
+def read_as(event: Event) -> Event:
+    """Return an imported record as an event with the data that it stands for; any other event as it is."""
+    if not isinstance(event.data, RecordImported):
+        return event
+    found = read_mapped(event.data)
+    return event if found is None else msgspec.structs.replace(event, data=found[0])

@@ -3,30 +3,37 @@
 A step may rest only on steps that came before it or with it, so a graph can never hold a cycle once every
 extension was checked by itself. A concluded graph may still be extended (an assumption was settled since) and
 concluded anew: each is another version with another ref. Briefs and validations are about the graph and do not change
-it; its owner's validation is refused, because it would be no independent one (seed 001).
+it; its owner's validation is refused, because it would be no independent one (seed 001). A graph that was imported is
+extended by imports only.
 """
 
 from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from ledger.errors import Refused
 from ledger.events import reasoning as kinds
+from ledger.events.imported import RecordImported, read_as
 from ledger.events.validation import ReasoningValidated
+from ledger.lifecycle.imported import require_imported
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
 
+# What is said about a graph, and does not change it.
+ABOUT: Final = (kinds.ReasoningBriefed, ReasoningValidated)
+
 
 class ReasoningState(msgspec.Struct, frozen=True, array_like=True, tag="reasoning"):
-    """Who owns the graph, which step numbers it holds, and whether it was concluded."""
+    """Who owns the graph, which step numbers it holds, whether it was concluded, and whether it was imported."""
 
     owner: str
     steps: frozenset[int] = frozenset()
     is_concluded: bool = False
+    is_imported: bool = False
 
 
 def transition(state: ReasoningState | None, event: Event) -> ReasoningState:
@@ -35,13 +42,23 @@ def transition(state: ReasoningState | None, event: Event) -> ReasoningState:
     Raises:
         Refused: ``TRANSITION_NOT_ALLOWED``, ``NOT_AUTHORIZED`` or ``STEP_CONFLICT``.
     """
+    if isinstance(event.data, RecordImported):
+        require_imported(event, None if state is None else (state.owner, state.is_imported))
+        return msgspec.structs.replace(_changed(state, read_as(event)), is_imported=True)
+    if state is not None and state.is_imported and not isinstance(event.data, ABOUT):
+        hint = "start reasoning of your own that cites it"
+        raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was imported: {hint}", status="imported")
+    return _changed(state, event)
+
+
+def _changed(state: ReasoningState | None, event: Event) -> ReasoningState:
     if isinstance(event.data, kinds.ReasoningStarted):
         if state is not None:
             raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was started already")
         return ReasoningState(event.author)
     if state is None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was never started")
-    if isinstance(event.data, kinds.ReasoningBriefed | ReasoningValidated):
+    if isinstance(event.data, ABOUT):
         if not state.steps:
             raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step yet")
         if isinstance(event.data, ReasoningValidated) and event.author == state.owner:

@@ -1,4 +1,8 @@
-"""The life of a session: its owner writes until it ends; its report may be made, and made again, afterwards."""
+"""The life of a session: its owner writes until it ends; its report may be made, and made again, afterwards.
+
+What another tool recorded makes a session of its own, to which only its importer adds, and only more of the same: so
+what was imported never speaks for an agent of this ledger.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,20 @@ import msgspec
 
 from ledger.errors import Refused
 from ledger.events import session as kinds
+from ledger.events.imported import RecordImported
 from ledger.events.report import ReportGenerated
+from ledger.lifecycle.imported import require_imported
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
 
 
 class SessionState(msgspec.Struct, frozen=True, array_like=True, tag="session"):
-    """Who owns the session, and whether it has ended."""
+    """Who owns the session, whether it has ended, and whether it was imported."""
 
     owner: str
     is_ended: bool = False
+    is_imported: bool = False
 
 
 def transition(state: SessionState | None, event: Event) -> SessionState:
@@ -27,6 +34,12 @@ def transition(state: SessionState | None, event: Event) -> SessionState:
     Raises:
         Refused: ``TRANSITION_NOT_ALLOWED`` or ``NOT_AUTHORIZED``.
     """
+    if isinstance(event.data, RecordImported):
+        require_imported(event, None if state is None else (state.owner, state.is_imported))
+        return SessionState(event.author, is_imported=True)
+    if state is not None and state.is_imported:
+        hint = f"start a session of your own that resumes {event.name}"
+        raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was imported: {hint}", status="imported")
     if isinstance(event.data, kinds.SessionStarted):
         if state is not None:
             raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was started already")

@@ -48,7 +48,8 @@ def test_who_has_no_working_role_imports_nothing(ledger: Ledger, author: str) ->
     [
         ({"mapped_kind": "handoff.dreamt"}, "INVALID_FIELD"),
         ({"mapped_kind": "handoff.approved"}, "INVALID_FIELD"),
-        ({"mapped_kind": "session.started"}, "INVALID_FIELD"),
+        ({"mapped_kind": "session.ended"}, "INVALID_FIELD"),
+        ({"mapped_kind": "session.started"}, "UNKNOWN_FIELD"),
         ({"mapped_kind": None}, "INVALID_FIELD"),  # what maps to nothing belongs on record/…, and is empty
         ({"mapped": {"title": "t", "mood": "good"}}, "UNKNOWN_FIELD"),
         ({"mapped": {"title": "t", "status": "verified"}}, "UNKNOWN_FIELD"),
