@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 VERBS: Final = {
-    "init": Lazy("setup:init", "Make a new ledger in this folder."),
+    "init": Lazy("init:init", "Make a new ledger in this folder."),
     "doctor": Lazy("doctor:doctor", "Check the installation, the ledger and its keys."),
     "agent": Lazy("agents:agent", "Register and list agents."),
     "key": Lazy("keys:key", "Delegate, revoke and list signing keys."),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from event_examples import EXAMPLES
 from given import fact, fold
 from given import refusal as code_of
 
@@ -96,7 +98,7 @@ def test_nobody_goes_on_with_imported_reasoning_and_nothing_is_imported_into_an_
 
 
 def test_imported_reasoning_is_briefed_like_any_other() -> None:
-    data = reasoning.ReasoningBriefed.__new__(reasoning.ReasoningBriefed)
+    data = msgspec.convert(EXAMPLES["reasoning.briefed"], reasoning.ReasoningBriefed)
     briefed = own(data, "compressor", "reasoning/r")
     state = fold(reasoning_life.transition, STARTED, EXTENDED, briefed)
     assert state is not None
