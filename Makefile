@@ -52,7 +52,7 @@ faults: install
 	  tests/ledger/log/test_two_writers.py tests/ledger/bus/test_publisher_faults.py \
 	  tests/consumers/test_node_faults.py tests/consumers/test_reactor_kills.py tests/consumers/auditor \
 	  tests/consumers/router/test_router_kills.py tests/consumers/notifier tests/consumers/handoff_files \
-	  tests/consumers/test_handoff_machine_processes.py
+	  tests/consumers/test_handoff_machine_processes.py tests/consumers/tot/test_tot_kills.py
 
 contract: install
 	$(BIN)/python -m ledger.contract

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from consumers.tot.log_lines import derived_line
-from consumers.tot.rounds import Rounds
+from consumers.tot.tree import advance, stats
 from ledger.errors import Refused
 from ledger.events import tot as kinds
+from projections.thoughts.rounds import Rounds, round_of_file, seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -109,9 +110,9 @@ def _lines(events: Sequence[Event]) -> Iterable[_Line]:
         for cause in event.causes
     }
     for event in events:
-        rounds.see(event)
+        rounds = seen(rounds, event)
         role = "orchestrator" if isinstance(event.data, kinds.TotStarted) else getattr(event.data, "sender", "explorer")
-        place = _Place(role, rounds.of(event) if role in _IN_ROUNDS else 0)
+        place = _Place(role, round_of_file(rounds, event) if role in _IN_ROUNDS else 0)
         if isinstance(event.data, kinds.TotLogWritten):
             for entry in event.data.entries:
                 yield _Line(event.accepted_ms, place, entry)
@@ -206,18 +207,16 @@ def _is_ended(events: Sequence[Event]) -> bool:
 def _stats(events: Sequence[Event]) -> dict[str, Any]:
     """Return the seed's three counts: as the explorer closed them, else as far as the events go."""
     closed = next((event.data.payload.stats for event in events if isinstance(event.data, kinds.SearchComplete)), None)
-    if closed is not None:
-        best = None if closed.best_score is None else float(closed.best_score)
-        return {"total_nodes": closed.total_nodes, "llm_calls": closed.llm_calls, "best_score": best}
-    answers = [event.data.payload for event in events if isinstance(event.data, kinds.ANSWERS)]
-    results = [one for one in answers if isinstance(one, kinds.ResultsPayload)]
-    return {
-        "total_nodes": sum(len(event.data.nodes) for event in events if isinstance(event.data, kinds.TotNodesAdded)),
-        "llm_calls": sum(
-            one.llm_calls for one in answers if isinstance(one, kinds.GeneratedPayload | kinds.ResultsPayload)
-        ),
-        "best_score": max((float(one.score) for result in results for one in result.evaluations), default=None),
-    }
+    counts = closed or _so_far(events)
+    best = None if counts.best_score is None else float(counts.best_score)
+    return {"total_nodes": counts.total_nodes, "llm_calls": counts.llm_calls, "best_score": best}
+
+
+def _so_far(events: Sequence[Event]) -> kinds.SearchStats:
+    tree = None
+    for event in events:
+        tree = advance(tree, event)
+    return kinds.SearchStats(total_nodes=0, total_backtracks=0, llm_calls=0) if tree is None else stats(tree)
 
 
 def _time(milliseconds: int) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from ledger.events import tot as kinds
 from ledger.lifecycle.tot_tree import node_states, tree_digest
+from projections.thoughts import tree as view
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,49 +127,25 @@ def in_order(state: TreeState, ids: Iterable[str]) -> list[str]:
 
 
 def best_path(state: TreeState) -> list[kinds.ThoughtNode]:
-    """Return the path to the best end; without an end, to the best of the deepest nodes."""
-    ends = [node.id for node in state.nodes.values() if node.status == "terminal"]
-    if not ends:
-        deepest = max((node.depth for node in state.nodes.values()), default=0)
-        ends = [node.id for node in state.nodes.values() if node.depth == deepest]
-    return path_to(state, in_order(state, ends)[0]) if ends else []
+    """Return the path to the best node, by the rule of every view (``projections.thoughts.tree``)."""
+    return [state.nodes[id_] for id_ in view.best_path(state.nodes)]
 
 
 def stats(state: TreeState) -> kinds.SearchStats:
     """Return the seed's counts of the search so far."""
-    nodes = state.nodes.values()
-    scores = [node.evaluation.score for node in nodes if node.evaluation is not None]
-    return kinds.SearchStats(
-        total_nodes=len(nodes),
-        total_backtracks=state.backtracks,
-        llm_calls=state.calls,
-        nodes_pruned=sum(node.status == "pruned" for node in nodes),
-        max_depth_reached=max((node.depth for node in nodes), default=0),
-        rounds=state.rounds,
-        best_score=max(scores, default=None),
-    )
+    return view.stats_of(state.nodes, backtracks=state.backtracks, llm_calls=state.calls, rounds=state.rounds)
 
 
 def thought_tree(state: TreeState) -> kinds.ThoughtTree:
     """Return the seed's ``ThoughtTree``, children filled in."""
-    children: dict[str, list[str]] = {id_: [] for id_ in state.nodes}
-    for node in state.nodes.values():
-        if node.parent_id is not None:
-            children[node.parent_id].append(node.id)
-    nodes = {id_: _replace(node, children_ids=children[id_]) for id_, node in state.nodes.items()}
-    frontier = [node.id for node in nodes.values() if node.status == "pending"]
-    depths = [nodes[id_].depth for id_ in frontier] or [node.depth for node in nodes.values()]
-    found = kinds.SearchState(
-        current_depth=max(depths, default=0), frontier=frontier, best_path=[node.id for node in best_path(state)]
-    )
     return kinds.ThoughtTree(
         task_id=state.task_id,
         problem=state.problem,
         task_type=state.task_type,
         search_config=state.config,
-        nodes=nodes,
-        root_id=next(iter(nodes), "root"),
-        search_state=found,
+        nodes=view.with_children(state.nodes),
+        root_id=view.root_of(state.nodes) or "root",
+        search_state=view.search_state(state.nodes, state.config),
     )
 
 
@@ -238,16 +215,17 @@ def _evaluated(state: TreeState, entry: Entry, data: kinds.EvaluationResults) ->
 def _synthesized(state: TreeState, entry: Entry, data: kinds.FinalSolution) -> TreeState:
     state, request = _without_request(state, entry)
     if data.payload is None and isinstance(request, kinds.SynthesizeSolution):
-        return _failed(state, [request.payload.best_path[-1].id], data.error)
+        return _failed(state, [request.payload.best_path[-1].id], data.error, calls=0)
     return _replace(state, solution=data.payload)
 
 
-def _failed(state: TreeState, ids: list[str], failure: kinds.Failure | None) -> TreeState:
-    """A failed ask cost one call, as far as anybody knows."""
+def _failed(
+    state: TreeState, ids: list[str], failure: kinds.Failure | None, *, calls: int = view.failed_ask_calls
+) -> TreeState:
     is_over = failure is not None and not failure.recoverable
     return _replace(
         state,
-        calls=state.calls + 1,
+        calls=state.calls + calls,
         attempts=_more_attempts(state, ids),
         given_up=state.given_up.union(ids) if is_over else state.given_up,
         failure=failure,

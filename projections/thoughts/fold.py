@@ -18,8 +18,9 @@ from ledger.lifecycle.tot import TotState, transition
 from ledger.lifecycle.tot_tree import tree_digest
 from projections.projection import Projection, by_name_of_stream
 from projections.thoughts.messages import error_of, sender_of, text_of
+from projections.thoughts.rounds import Rounds, round_of, seen
 from projections.thoughts.tables import MESSAGES, NODES, TASKS
-from projections.thoughts.tree import root_of, search_state, stats_of, with_children
+from projections.thoughts.tree import failed_ask_calls, root_of, search_state, stats_of, with_children
 from projections.versions import VIEW_VERSIONS
 
 if TYPE_CHECKING:
@@ -36,10 +37,7 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One task as its events left it; ``nodes`` stand in the order in which they were added.
-
-    ``rounds`` maps requests to the generator and the evaluator, and their answers, to their number of that sort.
-    """
+    """One task as its events left it; ``nodes`` stand in the order in which they were added."""
 
     id: str
     life: TotState | None = None
@@ -48,12 +46,9 @@ class TaskRecord(msgspec.Struct, frozen=True, array_like=True):
     config: kinds.SearchConfig | None = None
     nodes: dict[str, kinds.ThoughtNode] = {}
     origins: dict[str, Origin] = {}
-    rounds: dict[str, int] = {}
-    generations: int = 0
-    evaluations: int = 0
+    rounds: Rounds = Rounds()
     backtracks: int = 0
     llm_calls: int = 0
-    depth: int = 0
     solution: kinds.Solution | None = None
     error: kinds.Failure | None = None
     claimed: kinds.SearchStats | None = None
@@ -70,7 +65,7 @@ def fold(state: TaskRecord, event: Event) -> TaskRecord:
     """Return the task after one more of its events."""
     life = transition(state.life, event)
     fields: dict[str, Any] = {"life": life, "updated_index": event.index, "updated_ms": event.accepted_ms}
-    fields |= _said(state, event) | _round(state, life, event)
+    fields |= _said(state, event) | {"rounds": seen(state.rounds, event)}
     before, state = state, msgspec.structs.replace(state, **fields)
     if before.life is None or life.nodes is before.life.nodes:
         return state
@@ -104,19 +99,24 @@ def _said(state: TaskRecord, event: Event) -> dict[str, Any]:
                 evaluation = kinds.Evaluation(score=one.score, confidence=one.confidence, reasoning=one.reasoning)
                 nodes[one.node_id] = msgspec.structs.replace(nodes[one.node_id], evaluation=evaluation)
             return {"nodes": nodes, "llm_calls": state.llm_calls + payload.llm_calls}
-        case kinds.TotBacktracked() as data:
-            back = {} if data.to_node_id is None else {"depth": state.nodes[data.to_node_id].depth}
-            return {"backtracks": state.backtracks + 1} | back
+        case kinds.GeneratedThoughts() | kinds.EvaluationResults():
+            return {"llm_calls": state.llm_calls + failed_ask_calls}
+        case kinds.TotBacktracked():
+            return {"backtracks": state.backtracks + 1}
         case kinds.FinalSolution() as data:
             return {"solution": data.payload}
-        case kinds.SearchComplete() as data:
-            return {
-                "claimed": data.payload.stats,
-                "tree_ref": data.payload.tree_ref,
-                "error": data.error,
-                "ended_index": event.index,
-                "ended_ms": event.accepted_ms,
-            }
+        case _:
+            return _ended(event)
+
+
+def _ended(event: Event) -> dict[str, Any]:
+    """Return the fields that the end of a task changes: its search's, or the orchestrator's, who could not begin it."""
+    end: dict[str, Any] = {"ended_index": event.index, "ended_ms": event.accepted_ms}
+    match event.data:
+        case kinds.SearchComplete(payload=payload, error=error):
+            return end | {"claimed": payload.stats, "tree_ref": payload.tree_ref, "error": error}
+        case kinds.TotError(sender="orchestrator", error=error):
+            return end | {"error": error}
         case _:
             return {}
 
@@ -131,23 +131,7 @@ def _added_nodes(state: TaskRecord, event: Event, data: kinds.TotNodesAdded) -> 
     return {
         "nodes": state.nodes | {node.id: node for node in data.nodes},
         "origins": state.origins | origins,
-        "depth": data.nodes[-1].depth,
     }
-
-
-def _round(state: TaskRecord, life: TotState, event: Event) -> dict[str, Any]:
-    """Return the number of a message among those of its sort: an answer has that of its request."""
-    match event.data:
-        case kinds.GenerateThoughts():
-            number = state.generations + 1
-            return {"generations": number, "rounds": state.rounds | {event.id: number}}
-        case kinds.EvaluateThoughts():
-            number = state.evaluations + 1
-            return {"evaluations": number, "rounds": state.rounds | {event.id: number}}
-        case kinds.GeneratedThoughts() | kinds.EvaluationResults():
-            return {"rounds": state.rounds | {event.id: state.rounds[_request_of(life, event)]}}
-        case _:
-            return {}
 
 
 def _request_of(life: TotState, event: Event) -> str:
@@ -159,7 +143,7 @@ def rows(state: TaskRecord) -> Rows:
     """Return the task's row and those of its nodes."""
     if state.life is None or state.started is None:
         return {}
-    stats = stats_of(state.nodes, backtracks=state.backtracks, llm_calls=state.llm_calls, rounds=state.generations)
+    stats = stats_of(state.nodes, backtracks=state.backtracks, llm_calls=state.llm_calls, rounds=state.rounds.count)
     row: Row = (
         state.id,
         status_of(state),
@@ -171,7 +155,7 @@ def rows(state: TaskRecord) -> Rows:
         _json(state.started.options),
         None if state.config is None else _whole(state.config),
         root_of(state.nodes),
-        _whole(search_state(state.nodes, state.config, state.depth)),
+        _whole(search_state(state.nodes, state.config)),
         _whole(stats),
         None if state.claimed is None else _whole(state.claimed),
         tree_digest(state.life.nodes),
@@ -230,7 +214,7 @@ def added(state: TaskRecord | None, logged: Logged) -> Rows:
         sender_of(data),
         data.to if isinstance(data, kinds.Message) else None,
         event.kind.partition(".")[2],
-        data.round if is_log else state.rounds.get(event.id, 0),
+        round_of(state.rounds, event),
         event.author,
         event.key,
         None if failure is None else _whole(failure),

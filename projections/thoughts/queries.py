@@ -91,7 +91,7 @@ def show_tree(moment: Moment, asked: TaskId) -> Answer:
 def show_timeline(moment: Moment, asked: TaskTimeline) -> Answer:
     """Return ``{"id", "status", "timeline", "total", "next"}``: what was said, in the order of the log.
 
-    ``text`` is a line for people; ``entries`` are those of a log. ``round`` counts requests of a sort, 0 outside them.
+    ``text`` is a line for people; ``entries`` are those of a log. ``round`` is that of the log files, 0 outside them.
 
     Raises:
         Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.

@@ -1,5 +1,7 @@
 """What a tree of thoughts comes to: children, frontier, best path and stats, from its nodes alone (seed 003).
 
+The explorer closes a search with it, and the view shows it at every index: there is one rule for both.
+
 The best path leads to the best end: of all nodes that are evaluated and neither pruned nor below a pruned node, a
 terminal one before others, then by score, by confidence, of those that are no end the deeper one, then the one that was
 added first.
@@ -7,7 +9,7 @@ added first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ledger.events.tot import SearchConfig
+
+# What an ask that failed cost: nobody says, so it counts as one.
+failed_ask_calls: Final = 1
 
 
 def with_children(nodes: Mapping[str, ThoughtNode]) -> dict[str, ThoughtNode]:
@@ -33,9 +38,14 @@ def root_of(nodes: Mapping[str, ThoughtNode]) -> str | None:
     return next((id_ for id_, node in nodes.items() if node.parent_id is None), None)
 
 
-def search_state(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None, depth: int) -> SearchState:
-    """Return where a search stands at ``depth``; ``frontier`` has the nodes that may grow, the next one first."""
-    return SearchState(current_depth=depth, frontier=frontier(nodes, config), best_path=best_path(nodes))
+def search_state(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> SearchState:
+    """Return where a search stands; ``frontier`` has the nodes that may grow, the next one first.
+
+    ``current_depth`` is that of the next node to grow; without one, of the deepest.
+    """
+    open_ = frontier(nodes, config)
+    depth = nodes[open_[0]].depth if open_ else max((node.depth for node in nodes.values()), default=0)
+    return SearchState(current_depth=depth, frontier=open_, best_path=best_path(nodes))
 
 
 def frontier(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> list[str]:

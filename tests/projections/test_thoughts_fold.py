@@ -159,7 +159,7 @@ def test_ends_of_one_score_go_by_confidence_and_then_by_age():
 
 
 def test_an_empty_tree_has_no_path_and_no_stats():
-    assert search_state({}, CONFIG, 0) == kinds.SearchState(current_depth=0, frontier=[], best_path=[])
+    assert search_state({}, CONFIG) == kinds.SearchState(current_depth=0, frontier=[], best_path=[])
     assert stats_of({}, backtracks=0, llm_calls=0, rounds=0).best_score is None
     assert with_children({}) == {}
 
@@ -176,9 +176,11 @@ def test_every_message_has_a_row_that_names_its_request():
         assert (row["request_id"], row["answer_id"]) == (asked, event.id if is_answer else None)
 
 
-def test_generator_and_evaluator_count_their_rounds():
-    found = [(row["type"], row["round"]) for row in rows()["tot_messages"] if row["round"]]
+def test_round_is_a_generation_with_the_evaluation_of_what_it_gave():
     sorts = ("generate_thoughts", "generated_thoughts", "evaluate_thoughts", "evaluation_results")
+    found = [(row["type"], row["round"]) for row in rows()["tot_messages"] if row["type"] in sorts]
+    outside = {row["type"] for row in rows()["tot_messages"] if row["round"] == 0}
+    assert {"started", "initialize_search", "synthesize_solution", "search_complete"} <= outside
     assert found == [(sort, number) for number in (1, 2, 3, 4) for sort in sorts]
 
 

@@ -118,6 +118,7 @@ def test_two_agents_of_each_role_say_what_one_would_have_said(ledger: Ledger) ->
 
 def test_unsolvable_game_ends_exhausted_with_its_stats(ledger: Ledger) -> None:
     found = play(ledger, Game24(), "1 1 1 1")
+    check(ledger, found["task_id"], agents=5)
     assert (found["error"]["code"], found["error"]["recoverable"]) == ("SEARCH_EXHAUSTED", False)
     assert found["stats"]["total_nodes"] > 1
     assert (found["answer"], found["reasoning"]) == (None, None)
@@ -136,11 +137,15 @@ def test_decomposition_that_fails_three_times_ends_the_task(ledger: Ledger) -> N
     found = play(ledger, Sick(decompose=[LATE] * 3))
     assert (found["error"]["code"], found["stats"], found["answer"]) == ("EVALUATION_TIMEOUT", None, None)
     assert read(ledger, found["task_id"]).failure == LATE
+    with ledger.client() as client, Reader(client, ledger.settings()) as reader:
+        shown = reader.answer("tot.show", {"id": found["task_id"]})
+    assert (shown["status"], shown["failure"]["code"]) == ("failed", "EVALUATION_TIMEOUT")
 
 
 def test_generation_that_cannot_be_ends_the_search(ledger: Ledger) -> None:
     found = play(ledger, Sick(generate=[NOT]))
     assert (found["error"]["code"], found["stats"]["total_nodes"]) == ("GENERATION_FAILED", 1)
+    check(ledger, found["task_id"], agents=4)
 
 
 def test_large_tree_is_a_blob_that_stands_for_the_tree_that_was_searched(ledger: Ledger) -> None:

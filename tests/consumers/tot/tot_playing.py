@@ -6,6 +6,8 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from consumers.tot.agents import Agent
 from consumers.tot.orchestrating import TaskOptions
 from consumers.tot.running import outcome, prepare, resume_task, run_task
@@ -80,14 +82,14 @@ def read(ledger: Ledger, task_id: str) -> Task:
     return task
 
 
-def check(ledger: Ledger, task_id: str) -> dict[str, Any]:
-    """Check that nothing was said twice and that everybody played himself; return what ``tot.prove`` says."""
+def check(ledger: Ledger, task_id: str, *, agents: int = len(AGENTS)) -> dict[str, Any]:
+    """Check that nothing was said twice and that ``agents`` played themselves; return what ``tot.prove`` says."""
     said = events(ledger, f"tot/{task_id}")
     asked = {event.id: event for event in said if isinstance(event.data, kinds.REQUESTS)}
     answers = [event for event in said if isinstance(event.data, kinds.ANSWERS)]
     answered = Counter(cause for event in answers for cause in event.causes if cause in asked)
     assert answered == dict.fromkeys(asked, 1)
-    assert len({event.key for event in said}) == len({event.author for event in said}) == 6
+    assert len({event.key for event in said}) == len({event.author for event in said}) == agents
     assert all(event.author == AGENTS[event.data.sender] for event in answers)
     logs = Counter((event.author, *event.causes) for event in said if isinstance(event.data, kinds.TotLogWritten))
     assert not logs or max(logs.values()) == 1
@@ -95,5 +97,16 @@ def check(ledger: Ledger, task_id: str) -> dict[str, Any]:
     assert len(keys) == len(set(keys)) == len(said) - 1
     with ledger.client() as client, Reader(client, ledger.settings()) as reader:
         proof: dict[str, Any] = reader.answer("tot.prove", {"id": task_id})
+        _check_end(reader, task_id, said)
     assert proof["passed"]
     return proof
+
+
+def _check_end(reader: Reader, task_id: str, said: list[Event]) -> None:
+    """Check that the view shows the very tree and stats with which the explorer closed the search."""
+    closed = [event.data.payload for event in said if isinstance(event.data, kinds.SearchComplete)]
+    shown, tree = reader.answer("tot.show", {"id": task_id}), reader.answer("tot.tree", {"id": task_id})
+    assert [shown["stats"]] == [msgspec.structs.asdict(payload.stats) for payload in closed]
+    for payload in closed:
+        assert tree["search_state"]["best_path"] == [node.id for node in payload.best_path]
+        assert payload.tree is None or msgspec.convert(tree, kinds.ThoughtTree) == payload.tree
