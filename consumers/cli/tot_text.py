@@ -97,7 +97,7 @@ def name_of(id_: str) -> str:
 
 
 def print_outcome(outcome: dict[str, Any]) -> None:
-    """Print what a search found: the answer, the steps to it, how far it holds, and who found it."""
+    """Print what a search found: the answer, the steps to it, and how far it holds."""
     click.secho(_line(outcome["answer"]), bold=True)
     for number, step in enumerate(outcome["reasoning_trace"], 1):
         click.echo(f"  {number}. {_line(step)}")
@@ -107,7 +107,12 @@ def print_outcome(outcome: dict[str, Any]) -> None:
         click.echo(f"  ! {_line(error)}")
     for other in outcome["alternative_solutions"]:
         click.echo(f"or: {_line(other)}")
-    print_fields({"stats": outcome["stats"]} | ({"reasoning": outcome["reasoning"]} if outcome["reasoning"] else {}))
+
+
+def print_run(outcome: dict[str, Any]) -> None:
+    """Print what a search cost, where it stands, and who searched."""
+    known = {name: outcome[name] for name in ("task_id", "stats", "reasoning", "logs") if outcome[name] is not None}
+    print_fields(known)
     if outcome["pids"]:
         rows = [(role, outcome["pids"][role], f"{outcome['keys'][role][:16]}…") for role in outcome["pids"]]
         print_table(("agent", "pid", "key"), rows)

@@ -14,12 +14,18 @@ explorer that was killed goes on as if it had not been; ``outgoing`` and ``respo
 
 from __future__ import annotations
 
-from consumers.tot.driver import Solved, Spoken, solve
-from consumers.tot.messages import Outgoing, outgoing, respond
-from consumers.tot.search import Action, next_action
-from consumers.tot.settings import TASK_TYPES, Overrides, TaskSettings, read_task_type, search_config
-from consumers.tot.thinking import Debugging, Game24, LlmThinker, Planning, Thinker
-from consumers.tot.tree import TreeState, advance
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from consumers.tot.driver import Solved, Spoken, solve
+    from consumers.tot.messages import Outgoing, outgoing, respond
+    from consumers.tot.orchestrating import TaskOptions
+    from consumers.tot.running import resume_task, run_task
+    from consumers.tot.search import Action, next_action
+    from consumers.tot.settings import TASK_TYPES, Overrides, TaskSettings, read_task_type, search_config
+    from consumers.tot.thinking import Debugging, Game24, LlmThinker, Planning, Thinker
+    from consumers.tot.tree import TreeState, advance
 
 __all__ = [
     "TASK_TYPES",
@@ -32,6 +38,7 @@ __all__ = [
     "Planning",
     "Solved",
     "Spoken",
+    "TaskOptions",
     "TaskSettings",
     "Thinker",
     "TreeState",
@@ -40,6 +47,26 @@ __all__ = [
     "outgoing",
     "read_task_type",
     "respond",
+    "resume_task",
+    "run_task",
     "search_config",
     "solve",
 ]
+
+_MODULES: Final = {
+    "driver": ("Solved", "Spoken", "solve"),
+    "messages": ("Outgoing", "outgoing", "respond"),
+    "orchestrating": ("TaskOptions",),
+    "running": ("resume_task", "run_task"),
+    "search": ("Action", "next_action"),
+    "settings": ("TASK_TYPES", "Overrides", "TaskSettings", "read_task_type", "search_config"),
+    "thinking": ("Debugging", "Game24", "LlmThinker", "Planning", "Thinker"),
+    "tree": ("TreeState", "advance"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

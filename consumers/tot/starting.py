@@ -10,8 +10,8 @@ import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from consumers.tot import thinking
 from consumers.tot.task import AGENTS
-from consumers.tot.thinking import Debugging, Game24, LlmThinker, Planning
 from ledger.author import Author
 from ledger.errors import Refused
 from ledger.events import tot as kinds
@@ -43,18 +43,18 @@ def thinker_named(name: str, config: Config) -> Thinker:
     kind = name.partition(":")[0]
     match kind:
         case "game24":
-            return Game24()
+            return thinking.Game24()
         case "planning":
-            return Planning()
+            return thinking.Planning()
         case "debugging":
-            return Debugging()
+            return thinking.Debugging()
         case "llm":
             from consumers.llm.configured import configured_client  # noqa: PLC0415 - loads an HTTP client
 
             client = configured_client(config)
             if client is None:
                 raise Refused("USAGE", "no model is configured: config.toml needs a table [llm]")
-            return LlmThinker(client)
+            return thinking.LlmThinker(client)
         case _:
             raise Refused("USAGE", f"there is no thinker {name[:60]!r}: {', '.join(THINKERS)}")
 

@@ -1,4 +1,4 @@
-"""The row of searches: nodes a second of six processes over a ledger, against the same search in one process.
+"""The rows of searches: nodes a second of six processes, on a folder and over the bus, against one process.
 
 The clock of the six is the ledger's own, from the first request of the search to its end, so that starting processes
 does not count.
@@ -6,6 +6,7 @@ does not count.
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from consumers.tot.driver import solve
 from consumers.tot.running import run_task
+from consumers.tot.task import AGENTS
 from consumers.tot.thinking import Game24
 from ledger.client import follow
 from ledger.config import Settings
-from ledger.local import LocalClient
+from ledger.connect import open_client
+from tests.bench.delivery import served
 from tests.bench.pairs import Bench, Row, ratios, seconds
 
 if TYPE_CHECKING:
@@ -27,24 +30,35 @@ BATON: Final = Path(sys.executable).with_name("baton")
 
 
 def rows(bench: Bench) -> Iterator[Row]:
-    """Yield the row of this group."""
+    """Yield the rows of this group."""
     home = bench.folder / "thinking"
     bench.say("a Game of 24 by six processes, and in one")
     subprocess.run((BATON, "--home", home, "init"), check=True, stdout=subprocess.DEVNULL)
+    local = Settings(home=home)
+    run_task(local, PROBLEM)  # registers the six, whose keys a server must know
+    yield row(bench, "six processes on a folder", local)
+    bench.say("the same over the bus")
+    with served(home) as url:
+        yield row(bench, "six processes over the bus", Settings(home=home, server=url, agent=AGENTS["orchestrator"]))
+
+
+def row(bench: Bench, how: str, settings: Settings) -> Row:
+    """Return the row of one way to search."""
     nodes = len(solve(PROBLEM, None, Game24()).state.nodes)
     found = bench.paired(
-        lambda _: searched_s(Settings(home=home)) / nodes,
+        lambda _: searched_s(settings) / nodes,
         lambda _: seconds(lambda: solve(PROBLEM, None, Game24())) / nodes,
     )
-    note = f"{nodes} nodes, breadth first; each message signed, admitted and synced"
-    yield Row("tree of thoughts: time for a node, six processes", ratios(found), "one process", note=note)
+    many, one = (1 / statistics.median(times) for times in zip(*found, strict=True))
+    note = f"{many:.0f} and {one:.0f} nodes a second; {nodes} nodes; each message signed, admitted, synced"
+    return Row(f"tree of thoughts: time for a node, {how}", ratios(found), "one process", note=note)
 
 
 def searched_s(settings: Settings) -> float:
     """Return the seconds, by the ledger's clock, from the first request of a search to its end."""
     task = run_task(settings, PROBLEM)["task_id"]
     times: dict[str, int] = {}
-    with LocalClient(settings) as client:
+    with open_client(settings) as client:
         for item in follow(client, 0, stream=f"tot/{task}", wait_s=0.0):
             if isinstance(item, int):
                 if item >= client.head().size:

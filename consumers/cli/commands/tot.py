@@ -11,9 +11,17 @@ import msgspec
 
 from consumers.cli.app import App, command_line
 from consumers.cli.lazy import Group
-from consumers.cli.tables import clean, print_table, when
+from consumers.cli.tables import print_table, when
 from consumers.cli.tot_following import follow_task, progress
-from consumers.cli.tot_text import mermaid_text, print_lines, print_outcome, print_proof, proof_verdict, tree_text
+from consumers.cli.tot_text import (
+    mermaid_text,
+    print_lines,
+    print_outcome,
+    print_proof,
+    print_run,
+    proof_verdict,
+    tree_text,
+)
 from consumers.tot.log_folder import read_task, write_logs
 from consumers.tot.orchestrating import TaskOptions
 from consumers.tot.running import resume_task, run_task
@@ -187,7 +195,7 @@ def list_(app: App, status: str | None, task_type: str | None, limit: int, curso
 
 
 def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> None:
-    """Write the log folder and print what a search came to; a failed one is logged before it is an error.
+    """Write the log folder and print what a search came to; of a failed one, too, before it is an error.
 
     Raises:
         BatonError: the code with which the search failed, with its stats.
@@ -195,7 +203,14 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
     task_id, failure = ran["task_id"], ran["error"]
     written = None if logs_folder is None else str(write_logs(read_task(app.client(), task_id), logs_folder))
     found = ran | {"stats": with_defaults(ran["stats"], kinds.SearchStats), "logs": written}
+
+    def run_text() -> None:
+        print_run(found)
+        print_lines(tree_text(app.query("tot.tree", id=task_id)))
+
     if failure is not None or ran["answer"] is None:
+        if not app.as_json:
+            run_text()
         said = failure or {"code": "SEARCH_EXHAUSTED", "message": "the search ended without a solution"}
         known = ("task_id", "stats", "pids", "keys", "logs")
         details = {name: found[name] for name in known} | {"recoverable": said.get("recoverable", False)}
@@ -205,9 +220,7 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
 
     def text() -> None:
         print_outcome(found)
-        print_lines(tree_text(app.query("tot.tree", id=task_id)))
-        if written is not None:
-            click.echo(f"logs: {clean(written)}")
+        run_text()
 
     app.show("thought_solution", found, text, following=command_line(f"baton tot prove {task_id}", {}))
 

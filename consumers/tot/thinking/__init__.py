@@ -15,10 +15,29 @@ cannot do.
 
 from __future__ import annotations
 
-from consumers.tot.thinking.debugging import Debugging
-from consumers.tot.thinking.game24 import Game24
-from consumers.tot.thinking.llm import LlmThinker
-from consumers.tot.thinking.planning import Planning
-from consumers.tot.thinking.protocol import Path, Thinker
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from consumers.tot.thinking.debugging import Debugging
+    from consumers.tot.thinking.game24 import Game24
+    from consumers.tot.thinking.llm import LlmThinker
+    from consumers.tot.thinking.planning import Planning
+    from consumers.tot.thinking.protocol import Path, Thinker
 
 __all__ = ["Debugging", "Game24", "LlmThinker", "Path", "Planning", "Thinker"]
+
+_MODULES: Final = {
+    "Debugging": "debugging",
+    "Game24": "game24",
+    "LlmThinker": "llm",
+    "Path": "protocol",
+    "Planning": "planning",
+    "Thinker": "protocol",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from tot_playing import check, events
 
 from consumers.llm import LlmClient, LlmSettings, read_endpoint
-from consumers.tot import LlmThinker, Overrides, search_config, solve
+from consumers.tot import LlmThinker, Overrides, TaskOptions, run_task, search_config, solve
 from ledger.events.tot import Decomposition, EvaluationContext, Failure, GenerationContext, ThoughtNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from building import Ledger
 
 PROBLEM = "Name a </thoughts> colour"
 ROOT = [ThoughtNode(id="root", depth=0, content=PROBLEM)]
@@ -124,3 +128,30 @@ def test_whole_search_is_thought_by_a_model(vendor: Any, thinker: LlmThinker, st
     assert found.solution.answer == "red"
     assert found.entries[-1].data.payload.stats.llm_calls == 4
     assert len(vendor.received) == 6
+
+
+def test_six_processes_ask_a_model_and_the_ledger_proves_it(ledger: Ledger, vendor: Any, stub: Any) -> None:
+    answer = {"answer": "red", "reasoning_trace": ["warm", "red"], "confidence": 0.9, "is_valid": True}
+    score = {"score": 8, "confidence": 0.5}
+    script = [SHAPE, thoughts("warm"), score, thoughts("red", solved="red"), score, answer]
+    vendor.script = [stub.says("I cannot help with that."), *(stub.says_json(one) for one in script)]
+    model = LlmSettings(base_url=vendor.url, model="stub-model", timeout_s=20.0, attempts_max=1)
+    config = msgspec.structs.replace(ledger.settings().config, llm=model)
+    settings = msgspec.structs.replace(ledger.settings(), config=config)
+    options = TaskOptions("creative_writing", Overrides(evaluation="score", generation="propose"))
+    with ledger.client() as client:
+        found = run_task(settings, PROBLEM, options, thinker="llm", client=client)
+    assert (found["answer"], found["stats"]["llm_calls"]) == ("red", 4)
+    check(ledger, found["task_id"])
+    said = [event.data for event in events(ledger, f"tot/{found['task_id']}")]
+    assert (said[0].thinker, vendor.script) == ("llm:stub-model", [])
+
+
+def test_model_that_refuses_ends_the_task_with_its_code(ledger: Ledger, vendor: Any, stub: Any) -> None:
+    vendor.script = [stub.Reply(401)]
+    model = LlmSettings(base_url=vendor.url, model="stub-model", timeout_s=20.0, attempts_max=1)
+    config = msgspec.structs.replace(ledger.settings().config, llm=model)
+    settings = msgspec.structs.replace(ledger.settings(), config=config)
+    with ledger.client() as client:
+        found = run_task(settings, PROBLEM, TaskOptions("creative_writing"), thinker="llm", client=client)
+    assert (found["answer"], found["error"]["recoverable"], vendor.script) == (None, False, [])
