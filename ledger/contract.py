@@ -111,17 +111,27 @@ def kind_schema(kind: str) -> dict[str, Any]:
     properties["stream"] |= {"pattern": _stream_pattern(kind)}
     properties["data"] = {"$ref": _REF_TEMPLATE.format(name=data.__name__)}
     if data is RecordImported:
-        definitions |= _mapped_definitions(definitions[data.__name__]["properties"])
+        definitions |= _mapped_definitions(definitions[data.__name__])
     summary = definitions[data.__name__].get("description", "")
     return _named(kind, body | {"description": summary}) | {"$defs": definitions}
 
 
-def _mapped_definitions(properties: dict[str, Any]) -> dict[str, Any]:
-    """Let ``mapped`` and ``claims`` of an imported record be of the types they are read as, and return those types."""
-    for place, name in enumerate(("mapped", "claims")):
-        types = {pair[place].__name__: pair[place] for pair in MAPPED.values()}
-        references = [{"$ref": _REF_TEMPLATE.format(name=one)} for one in types]
-        properties[name] = {"anyOf": [*references, {"type": "object", "maxProperties": 0}], "default": {}}
+def _mapped_definitions(record: dict[str, Any]) -> dict[str, Any]:
+    """Let ``mapped`` and ``claims`` of an imported record be of its ``mapped_kind``'s types; return those."""
+    nothing = {"type": "object", "maxProperties": 0}
+    # Absent or null: then it is kept aside, and maps to nothing.
+    cases: list[tuple[Any, Any, Any]] = [({"type": "null"}, nothing, nothing)]
+    for kind, types in MAPPED.items():
+        mapped, claims = ({"$ref": _REF_TEMPLATE.format(name=one.__name__)} for one in types)
+        cases.append(({"const": kind}, mapped, claims))
+    record["allOf"] = [
+        {
+            "if": {"properties": {"mapped_kind": kind}} | ({} if mapped is nothing else {"required": ["mapped_kind"]}),
+            "then": {"properties": {"mapped": mapped, "claims": claims}},
+        }
+        for kind, mapped, claims in cases
+    ]
+    record["properties"]["mapped_kind"]["anyOf"] = [{"enum": list(MAPPED)}, {"type": "null"}]
     return _definitions(*(one for pair in MAPPED.values() for one in pair))
 
 

@@ -181,6 +181,24 @@ def test_schema_and_ledger_refuse_a_stream_of_another_sort(kind: str) -> None:
             decode_body(json.dumps(altered).encode())
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mapped_kind": "finding.logged"},
+        {"mapped_kind": "handoff.approved"},
+        {"mapped_kind": None},
+        {"claims": {"dirty": []}},
+        {"mapped": {"task": "t"}},
+    ],
+)
+def test_schema_and_ledger_hold_a_record_to_what_it_stands_for(change: dict[str, Any]) -> None:
+    altered = example("record.imported")
+    altered["data"] |= change
+    assert not validator("record.imported").is_valid(altered)
+    with pytest.raises(Refused):
+        decode_body(json.dumps(altered).encode())
+
+
 def test_schemas_refuse_step_numbers_that_the_ledger_refuses() -> None:
     for key in ("0", "01", "-1", "1.0", "x", "10000000"):
         altered = example("reasoning.extended")
