@@ -26,7 +26,7 @@ _OF_THE_FILE: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL,
 _new_file_mode: Final = 0o644
 
 
-def read_file(path: Path) -> bytes | None:
+def read_file(path: Path, *, size_max_bytes: int = file_size_max_bytes) -> bytes | None:
     """Return a file's bytes; None when there is none.
 
     Raises:
@@ -37,8 +37,8 @@ def read_file(path: Path) -> bytes | None:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
             raise Refused("INVALID_FORMAT", f"{path.name} is no regular file: links and folders are left alone")
-        if found.st_size > file_size_max_bytes:
-            raise Refused("TOO_LARGE", f"{path.name} has {found.st_size} bytes; at most {file_size_max_bytes} are read")
+        if found.st_size > size_max_bytes:
+            raise Refused("TOO_LARGE", f"{path.name} has {found.st_size} bytes; at most {size_max_bytes} are read")
         return path.read_bytes()
     except FileNotFoundError:
         return None
@@ -83,7 +83,7 @@ def write_file(path: Path, content: bytes, *, expected: bytes | None = None) -> 
             made.flush()
             os.fchmod(made.fileno(), _mode_of(path))
             os.fsync(made.fileno())
-        if expected is not None and read_file(path) != expected:
+        if expected is not None and read_file(path, size_max_bytes=max(len(expected), file_size_max_bytes)) != expected:
             return False
         temporary.replace(path)
         temporary = None

@@ -87,6 +87,7 @@ CODES: dict[str, Code] = {
     "DEPENDENCY_CYCLE": Code(Exit.CONFLICT, False, "The handoff would depend on itself."),
     "CRITERIA_OPEN": Code(Exit.GATED, True, "An acceptance criterion is neither checked nor waived."),
     "STEP_CONFLICT": Code(Exit.CONFLICT, False, "A reasoning step or dependency does not fit the steps before it."),
+    "EDITED_BY_HAND": Code(Exit.CONFLICT, True, "A person changed what would be replaced or removed."),
     "EMBEDDER_MISMATCH": Code(Exit.CONFLICT, False, "Vectors of different embedders cannot be compared."),
     # Finding things.
     "PATTERN_NOT_SUPPORTED": Code(Exit.USAGE, False, "The pattern is no regular expression that RE2 takes."),
@@ -102,6 +103,7 @@ CODES: dict[str, Code] = {
     "BUS_DENIED": Code(Exit.GATED, False, "The bus does not allow this agent to do that."),
     "BUS_DEGRADED": Code(Exit.UNAVAILABLE, True, "The stream on the bus is not what the ledger published."),
     "SERVER_MISSING": Code(Exit.UNAVAILABLE, True, "No suitable nats-server program was found."),
+    "EXTRA_MISSING": Code(Exit.UNAVAILABLE, True, "An optional part of Baton that this needs is not installed."),
     "BUSY": Code(Exit.UNAVAILABLE, True, "Too many requests wait already."),
     "LLM_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The language model cannot be asked now."),
     "LLM_INVALID": Code(Exit.UNAVAILABLE, True, "The language model's answer is not what was asked for."),

@@ -1,0 +1,131 @@
+"""What each harness has: which file holds what, which events its hooks are told of, and what a hook may print there.
+
+Read from their documentation, November 2026:
+
+- Claude Code: "Hooks reference" and "MCP", code.claude.com/docs/en/hooks and /mcp (text of 2026-10-08). Timeouts are
+  seconds. Standard output of SessionStart reaches the model; exit code 2 blocks Stop and PreCompact. SessionEnd hooks
+  share 1.5 s, raised to the longest timeout that settings give. A fork carries the conversation it was forked from.
+- Codex CLI: "Hooks" and "Model Context Protocol", learn.chatgpt.com/docs/hooks and /docs/extend/mcp, and the schemas in
+  openai/codex, codex-rs/hooks/schema/generated. Timeouts are seconds, at most 3 for SessionEnd. Stop takes JSON or
+  nothing. The `.codex` folder of a project is read once the project is trusted; new hooks run once they are trusted.
+- Gemini CLI: docs/hooks/reference.md and docs/tools/mcp-server.md in google-gemini/gemini-cli (August 2026). Timeouts
+  are milliseconds. Standard output is one JSON object or nothing; where it is empty, standard error is read in its
+  place, so a hook is silent on both. Its settings may hold comments. A resumed session brings its history along.
+
+All three call the same command with one JSON object on standard input: ``session_id``, ``cwd``, ``hook_event_name``,
+and ``source`` at SessionStart. All three take ``hookSpecificOutput.additionalContext`` there, and nothing from us else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from ledger.config import environment_variable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Does = Literal["start", "save"]
+timeout_s: Final = 5
+"""What a harness gives a hook; the hook ends itself before that (``supervising.deadline_s``)."""
+
+session_end_timeout_s: Final = 3
+brief_sources: Final = frozenset({"startup", "clear", "compact"})
+"""The sources of a SessionStart that get a brief; after the others (resume, fork) the earlier one is still there."""
+
+
+class Files(NamedTuple):
+    """The three places of a harness in one scope; settings and MCP servers may be one file."""
+
+    settings: Path
+    servers: Path
+    page: Path
+
+
+class Harness(NamedTuple):
+    """A program that agents run in."""
+
+    name: str
+    title: str
+    events: Mapping[str, Does]
+    timeout_units_per_s: int
+    project: Files
+    servers_format: Literal["json", "toml"]
+    server_fields: Mapping[str, str]
+    has_env_file: bool
+    advice: str
+
+    def files(self, folder: Path, *, is_user: bool) -> Files:
+        """Return where its files are: in a project's ``folder``, or in the user's home."""
+        if not is_user:
+            return Files(*(folder / path for path in self.project))
+        return _USER[self.name](folder)
+
+    def timeout(self, event: str) -> int:
+        """Return the timeout of a hook in the harness's own unit."""
+        return self.timeout_units_per_s * (session_end_timeout_s if event == "SessionEnd" else timeout_s)
+
+
+def _claude_user(home: Path) -> Files:
+    given = environment_variable("CLAUDE_CONFIG_DIR")
+    folder = Path(given) if given else home / ".claude"
+    return Files(folder / "settings.json", (folder if given else home) / ".claude.json", folder / "CLAUDE.md")
+
+
+def _codex_user(home: Path) -> Files:
+    folder = Path(environment_variable("CODEX_HOME") or home / ".codex")
+    return Files(folder / "hooks.json", folder / "config.toml", folder / "AGENTS.md")
+
+
+def _gemini_user(home: Path) -> Files:
+    folder = home / ".gemini"
+    return Files(folder / "settings.json", folder / "settings.json", folder / "GEMINI.md")
+
+
+_USER: Final = {"claude-code": _claude_user, "codex": _codex_user, "gemini": _gemini_user}
+_FOUR_EVENTS: Final[Mapping[str, Does]] = {
+    "SessionStart": "start",
+    "PreCompact": "save",
+    "Stop": "save",
+    "SessionEnd": "save",
+}
+
+HARNESSES: Final = {
+    one.name: one
+    for one in (
+        Harness(
+            name="claude-code",
+            title="Claude Code",
+            events=_FOUR_EVENTS,
+            timeout_units_per_s=1,
+            project=Files(Path(".claude/settings.json"), Path(".mcp.json"), Path("CLAUDE.md")),
+            servers_format="json",
+            server_fields={"type": "stdio"},
+            has_env_file=True,
+            advice="Claude Code asks once whether to use the server of .mcp.json.",
+        ),
+        Harness(
+            name="codex",
+            title="Codex CLI",
+            events=_FOUR_EVENTS,
+            timeout_units_per_s=1,
+            project=Files(Path(".codex/hooks.json"), Path(".codex/config.toml"), Path("AGENTS.md")),
+            servers_format="toml",
+            server_fields={},
+            has_env_file=False,
+            advice="Codex runs new hooks once you have trusted them with /hooks, and a project's once it is trusted.",
+        ),
+        Harness(
+            name="gemini",
+            title="Gemini CLI",
+            events={"SessionStart": "start", "PreCompress": "save", "AfterAgent": "save", "SessionEnd": "save"},
+            timeout_units_per_s=1000,
+            project=Files(Path(".gemini/settings.json"), Path(".gemini/settings.json"), Path("GEMINI.md")),
+            servers_format="json",
+            server_fields={},
+            has_env_file=False,
+            advice="Gemini CLI warns once of the new hooks.",
+        ),
+    )
+}
