@@ -19,11 +19,7 @@ demo: install
 	$(BIN)/baton demo
 
 test: install
-	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 2 -q
-	@# What cannot be combined was left by processes that tests killed.
-	@$(BIN)/coverage combine --quiet 2>/dev/null || test -s .coverage
-	@rm -f .coverage.*
+	$(BIN)/python -m pytest -n 2 -q --cov --cov-report=
 	@for package in ledger projections consumers; do \
 	  echo "line and branch coverage of $$package: $$($(BIN)/coverage report --include="$$package/*" --format=total)%"; \
 	  $(BIN)/coverage report --include="$$package/*" --fail-under=90 --skip-covered --skip-empty >/dev/null || \

@@ -54,6 +54,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
 
 
+def new_home(start: Path, environment: Mapping[str, str] | None = None) -> Path:
+    """Return the folder in which a new ledger is made: ``BATON_HOME`` itself, else ``.baton`` of ``start``."""
+    environment = os.environ if environment is None else environment
+    given = environment.get("BATON_HOME")
+    return Path(given) if given else start / FOLDER
+
+
 def find_home(start: Path, environment: Mapping[str, str] | None = None) -> Path | None:
     """Return the ledger's folder: ``BATON_HOME`` itself, else ``.baton`` of ``start`` or its nearest parent."""
     environment = os.environ if environment is None else environment

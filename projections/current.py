@@ -10,19 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.envelope import decode_entry, event_id, pae
-from projections.versions import VIEW_VERSIONS
+from projections.versions import ON_DEMAND, VIEW_VERSIONS
 
 if TYPE_CHECKING:
     from ledger.client import Client
     from projections.store.store import Store
 
 
-def are_current(client: Client, store: Store) -> bool:
-    """Return whether every view is there in its present version, and folded up to the end of the log."""
+def are_current(client: Client, store: Store, *, on_demand: bool = False) -> bool:
+    """Return whether every view is there in its present version, and folded up to the end of the log.
+
+    Those that are folded ``on_demand`` count only when they are what is asked.
+    """
+    wanted = {name: version for name, version in VIEW_VERSIONS.items() if on_demand or name not in ON_DEMAND}
     with store.reading() as reading:
-        slots = reading.slots()
+        slots = [slot for slot in reading.slots() if slot.view in wanted]
     live = {slot.view: slot for slot in slots if slot.is_live}
-    if len(live) != len(slots) or {name: slot.version for name, slot in live.items()} != VIEW_VERSIONS:
+    if len(live) != len(slots) or {name: slot.version for name, slot in live.items()} != wanted:
         return False
     ends = {(slot.position, slot.last_id) for slot in live.values()}
     if len(ends) != 1:

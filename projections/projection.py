@@ -45,6 +45,7 @@ class Table:
 
     ``owner`` names the column that holds the key of the state which a row belongs to; it is the first column of the
     primary key, so that the rows of one key lie side by side. A table without an owner is only ever added to.
+    ``is_full_text``: a number and words set apart by spaces, of which the store keeps an index to search in, no more.
     """
 
     name: str
@@ -52,11 +53,14 @@ class Table:
     primary_key: tuple[str, ...]
     owner: str | None = None
     indexes: tuple[tuple[str, ...], ...] = ()
+    is_full_text: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a table that could not be replaced key by key."""
+        """Refuse a table that could not be replaced key by key, and a full-text table that is more than an index."""
         if self.owner is not None and self.primary_key[0] != self.owner:
             raise ValueError(f"the primary key of {self.name} begins with its owner {self.owner}")
+        if self.is_full_text and (self.owner or self.indexes or len(self.columns) != 2):
+            raise ValueError(f"the full-text table {self.name} has a number and words, no owner and no indexes")
 
 
 class NoState(msgspec.Struct, frozen=True):

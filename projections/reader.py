@@ -20,7 +20,8 @@ from ledger.errors import Refused
 from projections.current import are_current
 from projections.query import Moment
 from projections.store.sqlite import SqliteStore
-from projections.views import QUERIES, VIEWS
+from projections.versions import ON_DEMAND
+from projections.views import KEPT_VIEWS, QUERIES, VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,11 +54,13 @@ class Reader:
         self.store = SqliteStore(views_file or settings.home / VIEWS_FILE, ledger=client.ledger)
         self._until = until
         self._runner: Runner | None = None
+        self._keeper: Runner | None = None
         self._lock = threading.Lock()
+        self._folding_all = threading.Lock()
 
     @property
     def runner(self) -> Runner:
-        """The runner of the views, made when something has to be folded.
+        """The runner of all views, made when something has to be folded.
 
         Raises:
             Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views.
@@ -67,6 +70,19 @@ class Reader:
 
             self._runner = Runner(self.client, self.store, VIEWS, until=self._until)
         return self._runner
+
+    @property
+    def keeper(self) -> Runner:
+        """The runner of the views that every question brings up to date.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views.
+        """
+        if self._keeper is None:
+            from projections.runner import Runner  # noqa: PLC0415 - with all folds: half of a short command's start
+
+            self._keeper = Runner(self.client, self.store, KEPT_VIEWS, until=self._until)
+        return self._keeper
 
     def __enter__(self) -> Self:
         """Return the reader itself."""
@@ -82,7 +98,7 @@ class Reader:
 
     def catch_up(self, *, progress: Callable[[Progress], None] | None = None) -> int:
         """Fold up to the end of the log; return the position reached."""
-        with self._lock:
+        with self._folding_all:
             return self.runner.catch_up(progress=progress)
 
     def rebuild(self, names: list[str], *, progress: Callable[[Progress], None] | None = None) -> int:
@@ -91,7 +107,7 @@ class Reader:
         Raises:
             Refused: ``NOT_FOUND`` for a view that does not exist.
         """
-        with self._lock:
+        with self._folding_all:
             return self.runner.rebuild(names, progress=progress)
 
     def answer(self, query: str, arguments: dict[str, Any] | None = None) -> Answer:
@@ -111,7 +127,8 @@ class Reader:
         except msgspec.ValidationError as error:
             code = "UNKNOWN_FIELD" if "unknown field" in str(error) else "INVALID_FIELD"
             raise Refused(code, f"{query}: {error}", query=query) from error
-        return self._ask(lambda moment: found.run(moment, asked))
+        on_demand = query.partition(".")[0] in ON_DEMAND
+        return self._ask(lambda moment: found.run(moment, asked), on_demand=on_demand)
 
     def resolve(self, ref: str) -> Answer:
         """Return what a bare id, an index, a stream, a ref or a beginning of one stands for.
@@ -141,12 +158,21 @@ class Reader:
         """
         return AsOf(self.client, self.settings, size)
 
-    def _ask(self, question: Callable[[Moment], T]) -> T:
+    def _ask(self, question: Callable[[Moment], T], *, on_demand: bool = False) -> T:
+        if on_demand:
+            # The first time this folds the whole log: other questions are answered between its batches.
+            with self._folding_all:
+                if self._must_fold(self._runner, on_demand=True):
+                    self.runner.catch_up()
         with self._lock:
-            if self._runner is not None or self._until is not None or not are_current(self.client, self.store):
-                self.runner.catch_up()
+            if not on_demand and self._must_fold(self._keeper, on_demand=False):
+                self.keeper.catch_up()
             with self.store.reading() as reading:
                 return question(Moment(reading, self._now_ms(reading)))
+
+    def _must_fold(self, runner: Runner | None, *, on_demand: bool) -> bool:
+        is_new = runner is None and self._until is None
+        return not is_new or not are_current(self.client, self.store, on_demand=on_demand)
 
     def _now_ms(self, _reading: Reading) -> int:
         return time.time_ns() // 1_000_000

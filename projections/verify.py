@@ -10,6 +10,7 @@ import msgspec
 
 from projections.runner import Runner
 from projections.store.sqlite import SqliteStore
+from projections.versions import ON_DEMAND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,12 +39,16 @@ def verify_views(
 ) -> list[Difference]:
     """Return where the stored views differ from the log; empty when every view is right.
 
-    Brings the views up to date first, then folds the same stretch of the log into a temporary store.
+    Brings the views up to date first, then folds the same stretch of the log into a temporary store. A view that is
+    made on demand, and was not asked for yet, is not made in order to be verified.
 
     Raises:
         Unavailable: the log or the store cannot be used.
         Corrupted: the store is damaged.
     """
+    with store.reading() as reading:
+        held = {slot.view for slot in reading.slots()}
+    views = [view for view in views if view.name in held or view.name not in ON_DEMAND]
     Runner(client, store, views).catch_up(progress=progress)
     with store.reading() as reading:
         size = max(slot.position for slot in reading.slots() if slot.is_live)

@@ -31,7 +31,9 @@ _PROJECTIONS: Final = (
     "reviews.fold:REVIEW_VIEW",
     "reports.fold:REPORT_VIEW",
     "thoughts.fold:THOUGHT_VIEW",
+    "records.fold:RECORD_VIEW",
 )
+_ON_DEMAND: Final = ("search.fold:SEARCH_VIEW",)
 
 # Which module answers which queries.
 _QUERIES: Final = {
@@ -43,12 +45,22 @@ _QUERIES: Final = {
     "handoffs.graph": ("handoffs.graph",),
     "handoffs.next": ("handoffs.next",),
     "handoffs.queries": ("handoffs.list", "handoffs.show", "handoffs.unannounced", "handoffs.why"),
-    "reasoning.queries": ("reasoning.deltas", "reasoning.fetch", "reasoning.full", "reasoning.list", "reasoning.show"),
+    "reasoning.queries": (
+        "reasoning.deltas",
+        "reasoning.fetch",
+        "reasoning.full",
+        "reasoning.list",
+        "reasoning.origins",
+        "reasoning.show",
+        "reasoning.standings",
+    ),
+    "records.queries": ("records.list", "records.standing"),
     "reports.queries": ("reports.list", "reports.sessions", "reports.show"),
     "reports.similar": ("reports.dead_ends", "reports.overlap", "reports.similar"),
     "reports.trends": ("reports.accomplished", "reports.calibration"),
     "resolve": ("resolve",),
     "reviews.queries": ("reviews.list", "reviews.show"),
+    "search.queries": ("search.find",),
     "sessions.queries": ("sessions.list", "sessions.show", "sessions.trajectory"),
     "snapshots.queries": ("snapshots.domains", "snapshots.list", "snapshots.show"),
     "thoughts.queries": ("tot.list", "tot.prove", "tot.show", "tot.timeline", "tot.tree"),
@@ -57,11 +69,15 @@ _QUERIES: Final = {
 
 
 class _Views(Sequence["Projection[Any]"]):
-    """The projections, loaded together when one of them is asked for."""
+    """Projections, loaded together when one of them is asked for."""
+
+    def __init__(self, places: Sequence[str]) -> None:
+        """Load nothing."""
+        self._places = places
 
     @cached_property
     def _loaded(self) -> tuple[Projection[Any], ...]:
-        places = (place.partition(":") for place in _PROJECTIONS)
+        places = (place.partition(":") for place in self._places)
         return tuple(getattr(import_module(f"projections.{module}"), name) for module, _, name in places)
 
     @overload
@@ -74,7 +90,7 @@ class _Views(Sequence["Projection[Any]"]):
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(_PROJECTIONS)
+        return len(self._places)
 
 
 class _Queries(Mapping[str, "Query"]):
@@ -98,5 +114,7 @@ class _Queries(Mapping[str, "Query"]):
         return len(self._places)
 
 
-VIEWS: Final[Sequence[Projection[Any]]] = _Views()
+VIEWS: Final[Sequence[Projection[Any]]] = _Views((*_PROJECTIONS, *_ON_DEMAND))
+# Those that every question brings up to date; the others wait for a question of their own (``versions.ON_DEMAND``).
+KEPT_VIEWS: Final[Sequence[Projection[Any]]] = _Views(_PROJECTIONS)
 QUERIES: Final[Mapping[str, Query]] = _Queries()

@@ -16,7 +16,12 @@ def given_session(name: str, phases: tuple[str, ...] = ("PREFLIGHT", "CHECK", "P
     """Return a session of alice with assessments at ``phases``."""
 
     def logged(index: int, **fields: Any) -> dict[str, Any]:
-        return {"event_index": index, "at": "2026-02-12T10:00:00.000Z", "accepted_ms": 1000 * index} | fields
+        return {
+            "event_index": index,
+            "at": "2026-02-12T10:00:00.000Z",
+            "accepted_ms": 1000 * index,
+            "happened_ms": 1000 * index,
+        } | fields
 
     return {
         "id": name,
@@ -27,6 +32,8 @@ def given_session(name: str, phases: tuple[str, ...] = ("PREFLIGHT", "CHECK", "P
         "status": "open",
         "started_index": 10,
         "started_ms": 10_000,
+        "happened_ms": 10_000,
+        "imported": None,
         "ended_ms": None,
         "updated_index": 99,
         "assessments": [

@@ -1,31 +1,12 @@
-"""The text of handoffs on a terminal: ids made of titles, lists of ids, and a handoff in the order of its file."""
+"""The text of a handoff on a terminal, in the order of its file."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from consumers.cli.tables import clean
-from ledger.errors import Refused
-
-
-def default_id(title: str) -> str:
-    """Return ``YYYY-MM-DD-`` and the title in lower-case words; letters of other scripts stay."""
-    plain = unicodedata.normalize("NFKC", title).lower()
-    slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:80].strip("-_")
-    if not slug:
-        raise Refused("USAGE", "the title has no word to make an id of: give one with --id")
-    return f"{datetime.now(UTC):%Y-%m-%d}-{slug}"
-
-
-def split_ids(text: str) -> list[str]:
-    """Return the ids in ``a.md, b``; ``(none)`` is no dependency."""
-    found = [one.strip().removesuffix(".md") for one in text.split(",")]
-    return [one for one in found if one and one != "(none)"]
 
 
 def print_handoff(found: dict[str, Any]) -> None:

@@ -38,12 +38,18 @@ VERBS: Final = {
     "notes": Lazy("notes:notes", "Keep reports as git notes and files; push, fetch."),
     "session": Lazy("sessions:session", "Keep what you do and learn, from start to end."),
     "report": Lazy("reports:report", "Make, find and resume from reports of what sessions learned."),
+    "search": Lazy("searching:search", "Find text in all that was written."),
     "review": Lazy("reviews:review", "See what waits for a human, and answer it."),
     "tot": Lazy("tot:tot", "Let six agents search a tree of thoughts; show and prove it."),
+    "import": Lazy("importing:import_", "Import the history of other tools; it grants nothing."),
     "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready."),
     "notify": Lazy("notifying:notify", "Tell agents and people once that something waits for them."),
     "watch": Lazy("watch:watch", "Run a command for every event of a kind."),
+    "mcp": Lazy("mcp:mcp", "Serve eight tools to agents over MCP, on stdio or HTTP."),
     "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),
+    "setup": Lazy("setup:setup", "Put Baton into Claude Code, Codex or Gemini, or remove it."),
+    "prime": Lazy("prime:prime", "Print what an agent should know before it starts."),
+    "hook": Lazy("hook:hook", "Answer what a harness calls at an event of its session."),
     "demo": Lazy("demo:demo", "Tell the whole story with real processes, in under a minute."),
 }
 
@@ -58,6 +64,8 @@ ALIASES: Final = {
     "create": "emit",
     "ls": "log",
     "ready": "next",
+    "grep": "search",
+    "find": "search",
 }
 
 

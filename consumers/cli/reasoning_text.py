@@ -14,6 +14,7 @@ def print_reasoning(found: dict[str, Any]) -> None:
     memory = found["memory"]
     click.secho(clean(memory["task"]), bold=True)
     click.echo(f"{found['id']}  [{found['status']}]  by {found['author']}  {found['ref']}")
+    print_import(found)
     dependencies = {int(number): rests_on for number, rests_on in memory["dependencies"].items()}
     for one in memory["steps"]:
         rests_on = dependencies.get(one["step_number"], [])
@@ -32,6 +33,28 @@ def print_reasoning(found: dict[str, Any]) -> None:
         click.echo(f"limitation: {clean(limitation)}")
 
 
+def print_import(found: dict[str, Any]) -> None:
+    """Print what marks imported reasoning, and what of it was guessed or could not be read."""
+    imported = found["imported"]
+    if imported is None:
+        return
+    click.echo(clean(said_of_import(imported)))
+    for name, value in imported["claims"].get("said", {}).items():
+        if name.startswith("inferred"):
+            click.echo(f"  {name.replace('_', ' ')}: {clean(value)}")
+    for dirty in imported["claims"].get("dirty", []):
+        click.echo(f"  not read as it was meant: {clean(dirty['path'])}: {clean(dirty['why'])}")
+    click.echo(f"  original: {imported['original']}")
+
+
+def said_of_import(imported: dict[str, Any]) -> str:
+    """Return in a sentence where imported reasoning came from, and what that is worth."""
+    claimed = [f"claimed author {imported['claimed_author']}"] if imported["claimed_author"] else []
+    claimed += [f"claimed time {imported['claimed_at']}"] if imported["claimed_at"] else []
+    by = "".join(f", {one}" for one in claimed)
+    return f"IMPORTED by {imported['importer']} from {imported['source']}{by}: it grants nothing"
+
+
 def print_tree(found: dict[str, Any]) -> None:
     """Print each step under those it supports; one that supports several is printed whole once, then by its number."""
     memory = found["memory"]
@@ -39,6 +62,7 @@ def print_tree(found: dict[str, Any]) -> None:
     rests_on = {int(number): wanted for number, wanted in memory["dependencies"].items()}
     supporting = {number for wanted in rests_on.values() for number in wanted}
     click.secho(clean(memory["conclusion"] or memory["task"]), bold=True)
+    print_import(found)
     # A stack, not recursion: a chain of two thousand steps is as deep as it is long.
     roots = sorted((number for number in steps if number not in supporting), key=lambda one: (one not in rests_on, one))
     waiting = [(number, 0) for number in reversed(roots)]

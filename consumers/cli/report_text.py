@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from consumers.cli.tables import clean, print_table
+from consumers.cli.tables import clean, imported_by, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +44,7 @@ def print_resumed(found: dict[str, Any]) -> None:
         for one in found["dead_ends"]:
             # Without a name it is the resumed session's own.
             session = f"  [{one['session']}]" if "session" in one else ""
+            session += f"  [imported by {one['imported']}]" if "imported" in one else ""
             _item(f"{one['approach']}: {one['why_failed']}{session}")
         if left_out := found.get("dead_ends_left_out"):
             click.echo(f"  ({left_out} more left out)")
@@ -63,6 +64,8 @@ def _print_session(one: dict[str, Any]) -> None:
     click.secho(f"Session {clean(one['session_id'])}", bold=True)
     facts = [one["ai_id"], one["timestamp"], one["duration"], one["report_type"], one["calibration_status"]]
     click.echo(f"  {', '.join(clean(str(fact)) for fact in facts if fact)}")
+    if mark := one.get("imported"):
+        click.echo(f"  Imported by {clean(mark['by'])} from {clean(mark['format'])}: it says this of itself.")
     if one.get("no_report"):
         click.echo("  There is no report: this is taken from the session's events.")
     _section("Task", [one["task"]])
@@ -106,7 +109,7 @@ def print_reports(reports: Sequence[dict[str, Any]]) -> None:
             click.echo()
         growth = f"{one['epistemic_growth']:+.2f}" if one["is_assessed"] else "not assessed"
         click.secho(f"{clean(one['session_id'])}", bold=True, nl=False)
-        click.echo(f"  {clean(one['ai_id'])}  {one['timestamp']}  growth {growth}")
+        click.echo(f"  {clean(one['ai_id'])}  {one['timestamp']}  growth {growth}{imported_by(one['imported'])}")
         click.echo(f"  {_one_line(one['task'])}")
         for finding in one["key_findings"]:
             _item(finding)
@@ -126,7 +129,13 @@ def print_report(found: dict[str, Any]) -> None:
 def print_similar(found: dict[str, Any]) -> None:
     """Print sessions similar to a task, and what was compared."""
     rows = [
-        (f"{one['score']:.2f}", one["like"], one["session_id"], one["ai_id"], _short(one["task_summary"]))
+        (
+            f"{one['score']:.2f}",
+            one["like"],
+            one["session_id"],
+            one["ai_id"],
+            _short(one["task_summary"]) + imported_by(one["imported"]),
+        )
         for one in found["reports"]
     ]
     print_table(("score", "by", "session", "agent", "task"), rows)
@@ -141,7 +150,8 @@ def print_overlaps(found: dict[str, Any]) -> None:
         alike = ", ".join(f"{what} {score:.2f}" for what, score in one["alike"].items())
         click.secho(f"{one['score']:.2f}  {alike}", bold=True)
         for each in one["sessions"]:
-            click.echo(f"  {clean(each['session_id'])}  {clean(each['ai_id'])}: {_short(each['task_summary'])}")
+            mark = imported_by(each["imported"])
+            click.echo(f"  {clean(each['session_id'])}  {clean(each['ai_id'])}: {_short(each['task_summary'])}{mark}")
         nearest = one["nearest_findings"]
         click.echo(f"  nearest findings ({nearest['score']:.2f}):")
         for finding in nearest["findings"]:
@@ -153,6 +163,8 @@ def print_calibration(found: dict[str, Any]) -> None:
     """Print how well each agent judges itself, and report by report."""
     if not found["agents"]:
         click.echo("(none)")
+    if found["imported_left_out"]:
+        click.echo(f"({found['imported_left_out']} imported reports do not count: another tool measured them)")
     for number, agent in enumerate(found["agents"]):
         if number:
             click.echo()

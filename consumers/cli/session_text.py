@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from consumers.cli.tables import clean, print_table, when
+from consumers.cli.tables import clean, imported_by, print_table, when
 from ledger.events.session import Vectors
 
 if TYPE_CHECKING:
@@ -28,9 +28,14 @@ def print_session(found: dict[str, Any]) -> None:
 
 def _print_head(found: dict[str, Any]) -> None:
     click.secho(clean(found["task"]) or "(no task was said)", bold=True)
+    who = found["author"] if found["imported"] is None else clean(found["ai_id"])
     until = "" if found["ended_ms"] is None else f" to {when(found['ended_ms'])}"
-    click.echo(f"{clean(found['id'])}  [{found['status']}]  by {found['author']}  {when(found['started_ms'])}{until}")
-    if found["ai_id"] not in ("", found["author"]):
+    click.echo(f"{clean(found['id'])}  [{found['status']}]  by {who}  {when(found['happened_ms'])}{until}")
+    if (mark := found["imported"]) is not None:
+        click.echo(
+            f"  imported by {clean(mark['importer'])} from {clean(mark['source'])} and others: it says this of itself"
+        )
+    elif found["ai_id"] not in ("", found["author"]):
         click.echo(f"  label: {clean(found['ai_id'])}")
     if found["resumes"]:
         click.echo(f"  goes on from {clean(found['resumes'])}")
@@ -96,7 +101,7 @@ def print_dead_ends(dead_ends: Sequence[dict[str, Any]]) -> None:
         return
     click.secho("\nDead ends of similar tasks", bold=True)
     for one in dead_ends:
-        click.echo(f"  - {dead_end_line(one)}  [{one['session_id']}]")
+        click.echo(f"  - {dead_end_line(one)}  [{one['session_id']}]{imported_by(one['imported'])}")
 
 
 def dead_end_line(one: dict[str, Any]) -> str:

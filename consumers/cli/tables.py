@@ -54,6 +54,11 @@ def width(text: str) -> int:
     return len(text) if text.isascii() else sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
 
 
+def imported_by(mark: dict[str, Any] | None) -> str:
+    """Return the mark of what another tool recorded, with two spaces before it; empty for what was not imported."""
+    return "" if mark is None else f"  [imported by {clean(mark['importer'])}]"
+
+
 def when(milliseconds: int) -> str:
     """Return a time of the ledger's clock, in UTC to the second."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -8,7 +8,7 @@ id instead of a reference takes the server's word for which graph that is.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+IMPORTED: Final = "Imported: nobody here vouches for it."
+
 
 class _FetchAnswer(msgspec.Struct):
     ref: str
@@ -56,7 +58,8 @@ class _BriefAnswer(msgspec.Struct):
 class Received(msgspec.Struct, frozen=True):
     """A brief as a receiver has it: rendered, judged, and whether it was published or made on the spot.
 
-    ``prose`` is what a model wrote beside a published brief, if one did; ``prose_missing`` why it did not.
+    ``prose`` is what a model wrote beside a published brief, if one did; ``prose_missing`` why it did not. ``imported``
+    says where the reasoning came from, if it was imported.
     """
 
     brief: Brief
@@ -66,6 +69,7 @@ class Received(msgspec.Struct, frozen=True):
     is_published: bool
     prose: Prose | None = None
     prose_missing: str = ""
+    imported: dict[str, Any] | None = None
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -117,15 +121,19 @@ def receive_brief(
 ) -> Received:
     """Return the brief of a reasoning (id, ref or beginning of one) and the rule that fired, if any.
 
-    The published brief is taken when there is one for this level and no budget was asked for; else it is made here.
+    The published brief is taken when there is one for this level and no budget was asked for; else it is made here. Of
+    imported reasoning it always is, because its CONTEXT has to say that nobody vouches for it.
 
     Raises:
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     shown = view("reasoning.show", {"id": ref})
-    published = None if budget is not None else _published(view, ref, level)
+    imported = shown.get("imported")
+    published = None if budget is not None or imported is not None else _published(view, ref, level)
     if published is None:
-        brief = compress(fetch(view, ref).memory, level, budget, domain=shown["domain"] or None)
+        memory = fetch(view, ref).memory
+        context = None if imported is None else f"{IMPORTED} {memory.task}"
+        brief = compress(memory, level, budget, context=context, domain=shown["domain"] or None)
     else:
         brief = published.brief
     prompt = to_context_prompt(brief, level, budget)
@@ -134,9 +142,10 @@ def receive_brief(
         domain=shown["domain"] or None,
         vectors=vectors,
         evidence_refs=brief.top_evidence_refs,
+        is_imported=imported is not None,
     )
     if published is None:
-        return Received(brief, prompt, answer, shown["domain"], is_published=False)
+        return Received(brief, prompt, answer, shown["domain"], is_published=False, imported=imported)
     return Received(
         brief,
         prompt,
@@ -220,6 +229,7 @@ def describe(received: Received) -> dict[str, Any]:
         },
         "budget_needed_for_0.90": received.brief.budget_needed_for_090,
         "published": received.is_published,
+        "imported": received.imported,
         "fetch_full": received.answer.fetch,
         "rule_fired": None if rule is None else {"name": rule.name, "reason": rule.reason},
         "not_assessed": received.answer.not_assessed,

@@ -1,7 +1,8 @@
 """Bringing originals of other tools into the ledger: each kept byte for byte, none dropped in silence (DESIGN §10).
 
 Every importer makes ``Record``s and hands them to ``import_records``. What the ledger refuses as the thing it was read
-as is kept aside with the reason; the same record again adds nothing, because its idempotency key is its content.
+as is kept aside with the reason; the same record again adds nothing, because its idempotency key is
+its stream and content.
 
 What happens if we crash here: blobs without an event, which nobody sees; running the import again adds the rest.
 """
@@ -9,6 +10,7 @@ What happens if we crash here: blobs without an event, which nobody sees; runnin
 from __future__ import annotations
 
 import hashlib
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ledger.author import Draft
@@ -17,7 +19,7 @@ from ledger.errors import Refused
 from ledger.events.imported import KEPT_ASIDE, RecordImported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ledger.admission.decide import Accepted
     from ledger.author import Author
@@ -28,15 +30,23 @@ reason_max_chars: Final = 2000
 
 
 class Record(NamedTuple):
-    """What becomes one event: the stream it belongs to and the record.
+    """What one original becomes: the stream it belongs to and the record, and ``more`` records of the same original.
 
-    ``over`` is the index of the record that this one replaces, where the original changed since: so one that changes
-    back is no repeat of what it was before.
+    All of them are one atomic batch, and one thing read. ``over`` is the index of the record that this one replaces,
+    where the original changed since: so one that changes back is no repeat of what it was before. ``aside`` is the
+    stream on which it is kept aside if it is refused, where another than that of its original and source is meant.
     """
 
     stream: str
     data: RecordImported
     over: int | None = None
+    more: tuple[RecordImported, ...] = ()
+    aside: str = ""
+
+    @property
+    def events(self) -> tuple[RecordImported, ...]:
+        """The data of its events, in order."""
+        return (self.data, *self.more)
 
 
 class Aside(NamedTuple):
@@ -67,10 +77,10 @@ class Counts(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a record: where it stands, or why it was refused."""
+    """What became of a record: where its events stand, or why it was refused."""
 
     record: Record
-    accepted: Accepted | None
+    accepted: tuple[Accepted, ...]
     refusal: Refused | None
 
 
@@ -113,7 +123,7 @@ def import_records(
     return Counts(
         read=len(records) + unchanged,
         mapped=mapped + unchanged,
-        added=sum(one.accepted is not None and not one.accepted.is_repeat for one in outcomes),
+        added=sum(not event.is_repeat for one in outcomes for event in one.accepted),
         aside=tuple(Aside(data.source, data.reason) for data in aside),
     )
 
@@ -121,7 +131,8 @@ def import_records(
 def _refused_record(outcome: Outcome) -> Record:
     data, refusal = outcome.record.data, outcome.refusal
     assert refusal is not None  # noqa: S101 - only refused ones are asked for
-    return kept_aside(data.original, data.source, data.format, f"{refusal.code}: {refusal.message}")
+    made = kept_aside(data.original, data.source, data.format, f"{refusal.code}: {refusal.message}")
+    return made._replace(stream=outcome.record.aside or made.stream)
 
 
 def _stands_already(refusal: Refused) -> bool:
@@ -129,14 +140,18 @@ def _stands_already(refusal: Refused) -> bool:
 
 
 def _batches(records: Sequence[Record]) -> list[list[Record]]:
-    """Split records into submissions of at most ``records_in_batch_max`` and ``batch_size_max_bytes``."""
+    """Split records into submissions of at most ``records_in_batch_max`` events and ``batch_size_max_bytes``.
+
+    A record that is more than that by itself is a submission of its own.
+    """
     batches: list[list[Record]] = []
-    size = 0
+    size = count = 0
     for record in records:
-        size += len(encode_canonical(record.data))
-        if not batches or len(batches[-1]) >= records_in_batch_max or size > batch_size_max_bytes:
+        more = sum(len(encode_canonical(data)) for data in record.events)
+        size, count = size + more, count + len(record.events)
+        if not batches or count > records_in_batch_max or size > batch_size_max_bytes:
             batches.append([])
-            size = len(encode_canonical(record.data))
+            size, count = more, len(record.events)
         batches[-1].append(record)
     return batches
 
@@ -144,16 +159,17 @@ def _batches(records: Sequence[Record]) -> list[list[Record]]:
 def _submit(author: Author, batch: Sequence[Record]) -> list[Outcome]:
     """Append a batch; when it is refused, its halves: so what is good goes in, and each refusal is of one record."""
     try:
-        accepted = author.emit(*(_draft(record) for record in batch))
+        accepted = iter(author.emit(*(draft for record in batch for draft in _drafts(record))))
     except Refused as refusal:
         if len(batch) == 1:
-            return [Outcome(batch[0], None, refusal)]
+            return [Outcome(batch[0], (), refusal)]
         middle = len(batch) // 2
         return _submit(author, batch[:middle]) + _submit(author, batch[middle:])
-    return [Outcome(record, one, None) for record, one in zip(batch, accepted, strict=True)]
+    return [Outcome(record, tuple(islice(accepted, len(record.events))), None) for record in batch]
 
 
-def _draft(record: Record) -> Draft:
-    digest = hashlib.sha256(encode_canonical(record.data)).hexdigest()
+def _drafts(record: Record) -> Iterator[Draft]:
     over = "" if record.over is None else f":{record.over}"
-    return Draft(stream=record.stream, data=record.data, idem=f"import:{digest}{over}")
+    for data in record.events:
+        digest = hashlib.sha256(record.stream.encode() + b"\0" + encode_canonical(data)).hexdigest()
+        yield Draft(stream=record.stream, data=data, idem=f"import:{digest}{over}")

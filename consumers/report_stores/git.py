@@ -128,6 +128,26 @@ class Git:
             raise failure(answer, f"git {arguments[0]}", self.folder)
         return answer.out.decode("utf-8", "replace").removesuffix("\n")
 
+    def start(self, *arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """Start git to be asked many things through its pipes; whoever starts it ends it, by its process group.
+
+        Raises:
+            Unavailable: it cannot be run.
+        """
+        try:
+            return subprocess.Popen(  # noqa: S603 - a fixed program without a shell
+                (self._program, *_OPTIONS, "-C", str(self.folder), *arguments),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_environment(variables or {}),
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            text = f"git {arguments[0]} cannot be run: {error.strerror or error}"
+            raise Unavailable("STORE_UNAVAILABLE", text) from error
+
 
 def failure(answer: Answer, what: str, folder: Path) -> BatonError:
     """Return the error for what git complained about."""

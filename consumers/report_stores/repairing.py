@@ -1,7 +1,8 @@
 """Bringing the stores into step with the log: what is missing or different is written again from the events.
 
-The walk is over the latest report of every session. It may be stopped and run again at any time: what is in step
-already is left alone. Reports that come while it runs are stored by whoever makes them.
+The walk is over the latest report of every session, but for those that were imported: their tools have stores of their
+own. It may be stopped and run again at any time: what is in step already is left alone. Reports that come while it runs
+are stored by whoever makes them.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ def repair(answer: Answer, project: Project, step: Step = lambda _done, _total: 
 
 def _latest(answer: Answer) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield the latest report of every session, with how many there are."""
-    asked: dict[str, Any] = {"limit": page_size}
+    asked: dict[str, Any] = {"limit": page_size, "imported": False}
     while True:
         page = answer("reports.list", asked)
         for report in page["reports"]:
             yield report, page["total_found"]
         if page["next"] is None:
             return
-        asked = {"limit": page_size, "cursor": page["next"]}
+        asked = {**asked, "cursor": page["next"]}

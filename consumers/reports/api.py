@@ -13,23 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from consumers.reports.generator import inputs_of
-from consumers.reports.mirroring import mirrored
+from consumers.reports.mirroring import mirrored, reported
 from consumers.reports.opening import open_ledger
 from consumers.reports.publishing import publish_report
 from consumers.reports.querying import query_reports
 from consumers.reports.resuming import resume
 from consumers.reports.since import parse_since
 from consumers.reports.sources import whole
-from consumers.reports.workflow import assess, execute_phase, start_session, with_report
+from consumers.reports.workflow import assess, execute_phase, start_session
 from ledger.errors import Refused
 from projections.reports.report import plain, read_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from consumers.reports.inputs import ReportInputs
-    from consumers.reports.opening import Opened
 
 
 def bootstrap_session(
@@ -99,7 +96,7 @@ def execute_postflight(
     with open_ledger(home, agent=agent, server=server) as opened:
         done = execute_phase(opened.author(), opened.answer, session_id, "POSTFLIGHT", task_summary)
         given = inputs_of(task_summary, None, None, None, None)
-        return _reported(opened, done, given) if generate_handoff else done
+        return reported(opened.author(), opened.answer, opened.settings, done, given) if generate_handoff else done
 
 
 def submit_postflight_assessment(
@@ -127,7 +124,8 @@ def submit_postflight_assessment(
             reasoning=reasoning,
             overall_confidence=overall_confidence,
         )
-        return _reported(opened, done, inputs_of(None, None, None, None, None)) if generate_handoff else done
+        given = inputs_of(None, None, None, None, None)
+        return reported(opened.author(), opened.answer, opened.settings, done, given) if generate_handoff else done
 
 
 def generate_handoff_report(  # noqa: PLR0917 - the seed's signature
@@ -252,11 +250,3 @@ def query_handoffs(
         }
         found = opened.answer("reports.list", {name: value for name, value in asked.items() if value is not None})
         return [plain(read_report(report)) for report in found["reports"]]
-
-
-def _reported(opened: Opened, done: dict[str, Any], given: ReportInputs) -> dict[str, Any]:
-    made = with_report(opened.author(), opened.answer, done, given)
-    if made["handoff_report"] is None:
-        return made
-    report = mirrored(opened.answer, opened.settings, made["handoff_report"])
-    return made | {"handoff_report": report, "warnings": [*done["warnings"], *report["warnings"]]}

@@ -125,16 +125,16 @@ def latest_vectors(shown: Mapping[str, Any], ends: Ends) -> dict[str, float]:
 
 
 def last_ms_of(shown: Mapping[str, Any]) -> int:
-    """Return when a session ended, else when something was last recorded in it (the ledger's clock)."""
+    """Return when a session ended, else when something last happened in it (the ledger's clock)."""
     if shown["ended_ms"] is not None:
         return int(shown["ended_ms"])
     logged = (shown[name] for name in ("assessments", "findings", "unknowns", "dead_ends", "tools"))
-    return int(max((one["accepted_ms"] for events in logged for one in events), default=shown["started_ms"]))
+    return int(max((one["happened_ms"] for events in logged for one in events), default=shown["happened_ms"]))
 
 
 def duration_of(shown: Mapping[str, Any]) -> int:
     """Return how long a session took, in seconds."""
-    return int(max(0, last_ms_of(shown) - shown["started_ms"]) // 1000)
+    return int(max(0, last_ms_of(shown) - shown["happened_ms"]) // 1000)
 
 
 class EpistemicHandoffReportGenerator:

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from consumers.report_stores.project import project_of
 from consumers.report_stores.storing import store_report
+from consumers.reports.workflow import with_report
 from ledger.errors import BatonError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from consumers.reports.inputs import ReportInputs
+    from ledger.author import Author
     from ledger.config import Settings
 
     View = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -40,3 +43,14 @@ def mirrored(answer: View, settings: Settings, made: dict[str, Any]) -> dict[str
         "stored": stored,
         "warnings": [*made["warnings"], *said_of],
     }
+
+
+def reported(
+    author: Author, answer: View, settings: Settings, done: dict[str, Any], given: ReportInputs
+) -> dict[str, Any]:
+    """Return the answer of a POSTFLIGHT that stands, with its report published and mirrored, or with a warning."""
+    made = with_report(author, answer, done, given)
+    if made["handoff_report"] is None:
+        return made
+    report = mirrored(answer, settings, made["handoff_report"])
+    return made | {"handoff_report": report, "warnings": [*done["warnings"], *report["warnings"]]}

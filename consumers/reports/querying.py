@@ -29,6 +29,8 @@ def query_reports(
 ) -> dict[str, Any]:
     """Return ``{"reports": [{session_id, ai_id, timestamp, task, key_findings, epistemic_growth}], "total_found", …}``.
 
+    ``imported`` of a report is None, or says where another tool's came from.
+
     ``epistemic_growth`` is the change of overall confidence: 0.0 where nothing was assessed on both sides, as in the
     seed, and then ``is_assessed`` is false. ``next`` is None on the last page.
 
@@ -60,4 +62,5 @@ def _told(report: dict[str, Any]) -> dict[str, Any]:
         "key_findings": report["key_findings"],
         "epistemic_growth": 0.0 if growth is None else growth,
         "is_assessed": growth is not None,
+        "imported": report["imported"],
     }

@@ -6,7 +6,8 @@ of all agents. The whole answer, dead ends included, has at most as many tokens 
 ``no_report``: a crashed agent leaves no report, and that is when resuming matters most.
 
 Dead ends come beside the sessions, those of the resumed sessions first, then those of sessions about similar tasks:
-what failed is not to be tried again.
+what failed is not to be tried again. What another tool recorded is marked ``imported``: nobody of this ledger stands
+for it but the importer, who only says where it comes from.
 """
 
 from __future__ import annotations
@@ -100,8 +101,9 @@ def _selected(answer: View, ai_id: str | None, mode: str, session_id: str | None
         return found
     number = converted(count, AtLeastOne, "count")
     asked: dict[str, Any] = {"limit": 1 if mode == "last" else min(number, sessions_max)}
-    # An agent is known by the label it gives itself; where nobody gave this one, by its registered name.
-    whose: list[dict[str, Any]] = [{"ai_id": ai_id}, {"author": ai_id}] if ai_id else [{}]
+    # An agent is known by the label it gives itself; where nobody gave this one, by its registered name. What it
+    # imported is not its own work.
+    whose: list[dict[str, Any]] = [{"ai_id": ai_id}, {"author": ai_id, "imported": False}] if ai_id else [{}]
     # A session in which nothing was recorded yet is most often the one that asks: others come first.
     wanted = [asked | one | {"recorded": recorded} for one in whose for recorded in (True, False)]
     pages = (answer("reports.sessions", one)["sessions"] for one in wanted)
@@ -117,7 +119,11 @@ def _task_of(shown: dict[str, Any], row: dict[str, Any]) -> str:
 def _dead_ends(answer: View, shown: list[dict[str, Any]], task: str) -> Iterator[dict[str, str]]:
     """Yield the dead ends of the sessions themselves, then of those about tasks like the newest one's."""
     seen: set[tuple[str, str]] = set()
-    own = [one | {"session_id": session["id"]} for session in shown for one in session["dead_ends"]]
+    own = [
+        one | {"session_id": session["id"], "imported": session["imported"]}
+        for session in shown
+        for one in session["dead_ends"]
+    ]
     similar: list[dict[str, Any]] = []
     if task:
         similar = answer("reports.dead_ends", {"task": task, "limit": _similar_max})["dead_ends"]
@@ -126,6 +132,8 @@ def _dead_ends(answer: View, shown: list[dict[str, Any]], task: str) -> Iterator
         if what not in seen:
             seen.add(what)
             told = {"approach": one["approach"], "why_failed": one["why_failed"]}
+            if one["imported"] is not None:
+                told["imported"] = one["imported"]["importer"]
             is_own = len(shown) == 1 and one["session_id"] == shown[0]["id"]
             yield told if is_own else told | {"session": _short_id(answer, one["session_id"])}
 

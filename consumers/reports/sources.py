@@ -15,6 +15,7 @@ from consumers.reports.inputs import DERIVED
 from consumers.reports.packing import Source
 from ledger.errors import Refused
 from projections.briefs.tokens import count_tokens
+from projections.records.marks import Imported
 from projections.reports.compressed import compress, short_ref
 from projections.reports.markdown import duration_text, head, render, sections
 from projections.reports.report import plain, read_report, report_of
@@ -35,7 +36,15 @@ def source_of(
 ) -> Source:
     """Return all that can be told of a session (an answer of ``sessions.show``); ``fields`` are those of its report."""
     if fields is None:
-        report = report_of(shown["id"], "", 0, shown["author"], last_ms_of(shown), unreported(shown))
+        report = report_of(
+            shown["id"],
+            "",
+            0,
+            shown["author"],
+            last_ms_of(shown),
+            unreported(shown),
+            imported=None if shown["imported"] is None else msgspec.convert(shown["imported"], Imported),
+        )
     else:
         report = read_report(restored(fields, get_blob))
     is_full = level == "full"
@@ -83,6 +92,8 @@ def _head(report: Report, level: str) -> dict[str, Any]:
         "calibration_status": report.calibration_status,
         "report_type": report.report_type,
     }
+    if report.imported is not None:
+        found["imported"] = {"by": report.imported.importer, "format": report.imported.format}
     if level != "summary":
         found["report_id"] = (report.report_id if level == "full" else short_ref(report.report_id)) or None
     return found

@@ -1,6 +1,7 @@
 """The edge of a sweep: read what happened in an agent's sessions, decide, and append what is missing.
 
-Only the sessions of the acting agent are swept: nobody else may write to them. What cannot be done for one session is
+Only the sessions of the acting agent are swept: nobody else may write to them. What the agent imported is left alone:
+it is not his to end or to report on. What cannot be done for one session is
 kept with its error, and the others go on. What happens if we crash in between: what was appended stands, and the next
 sweep finds the rest. A session that somebody writes to while it is swept is left alone: the end is refused by its
 version (``expect``), and it is not idle any more.
@@ -94,6 +95,8 @@ def _look(answer: View, agent: str) -> Iterator[tuple[Seen, int]]:
     reports = _last_by_stream(answer, "report.generated", agent)
     assessments = _last_by_stream(answer, "assessment.recorded", agent)
     for row in _pages(answer, "sessions.list", "sessions", {"author": agent}):
+        if row["imported"] is not None:
+            continue
         name, is_open = row["id"], row["status"] == "open"
         stream = f"session/{name}"
         report = reports.get(stream)

@@ -12,6 +12,7 @@ Rules this module keeps:
   its fidelity, what that graph says (``VERIFICATION_FAILED`` otherwise);
 - the rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the domain
   that is more at risk of the snapshot's and the reasoning's own: the one who shortens cannot talk a rule away;
+- what was only imported is never acted on by the prompt alone (``imported``), whatever its fidelity;
 - a human's answer is shown and never turned into ``act_on_full``: that needs a validation. ``may_act`` says whether
   the receiver may go on, by the gate's word or by the human's.
 """
@@ -64,6 +65,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     ``graph`` is the full reasoning where it was fetched, ``validation`` the report that ``act_on_full`` rests on,
     ``review`` the human's request; None there with ``human_review_required`` means that nobody signed one.
+    ``is_imported``: only importers have this reasoning, and nobody here vouches for it.
     """
 
     action: Action
@@ -77,6 +79,7 @@ class Decision(msgspec.Struct, frozen=True):
     graph: ReasoningMemory | None = None
     validation: Report | None = None
     review: Review | None = None
+    is_imported: bool = False
 
     @property
     def may_act(self) -> bool:
@@ -108,6 +111,7 @@ def act_on(
     _check_embedding(snapshot)
     gate = _gate(snapshot, level)
     sent = TransferLevel(gate.level)
+    is_imported = _is_imported(view, snapshot)
     answer = should_fetch_full_reasoning(
         snapshot,
         fidelity=_fidelity_at(snapshot, sent),
@@ -115,9 +119,10 @@ def act_on(
         vectors=vectors,
         evidence_refs=_evidence_of(snapshot),
         task=task,
+        is_imported=is_imported,
     )
     prompt = to_context_prompt(snapshot, sent)
-    decided = Decision("act", answer.rule, sent.value, gate, [], answer, prompt, snapshot)
+    decided = Decision("act", answer.rule, sent.value, gate, [], answer, prompt, snapshot, is_imported=is_imported)
     if answer.rule is None:
         return decided
     weighed, fetched, problems = _validate(view, snapshot, tree)
@@ -153,6 +158,7 @@ def describe(decision: Decision) -> dict[str, Any]:
         "not_assessed": decision.answer.not_assessed,
         "similarity": decision.answer.similarity,
         "not_compared": decision.answer.not_compared,
+        "imported": decision.is_imported,
         "gate": msgspec.to_builtins(decision.gate),
         "reasons": decision.reasons,
         "validation": None
@@ -184,6 +190,14 @@ def _riskier_domain(view: View, snapshot: EnhancedEpistemicSnapshot) -> str:
     own = view("snapshots.domains", {"reasoning_ref": snapshot.reasoning_ref})["domains"]
     risky = (domain for domain in own if domain.strip().lower() in HIGH_RISK_DOMAINS)
     return next(risky, snapshot.domain)
+
+
+def _is_imported(view: View, snapshot: EnhancedEpistemicSnapshot) -> bool:
+    """Tell whether this reasoning was only ever imported; who recorded the same as his own vouches for it."""
+    if snapshot.reasoning_ref is None:
+        return False
+    found = view("reasoning.origins", {"ref": snapshot.reasoning_ref})
+    return bool(found["imported"]) and not found["own"]
 
 
 def _evidence_of(snapshot: EnhancedEpistemicSnapshot) -> list[str]:

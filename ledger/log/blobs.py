@@ -1,8 +1,8 @@
 """Content-addressed blobs: what is too large for an entry, put and got in chunks.
 
 A blob's id is ``blake3:`` + the hash of its bytes; ``sha256:`` finds it too. Chunks are written in transactions of
-bounded size and the blob's record last: until then nobody can see it, and a crash leaves only chunks that the next
-put of the same content overwrites.
+bounded size, the blob's record in the last of them: until then nobody can see it, and a crash leaves only chunks that
+the next put of the same content overwrites.
 """
 
 from __future__ import annotations
@@ -66,13 +66,14 @@ class Blobs:
             if self._find(txn, record.ref) is not None:
                 return record
         chunks = [content[start : start + blob_chunk_bytes] for start in range(0, len(content), blob_chunk_bytes)]
-        for first in range(0, len(chunks), _chunks_per_transaction):
+        # A small blob, as most are, costs one synced transaction.
+        for first in range(0, max(len(chunks), 1), _chunks_per_transaction):
             with self._tables.writing() as txn:
                 for number, chunk in enumerate(chunks[first : first + _chunks_per_transaction], first):
                     txn.put(record.blake3 + number.to_bytes(4, "big"), chunk, db=self._tables.blobs)
-        with self._tables.writing() as txn:
-            txn.put(b"2" + record.sha256, record.blake3, db=self._tables.blobs)
-            txn.put(record.blake3 + _RECORD, msgspec.msgpack.encode(record), db=self._tables.blobs)
+                if first + _chunks_per_transaction >= len(chunks):
+                    txn.put(b"2" + record.sha256, record.blake3, db=self._tables.blobs)
+                    txn.put(record.blake3 + _RECORD, msgspec.msgpack.encode(record), db=self._tables.blobs)
         return record
 
     def find(self, ref: str) -> BlobRecord | None:

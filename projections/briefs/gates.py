@@ -3,7 +3,8 @@
 Both of the seed's lists (``should_fetch_full_reasoning`` and "Trust Gates") are one rule set here (SEEDS, 001). The
 answer names the rule that fired first, in the seed's order, and every vector that nobody assessed: such a vector
 fires nothing, because "not assessed" is not zero, and the receiver has to see that. The same holds for a similarity
-that could not be computed because another embedder made the vector. Not a number is never below or above anything, so
+that could not be computed because another embedder made the vector. One rule is ours: what was imported is vouched for
+by nobody here, so it is never acted on unless somebody validated it. Not a number is never below or above anything, so
 the comparisons are turned such that it fires.
 """
 
@@ -109,11 +110,12 @@ def should_fetch_full_reasoning(
     evidence_refs: Iterable[str] = (),
     embedding: Embedding | None = None,
     task: str | None = None,
+    is_imported: bool = False,
 ) -> FetchAnswer:
     """Return which of the seed's rules asks for the full graph; vector names and domains ignore case.
 
     Give a ``snapshot`` (seed 001), or what the rules read of one; what is given beside a snapshot replaces what it
-    says. ``task`` is what the receiver is about to do, in words.
+    says. ``task`` is what the receiver is about to do, in words; ``is_imported`` says that only importers have it.
     """
     if snapshot is not None:
         fidelity = snapshot.reasoning_fidelity if fidelity is None else fidelity
@@ -129,6 +131,7 @@ def should_fetch_full_reasoning(
         *_fidelity_rule(fidelity),
         *_evidence_rule(evidence_refs),
         *_similarity_rule(similarity),
+        *_imported_rule(is_imported=is_imported),
     ]
     return FetchAnswer(
         rule=fired[0] if fired else None,
@@ -185,6 +188,11 @@ def _similarity_rule(similarity: float | None) -> Iterator[FetchRule]:
     if similarity is not None and not similarity <= HASH_V1.threshold:
         reason = f"The reasoning is about the task: similarity {similarity:.2f}, above {HASH_V1.threshold}."
         yield FetchRule("task_similarity", reason)
+
+
+def _imported_rule(*, is_imported: bool) -> Iterator[FetchRule]:
+    if is_imported:
+        yield FetchRule("imported", "The reasoning was imported: nobody here vouches for it.")
 
 
 def _similarity(embedding: Embedding | None, task: str | None) -> tuple[float | None, str]:

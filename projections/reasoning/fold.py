@@ -10,6 +10,8 @@ the graph that was asked for.
 without the tokenizer would fold other rows from the same log, and no two digests could be compared.
 
 Two reasonings with equal content have equal refs: a ref names content, not a stream.
+
+Imported records are folded as the events that they stand for; the row says where they came from.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ledger.events import reasoning as kinds
+from ledger.events.imported import read_as
 from projections.projection import Projection, Table, by_name_of_stream
 from projections.reasoning.changes import change_of, encode_change
 from projections.reasoning.graph import GraphState, apply_delta, ref_of
+from projections.reasoning.imported import COLUMNS, Origin, columns_of, kind_of, origin_of
 from projections.versions import VIEW_VERSIONS
 
 if TYPE_CHECKING:
@@ -47,6 +51,7 @@ REASONINGS: Final = Table(
         "started_index": "INTEGER NOT NULL",
         "updated_index": "INTEGER NOT NULL",
         "updated_ms": "INTEGER NOT NULL",
+        **COLUMNS,
     },
     primary_key=("id",),
     owner="id",
@@ -81,7 +86,10 @@ DELTAS: Final = Table(
 
 
 class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A reasoning as its events left it; ``base`` is the ref of the version before the latest."""
+    """A reasoning as its events left it; ``base`` is the ref of the version before the latest.
+
+    ``origin`` is where its beginning was imported from, if it was.
+    """
 
     id: str
     author: str = ""
@@ -95,11 +103,13 @@ class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
     started_index: int = -1
     updated_index: int = -1
     updated_ms: int = 0
+    origin: Origin | None = None
 
 
 def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
     """Return the record with the version that the event makes."""
-    graph = apply_delta(state.graph, event.data)
+    data = read_as(event).data
+    graph = apply_delta(state.graph, data)
     state = msgspec.structs.replace(
         state,
         graph=graph,
@@ -109,10 +119,15 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
         updated_index=event.index,
         updated_ms=event.accepted_ms,
     )
-    match event.data:
-        case kinds.ReasoningStarted() as data:
+    match data:
+        case kinds.ReasoningStarted():
             return msgspec.structs.replace(
-                state, author=event.author, domain=data.domain, session=data.session, started_index=event.index
+                state,
+                author=event.author,
+                domain=data.domain,
+                session=data.session,
+                started_index=event.index,
+                origin=origin_of(event),
             )
         case kinds.ReasoningConcluded():
             return msgspec.structs.replace(state, status="concluded")
@@ -140,6 +155,7 @@ def rows(state: ReasoningRecord) -> Rows:
         state.started_index,
         state.updated_index,
         state.updated_ms,
+        *columns_of(state.origin),
     )
     return {"reasonings": [row]}
 
@@ -149,22 +165,27 @@ def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
     if state is None:
         return {}
     event = logged.event
-    delta = encode_change(change_of(event.data))
-    version = (state.id, state.version, state.ref, state.base, event.index, event.kind, len(state.graph.steps))
+    delta = encode_change(change_of(read_as(event).data))
+    version = (state.id, state.version, state.ref, state.base, event.index, kind_of(event), len(state.graph.steps))
     return {
         "reasoning_versions": [version],
         "reasoning_deltas": [(state.id, state.version, state.base, state.ref, len(delta), delta.decode())],
     }
 
 
+def keys(event: Event) -> tuple[str, ...]:
+    """Return the reasoning that an event belongs to; records of other things belong to none."""
+    return by_name_of_stream(event) if event.stream.startswith("reasoning/") else ()
+
+
 REASONING_VIEW: Final = Projection(
     name="reasoning",
     version=VIEW_VERSIONS["reasoning"],
-    handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded"}),
+    handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded", "record.imported"}),
     tables=(REASONINGS, VERSIONS, DELTAS),
     state=ReasoningRecord,
     initial=ReasoningRecord,
-    keys=by_name_of_stream,
+    keys=keys,
     fold=fold,
     rows=rows,
     added=added,

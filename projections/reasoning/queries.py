@@ -6,16 +6,17 @@ smallest of the full graph, a delta chain and one squashed delta, with the sizes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from ledger.errors import Corrupted
 from projections.briefs.tokens import count_tokens, tokenizer
-from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
+from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of, page_rows_max
 from projections.reasoning.changes import decode_change
 from projections.reasoning.delta import find_change
 from projections.reasoning.graph import GraphState, apply_change, canonical_text, memory_of, ref_of
+from projections.reasoning.imported import marked
 from projections.reasoning.sending import choose, describe_sizes, write_chain, write_full, write_squashed
 from projections.refs import prefix_range
 
@@ -77,6 +78,18 @@ class ReasoningList(Arguments, frozen=True):
     limit: Limit = 50
 
 
+class ReasoningIds(Arguments, frozen=True):
+    """Reasonings by their ids."""
+
+    ids: Annotated[list[str], msgspec.Meta(max_length=page_rows_max)]
+
+
+class VersionRef(Arguments, frozen=True):
+    """A version of a graph by its whole ref."""
+
+    ref: str
+
+
 def find_version(moment: Moment, asked: str) -> tuple[str, int]:
     """Return (reasoning id, version) of a ref, of an unambiguous beginning of one, or the latest of an id.
 
@@ -119,14 +132,15 @@ def show_reasoning(moment: Moment, asked: ReasoningId) -> Answer:
         (name,),
     )
     full = get_full_reasoning(moment, name)
-    return row | {"versions": versions, "asked_version": version, "memory": _plain(full.memory)}
+    return marked(row) | {"versions": versions, "asked_version": version, "memory": _plain(full.memory)}
 
 
 def full_reasoning(moment: Moment, asked: ReasoningRef) -> Answer:
     """Return a version whole: ``memory`` and ``canonical``, the text whose SHA-256 is ``ref``."""
     full = get_full_reasoning(moment, asked.ref)
-    (row,) = moment.rows("SELECT author, domain, session, status FROM reasonings WHERE id = ?", (full.reasoning_id,))
-    return row | {
+    (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (full.reasoning_id,))
+    shown = marked(row)
+    return {name: shown[name] for name in ("author", "domain", "session", "status", "imported")} | {
         "ref": full.ref,
         "reasoning_id": full.reasoning_id,
         "version": full.version,
@@ -198,7 +212,23 @@ def list_reasonings(moment: Moment, asked: ReasoningList) -> Answer:
     for column in ("author", "session", "status"):
         where.equal(column, getattr(asked, column))
     page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
-    return {"reasonings": page, "total": total, "next": following}
+    return {"reasonings": [marked(row) for row in page], "total": total, "next": following}
+
+
+def standings(moment: Moment, asked: ReasoningIds) -> Answer:
+    """Return ``{"reasonings"}``: of each of these ids that there is, its row; ids that there are not are left out."""
+    rows = [row for name in asked.ids for row in moment.rows("SELECT * FROM reasonings WHERE id = ?", (name,))]
+    return {"reasonings": {row["id"]: marked(row) for row in rows}}
+
+
+def origins(moment: Moment, asked: VersionRef) -> Answer:
+    """Return ``{"own", "imported"}``: how many reasonings that have this version were recorded here, and imported."""
+    sql = (
+        "SELECT count(DISTINCT id) AS number, count(DISTINCT CASE WHEN original IS NULL THEN id END) AS own "
+        "FROM reasonings JOIN reasoning_versions ON reasoning_id = id WHERE reasoning_versions.ref = ?"
+    )
+    (row,) = moment.rows(sql, (asked.ref,))
+    return {"own": row["own"], "imported": row["number"] - row["own"]}
 
 
 def _deltas(moment: Moment, name: str, version: int) -> Iterator[str]:
@@ -244,4 +274,6 @@ QUERIES: Final = {
     "reasoning.deltas": Query(DeltaList, list_deltas),
     "reasoning.fetch": Query(Fetch, fetch),
     "reasoning.full": Query(ReasoningRef, full_reasoning),
+    "reasoning.origins": Query(VersionRef, origins),
+    "reasoning.standings": Query(ReasoningIds, standings),
 }

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ledger.codec import encode_sorted
+from ledger.events.imported import RecordImported, read_as
 from projections.briefs.embedding import embed_text, pack
-from projections.projection import Projection, by_name_of_stream
+from projections.projection import Projection
+from projections.records.marks import encoded, happened_ms, imported_of
 from projections.reports.report import Report, compressed_of, markdown_of, plain, report_of
 from projections.reports.tables import REPORTS, VERSIONS
 from projections.versions import VIEW_VERSIONS
@@ -30,13 +32,14 @@ class ReportRecord(msgspec.Struct, frozen=True, array_like=True):
     report: Report | None = None
     accepted_ms: int = 0
     versions: int = 0
+    happened_ms: int = 0
 
 
 def fold(state: ReportRecord, event: Event) -> ReportRecord:
     """Return the record after one more version; an older one changes nothing."""
     if state.report is not None and event.index <= state.report.event_index:
         return state
-    return ReportRecord(state.id, _report(event), event.accepted_ms, state.versions + 1)
+    return ReportRecord(state.id, _report(event), event.accepted_ms, state.versions + 1, happened_ms(event))
 
 
 def rows(state: ReportRecord) -> Rows:
@@ -47,6 +50,8 @@ def rows(state: ReportRecord) -> Rows:
 def added(_state: ReportRecord | None, logged: Logged) -> Rows:
     """Return the version's row."""
     event = logged.event
+    if not keys(event):
+        return {}
     report = _report(event)
     row = (
         event.index,
@@ -64,7 +69,9 @@ def added(_state: ReportRecord | None, logged: Logged) -> Rows:
 
 
 def _report(event: Event) -> Report:
-    return report_of(event.name, event.id, event.index, event.author, event.accepted_ms, event.data)
+    data = read_as(event).data
+    at_ms, mark = happened_ms(event), imported_of(event)
+    return report_of(event.name, event.id, event.index, event.author, at_ms, data, imported=mark)
 
 
 def _row(state: ReportRecord, report: Report) -> Row:
@@ -90,6 +97,8 @@ def _row(state: ReportRecord, report: Report) -> Row:
         state.versions,
         _json(pack(embed_text(report.task_summary))),
         _json(pack(embed_text("\n".join(report.key_findings)))),
+        state.happened_ms,
+        encoded(report.imported),
     )
 
 
@@ -97,14 +106,20 @@ def _json(value: object) -> str:
     return encode_sorted(value).decode()
 
 
+def keys(event: Event) -> tuple[str, ...]:
+    """Return the id of the session that an event reports on; none for a record that stands for something else."""
+    is_other = isinstance(event.data, RecordImported) and event.data.mapped_kind != "report.generated"
+    return () if is_other else (event.name,)
+
+
 REPORT_VIEW: Final = Projection(
     name="reports",
     version=VIEW_VERSIONS["reports"],
-    handles=frozenset({"report.generated"}),
+    handles=frozenset({"report.generated", "record.imported"}),
     tables=(REPORTS, VERSIONS),
     state=ReportRecord,
     initial=ReportRecord,
-    keys=by_name_of_stream,
+    keys=keys,
     fold=fold,
     rows=rows,
     added=added,

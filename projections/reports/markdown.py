@@ -53,7 +53,7 @@ def render(report: Report) -> str:
 
 
 def head(report: Report) -> str:
-    """Return the title and the five lines below it."""
+    """Return the title and the five lines below it, of an imported report six."""
     duration = duration_text(report.duration_seconds)
     return (
         f"{TITLE}\n\n"
@@ -62,7 +62,16 @@ def head(report: Report) -> str:
         f"**Date:** {report.timestamp}\n"
         f"**Task:** {inline(report.task_summary)}{_whole(_refs(report), '/task_summary')}\n"
         f"**Duration:** {duration or 'not recorded'}"
+        f"{_imported(report)}"
     )
+
+
+def _imported(report: Report) -> str:
+    """Return the line that tells another tool's report from one of this ledger; nothing for the latter."""
+    mark = report.imported
+    if mark is None:
+        return ""
+    return f"\n**Imported:** by {inline(mark.importer)} from {inline(mark.source)}; it says this of itself"
 
 
 def sections(report: Report) -> list[Section]:

@@ -12,6 +12,7 @@ import msgspec
 
 from ledger.errors import Refused
 from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
+from projections.records import marks
 from projections.refs import prefix_range
 from projections.reports.patterns import Pattern, matcher
 from projections.reports.report import compressed_of, markdown_of, plain, read_report
@@ -28,7 +29,8 @@ LISTING: Final = Listing(f"SELECT v.report, r.event_index {_JOIN}", "handoff_rep
 _AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
 SESSIONS: Final = Listing(
     f"SELECT s.id AS session_id, {_AI_ID} AS ai_id, s.author, s.task, s.resumes, s.status, s.started_ms, s.ended_ms, "  # noqa: S608
-    "s.started_index, v.report FROM sessions s LEFT JOIN handoff_reports r ON r.session_id = s.id "
+    "s.started_index, s.happened_ms, s.imported, v.report FROM sessions s "
+    "LEFT JOIN handoff_reports r ON r.session_id = s.id "
     "LEFT JOIN handoff_report_versions v ON v.event_index = r.event_index",
     "sessions s",
     "s.started_index",
@@ -43,10 +45,14 @@ class ReportName(Arguments, frozen=True):
 
 
 class ReportList(Arguments, frozen=True):
-    """Filters of a list; ``task_pattern`` is looked for in the task, ignoring case."""
+    """Filters of a list; ``task_pattern`` is looked for in the task, ignoring case.
+
+    ``imported``: only reports of other tools, or (false) none of them. ``since_ms`` is when they happened.
+    """
 
     ai_id: str | None = None
     author: str | None = None
+    imported: bool | None = None
     since_ms: int | None = None
     task_pattern: Pattern | None = None
     cursor: int | None = None
@@ -56,13 +62,15 @@ class ReportList(Arguments, frozen=True):
 class SessionsWithReport(Arguments, frozen=True):
     """Filters of the sessions to resume: an agent's, or one by its id or an unambiguous beginning of it.
 
-    ``recorded`` leaves out sessions in which nothing was recorded yet, as the one that asks has just begun.
+    ``recorded`` leaves out sessions in which nothing was recorded yet, as the one that asks has just begun;
+    ``imported`` is as in ``ReportList``.
     """
 
     id: str | None = None
     ai_id: str | None = None
     author: str | None = None
     recorded: bool = False
+    imported: bool | None = None
     cursor: int | None = None
     limit: Limit = 10
 
@@ -101,7 +109,8 @@ def list_reports(moment: Moment, asked: ReportList) -> Answer:
     where.equal("r.ai_id", asked.ai_id)
     where.equal("r.author", asked.author)
     if asked.since_ms is not None:
-        where.add("r.accepted_ms >= ?", asked.since_ms)
+        where.add("r.happened_ms >= ?", asked.since_ms)
+    _by_origin(where, "r", asked.imported)
     if asked.task_pattern is not None:
         return _matching(moment, where, asked, asked.task_pattern)
     page, total, following = page_of(moment, LISTING, where, asked.cursor, asked.limit)
@@ -119,18 +128,31 @@ def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
     where.equal(_AI_ID, asked.ai_id)
     where.equal("s.author", asked.author)
     if asked.recorded:
-        where.add("s.assessments + s.findings + s.unknowns + s.dead_ends + s.tools > 0")
+        reported = "EXISTS (SELECT 1 FROM handoff_reports x WHERE x.session_id = s.id)"
+        where.add(f"(s.assessments + s.findings + s.unknowns + s.dead_ends + s.tools > 0 OR {reported})")
+    _by_origin(where, "s", asked.imported)
     page, total, following = page_of(moment, SESSIONS, where, asked.cursor, asked.limit)
     return {
-        "sessions": [row | {"report": None if row["report"] is None else decoded(row)} for row in page],
+        "sessions": [_session(row) for row in page],
         "total": total,
         "next": following,
     }
 
 
+def _session(row: dict[str, Any]) -> dict[str, Any]:
+    report = None if row["report"] is None else decoded(row)
+    return row | {"report": report, "imported": marks.decoded(row["imported"])}
+
+
 def decoded(row: dict[str, Any]) -> dict[str, Any]:
     """Return the report of a row, every field present."""
     return plain(read_report(msgspec.json.decode(row["report"])))
+
+
+def _by_origin(where: Where, table: str, imported: bool | None) -> None:  # noqa: FBT001 - three cases, by name
+    """Keep what was imported, or what was not; None: both."""
+    if imported is not None:
+        where.add(f"{table}.imported IS {'NOT ' if imported else ''}NULL")
 
 
 def _matching(moment: Moment, where: Where, asked: ReportList, pattern: str) -> Answer:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ledger.events.report import Calibration, Deltas, FilledGap, LongText, ReportGenerated, ReportType
+from projections.records.marks import Imported
 from projections.reports.compressed import compress
 from projections.reports.markdown import render
 
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A version of a session's report, with the event it stands in.
 
-    ``report_id`` is the id of that event and ``timestamp`` the ledger's clock when it was accepted. The deltas are
-    POSTFLIGHT minus PREFLIGHT. ``long_texts`` name the blobs of texts that stand shortened here.
+    ``report_id`` is the id of that event and ``timestamp`` the ledger's clock when it was accepted, or the time that
+    an ``imported`` one claims. The deltas are POSTFLIGHT minus PREFLIGHT. ``long_texts`` name the blobs of texts that
+    stand shortened here.
     """
 
     session_id: str
@@ -56,12 +58,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     postflight: dict[str, float] | None
     long_texts: list[LongText]
     generator: str
+    imported: Imported | None = None
 
 
 def report_of(  # noqa: PLR0917 - the order is that of an event's parts
-    session_id: str, event_id: str, index: int, author: str, at_ms: int, data: ReportGenerated
+    session_id: str,
+    event_id: str,
+    index: int,
+    author: str,
+    at_ms: int,
+    data: ReportGenerated,
+    *,
+    imported: Imported | None = None,
 ) -> Report:
-    """Return the report of an event: ``at_ms`` is the ledger's clock at its entry (Unix milliseconds)."""
+    """Return the report of an event: ``at_ms`` is when it happened (Unix milliseconds), by the ledger's clock."""
     deltas = assessed(data.epistemic_deltas)
     return Report(
         session_id=session_id,
@@ -91,6 +101,7 @@ def report_of(  # noqa: PLR0917 - the order is that of an event's parts
         postflight=None if data.postflight is None else assessed(data.postflight),
         long_texts=data.long_texts,
         generator=data.generator,
+        imported=imported,
     )
 
 

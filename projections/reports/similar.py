@@ -15,6 +15,7 @@ import msgspec
 from ledger.events.brief import PackedEmbedding
 from projections.briefs.embedding import HASH_V1, Embedding, cosine_similarity, embed_text, unpack
 from projections.query import Arguments, Limit, Query, Where
+from projections.records.marks import decoded
 
 if TYPE_CHECKING:
     from projections.query import Answer, Moment
@@ -27,7 +28,7 @@ score_digits: Final = 4
 Task = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="What is to be done.")]
 _COLUMNS: Final = (
     "SELECT session_id, report_id, event_index, ai_id, author, timestamp, task_summary, key_findings, "
-    "task_embedding, findings_embedding FROM handoff_reports"
+    "task_embedding, findings_embedding, imported FROM handoff_reports"
 )
 _TOLD: Final = ("session_id", "report_id", "event_index", "ai_id", "author", "timestamp", "task_summary")
 
@@ -42,7 +43,7 @@ class LikeTask(Arguments, frozen=True):
 
 
 class Since(Arguments, frozen=True):
-    """Reports accepted at ``since_ms`` (Unix ms) or later."""
+    """Reports of ``since_ms`` (Unix ms) or later; an imported one has the time that it claims."""
 
     since_ms: int | None = None
     limit: Limit = 20
@@ -58,7 +59,7 @@ class Compared(NamedTuple):
     @property
     def told(self) -> dict[str, Any]:
         """What an answer tells of it."""
-        return {name: self.row[name] for name in _TOLD}
+        return {name: self.row[name] for name in _TOLD} | {"imported": decoded(self.row["imported"])}
 
 
 def similar_reports(moment: Moment, asked: LikeTask) -> Answer:
@@ -86,10 +87,12 @@ def dead_ends_like(moment: Moment, asked: LikeTask) -> Answer:
     dead_ends: list[dict[str, Any]] = []
     for session, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])):
         sql = (
-            "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.impact, d.at "
+            "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.impact, d.at, "
+            "s.imported "
             "FROM dead_ends d JOIN sessions s ON s.id = d.session_id WHERE d.session_id = ? ORDER BY d.event_index"
         )
-        dead_ends += [row | {"score": score} for row in moment.rows(sql, (session,))]
+        rows = moment.rows(sql, (session,))
+        dead_ends += [row | {"score": score, "imported": decoded(row["imported"])} for row in rows]
     return {"dead_ends": dead_ends[: asked.limit], "total_found": len(dead_ends)} | _by(left_out + others)
 
 
@@ -100,7 +103,7 @@ def overlapping(moment: Moment, asked: Since) -> Answer:
     """
     where = Where()
     if asked.since_ms is not None:
-        where.add("accepted_ms >= ?", asked.since_ms)
+        where.add("happened_ms >= ?", asked.since_ms)
     compared, left_out = _reports(moment, where, overlap_compared_max)
     pairs: list[tuple[float, Compared, Compared, dict[str, float]]] = []
     for newer, older in combinations(compared, 2):

@@ -1,7 +1,8 @@
 """The tables of reports: the latest of each session with the seed's columns, and every version ever made (seed 004).
 
 The seed's two indexes are ``by_handoff_reports_ai_id`` and ``by_handoff_reports_timestamp`` here. The columns after the
-seed's own are what the queries go by; ``report`` of a version is the whole report as JSON.
+seed's own are what the queries go by; ``report`` of a version is the whole report as JSON. ``happened_ms`` is the time
+of ``timestamp``: what an imported report claims, where that can be true, else the ledger's own.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ REPORTS: Final = Table(
         "versions": "INTEGER NOT NULL",
         "task_embedding": "TEXT NOT NULL",
         "findings_embedding": "TEXT NOT NULL",
+        "happened_ms": "INTEGER NOT NULL",
+        "imported": "TEXT",
     },
     primary_key=("session_id",),
     owner="session_id",

@@ -1,7 +1,9 @@
 """How well agents judge themselves over time, and what a session's author finished meanwhile (seed 004).
 
-Calibration counts the latest report of each session. A bias points one way only (``projections.reports.calibration``):
-a negative one is overconfident, because uncertainty fell by more than knowledge grew.
+Calibration counts the latest report of each session, but none that was imported: what another tool measured by rules
+of its own says nothing of how an agent judges itself by these. A bias points one way only
+(``projections.reports.calibration``): a negative one is overconfident, because uncertainty fell by more than knowledge
+grew.
 """
 
 from __future__ import annotations
@@ -36,11 +38,16 @@ class OfAgent(Arguments, frozen=True):
 
 
 def calibration(moment: Moment, asked: OfAgent) -> Answer:
-    """Return ``{"agents"}``: per agent ``points`` (oldest first), ``counts`` of labels, ``bias`` and what it means."""
+    """Return ``{"agents", "imported_left_out"}``: what agents reported, and how many imported reports do not count.
+
+    Per agent ``points`` (oldest first), ``counts`` of labels, ``bias`` and what it means.
+    """
     where = Where()
     where.equal("ai_id", asked.ai_id)
     if asked.since_ms is not None:
-        where.add("accepted_ms >= ?", asked.since_ms)
+        where.add("happened_ms >= ?", asked.since_ms)
+    left_out = moment.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)  # noqa: S608
+    where.add("imported IS NULL")
     sql = (
         "SELECT ai_id, session_id, report_id, timestamp, calibration_status, epistemic_deltas "  # noqa: S608
         f"FROM handoff_reports{where.sql} ORDER BY ai_id, event_index"
@@ -48,7 +55,10 @@ def calibration(moment: Moment, asked: OfAgent) -> Answer:
     agents: dict[str, list[dict[str, Any]]] = {}
     for row in moment.rows(sql, where.values):
         agents.setdefault(row["ai_id"], []).append(_point(row))
-    return {"agents": [_agent(ai_id, points, asked.limit) for ai_id, points in agents.items()]}
+    return {
+        "agents": [_agent(ai_id, points, asked.limit) for ai_id, points in agents.items()],
+        "imported_left_out": left_out,
+    }
 
 
 def accomplished(moment: Moment, asked: SessionId) -> Answer:
@@ -61,13 +71,14 @@ def accomplished(moment: Moment, asked: SessionId) -> Answer:
         Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
     name = find_session(moment, asked.id)
-    (session,) = moment.rows("SELECT author, started_index, ended_index FROM sessions WHERE id = ?", (name,))
+    (session,) = moment.rows("SELECT * FROM sessions WHERE id = ?", (name,))
     sql = (
         "SELECT event_index, handoff_id, at, kind, text FROM handoff_log WHERE author = ? AND event_index > ? "
         "AND (? IS NULL OR event_index < ?) AND kind IN (?, ?, ?) ORDER BY event_index"
     )
     end = session["ended_index"]
-    rows = moment.rows(sql, (session["author"], session["started_index"], end, end, *_DONE))
+    asked_for = (session["author"], session["started_index"], end, end, *_DONE)
+    rows = [] if session["imported"] else moment.rows(sql, asked_for)  # its author only brought it in
     items = _finished(rows)
     return {
         "session_id": name,

@@ -1,4 +1,7 @@
-"""Questions about sessions: list them, show one with all that was recorded in it, follow its vectors."""
+"""Questions about sessions: list them, show one with all that was recorded in it, follow its vectors.
+
+``imported`` of a session is None, or says where it comes from and who imported it (``projections.records.marks``).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
+from projections.records.marks import decoded
 from projections.reports.calibration import bias_of, compare, difference, ends_of
 from projections.sessions.tables import VECTOR_NAMES
 
@@ -21,7 +25,7 @@ class SessionList(Arguments, frozen=True):
 
     author: str | None = None
     ai_id: str | None = None
-    status: Literal["open", "ended"] | None = None
+    status: Literal["open", "ended", "imported"] | None = None
     after: int | None = None
     limit: Limit = 50
 
@@ -52,7 +56,7 @@ def list_sessions(moment: Moment, asked: SessionList) -> Answer:
     for column in ("author", "ai_id", "status"):
         where.equal(column, getattr(asked, column))
     page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
-    return {"sessions": page, "total": total, "next": following}
+    return {"sessions": [_session(row) for row in page], "total": total, "next": following}
 
 
 def show_session(moment: Moment, asked: SessionId) -> Answer:
@@ -63,7 +67,7 @@ def show_session(moment: Moment, asked: SessionId) -> Answer:
     name = find_session(moment, asked.id)
     (row,) = moment.rows("SELECT * FROM sessions WHERE id = ?", (name,))
     counted = ("assessments", "findings", "unknowns", "dead_ends", "tools")
-    shown = {key: value for key, value in row.items() if key not in counted}
+    shown = {key: value for key, value in _session(row).items() if key not in counted}
     shown["counts"] = {key: row[key] for key in counted}
     shown["assessments"] = [_assessment(one) for one in _of(moment, "assessments", name)]
     shown["findings"] = [
@@ -120,6 +124,10 @@ def _of(moment: Moment, table: str, session: str) -> list[dict[str, Any]]:
     sql = f"SELECT * FROM {table} WHERE session_id = ? ORDER BY event_index"  # noqa: S608 - fixed names
     rows = moment.rows(sql, (session,))
     return [{key: value for key, value in row.items() if key != "session_id"} for row in rows]
+
+
+def _session(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"imported": decoded(row["imported"])}
 
 
 def _assessment(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""The tables of sessions. A vector that was not assessed is NULL, never 0 (DESIGN §11)."""
+"""The tables of sessions. A vector that was not assessed is NULL, never 0 (DESIGN §11).
+
+``happened_ms`` is the time to show: what an imported record claims, where that can be true, else the ledger's own.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,8 @@ SESSIONS: Final = Table(
         "ended_index": "INTEGER",
         "ended_ms": "INTEGER",
         "updated_index": "INTEGER NOT NULL",
+        "happened_ms": "INTEGER NOT NULL",
+        "imported": "TEXT",
     },
     primary_key=("id",),
     owner="id",
@@ -39,7 +44,7 @@ SESSIONS: Final = Table(
 def _logged(name: str, columns: dict[str, str]) -> Table:
     """Return a table with one row an event of a session."""
     first = {"event_index": "INTEGER NOT NULL", "session_id": "TEXT NOT NULL"}
-    last = {"at": "TEXT NOT NULL", "accepted_ms": "INTEGER NOT NULL"}
+    last = {"at": "TEXT NOT NULL", "accepted_ms": "INTEGER NOT NULL", "happened_ms": "INTEGER NOT NULL"}
     return Table(name, first | columns | last, ("event_index",), indexes=(("session_id", "event_index"),))
 
 

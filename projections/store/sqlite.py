@@ -24,6 +24,7 @@ from blake3 import blake3
 
 from ledger.errors import Corrupted, Unavailable
 from projections.projection import Table
+from projections.store import full_text
 from projections.store.faults import ADVICE, translated
 from projections.store.store import Changes, Slot
 
@@ -208,12 +209,15 @@ class SqliteTransaction:
         self._drop(view.name, is_live=False)
         for table in _tables(view):
             name = _physical(table.name, is_live=False)
+            self._db.execute("INSERT INTO baton_tables VALUES (?, 0, ?)", (view.name, table.name))
+            if table.is_full_text:
+                full_text.create_index(self._db, table, name)
+                continue
             columns = ", ".join(f'"{column}" {sort}' for column, sort in table.columns.items())
             key = ", ".join(f'"{column}"' for column in table.primary_key)
             # A clustered table keeps the rows of one owner together; a single key keeps SQLite's own row number.
             option = " WITHOUT ROWID" if len(table.primary_key) > 1 else ""
             self._db.execute(f'CREATE TABLE "{name}" ({columns}, PRIMARY KEY ({key})){option}')
-            self._db.execute("INSERT INTO baton_tables VALUES (?, 0, ?)", (view.name, table.name))
         self._db.execute("INSERT INTO baton_views VALUES (?, ?, 0, 0, '')", (view.name, view.version))
 
     def make_live(self, view: Projection[Any]) -> None:
@@ -239,12 +243,17 @@ class SqliteTransaction:
     def _insert(self, slot: Slot, table: Table, rows: Sequence[Any]) -> None:
         if not rows:
             return
+        name = _physical(table.name, is_live=slot.is_live)
+        if table.is_full_text:
+            self._db.executemany(full_text.insert_sql(table, name), rows)
+            return
         verb = "INSERT OR REPLACE" if table.primary_key == (table.owner,) else "INSERT"
         marks = ", ".join("?" * len(table.columns))
-        name = _physical(table.name, is_live=slot.is_live)
         self._db.executemany(f'{verb} INTO "{name}" VALUES ({marks})', rows)
 
     def _digest(self, table: Table) -> str:
+        if table.is_full_text:
+            return full_text.digest_of(self._db, table.name)
         order = ", ".join(f'"{column}"' for column in table.primary_key)
         hasher = blake3()
         for row in self._db.execute(f'SELECT * FROM "{table.name}" ORDER BY {order}'):  # noqa: S608

@@ -18,7 +18,8 @@ from ledger.events.handoff import (
 )
 from ledger.events.session import FindingLogged, SessionStarted
 from ledger.lifecycle.handoff import compute_version
-from projections import VIEWS, Runner, SqliteStore
+from projections import Runner, SqliteStore
+from projections.views import KEPT_VIEWS
 from tests.bench.handwritten import HandWritten
 from tests.bench.pairs import Bench, Budget, Row, rate, ratios
 from tests.bench.rivals import Stream, open_rival
@@ -49,7 +50,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
         def ours(number: int) -> float:
             store = SqliteStore(bench.folder / f"ours-{number}.db", ledger=client.ledger)
-            speed = rate(size, lambda: Runner(client, store, VIEWS).catch_up())
+            speed = rate(size, lambda: Runner(client, store, KEPT_VIEWS).catch_up())
             store.close()
             return speed
 

@@ -111,7 +111,7 @@ def test_quiet_reasoning_is_acted_on_without_fetching(ledger: Ledger, reader: Re
     assert decision.may_act
     assert decision.prompt.tokens <= decision.prompt.budget
     assert decision.answer.not_assessed == []
-    assert not {query for query in asked if query.startswith("reasoning.")}
+    assert {query for query in asked if query.startswith("reasoning.")} == {"reasoning.origins"}
     assert requests(ledger) == []
 
 

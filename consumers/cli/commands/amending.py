@@ -5,20 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
 from consumers.cli.app import App, read_text
-from consumers.cli.commands.handoffs import check_file, emit, find
-from consumers.cli.handoff_text import split_ids
+from consumers.cli.commands.handoffs import emit, find
 from consumers.cli.lazy import Command
-from consumers.handoff_files.content import amended, content_from
-from consumers.handoff_files.current import file_now
-from consumers.handoff_files.syntax.parsing import parse
-from consumers.handoff_files.syntax.revising import Revision, revise
+from consumers.handoff_acts import amendment_of
+from consumers.handoff_files.content import content_from
+from consumers.names import split_ids
 from ledger.events import handoff as kinds
-
-# What of the content stands in a file; the rest is the ledger's alone.
-IN_FILES = frozenset(Revision.__struct_fields__)
 
 
 @click.command(cls=Command)
@@ -42,17 +36,8 @@ IN_FILES = frozenset(Revision.__struct_fields__)
 def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
     """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back."""
     shown = find(app, id_)
-    content = content_from(shown)
-    changes = changes_of(content, given)
-    data = amended(content, changes, reason)
-    if content.skeleton is not None:
-        file = parse(file_now(shown, app.client().get_blob(content.skeleton)))
-        revision = Revision(**{name: value for name, value in changes.items() if name in IN_FILES})
-        skeleton = app.client().put_blob(revise(file, revision))
-        data = msgspec.structs.replace(data, skeleton=skeleton)
-    else:
-        check_file(data, shown["from"])
-    emit(app, shown["id"], data)
+    changes = changes_of(content_from(shown), given)
+    emit(app, shown["id"], amendment_of(shown, changes, reason, app.client()))
 
 
 @click.command(cls=Command)

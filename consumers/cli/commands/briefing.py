@@ -9,6 +9,7 @@ import msgspec
 
 from consumers.cli.app import App
 from consumers.cli.lazy import Command
+from consumers.cli.reasoning_text import said_of_import
 from consumers.cli.tables import clean
 from consumers.compressor.transfer import describe, fetch, receive_brief
 from projections.briefs.brief import check_certificate
@@ -48,6 +49,8 @@ def brief(app: App, ref: str, level: str, budget: int | None) -> None:
             click.echo(clean(" ".join(one["text"] for one in data["prose"]["sentences"])), err=True)
         if not data["certificate"]["holds"]:
             click.echo("-- BROKEN: the brief says something else than its graph", err=True)
+        if data["imported"]:
+            click.echo(f"-- {clean(said_of_import(data['imported']))}", err=True)
         if data["rule_fired"]:
             click.echo(f"-- fetch the whole graph before acting: {data['rule_fired']['reason']}", err=True)
 

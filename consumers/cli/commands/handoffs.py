@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
+from consumers import handoff_acts as acts
 from consumers.cli.app import App, read_text
 from consumers.cli.commands.events import fields_of
-from consumers.cli.handoff_text import default_id, split_ids
 from consumers.cli.lazy import Group, Lazy
 from consumers.cli.tables import clean
+from consumers.names import default_id
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
@@ -55,24 +55,19 @@ def handoff() -> None:
 def create(app: App, /, to: str, title: str, id_: str | None, reviewer: str | None, **given: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval."""
     name = id_.removesuffix(".md") if id_ else default_id(title)
-    wanted = [one for text in given["depends_on"] for one in split_ids(text)]
-    data = kinds.HandoffCreated(
-        title=title,
-        to=to,
-        reviewer=reviewer or default_reviewer(app, to),
-        created=datetime.now(UTC).strftime("%Y-%m-%d"),
-        proposal=given["proposal"],
-        depends_on=wanted,
-        unlock_at=given["unlock_at"],
-        task=read_text(given["body"], "--body"),
-        tasks=list(given["tasks"]),
-        criteria=list(given["criteria"]),
-        context=read_text(given["context"], "--context"),
-        answers=given["answers"] and given["answers"].removesuffix(".md"),
-        reasoning_ref=given["reasoning"],
-    )
-    check_file(data, app.acting())
-    emit(app, name, data)
+    fields = {
+        "title": title,
+        "proposal": given["proposal"],
+        "depends_on": list(given["depends_on"]),
+        "unlock_at": given["unlock_at"],
+        "task": read_text(given["body"], "--body"),
+        "tasks": list(given["tasks"]),
+        "criteria": list(given["criteria"]),
+        "context": read_text(given["context"], "--context"),
+        "answers": given["answers"],
+        "reasoning_ref": given["reasoning"],
+    }
+    emit(app, name, acts.created_by(app.acting(), app.settings(), to=to, reviewer=reviewer, **fields))
 
 
 @handoff.command()
@@ -128,16 +123,7 @@ def claim(app: App, id_: str, lease_minutes: int | None) -> None:
 def check(app: App, id_: str, tasks: tuple[int, ...], criteria: tuple[int, ...], *, is_all: bool, undo: bool) -> None:
     """Tick tasks and acceptance criteria."""
     found = find(app, id_)
-    if is_all:
-        tasks = tuple(n for n, one in enumerate(found["tasks"], 1) if one["done"] == undo)
-        wanted = ("checked",) if undo else ("open", "claimed")
-        criteria = tuple(n for n, one in enumerate(found["criteria"], 1) if one["mark"] in wanted)
-    at = [position_of(found["tasks"], "task", n) for n in tasks]
-    drafts: list[EventData] = [kinds.HandoffTaskChecked(position=one, checked=not undo) for one in at]
-    at = [position_of(found["criteria"], "criterion", n) for n in criteria]
-    drafts += [kinds.HandoffCriterionChecked(position=one, checked=not undo) for one in at]
-    if not drafts:
-        raise Refused("USAGE", "nothing to tick: give --task N, --criterion N, or --all")
+    drafts = acts.ticks_of(found, tasks, criteria, is_all=is_all, undo=undo)
     emit(app, found["id"], *drafts)
 
 
@@ -149,7 +135,7 @@ def check(app: App, id_: str, tasks: tuple[int, ...], criteria: tuple[int, ...],
 def waive(app: App, id_: str, criterion: int, reason: str) -> None:
     """Do without an acceptance criterion, as the reviewer."""
     found = find(app, id_)
-    position = position_of(found["criteria"], "criterion", criterion)
+    position = acts.position_of(found["criteria"], "criterion", criterion)
     emit(app, found["id"], kinds.HandoffCriterionWaived(position=position, reason=reason))
 
 
@@ -248,31 +234,3 @@ def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> No
 def find(app: App, id_: str) -> dict[str, Any]:
     """Return a handoff by its id, with or without .md."""
     return app.query("handoffs.show", id=id_)
-
-
-def position_of(rows: list[dict[str, Any]], what: str, number: int) -> int:
-    """Return the position of a task or criterion that a person counts from 1.
-
-    Raises:
-        Refused: ``INVALID_FIELD``, in the person's counting.
-    """
-    if number > len(rows):
-        raise Refused("INVALID_FIELD", f"there is no {what} {number} (of {len(rows)})", path="$.data.position")
-    return number - 1
-
-
-def check_file(content: kinds.HandoffContent, sender: str) -> None:
-    """Refuse content that no handoff file could hold: `render` and `watch` would fail on it ever after.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` or ``TOO_LARGE``.
-    """
-    from consumers.handoff_files.current import new_file  # noqa: PLC0415 - a markdown parser that other verbs need not
-
-    new_file(content, sender)
-
-
-def default_reviewer(app: App, to: str) -> str | None:
-    """Return the configured reviewer, unless it is party to the handoff."""
-    name = app.settings().config.default_reviewer
-    return None if name in (app.acting(), to) else name

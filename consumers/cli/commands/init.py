@@ -11,7 +11,7 @@ import click
 from consumers.cli.app import App
 from consumers.cli.lazy import Command
 from ledger.bundle.layout import fingerprint
-from ledger.config import FOLDER, read_config
+from ledger.config import new_home, read_config
 from ledger.home import Home, create_ledger
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import ROOT
@@ -22,11 +22,11 @@ from ledger.lifecycle.authority import ROOT
 @click.option("--sealed", is_flag=True, help="Seal the root key with a passphrase (asked, or --passphrase-fd).")
 @click.pass_obj
 def init(app: App, origin: str | None, *, sealed: bool) -> None:
-    """Make a new ledger in .baton of this folder (or in --home DIR itself).
+    """Make a new ledger in .baton of this folder (or in --home DIR or BATON_HOME itself).
 
     Makes a root key, a checkpoint key and a node key, and entry 0 that names them. The folder is kept out of git.
     """
-    path = app.home or Path.cwd() / FOLDER
+    path = app.home or new_home(Path.cwd())
     home = Home(path)
     origin = origin or default_origin(path)
     passphrase = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -11,13 +12,13 @@ import msgspec
 from consumers.cli.app import App, command_line
 from consumers.cli.commands.events import fields_of
 from consumers.cli.diff_text import describe_diff, print_diff
-from consumers.cli.handoff_text import default_id
 from consumers.cli.lazy import Group, Lazy
 from consumers.cli.reasoning_text import print_reasoning, print_tree
 from consumers.cli.tables import print_fields, print_table
 from consumers.compressor.graph_cache import GraphCache, find_base
 from consumers.compressor.transfer import describe_sent
 from consumers.compressor.transfer import fetch as fetch_graph
+from consumers.names import default_id
 from ledger.author import Draft
 from ledger.client import read_event
 from ledger.envelope import decode_entry
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ledger.events import EventData
 
 rows_max = 500
+task_columns = 100
 
 
 @click.group(
@@ -149,7 +151,11 @@ def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations
 def list_(app: App, author: str | None, status: str | None, limit: int, cursor: int | None) -> None:
     """List reasonings, newest first."""
     answer = app.query("reasoning.list", author=author, status=status, limit=limit, after=cursor)
-    rows = [(one["id"], one["status"], one["author"], one["steps"], one["task"]) for one in answer["reasonings"]]
+    rows = [
+        (one["id"], one["status"], one["author"] + (" (imported)" if one["imported"] else ""), one["steps"],
+         shorten(one["task"], task_columns, placeholder="…"))
+        for one in answer["reasonings"]
+    ]  # fmt: skip
     options = {"author": author, "status": status, "limit": limit, "cursor": answer["next"]}
     following = None if answer["next"] is None else command_line("baton reasoning list", options)
 
@@ -260,6 +266,7 @@ def provenance_of(app: App, ref: str) -> dict[str, Any]:
         "author": event.author,
         "key": f"ed25519:{event.key}",
         "event": {"index": index, "id": event.id, "kind": event.kind},
+        "imported": version["imported"],
     }
 
 

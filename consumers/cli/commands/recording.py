@@ -8,11 +8,11 @@ import click
 from msgspec.structs import replace
 
 from consumers.cli.app import App, read_argument
-from consumers.cli.handoff_text import default_id
 from consumers.cli.lazy import Command
 from consumers.cli.progress import progress
 from consumers.cli.tables import clean
 from consumers.importers import extensions_of, read_reasoning_file, submissions_of
+from consumers.names import default_id
 from ledger.author import Draft
 from ledger.errors import Refused
 from projections.reasoning.memory import compute_reasoning_ref

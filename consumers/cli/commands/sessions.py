@@ -145,7 +145,7 @@ def show(app: App, id_: str | None) -> None:
 @session.command("list")
 @click.option("--agent", metavar="NAME", help="Only those of this agent.")
 @click.option("--ai-id", help="Only those with this label.")
-@click.option("--status", type=click.Choice(["open", "ended"]), help="Only those in this state.")
+@click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only those in this state.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
 @click.option("--cursor", type=int, help="Go on where an earlier page ended.")
 @click.pass_obj
@@ -155,7 +155,7 @@ def list_(
     """List sessions, newest first."""
     answer = app.query("sessions.list", author=agent, ai_id=ai_id, status=status, limit=limit, after=cursor)
     rows = [
-        (one["id"], one["status"], when(one["started_ms"]), one["ai_id"] or one["author"], one["findings"],
+        (one["id"], one["status"], when(one["happened_ms"]), one["ai_id"] or one["author"], one["findings"],
          one["unknowns"], one["task"])
         for one in answer["sessions"]
     ]  # fmt: skip

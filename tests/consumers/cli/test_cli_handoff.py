@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.cli.handoff_text import default_id, split_ids
+from consumers.names import default_id, split_ids
 from ledger.errors import Refused
 
 if TYPE_CHECKING:

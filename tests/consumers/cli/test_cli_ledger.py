@@ -156,6 +156,15 @@ def test_ledger_is_found_in_a_parent_folder_and_by_the_environment(
     assert nowhere.data("show", 0)["ledger"] == ledger
 
 
+def test_new_ledger_is_made_where_the_environment_says(
+    nowhere: Baton, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BATON_HOME", str(tmp_path / "elsewhere"))
+    assert nowhere.data("init")["home"] == str(tmp_path / "elsewhere")
+    assert not (Path.cwd() / ".baton").exists()
+    assert nowhere.data("show", 0)["author"] == "root"
+
+
 def test_views_are_rebuilt_to_the_same_digests(alone: Baton) -> None:
     alone("agent", "add", "a")
     emit_finding(alone, start_session(alone, "s1"))

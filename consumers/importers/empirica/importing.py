@@ -1,0 +1,238 @@
+"""Reading all notes of a repository, and adding to the ledger what does not stand there yet.
+
+Reading keeps every original as a blob and maps it; then everything new is appended, the oldest claimed time first. What
+happens if we crash in between: blobs that no event names, or some of the events; the next run asks which originals
+stand already (``records.standing``), and adds the others. So does a run of another importer, or from a clone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from consumers.importers.empirica.mapping import Mapped, aside, kind_of, map_note
+from consumers.importers.empirica.notes import Note, Unread
+from consumers.importers.empirica.own import is_own
+from consumers.importers.records import Aside, Counts, import_records
+from ledger.codec import encode_sorted
+from ledger.errors import Refused
+from projections.query import page_rows_max
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from consumers.importers.empirica.notes import Repository
+    from ledger.author import Author
+
+    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+    Step = Callable[[int, int], None]
+
+page_size_max_bytes: Final = 32 * 1024**2
+question_size_max_bytes: Final = 48 * 1024
+
+
+class Known(NamedTuple):
+    """A note that needs no new event: it stands in the ledger, or was met twice in this run."""
+
+    kind: str
+    source: str
+    original: str
+    reason: str | None
+    dirty: int
+    importer: str = ""
+
+
+class Read(NamedTuple):
+    """What was found: how many notes of each kind, records to add in order, what stands already, our own, unread."""
+
+    kinds: Counter[str]
+    records: tuple[Mapped, ...]
+    standing: tuple[Known, ...]
+    repeats: tuple[Known, ...]
+    own: int
+    unread: tuple[Unread, ...]
+
+
+class Done(NamedTuple):
+    """What an import came to: the counts, and what was read."""
+
+    counts: Counts
+    found: Read
+
+    def answer(self) -> dict[str, Any]:
+        """Return the counts as commands print them."""
+        made = self.counts.answer()
+        places = {one.record.data.source: one.record.data.format.partition("/")[2] for one in self.found.records}
+        places |= {one.source: one.kind for one in (*self.found.standing, *self.found.repeats)}
+        asides = Counter(places[one.source] for one in self.counts.aside)
+        kinds = self.found.kinds
+        dirty = _dirty_by_kind(self.found, {one.source for one in self.counts.aside})
+        return made | {
+            "dirty": sum(dirty.values()),
+            "own": self.found.own,
+            "by_kind": {
+                kind: {
+                    "read": kinds[kind],
+                    "mapped": kinds[kind] - asides[kind],
+                    "kept_aside": asides[kind],
+                    "dirty": dirty[kind],
+                }
+                for kind in sorted(kinds)
+            },
+            "unread": [one._asdict() for one in self.found.unread],
+        }
+
+
+def read_notes(
+    repository: Repository,
+    roots: Sequence[str],
+    answer: View,
+    *,
+    put_blob: Callable[[bytes], str] | None,
+    importer: str | None = None,
+    step: Step = lambda _done, _total: None,
+) -> Read:
+    """Return what the notes below ``roots`` become; without ``put_blob`` no original is kept (a dry run).
+
+    What was kept aside because its session is another importer's is tried again as ``importer``.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for a root that is none. Unavailable: git, the views or the blobs.
+    """
+    refs, broken = repository.refs(roots)
+    unread = list(broken)
+    kinds: Counter[str] = Counter()
+    fresh: list[Mapped] = []
+    standing: list[Known] = []
+    repeats: list[Known] = []
+    met: set[tuple[str, str]] = set()
+    own = 0
+    for page in _pages(repository.notes(refs, step), unread):
+        theirs = [note for note in page if not is_own(note, answer)]
+        own += len(page) - len(theirs)
+        kinds.update(kind_of(note.tail) for note in theirs)
+        there = _standing(answer, theirs)
+        for note in theirs:
+            place = (note.original, note.source)
+            if place in met:
+                repeats.append(Known(kind_of(note.tail), note.source, note.original, None, 0))
+            elif place in there and not _may_be_mine(there[place], importer):
+                standing.append(there[place])
+            else:
+                fresh.append(_kept(note, put_blob))
+            met.add(place)
+    # What claims no time comes first, so that it is never taken for the newest.
+    fresh.sort(key=lambda one: (one.at_us is not None, one.at_us or 0))
+    return Read(kinds, tuple(fresh), tuple(standing), tuple(repeats), own, tuple(unread))
+
+
+def import_notes(author: Author, found: Read, answer: View, step: Step = lambda _done, _total: None) -> Done:
+    """Append what was found and does not stand yet; ``step(done, total)`` tells of progress.
+
+    Raises:
+        Refused: the author may not import at all. Unavailable: see ``Client.submit``.
+    """
+    return counted(import_records(author, [one.record for one in found.records], step), found, answer)
+
+
+def rehearsed(found: Read, answer: View) -> Done:
+    """Return what an import would come to, by what was read; what the ledger itself would refuse is not known."""
+    records = [one.record.data for one in found.records]
+    asides = tuple(Aside(data.source, data.reason) for data in records if data.mapped_kind is None)
+    return counted(Counts(len(records), len(records) - len(asides), 0, asides), found, answer)
+
+
+def counted(counts: Counts, found: Read, answer: View) -> Done:
+    """Return the counts with what stood already: ``read`` is what was read from git, whatever became of it."""
+    reasons = {(one.source, one.original): one.reason for one in (*found.standing, *_met_again(found, counts, answer))}
+    asides = [
+        Aside(one.source, reason)
+        for one in (*found.standing, *found.repeats)
+        if (reason := reasons.get((one.source, one.original))) is not None
+    ]
+    known = len(found.standing) + len(found.repeats)
+    return Done(
+        counts._replace(
+            read=found.kinds.total(),
+            mapped=counts.mapped + known - len(asides),
+            aside=(*counts.aside, *asides),
+        ),
+        found,
+    )
+
+
+def _met_again(found: Read, counts: Counts, answer: View) -> Iterator[Known]:
+    """Yield what became of the notes that were met a second time in this run: by its counts, or as they stand now."""
+    by_source = {one.source: one.reason for one in counts.aside}
+    yield from (one._replace(reason=by_source.get(one.source)) for one in found.repeats)
+    yield from (_known("", row) for row in _rows(answer, found.repeats))
+
+
+def _pages(notes: Iterator[Note | Unread], unread: list[Unread]) -> Iterator[list[Note]]:
+    """Yield notes in pages that one question can ask for, and memory can hold."""
+    page: list[Note] = []
+    size = 0
+    for note in notes:
+        if isinstance(note, Unread):
+            unread.append(note)
+            continue
+        page.append(note)
+        size += len(note.content or b"")
+        if len(page) == page_rows_max or size > page_size_max_bytes:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page
+
+
+def _standing(answer: View, notes: Sequence[Note]) -> dict[tuple[str, str], Known]:
+    kinds = {note.source: kind_of(note.tail) for note in notes}
+    rows = _rows(answer, notes)
+    return {(row["original"], row["source"]): _known(kinds[row["source"]], row) for row in rows}
+
+
+def _rows(answer: View, wanted: Sequence[Note] | Sequence[Known]) -> Iterator[dict[str, Any]]:
+    """Yield the records of what stands already; asked in questions that a server takes."""
+    places: list[dict[str, str]] = []
+    size = 0
+    for one in wanted:
+        place = {"original": one.original, "source": one.source}
+        more = len(encode_sorted(place)) + 1
+        if places and (size + more > question_size_max_bytes or len(places) == page_rows_max):
+            yield from answer("records.standing", {"places": places})["standing"]
+            places, size = [], 0
+        places.append(place)
+        size += more
+    if places:
+        yield from answer("records.standing", {"places": places})["standing"]
+
+
+def _known(kind: str, row: dict[str, Any]) -> Known:
+    reason = row["reason"] if row["mapped_kind"] is None else None
+    return Known(kind, row["source"], row["original"], reason, row["dirty"], row["importer"])
+
+
+def _may_be_mine(known: Known, importer: str | None) -> bool:
+    is_others = known.reason is not None and known.reason.startswith("NOT_AUTHORIZED")
+    return is_others and importer not in (None, known.importer)
+
+
+def _kept(note: Note, put_blob: Callable[[bytes], str] | None) -> Mapped:
+    """Return the record of a note whose original is kept; one that must not be stored is only named by its digest."""
+    if put_blob is not None and note.content is not None:
+        try:
+            put_blob(note.content)
+        except Refused as refusal:
+            return aside(note, f"{refusal.code}: {refusal.message}: the original is not kept, only its digest")
+    return map_note(note)
+
+
+def _dirty_by_kind(found: Read, asides: set[str]) -> Counter[str]:
+    dirty: Counter[str] = Counter()
+    for one in found.records:
+        data = one.record.data
+        if data.source not in asides:
+            dirty[data.format.partition("/")[2]] += len(data.claims.get("dirty", []))
+    for known in found.standing:
+        dirty[known.kind] += known.dirty
+    return dirty

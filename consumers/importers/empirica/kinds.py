@@ -1,0 +1,279 @@
+"""What each kind of note stands for here: the data of an event, or why there is no place for it. Pure.
+
+The keys are those of the seed's compressed report and of the tool's own records. Where an original lacks what an event
+must have, the seed's default or "not said" stands in, and ``said`` names it under ``filled in``. Rules:
+
+- a calibration word that is none of the seed's four is ``not_assessable``; the word itself is said;
+- a mistake is a dead end: what was done, why it was wrong, and how to prevent it;
+- a goal is the start of a session with the objective as its task;
+- a task of a goal and a message have no place: tasks belong to handoffs, which need a receiver and a reviewer, and
+  agents speak to each other by handoffs. Both are kept aside.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+
+from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, sort_of
+from consumers.reports.generator import GO_ON
+from ledger.errors import Refused
+from ledger.events import session
+from ledger.events.report import Calibration, Deltas, FilledGap, ReportGenerated, ReportType
+from ledger.limits import json_integer_max
+from projections.records.marks import UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.events import EventData
+
+NOT_SAID: Final = "(not said)"
+GENERATOR: Final = "empirica"
+_VECTORS: Final = session.Vectors.__struct_fields__
+_gaps_max: Final = 1_000
+
+
+class About(NamedTuple):
+    """What is known of a note beside its fields: the parts of its ref's name below the kind, and who it is by."""
+
+    name: list[str]
+    author: str
+
+
+class Meaning(NamedTuple):
+    """What a note stands for: the kind and data of an event, what else it says, what stood in for what it lacks."""
+
+    kind: str
+    data: EventData
+    said: dict[str, str]
+    filled: tuple[str, ...] = ()
+
+
+def report(note: Reading, about: About) -> Meaning:
+    """Return the report of a compressed handoff, full or planning."""
+    filled: list[str] = []
+
+    def or_default(field: str, found: Any, default: Any) -> Any:
+        if not found:
+            filled.append(field)
+        return found or default
+
+    below: list[Reading] = []
+    deltas, report_type = _deltas(note, below), _report_type(note)
+    task, findings, context = note.text("task"), note.texts("findings"), note.text("next")
+    if not (task or findings or context):
+        raise Refused("INVALID_FORMAT", "the report has neither a task nor findings nor a context")
+    status = _calibration(note)
+    data = ReportGenerated(
+        report_type=report_type or ("complete" if deltas is not None else "planning"),
+        ai_id=about.author or UNKNOWN,
+        task_summary=or_default("task_summary", task, NOT_SAID),
+        key_findings=or_default("key_findings", findings, [NOT_SAID]),
+        recommended_next_steps=or_default("recommended_next_steps", note.texts("recommend"), [GO_ON]),
+        calibration_status=status,
+        knowledge_gaps_filled=_gaps(note, below),
+        remaining_unknowns=note.texts("unknowns"),
+        investigation_tools=note.texts("tools", label_max_chars),
+        next_session_context=context,
+        artifacts_created=note.texts("artifacts", line_max_chars),
+        epistemic_deltas=deltas or Deltas(),
+        duration_seconds=_duration(note),
+        generator=GENERATOR,
+    )
+    return Meaning("report.generated", data, _said(note, *below), tuple(filled))
+
+
+def assessment(note: Reading, about: About) -> Meaning:
+    """Return the assessment of a checkpoint; phase and round are those of the ref where the note has none."""
+    given = note.text("phase", chars_max=label_max_chars) or (about.name[1] if len(about.name) > 1 else "")
+    phase: session.Phase | None = next((one for one in get_args(session.Phase) if one == given.strip().upper()), None)
+    if phase is None:
+        raise Refused("INVALID_FIELD", f"there is no phase {given!r} here" if given else "it names no phase")
+    if phase != given:
+        note.complain("phase", given, f"read as {phase}")
+    number = note.count("round")
+    if number is None and len(about.name) > 2 and re.fullmatch("[0-9]{1,9}", about.name[2]):
+        number = int(about.name[2])
+    vectors = note.below("vectors")
+    meta = note.below("meta")
+    groups: list[Reading] = []
+    assessed = _vectors(vectors, groups)
+    task, reasoning = meta.text("task_summary"), meta.text("reasoning")
+    said = [task, reasoning] if task.strip() != reasoning.strip() else [reasoning]
+    data = session.AssessmentRecorded(
+        phase=phase,
+        vectors=session.Vectors(**assessed),
+        reasoning=note.fitted("meta", "\n\n".join(text for text in said if text), 40_000),
+        round=number or 0,
+        overall_confidence=note.number("overall_confidence"),
+    )
+    return Meaning("assessment.recorded", data, _said(note, vectors, *groups, meta))
+
+
+def finding(note: Reading, _about: About) -> Meaning:
+    """Return a finding."""
+    evidence = note.texts("evidence", line_max_chars)
+    text, weight, details = _logged(note, "finding")
+    return Meaning("finding.logged", session.FindingLogged(finding=text, evidence=evidence, **weight), details)
+
+
+def unknown(note: Reading, _about: About) -> Meaning:
+    """Return an unknown; whether it was resolved is only said, because here an unknown has no such state."""
+    text, weight, details = _logged(note, "unknown")
+    return Meaning("unknown.logged", session.UnknownLogged(unknown=text, **weight), details)
+
+
+def dead_end(note: Reading, _about: About) -> Meaning:
+    """Return a dead end."""
+    why = note.text("why_failed")
+    text, weight, details = _logged(note, "approach", "dead_end")
+    data = session.DeadEndLogged(approach=text, why_failed=why or NOT_SAID, **weight)
+    return Meaning("dead_end.logged", data, details, () if why else ("why_failed",))
+
+
+def mistake(note: Reading, _about: About) -> Meaning:
+    """Return a mistake as a dead end: why it was wrong, and how to prevent it."""
+    why, prevention = note.text("why_wrong"), note.text("prevention")
+    reasons = "\n".join(part for part in (why, f"Prevention: {prevention}" if prevention else "") if part)
+    text, weight, details = _logged(note, "mistake")
+    data = session.DeadEndLogged(
+        approach=text, why_failed=note.fitted("why_wrong", reasons, 40_000) or NOT_SAID, **weight
+    )
+    return Meaning("dead_end.logged", data, details | {"read as": "a mistake"}, () if reasons else ("why_failed",))
+
+
+def goal(note: Reading, about: About) -> Meaning:
+    """Return a goal as the start of its session."""
+    nested = note.below("goal_data")
+    objective = note.text("objective") or nested.text("objective")
+    if not objective:
+        raise Refused("INVALID_FORMAT", "the goal has no objective")
+    data = session.SessionStarted(task=objective, ai_id=about.author or UNKNOWN)
+    return Meaning("session.started", data, _said(note, nested))
+
+
+READ_BY: Final[dict[str, Callable[[Reading, About], Meaning]]] = {
+    "handoff": report,
+    "session": assessment,
+    "findings": finding,
+    "unknowns": unknown,
+    "dead_ends": dead_end,
+    "mistakes": mistake,
+    "goals": goal,
+}
+ASIDE: Final = {
+    "handoff-markdown": "Markdown of a report is derived: its report is read from handoff/ID",
+    "tasks": "a task of a goal has no place in a session: here tasks belong to handoffs, which have a receiver",
+    "messages": "a message has no place here: agents hand work over by handoffs",
+}
+"""The kinds of notes that stand for nothing here, and why."""
+
+
+def _logged(note: Reading, name: str, other: str = "") -> tuple[str, dict[str, Any], dict[str, str]]:
+    """Return the text of what was logged, its weight, and what else is said; the text may stand in ``NAME_data``."""
+    nested = note.below(f"{name}_data")
+    inner = nested.text(name)
+    text = note.text(name, *([other] if other else [])) or inner
+    if not text:
+        raise Refused("INVALID_FORMAT", f"it has no {name}")
+    impact = note.number("impact")
+    if nested.fields.get("impact") == impact:
+        nested.take("impact")  # what the tool says twice is said once
+    if inner not in ("", text):
+        nested.fields[name] = inner
+    weight = {"impact": impact, "subject": note.text("subject", chars_max=label_max_chars)}
+    return text, weight, _said(note, nested)
+
+
+def _vectors(vectors: Reading, groups: list[Reading]) -> dict[str, float]:
+    """Return the vectors that are clean; those that stand in groups are taken out of them, and that is told."""
+    found = {name: vectors.number(name) for name in _VECTORS}
+    for group in [name for name, value in vectors.fields.items() if isinstance(value, dict)]:
+        names = [name for name in vectors.fields[group] if name in _VECTORS]
+        if not names:
+            continue
+        vectors.complain(group, vectors.fields[group], "vectors nested in a group: taken out of it")
+        nested = vectors.below(group)
+        groups.append(nested)
+        for name in names:
+            value = nested.number(name)
+            if found[name] is None:
+                found[name] = value
+            else:
+                nested.complain(name, value, f"{name} is there twice: the one outside the group counts")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _deltas(note: Reading, below: list[Reading]) -> Deltas | None:
+    if note.fields.get("deltas") is None:
+        return None
+    deltas = note.below("deltas")
+    below.append(deltas)
+    return Deltas(**{name: deltas.number(name, -1.0) for name in Deltas.__struct_fields__})
+
+
+def _report_type(note: Reading) -> ReportType | None:
+    given = note.fields.get("type")
+    for known in get_args(ReportType):
+        if given == known:
+            note.take("type")
+            found: ReportType = known
+            return found
+    if given is not None:
+        note.complain("type", note.take("type"), "there is no such type of report here")
+    return None
+
+
+def _calibration(note: Reading) -> Calibration:
+    """Return the label of the seed; another word stays among what is said."""
+    name = "cal" if "cal" in note.fields else "calibrated"
+    for known in get_args(Calibration):
+        if note.fields.get(name) == known:
+            note.take(name)
+            found: Calibration = known
+            return found
+    if note.fields.get(name) is not None and not isinstance(note.fields[name], str):
+        value = note.take(name)
+        note.complain(name, value, f"this is {sort_of(value)}, and no word of calibration")
+    return "not_assessable"
+
+
+def _duration(note: Reading) -> int | None:
+    """Return a duration in whole seconds; one with a part of a second is said as it stands, too."""
+    given = note.fields.get("dur")
+    seconds = note.number("dur", 0, json_integer_max)
+    if seconds is not None and seconds != int(seconds):
+        note.fields["dur"] = given
+    return None if seconds is None else int(seconds)
+
+
+def _gaps(note: Reading, below: list[Reading]) -> list[FilledGap]:
+    given = note.take("gaps")
+    if given is not None and not isinstance(given, list):
+        note.complain("gaps", given, f"this is {sort_of(given)}, and no list")
+    found: list[FilledGap] = []
+    for number, one in enumerate(given[:_gaps_max] if isinstance(given, list) else []):
+        if not isinstance(one, dict):
+            note.complain(f"gaps[{number}]", one, f"this is {sort_of(one)}, and no gap")
+            continue
+        gap = Reading(one, note.place(f"gaps[{number}]"), note.dirty)
+        below.append(gap)
+        found.append(
+            FilledGap(
+                gap=gap.text("g", chars_max=line_max_chars) or NOT_SAID,
+                before=gap.text("b") or NOT_SAID,
+                after=gap.text("a") or NOT_SAID,
+                confidence_change=gap.number("c", -1.0),
+            )
+        )
+    if isinstance(given, list) and len(given) > _gaps_max:
+        note.complain("gaps", len(given), f"only the first {_gaps_max} are taken: the original has all")
+    return found
+
+
+def _said(*readings: Reading) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in readings:
+        found |= one.said()
+    return found

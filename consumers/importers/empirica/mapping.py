@@ -1,0 +1,142 @@
+"""From a note to a record: which session it belongs to, who and when it claims, and what it stands for. Pure.
+
+The session is the one that the ref names; only notes whose refs name none (findings, goals, …) have it in a field. So
+an id that the tool cut to eight characters is whole again. A note that stands for nothing is kept aside with a reason.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from consumers.importers.empirica.fitting import fitted
+from consumers.importers.empirica.kinds import ASIDE, READ_BY, About
+from consumers.importers.empirica.times import claimed_time
+from consumers.importers.empirica.values import Reading, label_max_chars, read_json
+from consumers.importers.records import Record, kept_aside
+from consumers.report_stores.names import text_of
+from ledger.errors import Refused
+from ledger.events.fields import STREAM_PATTERN
+from ledger.events.imported import RecordClaims, RecordImported, read_mapped
+from ledger.limits import blob_size_max_bytes, stream_name_max_bytes
+
+if TYPE_CHECKING:
+    from consumers.importers.empirica.kinds import Meaning
+    from consumers.importers.empirica.notes import Note
+
+FORMAT: Final = "empirica"
+_BY_REF: Final = frozenset({"handoff", "session"})
+_STREAM: Final = re.compile(STREAM_PATTERN)
+_kind_max_chars: Final = 100
+
+
+class Mapped(NamedTuple):
+    """The record of a note, and the time that it claims (Unix microseconds; None: it claims none that can be read)."""
+
+    record: Record
+    at_us: int | None
+
+
+def kind_of(source_tail: str) -> str:
+    """Return the kind of a note: the first part of its ref's name below the root."""
+    return source_tail.partition("/")[0] or "(root)"
+
+
+def map_note(note: Note) -> Mapped:
+    """Return the record that a note becomes."""
+    try:
+        return _mapped(note)
+    except Refused as refusal:
+        return aside(note, refusal.message)
+
+
+def aside(note: Note, reason: str) -> Mapped:
+    """Return the record of a note that is only kept."""
+    return Mapped(kept_aside(note.original, note.source, format_of(note), reason), None)
+
+
+def format_of(note: Note) -> str:
+    """Return what a note is read as: the tool and the kind of note."""
+    return f"{FORMAT}/{kind_of(note.tail)[:_kind_max_chars]}"
+
+
+def _mapped(note: Note) -> Mapped:
+    kind, *name = note.tail.split("/")
+    if note.problem:
+        raise Refused("INVALID_FORMAT", note.problem)
+    if note.content is None:
+        raise Refused("TOO_LARGE", f"it has more than {blob_size_max_bytes} bytes: not even its original is kept")
+    if kind in ASIDE or (kind == "handoff" and name[1:] == ["markdown"]):
+        raise Refused("INVALID_FORMAT", ASIDE.get(kind, ASIDE["handoff-markdown"]))
+    if kind not in READ_BY:
+        raise Refused("INVALID_FORMAT", f"there is no kind of note {kind_of(note.tail)!r} that is known here")
+    fields, odd = read_json(note.content)
+    reading = Reading(fields, dirty=odd)
+    stream = _stream(reading, name[0] if kind in _BY_REF and name else "")
+    when, at_us = _claimed_at(reading)
+    about = About(name, reading.text("ai", "ai_id", chars_max=label_max_chars))
+    meaning = READ_BY[kind](reading, about)
+    data = fitted(_record(note, meaning, about.author, when, reading))
+    if data is None:
+        raise Refused("TOO_LARGE", "not even the beginnings of its texts fit an event: the original has them")
+    read_mapped(data)
+    return Mapped(Record(stream, data), at_us)
+
+
+def _record(note: Note, meaning: Meaning, author: str, when: str | None, reading: Reading) -> RecordImported:
+    said = meaning.said | ({"noted object": note.noted} if note.noted else {})
+    if meaning.filled:
+        said["filled in"] = f"{', '.join(meaning.filled)}: the original has none"
+    return RecordImported(
+        original=note.original,
+        source=note.source,
+        format=format_of(note),
+        mapped_kind=meaning.kind,
+        mapped=_builtins(meaning.data),
+        claimed_author=author or None,
+        claimed_at=when,
+        claims=_builtins(RecordClaims(said=said, dirty=reading.dirty)),
+    )
+
+
+def _stream(reading: Reading, by_ref: str) -> str:
+    """Return the stream of the session that a note belongs to.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` when it names none, or one that no stream can have.
+    """
+    name = "s" if "s" in reading.fields else "session_id"
+    given = reading.text(name, chars_max=stream_name_max_bytes)
+    session = (text_of(by_ref) or by_ref) if by_ref else given
+    if not session:
+        raise Refused("INVALID_FIELD", "it names no session that it belongs to")
+    if given and not session.startswith(given):
+        reading.complain(name, given, f"the ref names another session, and counts: {session[:100]}")
+    stream = f"session/{session}"
+    if not _STREAM.fullmatch(stream) or len(stream.encode("utf-8", "replace")) > stream_name_max_bytes:
+        raise Refused("INVALID_FIELD", "no session here can have its id: it is too long, or has control characters")
+    return stream
+
+
+def _claimed_at(reading: Reading) -> tuple[str | None, int | None]:
+    """Return the time that a note claims, as text and in Unix microseconds."""
+    name = next((one for one in ("ts", "timestamp", "created_at") if reading.fields.get(one) is not None), "")
+    if not name:
+        return None, None
+    value = reading.take(name)
+    claimed = claimed_time(value)
+    if claimed is None:
+        reading.complain(name, value, "this is no time")
+        return None, None
+    if claimed.assumed:
+        reading.fields[name] = f"{value} ({claimed.assumed})"
+    if claimed.at_us is None:
+        reading.complain(name, value, "this time cannot be read: it stands as it is")
+    return reading.fitted(name, claimed.text, label_max_chars), claimed.at_us
+
+
+def _builtins(data: msgspec.Struct) -> dict[str, Any]:
+    made: dict[str, Any] = msgspec.to_builtins(data)
+    return made

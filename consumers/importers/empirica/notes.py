@@ -1,0 +1,194 @@
+"""The notes of a repository under some refs: every blob in the newest tree of every notes ref is one note.
+
+A notes ref is a commit whose tree maps the id of a noted object to a blob; with many notes the ids are split into
+folders ("fan-out"). Refs are found by one `git for-each-ref`, everything else is read from one running git
+(``objects``), so three thousand refs are read in a second. Nothing is written, and nothing is fetched.
+
+What cannot be read is told: a ref that git itself passes over, an object that is not there, an entry that is no file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from consumers.importers.empirica.objects import Objects
+from consumers.report_stores.git import Git, failure
+from ledger.errors import Refused
+from ledger.limits import blob_size_max_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+DEFAULT_REFS: Final = "refs/notes/empirica"
+refs_output_max_bytes: Final = 256 * 1024**2
+refs_time_max_s: Final = 300.0
+tree_size_max_bytes: Final = 64 * 1024**2
+tree_depth_max: Final = 24
+source_max_chars: Final = 1_000
+
+_OBJECT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_BROKEN: Final = re.compile(r"ignoring (?:broken ref|ref with broken name) (\S+)")
+_FILES: Final = frozenset({"100644", "100755", "100664"})
+_OTHERS: Final = {"120000": "a symbolic link", "160000": "a submodule"}
+
+
+class Note(NamedTuple):
+    """A note: where it was found, the ref below the notes' root, what it is on, and its bytes with their ref.
+
+    ``content`` is None where it is larger than a blob may be; ``problem`` says why it cannot be read as a note.
+    """
+
+    source: str
+    tail: str
+    noted: str
+    original: str
+    content: bytes | None
+    problem: str = ""
+
+
+class Unread(NamedTuple):
+    """Something under the refs of which there are no bytes to keep."""
+
+    source: str
+    reason: str
+
+
+class Ref(NamedTuple):
+    """A ref: the id it is at, its name as it is shown, and the name below the root that was asked for."""
+
+    object_id: str
+    source: str
+    tail: str
+
+
+class Repository:
+    """The notes of one repository."""
+
+    def __init__(self, folder: Path) -> None:
+        """Find git.
+
+        Raises:
+            Refused: ``NOT_FOUND`` when the folder is in no repository. Unavailable: git cannot be run.
+        """
+        if not folder.is_dir():
+            raise Refused("NOT_FOUND", f"there is no folder {folder}", folder=str(folder))
+        self._git = Git(folder)
+        self._git.ask("rev-parse", "--git-dir")
+
+    def refs(self, roots: Sequence[str]) -> tuple[list[Ref], list[Unread]]:
+        """Return the refs at or below each of ``roots``, by name, and those that git passes over as broken.
+
+        Raises:
+            Refused: ``INVALID_FIELD`` for what is no name of refs; ``TOO_LARGE``. Unavailable: git's own errors.
+        """
+        found: dict[str, Ref] = {}
+        unread: list[Unread] = []
+        for given in roots:
+            root = checked_root(given)
+            answer = self._git.call(
+                "for-each-ref", "--format=%(objectname) %(refname)", "--", root,
+                time_max_s=refs_time_max_s, size_max=refs_output_max_bytes,
+            )  # fmt: skip
+            if answer.code:
+                raise failure(answer, "git for-each-ref", self._git.folder)
+            for line in answer.out.decode("utf-8", "replace").splitlines():
+                object_id, _, name = line.partition(" ")
+                tail = name.removeprefix(root).removeprefix("/")
+                found.setdefault(name, Ref(object_id, _source(root, tail), tail))
+            unread += [Unread(name, "the ref is damaged: git passes it over") for name in _broken(answer.error)]
+        return [found[name] for name in sorted(found)], list(dict.fromkeys(unread))
+
+    def notes(
+        self, refs: Sequence[Ref], step: Callable[[int, int], None] = lambda _done, _total: None
+    ) -> Iterator[Note | Unread]:
+        """Yield the notes of refs, in their order; ``step(done, total)`` tells of progress.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE`` when git is silent, or ends again and again.
+        """
+        with Objects(self._git) as objects:
+            for done, ref in enumerate(refs, 1):
+                yield from _notes_of(objects, ref)
+                step(done, len(refs))
+
+
+def checked_root(given: str) -> str:
+    """Return the beginning of refs' names that somebody gave, without a slash at its end.
+
+    Raises:
+        Refused: ``INVALID_FIELD``.
+    """
+    root = given.rstrip("/")
+    if not root.startswith("refs/") or re.search(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{", root):
+        raise Refused("INVALID_FIELD", f"--refs takes the beginning of refs, as {DEFAULT_REFS}, not {given!r}")
+    return root
+
+
+def _source(root: str, tail: str) -> str:
+    """Return what the ledger calls a note's place: the tool's own ref, so that a fetched copy is no second note."""
+    shown = DEFAULT_REFS if root.endswith("/empirica") else root
+    return (f"{shown}/{tail}" if tail else shown)[:source_max_chars]
+
+
+def _notes_of(objects: Objects, ref: Ref) -> Iterator[Note | Unread]:
+    tree = objects.get(f"{ref.object_id}^{{tree}}", tree_size_max_bytes)
+    if tree is None:
+        yield _no_tree(objects, ref)
+    elif tree.content is None:
+        yield Unread(ref.source, f"its tree has {tree.size} bytes, more than {tree_size_max_bytes}")
+    else:
+        yield from _walk(objects, ref, tree.content, "", 0)
+
+
+def _no_tree(objects: Objects, ref: Ref) -> Note | Unread:
+    """Say of a ref that leads to no tree what it is instead."""
+    found = objects.get(ref.object_id, blob_size_max_bytes)
+    if found is None:
+        return Unread(ref.source, f"its object {ref.object_id} is missing or damaged: `git fsck` tells more")
+    if found.sort != "blob":
+        return Unread(ref.source, f"its tree is missing or damaged, behind the {found.sort} {ref.object_id}")
+    return Note(ref.source, ref.tail, "", found.ref, found.content, "the ref is a blob, and no tree of notes")
+
+
+def _walk(objects: Objects, ref: Ref, tree: bytes, folder: str, depth: int) -> Iterator[Note | Unread]:
+    for mode, name, object_id in _entries(tree, len(ref.object_id) // 2):
+        path = f"{folder}{name}"
+        if mode == "40000":
+            below = None if depth >= tree_depth_max else objects.get(object_id, tree_size_max_bytes)
+            if below is None or below.sort != "tree" or below.content is None:
+                yield Unread(ref.source, f"its folder {path!r} cannot be read")
+            else:
+                yield from _walk(objects, ref, below.content, f"{path}/", depth + 1)
+        elif mode not in _FILES:
+            yield Unread(ref.source, f"its entry {path!r} is {_OTHERS.get(mode, 'no file')}, and no note")
+        else:
+            yield _note(objects, ref, path, object_id)
+
+
+def _note(objects: Objects, ref: Ref, path: str, object_id: str) -> Note | Unread:
+    found = objects.get(object_id, blob_size_max_bytes)
+    noted = path.replace("/", "")
+    if found is None or found.sort != "blob":
+        return Unread(ref.source, f"the blob {object_id} of its note on {noted[:80]} is missing or damaged")
+    problem = "" if _OBJECT.fullmatch(noted) else f"it stands at {path[:200]!r} in its ref, where no note can be"
+    return Note(ref.source, ref.tail, noted, found.ref, found.content, problem)
+
+
+def _entries(tree: bytes, id_size: int) -> Iterator[tuple[str, str, str]]:
+    """Yield mode, name and id of a tree's entries (git's own format: ``MODE SP NAME NUL ID``)."""
+    place = 0
+    while place < len(tree):
+        space, end = tree.find(b" ", place), tree.find(b"\0", place)
+        if space < 0 or end < space or end + id_size >= len(tree) + 1:
+            return
+        name = tree[space + 1 : end].decode("utf-8", "replace")
+        yield tree[place:space].decode("ascii", "replace"), name, tree[end + 1 : end + 1 + id_size].hex()
+        place = end + 1 + id_size
+
+
+def _broken(said: str) -> list[str]:
+    """Return the refs that git warns of; its complaint is kept shortened, so of very many some stand unnamed."""
+    names = _BROKEN.findall(said)
+    return names or ([f"(git: {said})"] if said else [])

@@ -1,0 +1,235 @@
+"""Values of another tool's JSON, taken only as what they are: what is dirty is left out and listed, never coerced.
+
+``Reading`` is one JSON object on its way into an event. Each value that a field of ours can hold is taken out of it; a
+value of the wrong type or out of range goes to ``dirty`` with its place, its JSON (shortened) and why. Whatever was not
+taken in the end is ``said``: the names are the tool's own, those of nested objects joined by dots. What says nothing
+(null, an empty text, list or object) is not repeated there. The original keeps all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from consumers.reports.cutting import cut_to_chars
+from ledger.codec import check_depth
+from ledger.errors import Refused
+from ledger.events.imported import DirtyValue
+from ledger.limits import json_integer_max
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+label_max_chars: Final = 200
+line_max_chars: Final = 2_000
+text_max_chars: Final = 40_000
+said_max_chars: Final = 400
+said_max: Final = 64
+shown_max_chars: Final = 120
+dirty_max: Final = 100
+items_max: Final = 1_000
+depth_max: Final = 128
+
+_NOTHING: Final[tuple[Any, ...]] = (None, "", [], {})
+_LONE: Final = re.compile(r"[\ud800-\udfff]")
+_NUMBER: Final = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*%?\s*")
+
+
+class Reading:
+    """A JSON object from which values are taken; ``path`` is its place in the note, ``dirty`` what could not be."""
+
+    def __init__(self, fields: dict[str, Any], path: str = "", dirty: list[DirtyValue] | None = None) -> None:
+        """Read ``fields``; what is found dirty is added to ``dirty``."""
+        self.fields = dict(fields)
+        self.path = path
+        self.dirty = [] if dirty is None else dirty
+
+    def complain(self, name: str, value: Any, why: str) -> None:
+        """List a value as dirty."""
+        if len(self.dirty) == dirty_max:
+            self.dirty.append(_dirty("$", "…", "there are more dirty values than can be listed: the original has them"))
+        elif len(self.dirty) < dirty_max:
+            self.dirty.append(_dirty(self.place(name), value, why))
+
+    def place(self, name: str) -> str:
+        """Return where a value stands in the note."""
+        return f"{self.path}.{name}" if self.path and not name.startswith("[") else f"{self.path}{name}"
+
+    def take(self, name: str) -> Any:
+        """Return a value as it is, and leave it out of what is said; None where there is none."""
+        return self.fields.pop(name, None)
+
+    def below(self, name: str) -> Reading:
+        """Return a nested object to read from; an empty one where there is none."""
+        value = self.take(name)
+        if value is not None and not isinstance(value, dict):
+            self.complain(name, value, "this is no object")
+        return Reading(value if isinstance(value, dict) else {}, self.place(name), self.dirty)
+
+    def text(self, *names: str, chars_max: int = text_max_chars) -> str:
+        """Return the first of some texts that is there, else an empty one; a longer one is shortened at a word."""
+        for name in names:
+            value = self.take(name)
+            if isinstance(value, str):
+                if value.strip():
+                    return self.fitted(name, value, chars_max)
+            elif value is not None:
+                self.complain(name, value, f"this is {sort_of(value)}, and no text")
+        return ""
+
+    def fitted(self, name: str, value: str, chars_max: int) -> str:
+        """Return a text that an event can hold."""
+        text = value
+        if _LONE.search(text):
+            self.complain(name, text, "half a character (a lone surrogate) has no UTF-8 form: replaced by U+FFFD")
+            text = _LONE.sub("\ufffd", text)
+        if len(text) <= chars_max:
+            return text
+        self.complain(name, text, f"shortened from {len(text)} characters: the original has the whole")
+        return cut_to_chars(text, chars_max)
+
+    def texts(self, name: str, chars_max: int = text_max_chars) -> list[str]:
+        """Return the texts of a list; what is no text in it is dirty, and so is one text without a list around it."""
+        value = self.take(name)
+        if value is None:
+            return []
+        if isinstance(value, str):
+            self.complain(name, value, "this is one text, and no list: taken as a list of one")
+            value = [value]
+        if not isinstance(value, list):
+            self.complain(name, value, f"this is {sort_of(value)}, and no list")
+            return []
+        if len(value) > items_max:
+            self.complain(name, len(value), f"only the first {items_max} are taken: the original has all")
+        items = Reading({}, self.place(name), self.dirty)
+        found: list[str] = []
+        for number, one in enumerate(value[:items_max]):
+            if one is None:
+                items.complain(f"[{number}]", one, "this is null, and no text")
+            items.fields[f"[{number}]"] = one
+            found.append(items.text(f"[{number}]", chars_max=chars_max))
+        return [text for text in found if text]
+
+    def number(self, name: str, low: float = 0.0, high: float = 1.0) -> float | None:
+        """Return a number between two bounds; an object with a ``score`` gives that, and is listed as dirty."""
+        if name not in self.fields:
+            return None
+        return self.checked(name, self.take(name), low, high)
+
+    def checked(self, name: str, value: Any, low: float = 0.0, high: float = 1.0) -> float | None:
+        """Return ``value`` if it is a number between two bounds; else list it as dirty."""
+        if isinstance(value, dict) and _is_number(value.get("score")):
+            self.complain(name, value, "the value is nested: its score is taken")
+            return self.checked(f"{name}.score", value["score"], low, high)
+        why = _why_no_number(value, low, high)
+        if why:
+            self.complain(name, value, why)
+            return None
+        return float(value)
+
+    def count(self, name: str) -> int | None:
+        """Return a whole number of at least 0."""
+        if name not in self.fields:
+            return None
+        value = self.take(name)
+        why = _why_no_number(value, 0, json_integer_max)
+        if not why and not isinstance(value, int):
+            why = "this is no whole number"
+        if why:
+            self.complain(name, value, why)
+        return None if why else int(value)
+
+    def said(self) -> dict[str, str]:
+        """Return what was not taken, as texts by name."""
+        found: dict[str, str] = {}
+        left = [(name, value) for name, value in self.fields.items() if value not in _NOTHING]
+        for name, value in left[:said_max]:
+            found[_label(self.place(name))] = shown(value, said_max_chars)
+        if len(left) > said_max:
+            names = ", ".join(name for name, _ in left[said_max:])
+            found[_label(self.place("…"))] = shown(f"{len(left) - said_max} more: {names}", said_max_chars)
+        return found
+
+
+def read_json(content: bytes) -> tuple[dict[str, Any], list[DirtyValue]]:
+    """Return the object of a note, and what was odd in its JSON.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` for what is no JSON object, ``NESTING_TOO_DEEP``.
+    """
+    dirty: list[DirtyValue] = []
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Refused("INVALID_FORMAT", f"it is not UTF-8 (at byte {error.start})") from error
+    value = _parsed(text, dirty)
+    if isinstance(value, str):
+        try:
+            value = _parsed(value, dirty)
+        except Refused as refusal:
+            raise Refused("INVALID_FORMAT", "it is one text, and no JSON object") from refusal
+        dirty.append(_dirty("$", "…", "the note is JSON text within a JSON text: unwrapped once"))
+    if not isinstance(value, dict):
+        raise Refused("INVALID_FORMAT", f"it is {sort_of(value)}, and no JSON object")
+    return value, dirty[: dirty_max // 2]
+
+
+def shown(value: Any, chars_max: int = shown_max_chars) -> str:
+    """Return a value on one line: a text as it is, everything else as JSON, shortened; never empty."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = _LONE.sub("\ufffd", text[: 2 * chars_max]) if len(text) > 2 * chars_max else _LONE.sub("\ufffd", text)
+    line = " ".join(text.split()) or '""'
+    if len(line) <= chars_max:
+        return line
+    cut = cut_to_chars(line, chars_max)
+    return cut if len(cut) > 1 else f"{line[: chars_max - 1]}…"
+
+
+def sort_of(value: Any) -> str:
+    """Return what a JSON value is, in words."""
+    if value is None:
+        return "null"
+    sorts = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
+    return sorts[type(value)]
+
+
+def _parsed(text: str, dirty: list[DirtyValue]) -> Any:
+    def pairs(found: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for name, value in found:
+            if name in made:
+                dirty.append(_dirty(name, made[name], "the name stands twice in one object: the last one counts"))
+            made[name] = value
+        return made
+
+    check_depth(text.encode("utf-8", "surrogatepass"), depth_max)
+    try:
+        return json.loads(text, object_pairs_hook=pairs)
+    except (ValueError, RecursionError) as error:
+        raise Refused("INVALID_FORMAT", f"it is not JSON: {error}") from error
+
+
+def _dirty(path: str, value: Any, why: str) -> DirtyValue:
+    return DirtyValue(path=_label(path), value=shown(value), why=why)
+
+
+def _label(name: str) -> str:
+    line = _LONE.sub("\ufffd", name)
+    return line if 0 < len(line) <= label_max_chars else f"{line[: label_max_chars - 1]}…" if line else '""'
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _why_no_number(value: Any, low: float, high: float) -> str:
+    """Return why a value is no number between two bounds; empty if it is."""
+    if isinstance(value, str):
+        return "this is a number written as text" if _NUMBER.fullmatch(value) else "this is a text, and no number"
+    if not _is_number(value):
+        return f"this is {sort_of(value)}, and no number"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "this is no finite number"
+    return "" if low <= value <= high else f"out of range: it must lie between {low:g} and {high:g}"

@@ -1,0 +1,38 @@
+"""Transcripts: what models thought aloud, brought in as imported reasoning that grants nothing (DESIGN §3, §13).
+
+    from consumers.importers.transcripts import Progress, TranscriptImport, find_transcripts, read_transcript
+
+    progress = Progress()
+    importing = TranscriptImport(author.name, reader.answer, author.client.put_blob, append, progress)
+    for file in find_transcripts(path):
+        for found in read_transcript(file, path, progress):
+            importing.take(found)
+    importing.flush()
+    print(importing.tally.answer())
+
+The words used here: a *response* is one answer of a model, however many lines of a file it takes; its *original* is
+those lines byte for byte; a *thought* is a response with the graph that was read from it; what is *hidden* says that it
+thought but not what.
+
+Shapes that are read: sessions of Claude Code (JSON Lines); API messages and whole responses (one a line, in an array,
+or one a file) in the forms that ``consumers.thinking.response`` lists; conversations (``messages``); text with
+thinking tags.
+"""
+
+from __future__ import annotations
+
+from consumers.importers.transcripts.files import find_transcripts, read_transcript
+from consumers.importers.transcripts.found import Answered, Place, Progress, Prompt, Unread
+from consumers.importers.transcripts.importing import Tally, TranscriptImport
+
+__all__ = [
+    "Answered",
+    "Place",
+    "Progress",
+    "Prompt",
+    "Tally",
+    "TranscriptImport",
+    "Unread",
+    "find_transcripts",
+    "read_transcript",
+]

@@ -1,0 +1,240 @@
+"""From the lines of a session, or the messages of a conversation, to the responses in it.
+
+Rules this module keeps:
+
+- Lines of one API message (one ``message.id`` of one session) are one response, also where other lines stand between
+  them; ``open_max`` of them are waited for at once. What comes after that is a response of its own.
+- A response answers the user's prompt above it: the nearest along ``parentUuid``, else the last one of the same agent.
+  Results of tools, what the harness put in (``isMeta``) and summaries of compacted sessions are no prompts.
+- A line without a word that thinking could stand under is counted and decoded no further.
+- A line that cannot be read is handed on with the reason; the others are read.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from consumers.importers.transcripts import heads
+from consumers.importers.transcripts.found import Answered, Place, Prompt, Unread
+from ledger.codec import check_strict
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from consumers.importers.transcripts.found import Progress
+
+open_max: Final = 64
+open_size_max_bytes: Final = 64 * 1024**2
+prompts_max: Final = 4_096
+prompt_size_max_bytes: Final = 64 * 1024
+nesting_max: Final = 3
+
+
+class _Open(msgspec.Struct):
+    """A response whose lines are still being collected."""
+
+    place: Place
+    session: str
+    message: str
+    at: Any
+    prompt: Prompt | None
+    lines: list[bytes]
+    has_trace: bool = False
+
+
+class Conversation:
+    """Takes the lines of one file in order, and yields the responses that may hold thinking."""
+
+    def __init__(self, progress: Progress, depth: int = 0) -> None:
+        """Count what is passed over in ``progress``; ``depth`` is how deep this conversation stands in others."""
+        self._progress = progress
+        self._depth = depth
+        self._open: OrderedDict[tuple[str, str], _Open] = OrderedDict()
+        self._open_bytes = 0
+        self._prompts: OrderedDict[str, Prompt] = OrderedDict()
+        self._last: OrderedDict[tuple[str, str], Prompt] = OrderedDict()
+        self._prompt: Prompt | None = None
+
+    def feed(self, line: bytes, place: Place) -> Iterator[Answered | Unread]:
+        """Take one line or message, and yield what is complete."""
+        head = heads.read_head(line) if _is_utf8(line) else None
+        if head is None:
+            yield from self._odd(line, place)
+        else:
+            yield from self._object(line, place, head)
+
+    def finish(self) -> Iterator[Answered | Unread]:
+        """Yield the responses that were waited for."""
+        while self._open:
+            yield from self._close_oldest()
+
+    def _object(self, line: bytes, place: Place, head: heads.Head) -> Iterator[Answered | Unread]:
+        messages = heads.conversation(head)
+        if messages is not None:
+            yield from self._inner(messages, place)
+            return
+        inner = heads.nested_line(head)
+        nested = None if inner is None else heads.read_head(inner)
+        session = heads.text(head.session) or heads.text(head.session_id)
+        yield from self._line(line, place, session, nested or head)
+
+    def _line(self, line: bytes, place: Place, session: str, head: heads.Head) -> Iterator[Answered | Unread]:
+        message = heads.read_message(head)
+        is_session = message is not None and (bool(session) or heads.text(head.uuid) != "")
+        role = heads.role_of(head, message)
+        prompt = self._prompt_for(line, head, message, role, session)
+        if role != "assistant":
+            self._progress.skipped += 1
+            return
+        named = heads.text(message.id) if message is not None else heads.text(head.id)
+        opened = _Open(
+            place=place,
+            session=session,
+            message=named or heads.text(head.uuid),
+            at=_time_of(head),
+            prompt=prompt,
+            lines=[],
+        )
+        if is_session and opened.message:
+            key = (session, opened.message)
+            opened = self._open.setdefault(key, opened)
+            self._add(opened, line)
+            while len(self._open) > open_max or (self._open_bytes > open_size_max_bytes and len(self._open) > 1):
+                yield from self._close_oldest()
+        else:
+            self._add(opened, line)
+            yield from self._closed(opened, is_session=is_session)
+
+    def _add(self, opened: _Open, line: bytes) -> None:
+        if line not in opened.lines:
+            opened.lines.append(line)
+            opened.has_trace = opened.has_trace or heads.has_trace(line)
+            self._open_bytes += len(line)
+
+    def _close_oldest(self) -> Iterator[Answered | Unread]:
+        _, opened = self._open.popitem(last=False)
+        yield from self._closed(opened, is_session=True)
+
+    def _closed(self, opened: _Open, *, is_session: bool) -> Iterator[Answered | Unread]:
+        original = b"".join(_ended(line) for line in opened.lines[:-1]) + opened.lines[-1]
+        self._open_bytes -= sum(len(line) for line in opened.lines)
+        if not opened.has_trace:
+            self._progress.skipped += len(opened.lines)
+            return
+        values: list[Any] = []
+        for line in opened.lines:
+            if is_session and heads.only_calls_tools(line):
+                continue  # what a tool is called with may be anything; the original has it
+            try:
+                values.append(check_strict(line))
+            except Refused as refusal:
+                yield Unread(opened.place, original, len(original), f"{refusal.code}: {refusal.message}")
+                return
+        yield Answered(
+            place=opened.place,
+            original=original,
+            response=merged([_innermost(value) for value in values]),
+            is_session=is_session,
+            session=opened.session,
+            message=opened.message,
+            at=opened.at,
+            prompt=opened.prompt,
+            lines=len(opened.lines),
+        )
+
+    def _prompt_for(
+        self, line: bytes, head: heads.Head, message: heads.Message | None, role: str, session: str
+    ) -> Prompt | None:
+        """Return the prompt above a line, or the line's own, and remember it for the lines below."""
+        chain = (session, heads.text(head.agent) or str(head.is_sidechain is True))
+        own = None
+        if role == "user" and head.is_meta is not True and head.is_summary is not True:
+            contents = [head.content, head.value] if message is None else [message.content]
+            said = next((text for content in contents if (text := heads.prompt_text(content))), "")
+            own = Prompt(said, line if len(line) <= prompt_size_max_bytes else b"") if said else None
+        prompt = own or self._prompts.get(heads.text(head.parent)) or self._last.get(chain)
+        if own is not None:
+            _remember(self._last, chain, own)
+        if prompt is not None and (uuid := heads.text(head.uuid)):
+            _remember(self._prompts, uuid, prompt)
+        return prompt
+
+    def _inner(self, messages: list[msgspec.Raw], place: Place) -> Iterator[Answered | Unread]:
+        """Yield the responses of a conversation that stands in one line or document."""
+        if self._depth >= nesting_max:
+            self._progress.skipped += 1
+            return
+        inner = Conversation(self._progress, self._depth + 1)
+        for position, message in enumerate(messages, 1):
+            yield from inner.feed(bytes(message), place._replace(position=position))
+        yield from inner.finish()
+
+    def _odd(self, line: bytes, place: Place) -> Iterator[Answered | Unread]:
+        """Yield what a line that is no JSON object comes to: a list of blocks or messages, nothing, or a fault."""
+        try:
+            value = check_strict(line)
+        except Refused as refusal:
+            yield Unread(place, line, len(line), f"{refusal.code}: {refusal.message}")
+            return
+        if isinstance(value, dict):
+            head = heads.repaired_head(value)
+            if head is None:
+                yield Unread(place, line, len(line), "INVALID_FORMAT: no fields can be read from it")
+            else:
+                yield from self._object(line, place, head)
+            return
+        parts = heads.items(line) if isinstance(value, list) else None
+        if not parts or not all(isinstance(one, dict) for one in value):
+            self._progress.skipped += 1
+        elif any("role" in one or "message" in one or "from" in one for one in value):
+            yield from self._inner(parts, place)
+        elif heads.has_trace(line):
+            yield Answered(place, line, value)
+        else:
+            self._progress.skipped += 1
+
+
+def merged(values: list[Any]) -> Any:
+    """Return one response of the lines that it takes: the first, with the blocks of all; equal blocks stand once."""
+    messages = [value["message"] if isinstance(value.get("message"), dict) else value for value in values]
+    if len(messages) == 1:
+        return messages[0]
+    blocks: list[Any] = []
+    for message in messages:
+        content = message.get("content")
+        for block in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+            if block not in blocks:
+                blocks.append(block)
+    return messages[0] | {"content": blocks}
+
+
+def _innermost(value: Any) -> Any:
+    """Return the line of another agent that a ``progress`` line carries, else the line."""
+    data = value.get("data") if value.get("type") == "progress" else None
+    return data["message"] if isinstance(data, dict) and isinstance(data.get("message"), dict) else value
+
+
+def _ended(line: bytes) -> bytes:
+    return line if line.endswith(b"\n") else line + b"\n"
+
+
+def _time_of(head: heads.Head) -> Any:
+    return next((one for one in (head.timestamp, head.created_at, head.created) if one is not None), None)
+
+
+def _remember(known: OrderedDict[Any, Prompt], key: Any, prompt: Prompt) -> None:
+    known[key] = prompt
+    known.move_to_end(key)
+    if len(known) > prompts_max:
+        known.popitem(last=False)
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        return line.isascii() or bool(line.decode())
+    except UnicodeDecodeError:
+        return False

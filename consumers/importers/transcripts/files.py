@@ -1,0 +1,165 @@
+"""Which files are transcripts, and their reading: line by line, or whole where a file is one document.
+
+- ``*.jsonl`` and ``*.ndjson`` are lines; so is a file whose first line is a JSON object by itself. They are read line
+  by line, whatever their size; of a line longer than ``line_size_max_bytes`` nothing is decoded.
+- Any other file that begins like JSON is one document, and read whole: at most ``document_size_max_bytes``.
+- Everything else is text, read whole as one response: at most ``text_size_max_bytes``.
+
+A folder is walked for ``*.jsonl``, ``*.ndjson`` and ``*.json``, and for ``*.md`` and ``*.txt`` that hold thinking tags.
+Hidden files and folders are passed over, and so are links: what is imported lies where it was looked for.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from consumers.importers.transcripts import heads
+from consumers.importers.transcripts.conversation import Conversation
+from consumers.importers.transcripts.found import Answered, Place, Unread
+from consumers.thinking.response import response_size_max_bytes
+from consumers.thinking.tags import has_tags
+from ledger.errors import Refused, Unavailable
+from ledger.limits import blob_size_max_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from consumers.importers.transcripts.found import Progress
+
+line_size_max_bytes: Final = response_size_max_bytes
+document_size_max_bytes: Final = blob_size_max_bytes
+text_size_max_bytes: Final = response_size_max_bytes
+
+LINES: Final = (".jsonl", ".ndjson")
+TEXTS: Final = (".md", ".txt")
+_skip_bytes: Final = 1024**2
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+def find_transcripts(path: Path) -> list[Path]:
+    """Return the one file, or the files of a folder that may be transcripts, in the order of their names.
+
+    Raises:
+        Refused: ``NOT_FOUND``. Unavailable: ``STORE_UNAVAILABLE`` when a folder cannot be read.
+    """
+
+    def fail(error: OSError) -> None:
+        raise Unavailable("STORE_UNAVAILABLE", f"{error.filename} cannot be read: {error.strerror}") from error
+
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise Refused("NOT_FOUND", f"there is no file or folder {path}", path=str(path))
+    found: list[Path] = []
+    for folder, names, files in os.walk(path, onerror=fail):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        here = path.__class__(folder)
+        wanted = (name for name in sorted(files) if name.endswith((*LINES, ".json", *TEXTS)))
+        found += [here / name for name in wanted if not name.startswith(".") and not (here / name).is_symlink()]
+    return found
+
+
+def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Answered | Unread]:
+    """Yield the responses of a file that may hold thinking, and what of it could not be read.
+
+    Raises:
+        Unavailable: ``STORE_UNAVAILABLE`` when the file cannot be read.
+    """
+    place = Place(name_in(file, root))
+    before = progress.done_bytes
+    try:
+        with file.open("rb") as opened:
+            size = os.fstat(opened.fileno()).st_size
+            if _are_lines(file, opened):
+                yield from _read_lines(opened, place, progress)
+            else:
+                progress.lines += 1
+                yield from _read_whole(opened, size, place, progress, is_asked_for=file == root)
+            progress.done_bytes = before + size
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{file} cannot be read: {error.strerror}", path=str(file)) from error
+    progress.files += 1
+
+
+def name_in(file: Path, root: Path) -> str:
+    """Return what a file is called in the ledger: its place under the folder that was given."""
+    return os.fsencode(file.name if file == root else file.relative_to(root)).decode("utf-8", "replace")
+
+
+def _are_lines(file: Path, opened: BinaryIO) -> bool:
+    if file.suffix.lower() in LINES:
+        return True
+    first = b"\n"
+    while first and not first.strip():
+        first = opened.readline(line_size_max_bytes)
+    opened.seek(0)
+    return heads.read_head(first.removeprefix(_BYTE_ORDER_MARK)) is not None
+
+
+def _read_lines(opened: BinaryIO, place: Place, progress: Progress) -> Iterator[Answered | Unread]:
+    conversation = Conversation(progress)
+    number = 0
+    while line := opened.readline(line_size_max_bytes + 1):
+        number += 1
+        progress.lines += 1
+        progress.done_bytes += len(line)
+        here = place._replace(line=number)
+        if len(line) > line_size_max_bytes and not line.endswith(b"\n"):
+            yield _too_long(opened, line, here, progress)
+            continue
+        if number == 1:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        if line.strip():
+            yield from conversation.feed(line, here)
+    yield from conversation.finish()
+
+
+def _too_long(opened: BinaryIO, line: bytes, place: Place, progress: Progress) -> Unread:
+    """Return a line that is too long to be decoded, kept as it is as long as a blob can hold it."""
+    whole = bytearray(line)
+    size = len(line)
+    while not line.endswith(b"\n") and (line := opened.readline(_skip_bytes)):
+        size += len(line)
+        progress.done_bytes += len(line)
+        if size <= blob_size_max_bytes:
+            whole += line
+    reason = f"TOO_LARGE: the line has {size} bytes; at most {line_size_max_bytes} are read"
+    return Unread(place, bytes(whole) if size <= blob_size_max_bytes else None, size, reason)
+
+
+def _read_whole(
+    opened: BinaryIO, size: int, place: Place, progress: Progress, *, is_asked_for: bool
+) -> Iterator[Answered | Unread]:
+    """Yield what is in a document or a text; one that nobody named is passed over when it shows no thinking."""
+    if size > document_size_max_bytes:
+        yield Unread(place, None, size, f"TOO_LARGE: the file has {size} bytes; at most {document_size_max_bytes}")
+        return
+    content = opened.read()
+    if not is_asked_for and not heads.has_trace(content):
+        progress.other_files += 1
+        return
+    text = content.removeprefix(_BYTE_ORDER_MARK)
+    if place.file.lower().endswith(".json") or heads.read_head(text) is not None or heads.items(text) is not None:
+        conversation = Conversation(progress)
+        yield from conversation.feed(text, place)
+        yield from conversation.finish()
+    else:
+        yield from _read_text(content, place, progress)
+
+
+def _read_text(content: bytes, place: Place, progress: Progress) -> Iterator[Answered | Unread]:
+    if len(content) > text_size_max_bytes:
+        reason = f"TOO_LARGE: the text has {len(content)} bytes; at most {text_size_max_bytes} are read"
+        yield Unread(place, content, len(content), reason)
+        return
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        yield Unread(place, content, len(content), f"INVALID_FORMAT: it is not UTF-8 (at byte {error.start})")
+        return
+    if has_tags(text):
+        yield Answered(place, content, text)
+    else:
+        progress.other_files += 1

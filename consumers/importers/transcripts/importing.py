@@ -1,0 +1,251 @@
+"""Bringing transcripts into the ledger, a few responses at a time: whatever their size, and whenever it is cut off.
+
+Every response is mapped, kept aside with the reason, or counted as one without thinking. Before anything is written the
+views are asked what stands, so a second run adds nothing: of the same file, of one that grew, of a copy elsewhere, or
+by another importer.
+
+What cannot be stored (it holds what looks like a secret, or is larger than a blob) is kept aside by a note in its
+place, which tells the ids, the size and the reason, and nothing of the text.
+
+What happens if we crash here: each response is one atomic batch, so it is there or it is not; a blob without an event
+is nobody's. Running the import again adds the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from consumers.importers.reasoning_events import extensions_of
+from consumers.importers.records import Aside, Record, kept_aside
+from consumers.importers.transcripts.found import Answered, Unread
+from consumers.importers.transcripts.mapping import (
+    Hidden,
+    Thought,
+    aside_stream,
+    record_of,
+    records_of,
+    shortened,
+    source_max_chars,
+    thought_in,
+)
+from consumers.importers.transcripts.standing import Standings
+from ledger.codec import encode_canonical
+from ledger.errors import Refused
+from ledger.events.imported import DirtyValue
+from ledger.events.reasoning import ReasoningConcluded, ReasoningStarted
+from ledger.secrets import scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from consumers.importers.records import Counts
+    from consumers.importers.transcripts.found import Progress
+    from consumers.importers.transcripts.standing import Standing
+    from ledger.events import EventData
+    from projections.reasoning.memory import ReasoningMemory
+
+    Answers = Callable[[str, dict[str, Any]], dict[str, Any]]
+    Put = Callable[[bytes], str]
+    Append = Callable[[Sequence[Record]], Counts]
+
+responses_at_once_max: Final = 64
+size_at_once_max_bytes: Final = 4 * 1024**2
+asides_shown_max: Final = 100
+UNREAD: Final = "unread"
+CREDENTIAL: Final = "SECRET_DETECTED"
+TASK_LEFT_OUT: Final = "(the prompt holds what looks like a secret)"
+
+
+@dataclass
+class Tally:
+    """What an import did so far: ``mapped + kept_aside = read``; of what was kept aside, the first are named."""
+
+    read: int = 0
+    mapped: int = 0
+    kept_aside: int = 0
+    added: int = 0
+    aside: list[Aside] = field(default_factory=list)
+    codes: Counter[str] = field(default_factory=Counter)
+
+    def keep_aside(self, asides: Iterable[Aside]) -> None:
+        """Count what was kept aside."""
+        for one in asides:
+            self.kept_aside += 1
+            self.codes[one.reason.partition(":")[0]] += 1
+            if len(self.aside) < asides_shown_max:
+                self.aside.append(one)
+
+    def answer(self) -> dict[str, Any]:
+        """Return the counts as commands print them."""
+        return {
+            "read": self.read,
+            "mapped": self.mapped,
+            "kept_aside": self.kept_aside,
+            "lost": self.read - self.mapped - self.kept_aside,
+            "added": self.added,
+            "aside": [one._asdict() for one in self.aside],
+            "aside_not_shown": self.kept_aside - len(self.aside),
+            "aside_by_reason": dict(self.codes.most_common()),
+        }
+
+
+class TranscriptImport:
+    """Takes what a reader finds, and appends it when enough has come together."""
+
+    def __init__(
+        self, me: str, answer: Answers, put_blob: Put, append: Append, progress: Progress, *, is_dry: bool = False
+    ) -> None:
+        """Import as ``me``: ask ``answer``, store originals by ``put_blob``, and append records by ``append``.
+
+        ``is_dry``: neither of these two writes anything.
+        """
+        self.tally = Tally()
+        self._me = me
+        self._put_blob = put_blob
+        self._append = append
+        self._progress = progress
+        self._standings = Standings(answer, is_dry=is_dry)
+        self._waiting: list[Thought | Hidden | Unread] = []
+        self._names: set[str] = set()
+        self._size = 0
+
+    def take(self, found: Answered | Unread) -> None:
+        """Take one response or fault.
+
+        Raises:
+            Refused: the author may not import at all. Unavailable: see ``Client.submit``.
+        """
+        one = thought_in(found) if isinstance(found, Answered) else found
+        if one is None:
+            assert isinstance(found, Answered)  # noqa: S101 - whatever is unread is handed on
+            self._progress.skipped += found.lines
+            return
+        names = set(one.names) if isinstance(one, Thought) else {left_of(one).stream}
+        size = len(found.original or b"")
+        is_full = len(self._waiting) >= responses_at_once_max or self._size + size > size_at_once_max_bytes
+        if is_full or not names.isdisjoint(self._names):
+            self.flush()  # what stands twice in a file must find its first copy in the views
+        self._waiting.append(one)
+        self._names |= names
+        self._size += size
+
+    def flush(self) -> None:
+        """Append what has come together.
+
+        Raises:
+            Refused: the author may not import at all. Unavailable: see ``Client.submit``.
+        """
+        waiting, self._waiting, self._names, self._size = self._waiting, [], set(), 0
+        self._standings.look_up([one for one in waiting if isinstance(one, Thought)])
+        self.tally.read += len(waiting)
+        made = [self._thought(one) if isinstance(one, Thought) else self._aside(left_of(one)) for one in waiting]
+        records = [record for record in made if record is not None]
+        if records:
+            counts = self._append(records)
+            self.tally.mapped += counts.mapped
+            self.tally.added += counts.added
+            self.tally.keep_aside(counts.aside)
+
+    def _thought(self, thought: Thought) -> Record | None:
+        """Return the record of a response; None where all of it stands already."""
+        answered = thought.answered
+        secret = scan(answered.response)
+        if secret is not None:
+            return self._aside(left_of(Hidden(answered, f"{CREDENTIAL}: {secret.path} ({secret.sort})")))
+        task = None
+        if scan(thought.memory.task) is not None:
+            thought = thought._replace(memory=msgspec.structs.replace(thought.memory, task=TASK_LEFT_OUT))
+            task = DirtyValue(path="prompt", value="(left out)", why=CREDENTIAL)
+        standing = self._standings.of(thought)
+        if standing.rest is None:
+            self.tally.mapped += 1
+            return None
+        if not standing.is_new and standing.owner not in ("", self._me):
+            reason = f"NOT_AUTHORIZED: {standing.owner} imported its beginning, and can import the rest"
+            return self._aside(left_of(Hidden(answered, reason)))
+        try:
+            record = self._record(thought, standing, task)
+        except Refused as refusal:
+            return self._aside(left_of(Hidden(answered, f"{refusal.code}: {refusal.message}")))
+        self._standings.plan(standing.name, thought.memory)
+        return record
+
+    def _record(self, thought: Thought, standing: Standing, task: DirtyValue | None) -> Record:
+        original = self._put_blob(thought.answered.original)
+        if standing.is_new:
+            prompt = None if thought.is_task_whole or task is not None else self._prompt(thought.answered)
+            return record_of(thought, standing.name, original, prompt, task)
+        assert standing.rest is not None  # noqa: S101 - else there is nothing to record
+        first, *more = records_of(thought, continued(standing.rest), original)
+        aside = aside_stream(thought.answered)
+        return Record(f"reasoning/{standing.name}", first, more=tuple(more), aside=aside)
+
+    def _aside(self, left: _Left) -> Record | None:
+        """Return the record of what is kept aside; None, and counted, where it is already."""
+        reason = left.reason
+        if self._standings.has_record(left.stream):
+            self.tally.keep_aside([Aside(left.source, reason)])
+            return None
+        ref = None
+        if left.original is not None and not reason.startswith(CREDENTIAL):
+            try:
+                ref = self._put_blob(left.original)
+            except Refused as refusal:
+                reason = f"{refusal.code}: {refusal.message}; {reason}"
+        if ref is None:
+            ref = self._note({"left_out": reason, "bytes": left.size}, left.ids)
+        record = kept_aside(ref, left.source, UNREAD, reason)
+        return record._replace(stream=left.stream, aside=left.stream)
+
+    def _note(self, note: dict[str, Any], ids: dict[str, str]) -> str:
+        """Store a note that stands for what cannot be stored, and return its ref."""
+        try:
+            return self._put_blob(encode_canonical(note | ids))
+        except Refused:
+            return self._put_blob(encode_canonical(note))  # the ids look like a secret, too
+
+    def _prompt(self, answered: Answered) -> str | None:
+        """Store the whole prompt of which the task is only the beginning; None where it cannot be."""
+        if answered.prompt is None or not answered.prompt.original:
+            return None
+        try:
+            return self._put_blob(answered.prompt.original)
+        except Refused:
+            return None
+
+
+class _Left(NamedTuple):
+    """What is to be kept aside."""
+
+    source: str
+    stream: str
+    reason: str
+    original: bytes | None
+    size: int
+    ids: dict[str, str]
+
+
+def left_of(one: Hidden | Unread) -> _Left:
+    """Return what is to be kept aside of a response that cannot be mapped, or of what could not be read."""
+    if isinstance(one, Hidden):
+        answered = one.answered
+        ids = {"session": answered.session, "message": answered.message}
+        original: bytes | None = answered.original
+        size = len(answered.original)
+    else:
+        answered = Answered(one.place, one.original or str(one.size).encode(), None)
+        ids, original, size = {}, one.original, one.size
+    source = shortened(str(answered.place), source_max_chars) or "—"
+    return _Left(source, aside_stream(answered), one.reason, original, size, ids)
+
+
+def continued(rest: ReasoningMemory) -> list[EventData]:
+    """Return the events that add the rest of a graph to its beginning."""
+    if rest.steps:
+        return [event for event in extensions_of(rest) if not isinstance(event, ReasoningStarted)]
+    # A graph without a step cannot be recorded by itself; its conclusion follows from what stands.
+    return [ReasoningConcluded(conclusion=rest.conclusion)]

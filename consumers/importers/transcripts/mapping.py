@@ -1,0 +1,262 @@
+"""From a response to imported reasoning: what its graph is called, what it says, and what only its original can say.
+
+Rules this module keeps:
+
+- An id is made of the session's and the message's ids, so it is the same wherever the response was found; without them
+  it is made of the prompt and of what the response says. A message's id counts without a session only where it is long
+  enough to be nobody else's.
+- Steps are what ``extract_reasoning`` finds. What was guessed is named in the claims, and so is what could not be
+  read. Nothing is cut: task and conclusion end at a word, and their whole text is in the originals that are named.
+- The conclusion is the answer that follows the last thinking; a response that went on to call a tool has none, and its
+  reasoning stays open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from consumers.importers.reasoning_events import extensions_of
+from consumers.importers.records import Record
+from consumers.thinking import extract_reasoning
+from consumers.thinking.extract import TASK_NOT_STATED
+from consumers.thinking.tags import read_tags
+from ledger.codec import encode_canonical
+from ledger.errors import Refused
+from ledger.events.imported import KEPT_ASIDE, DirtyValue, RecordClaims, RecordImported
+from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from consumers.importers.transcripts.found import Answered
+    from consumers.thinking import Extraction
+    from ledger.events import EventData
+    from projections.reasoning.memory import ReasoningMemory
+
+task_max_chars: Final = 2_000
+conclusion_max_chars: Final = 8_000
+name_max_chars: Final = 200
+source_max_chars: Final = 400
+said_max_chars: Final = 1_500
+dirty_max: Final = 20
+own_id_min_chars: Final = 16
+_digits: Final = 32
+
+SESSION_FORMAT: Final = "claude-code-session"
+_KINDS: Final = {
+    ReasoningStarted: "reasoning.started",
+    ReasoningExtended: "reasoning.extended",
+    ReasoningConcluded: "reasoning.concluded",
+}
+
+
+class Thought(NamedTuple):
+    """A response with its graph: ``names`` are the ids it may stand under, in the order in which they are tried."""
+
+    answered: Answered
+    extraction: Extraction
+    memory: ReasoningMemory
+    names: tuple[str, ...]
+    is_task_whole: bool
+
+
+class Hidden(NamedTuple):
+    """A response whose thinking cannot be read, and why."""
+
+    answered: Answered
+    reason: str
+
+
+def thought_in(answered: Answered) -> Thought | Hidden | None:
+    """Return what a response thought; None where it holds no thinking at all."""
+    try:
+        return _thought_in(answered)
+    except Refused as refusal:
+        if refusal.code != "INVALID_FORMAT" or refusal.details.get("redacted"):
+            return Hidden(answered, f"{refusal.code}: {refusal.message}")
+        reason = _hidden(answered.response)
+        return Hidden(answered, reason) if reason else None
+
+
+def _thought_in(answered: Answered) -> Thought | None:
+    extraction = extract_reasoning(answered.response, task=answered.prompt.text if answered.prompt else "")
+    if answered.is_session and not _is_thinking_of_a_session(extraction):
+        return None
+    memory = msgspec.structs.replace(
+        extraction.memory,
+        ai_id=shortened(extraction.memory.ai_id, name_max_chars),
+        task=shortened(extraction.memory.task, task_max_chars) or TASK_NOT_STATED,
+        conclusion=shortened(answer_of(extraction), conclusion_max_chars),
+        reasoning_id="",
+    )
+    is_whole = extraction.memory.task == memory.task
+    return Thought(answered, extraction, memory, names_of(answered, extraction), is_whole)
+
+
+def answer_of(extraction: Extraction) -> str:
+    """Return the answer that follows the last thinking; the one before it where none does."""
+    found: list[str] = []
+    has_thought, follows = False, False
+    for source in extraction.sources:
+        regions = sorted([(region, True) for region in source.thinking] + [(region, False) for region in source.answer])
+        for region, is_thinking in regions:
+            words = source.text[slice(*region)].strip()
+            if is_thinking or not words:
+                has_thought, follows = has_thought or is_thinking, follows and not is_thinking
+                continue
+            found = [*found, words] if follows else [words] if has_thought else found
+            follows = has_thought
+    return "\n\n".join(found)
+
+
+def names_of(answered: Answered, extraction: Extraction) -> tuple[str, ...]:
+    """Return the ids that a response may stand under, the best first; they tell nothing of where it was found."""
+    said = [[source.text, source.thinking, source.answer] for source in extraction.sources]
+    by_content = _name("content", [answered.session, extraction.memory.ai_id, extraction.memory.task, said])
+    by_ids = _by_ids(answered)
+    return (by_ids, by_content) if by_ids else (by_content,)
+
+
+def aside_stream(answered: Answered) -> str:
+    """Return the stream on which a response is kept aside: the same wherever it is found, and however it grew."""
+    name = _by_ids(answered) or _name("original", [hashlib.sha256(answered.original).hexdigest()])
+    return f"{KEPT_ASIDE}/{name}"
+
+
+def record_of(thought: Thought, name: str, original: str, prompt: str | None, task: DirtyValue | None = None) -> Record:
+    """Return the record of a response: started, extended as often as its size needs, concluded.
+
+    ``original`` and ``prompt`` are refs of blobs; ``task`` says why its prompt cannot be told.
+
+    Raises:
+        Refused: as ``extensions_of``.
+    """
+    session = shortened(thought.answered.session, name_max_chars)
+    events = extensions_of(thought.memory, session=session)
+    dirty = [] if task is None else [task]
+    first, *more = records_of(thought, events, original, claims=_claims(thought, prompt, dirty))
+    return Record(f"reasoning/{name}", first, more=tuple(more), aside=aside_stream(thought.answered))
+
+
+def records_of(
+    thought: Thought, events: Sequence[EventData], original: str, *, claims: RecordClaims | None = None
+) -> Iterator[RecordImported]:
+    """Yield the imported record of each event of a reasoning; ``claims`` stand with the first."""
+    answered = thought.answered
+    for event in events:
+        yield RecordImported(
+            original=original,
+            source=shortened(str(answered.place), source_max_chars) or "—",
+            format=SESSION_FORMAT if answered.is_session else thought.extraction.format,
+            mapped_kind=_KINDS[type(event)],
+            mapped=msgspec.to_builtins(event, str_keys=True),
+            claimed_author=thought.memory.ai_id or None,
+            claimed_at=time_of(answered.at),
+            claims=msgspec.to_builtins(claims) if claims is not None else {},
+        )
+        claims = None
+
+
+def time_of(at: Any) -> str | None:
+    """Return a time as RFC 3339 in UTC; None where it is none, or does not say its offset."""
+    try:
+        if isinstance(at, str):
+            moment = datetime.fromisoformat(at)
+        elif isinstance(at, int | float) and not isinstance(at, bool):
+            moment = datetime.fromtimestamp(at, UTC)
+        else:
+            return None
+    except (ValueError, OverflowError, OSError):
+        return None
+    if moment.tzinfo is None:
+        return None
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shortened(text: str, chars_max: int) -> str:
+    """Return a text without the white space around it, ended at a word with "…" where it is longer."""
+    whole = text.strip()
+    if len(whole) <= chars_max:
+        return whole
+    kept = whole[: chars_max - 1]
+    place = max(kept.rfind(space) for space in " \n\t")
+    return (kept[:place] if place > chars_max // 2 else kept).rstrip() + "…"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as ``1-3, 5``."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> RecordClaims:
+    answered, extraction = thought.answered, thought.extraction
+    guessed = {
+        f"inferred_{name}": ranges([number for number, names in extraction.inferred.items() if name in names])
+        for name in ("type", "reasoning_type")
+    }
+    said = guessed | {
+        "session": answered.session,
+        "message": answered.message,
+        "prompt": prompt or "",
+        "conclusion_from": "answer" if thought.memory.conclusion else "absent",
+        "task_from": "prompt" if extraction.memory.task != TASK_NOT_STATED else "absent",
+    }
+    dirty = dirty + [DirtyValue(path=note.path[:name_max_chars] or "$", value=note.sort, why=_WHY[note.sort])
+                     for note in extraction.notes]  # fmt: skip
+    if answered.at is not None and time_of(answered.at) is None:
+        value = shortened(str(answered.at), name_max_chars) or '""'
+        dirty.append(DirtyValue(path="timestamp", value=value, why="it is no time with an offset"))
+    return RecordClaims(
+        said={name: shortened(value, said_max_chars) for name, value in said.items() if value.strip()},
+        dirty=dirty[:dirty_max],
+    )
+
+
+_WHY: Final = {
+    "redacted": "the vendor encrypted this block: it is only in the original",
+    "other_choice": "another answer to the same question: it is only in the original",
+    "unclosed_tag": "a thinking tag is never closed: the rest was read as thinking",
+    "unopened_tag": "a thinking tag is closed first: what stands before it was read as thinking",
+}
+
+
+def _is_thinking_of_a_session(extraction: Extraction) -> bool:
+    """Tell thinking from an answer that speaks about thinking tags, as answers about such software do."""
+    for source in extraction.sources:
+        if source.thinking and not source.path.endswith((".text", "content")):
+            return True
+        if source.thinking and (read_tags(source.text).is_unopened or source.text.lstrip().startswith("<think")):
+            return True
+    return False
+
+
+def _hidden(response: Any) -> str:
+    """Return why thinking that a response says it has is not there to be read; empty where it says nothing."""
+    blocks = response if isinstance(response, list) else response.get("content") if isinstance(response, dict) else None
+    named = [block for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+    if any(block.get("type") == "thinking" and block.get("signature") for block in named):
+        return "the thinking was left out by what wrote this: only its signature is here"
+    details = response.get("reasoning_details") if isinstance(response, dict) else None
+    if isinstance(details, list) and any(isinstance(one, dict) and "data" in one for one in details):
+        return "the vendor encrypted this thinking"
+    return ""
+
+
+def _by_ids(answered: Answered) -> str:
+    if not answered.message or not (answered.session or len(answered.message) >= own_id_min_chars):
+        return ""
+    return _name("ids", [answered.session, answered.message])
+
+
+def _name(sort: str, said: list[Any]) -> str:
+    return "thinking-" + hashlib.sha256(encode_canonical([sort, *said])).hexdigest()[:_digits]

@@ -1,0 +1,72 @@
+"""The mark of what was imported, and when it is said to have happened: for every view that shows such records. Pure.
+
+What another tool recorded is shown with the time that it claims, as far as that can be true: a time in the strict form
+of events that is not later than the ledger's own when the record came in. Else the ledger's own time counts.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ledger.events.fields import TIME_PATTERN
+from ledger.events.imported import RecordImported
+
+if TYPE_CHECKING:
+    from ledger.events.body import Event
+
+UNKNOWN: Final = "unknown"
+"""Who another tool's records are by where it does not say (seed 004: ``session_meta.get('ai_id', 'unknown')``)."""
+
+_TIME: Final = re.compile(TIME_PATTERN)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """Where an imported record comes from, who signed for it, and the time that it claims."""
+
+    source: str
+    importer: str
+    claimed_at: str | None
+    event_index: int
+    format: str
+
+
+def imported_of(event: Event) -> Imported | None:
+    """Return the mark of an imported record; None for an event of this ledger's own agents."""
+    data = event.data
+    if not isinstance(data, RecordImported):
+        return None
+    return Imported(data.source, event.author, data.claimed_at, event.index, data.format)
+
+
+def claimed_author(event: Event) -> str:
+    """Return who an imported record is said to be by; never the importer, who only signs for it."""
+    return event.data.claimed_author or UNKNOWN if isinstance(event.data, RecordImported) else event.author
+
+
+def happened_ms(event: Event) -> int:
+    """Return when an event happened (Unix ms): its claimed time where it was imported and that can be true."""
+    data = event.data
+    claimed = data.claimed_at if isinstance(data, RecordImported) else None
+    if claimed is None or _TIME.fullmatch(claimed) is None:
+        return event.accepted_ms
+    try:
+        moment = (datetime.fromisoformat(claimed) - _EPOCH) // timedelta(milliseconds=1)
+    except ValueError:  # a day that the calendar does not have
+        return event.accepted_ms
+    return moment if 0 <= moment <= event.accepted_ms else event.accepted_ms
+
+
+def encoded(mark: Imported | None) -> str | None:
+    """Return a mark as it stands in a row."""
+    return None if mark is None else msgspec.json.encode(mark, order="deterministic").decode()
+
+
+def decoded(text: str | None) -> dict[str, Any] | None:
+    """Return the mark of a row as plain values; None for what was not imported."""
+    found: dict[str, Any] | None = None if text is None else msgspec.json.decode(text)
+    return found

@@ -1,0 +1,72 @@
+"""Questions about imported records: list them, and say which originals stand in the ledger already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from projections.query import Arguments, Limit, Listing, Query, Where, page_of, page_rows_max
+
+if TYPE_CHECKING:
+    from projections.query import Answer, Moment
+
+LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newest_first=False)
+
+
+class RecordList(Arguments, frozen=True):
+    """Filters of a list; ``source`` is the beginning of where it was found; ``after`` the ``next`` of the page before.
+
+    ``kept_aside``: only what stands for nothing here, or (false) only what stands for something.
+    """
+
+    kept_aside: bool | None = None
+    mapped: str | None = None
+    format: str | None = None
+    source: str | None = None
+    importer: str | None = None
+    stream: str | None = None
+    dirty: bool = False
+    after: int | None = None
+    limit: Limit = 50
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An original by its ref, and where it was found."""
+
+    original: str
+    source: str
+
+
+class Places(Arguments, frozen=True):
+    """What is asked for at once."""
+
+    places: Annotated[list[Place], msgspec.Meta(max_length=page_rows_max)]
+
+
+def list_records(moment: Moment, asked: RecordList) -> Answer:
+    """Return ``{"records", "total", "next"}``, in the order of the ledger."""
+    where = Where()
+    if asked.kept_aside is not None:
+        where.add(f"mapped_kind IS {'' if asked.kept_aside else 'NOT '}NULL")
+    where.equal("mapped_kind", asked.mapped)
+    for column in ("format", "importer", "stream"):
+        where.equal(column, getattr(asked, column))
+    if asked.source is not None:
+        where.add("substr(source, 1, ?) = ?", len(asked.source), asked.source)
+    if asked.dirty:
+        where.add("dirty > 0")
+    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
+    return {"records": page, "total": total, "next": following}
+
+
+def standing_records(moment: Moment, asked: Places) -> Answer:
+    """Return ``{"standing"}``: for each place whose original stands already, its record (of several the latest)."""
+    sql = "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY event_index DESC LIMIT 1"
+    return {"standing": [row for one in asked.places for row in moment.rows(sql, (one.original, one.source))]}
+
+
+QUERIES: Final = {
+    "records.list": Query(RecordList, list_records),
+    "records.standing": Query(Places, standing_records),
+}

@@ -1,0 +1,126 @@
+"""What a word is, for the index and for the question alike: then whatever was written can be asked for as written.
+
+Text is normalised (Unicode NFKC, case folded) and cut into words of letters, digits and the marks that belong to them.
+So ``JWT_SECRET``, ``auth.py:42`` and ``2026-02-12-reactive-phase-2a`` are a few words each: found whole, as a phrase,
+and by part. Scripts that are written without spaces (Chinese, Japanese, Thai …) and Korean, whose words carry their
+particles, are cut into single characters: then a phrase of one, two or more of them finds what a tokenizer for spaced
+scripts would miss (DESIGN §8).
+
+Pure; it depends on nothing but the text. Accents are kept: the fold must not guess which language it reads.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+clusters_cached_max: Final = 8_192
+
+_RANGES: Final = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0edf"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17d3\u17e0-\u17e9"  # Burmese, Khmer
+    "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff\u3131-\u318e"  # Korean
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han
+    "\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
+    "\u3105-\u312f\u31a0-\u31bf"  # bopomofo
+    "\U00016fe0-\U0001b2ff\U00020000-\U0003fffd"  # Tangut, Nüshu, further kana and Han, also those still to come
+)
+# What follows a letter to be normalised with it: its marks, the further jamo of a syllable, what is not seen.
+_NO_MARKS: Final = "\u00a0-\u00bf\u2000-\u20cf\u2100-\u2bff\u2e00-\u2e7f\u3000-\u3029\u3030-\u303f\uff00-\uff65"
+_FOLLOWING: Final = (
+    rf"[\u00ad\u1160-\u11ff\u200c-\u200f\u202a-\u202e\u2060-\u206f\uff9e\uff9f]|(?![{_NO_MARKS}])[^\w\x00-\x7f]"
+)
+_ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
+_ASCII_CHUNK: Final = re.compile(r"\S+")
+
+
+class _Patterns(NamedTuple):
+    """What text beyond ASCII needs; ``unsure`` is no letter, ``cluster`` a letter with all that belongs to it."""
+
+    apart: re.Pattern[str]
+    unsure: re.Pattern[str]
+    word: re.Pattern[str]
+    cluster: re.Pattern[str]
+    chunk: re.Pattern[str]
+
+
+@cache
+def _patterns() -> _Patterns:
+    """Return the patterns, compiled at the first text that needs them: that takes half of Python's own start."""
+    return _Patterns(
+        apart=re.compile(f"[{_RANGES}]"),
+        unsure=re.compile(r"[^\w\x00-\x7f]"),  # marks are no \w, although they belong to their letter
+        word=re.compile(rf"[{_RANGES}]|[^\x00-/:-`{{-\x7f{_RANGES}]+"),
+        cluster=re.compile(rf".(?:{_FOLLOWING})*", re.DOTALL),
+        chunk=re.compile(rf"[{_RANGES}]|[^\s{_RANGES}]+"),
+    )
+
+
+class Word(NamedTuple):
+    """A word as it is indexed, and where it stands in the text."""
+
+    word: str
+    start: int
+    end: int
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, normalised, in order."""
+    pattern = _ASCII_WORD if text.isascii() else _patterns().word
+    return pattern.findall(_spaced(text))
+
+
+def placed_words(text: str) -> Iterator[Word]:
+    """Yield the words of a text with the places where they stand in it."""
+    if text.isascii():
+        for found in _ASCII_WORD.finditer(text.lower()):
+            yield Word(found[0], found.start(), found.end())
+        return
+    patterns = _patterns()
+    pieces: list[str] = []
+    places: list[tuple[int, int]] = []
+    for cluster in patterns.cluster.finditer(text):
+        piece = _spaced_cluster(cluster[0])
+        pieces.append(piece)
+        places += [cluster.span()] * len(piece)
+    for found in patterns.word.finditer("".join(pieces)):
+        yield Word(found[0], places[found.start()][0], places[found.end() - 1][1])
+
+
+def chunks_of(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places between which a text may be cut for people: spaced words, and characters that stand apart."""
+    pattern = _ASCII_CHUNK if text.isascii() else _patterns().chunk
+    for found in pattern.finditer(text):
+        yield found.span()
+
+
+def _spaced(text: str) -> str:
+    """Return the text normalised, with spaces for what beyond ASCII is no part of a word."""
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    # Where something between two marks was taken out, they may change places once more.
+    return unicodedata.normalize("NFKC", _patterns().unsure.sub(_belonging, folded))
+
+
+@lru_cache(clusters_cached_max)
+def _spaced_cluster(cluster: str) -> str:
+    return _spaced(cluster)
+
+
+def _belonging(found: re.Match[str]) -> str:
+    """Return what a character that is no letter is to its word: a part of it, nothing at all, or its end."""
+    one = found[0]
+    if _patterns().apart.match(one):
+        return one  # whatever this version of Unicode thinks of it: planes are reserved for such characters
+    if "\ufe00" <= one <= "\ufe0f" or "\U000e0100" <= one <= "\U000e01ef":
+        return ""  # chooses between the shapes of one character
+    category = unicodedata.category(one)
+    if category == "Cf" and one != "\u200b":
+        return ""  # a soft hyphen, a joiner, a mark of direction
+    return one if category.startswith("M") else " "

@@ -1,0 +1,111 @@
+"""`baton search`: found locally and through a server, shown to people and to programs, page by page."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from calling import Baton, call, emit_finding, start_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Fresh = Callable[[str], str]
+
+
+def test_what_was_written_is_found_by_its_words(baton: Baton, fresh: Fresh) -> None:
+    name = fresh("leak")
+    stream = start_session(baton, name)
+    emitted = emit_finding(baton, stream, f"The pool of {name} leaks: 登录页面超时, JWT_SECRET in auth.py:42")
+    for text in (f"{name} leaks", f'"pool of {name}"', f"{name} 登录", f"{name} 页", f"jwt_sec* {name}"):
+        document = baton.document("search", text, "--author", "a", "--sort", "session")
+        (hit,) = document["data"]["hits"]
+        assert (hit["event_index"], hit["event_id"]) == (emitted["index"], emitted["id"])
+        assert (document["kind"], document["data"]["total"], document["data"]["next"]) == ("hits", 1, None)
+        assert f"pool of {name}" in hit["excerpt"]
+
+
+def test_words_need_no_quotation_marks_of_the_shell(baton: Baton, fresh: Fresh) -> None:
+    name = fresh("words")
+    emit_finding(baton, start_session(baton, name), f"a closed {name} pool")
+    assert baton.data("search", "pool", name, "--limit", 3)["total"] == 1
+
+
+def test_text_for_people_says_where_and_what(alone: Baton) -> None:
+    alone("agent", "add", "a")
+    emit_finding(alone, start_session(alone, "one"), "the pool\nleaks \x1b[2J handles")
+    place, excerpt = alone("search", "LEAKS").splitlines()
+    assert place.split("  ")[0] == "3"
+    assert place.split("  ")[2:] == ["a", "session/one", "finding.logged"]
+    assert excerpt == "    the pool leaks \ufffd[2J handles"
+
+
+def test_a_match_is_emphasised_where_there_are_colours(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone("agent", "add", "a")
+    emit_finding(alone, start_session(alone, "one"), "the Pool and a pool, 登录页")
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
+    said = alone("search", "pool 登录")
+    for shown in ("Pool", "pool", "登录"):
+        assert click.style(shown, bold=True) in said
+    assert click.unstyle(said).endswith("the Pool and a pool, 登录页\n")
+
+
+def test_nothing_found_is_an_empty_list(alone: Baton) -> None:
+    assert alone("search", "nothing") == "(none)\n"
+    assert alone.data("search", "nothing") == {"hits": [], "total": 0, "next": None}
+
+
+def test_next_gives_the_command_that_goes_on(baton: Baton, fresh: Fresh) -> None:
+    name = fresh("page")
+    stream = start_session(baton, name)
+    indexes = [emit_finding(baton, stream, f"{name} {number}")["index"] for number in "123"]
+    said = baton.run("search", "--json", "--sort", "session", "--sort", "tot", "--limit", 2, "--", f'--{name} "{name}"')
+    document = json.loads(said.out)
+    assert f"--cursor {document['data']['next']}" in document["next"]
+    assert f"go on with --cursor {document['data']['next']}" in baton("search", "--limit", 2, name)
+    seen = document["data"]["hits"]
+    program, *following = shlex.split(document["next"])
+    rest = baton.document(*following)
+    assert program == "baton"
+    assert "next" not in rest
+    assert [hit["event_index"] for hit in seen + rest["data"]["hits"]] == indexes[::-1]
+
+
+def test_a_question_that_cannot_be_asked_is_refused(baton: Baton) -> None:
+    baton.refuses("INVALID_FIELD", "search", "?!")
+    baton.refuses("INVALID_FIELD", "search", "")
+    baton.refuses("TOO_LARGE", "search", " ".join(f"w{number}" for number in range(600)))
+    baton.refuses("INVALID_FIELD", "search", "x" * 10_241)
+    baton.refuses("INVALID_FORMAT", "search", "not\udcff text")
+    baton.refuses("USAGE", "search")
+    baton.refuses("USAGE", "search", "x", "--sort", "recipe")
+    baton.refuses("USAGE", "search", "x", "--limit", 201)
+    baton.refuses("USAGE", "search", "x", "--cursor", -1)
+    baton.refuses("INTEGER_OUT_OF_RANGE", "search", "x", "--cursor", 2**53)
+
+
+def test_views_verify_after_a_search(alone: Baton) -> None:
+    alone("agent", "add", "a")
+    emit_finding(alone, start_session(alone, "one"), "the pool leaks")
+    assert alone.data("search", "pool")["total"] == 1
+    assert alone.data("verify", "--views")["ok"]
+    assert "search" in alone.data("project", "--view", "search", "--rebuild")["digests"]
+    assert alone.data("search", "pool")["total"] == 1
+
+
+@pytest.mark.parametrize("alias", ["find", "grep"])
+def test_verbs_agents_guess_search(alone: Baton, alias: str) -> None:
+    assert alone(alias, "nothing") == "(none)\n"
+
+
+def test_a_search_without_a_ledger_says_so(nowhere: Baton) -> None:
+    nowhere.refuses("NO_LEDGER", "search", "pool")
+
+
+def test_bytes_that_are_no_text_are_refused_and_no_traceback(alone: Baton) -> None:
+    said = call("--home", alone.home, "search", b"\xff\xfe".decode("utf-8", "surrogateescape"))
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("INVALID_FORMAT: ")

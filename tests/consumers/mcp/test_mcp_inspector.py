@@ -1,0 +1,91 @@
+"""The MCP Inspector's command line lists the tools and calls the seed's three, over stdio and over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp_clients import BATON, HttpServer, Inspector, call_tools, check_answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOOLS = [
+    "fetch_reasoning",
+    "generate_handoff_report",
+    "handoff_act",
+    "handoff_next",
+    "query_handoff_reports",
+    "record_reasoning",
+    "resume_previous_session",
+    "search",
+]
+READING = {"fetch_reasoning", "handoff_next", "query_handoff_reports", "resume_previous_session", "search"}
+
+
+@pytest.fixture(params=["stdio", "http"])
+def target(request: pytest.FixtureRequest, shared_home: Path) -> list[str]:
+    """How the Inspector reaches the server, the token with it."""
+    if request.param == "stdio":
+        return [*BATON, "mcp", "--home", str(shared_home), "--as", "alice"]
+    server: HttpServer = request.getfixturevalue("http_server")
+    return [server.url, "--transport", "http", "--header", f"Authorization: Bearer {server.token}"]
+
+
+def test_inspector_lists_the_tools_and_calls_all_three_of_the_seed(
+    inspector: Inspector, target: list[str], shared_home: Path
+) -> None:
+    listed = inspector(target, "tools/list", "--strict")["tools"]
+    tools = {one["name"]: one for one in listed}
+    assert sorted(tools) == TOOLS
+    for name, tool in tools.items():
+        check_announced(name, tool)
+    name = f"leak-{'http' if target[0].startswith('http') else 'stdio'}"
+
+    async def begin(call: Any) -> None:
+        await call("record_reasoning", session_id=name, entries=[{"type": "finding", "finding": "The pool leaks"}])
+
+    call_tools(shared_home, begin)
+    made = check_answer(
+        tools,
+        "generate_handoff_report",
+        inspector(
+            target,
+            "tools/call",
+            "--tool-name",
+            "generate_handoff_report",
+            session_id=name,
+            task_summary="Found the leak",
+            key_findings='["The pool leaks", "It grows", "Closing helps"]',
+            remaining_unknowns='["who opened it"]',
+            next_session_context="Watch it",
+        ),
+    )
+    assert made["status"] == "success"
+    resumed = check_answer(
+        tools,
+        "resume_previous_session",
+        inspector(target, "tools/call", "--tool-name", "resume_previous_session", ai_id="alice"),
+    )
+    assert [one["session_id"] for one in resumed["sessions"]] == [name]
+    found = check_answer(
+        tools,
+        "query_handoff_reports",
+        inspector(target, "tools/call", "--tool-name", "query_handoff_reports", task_pattern="LEAK", limit="1"),
+    )
+    assert [one["task"] for one in found["reports"]] == ["Found the leak"]
+
+
+def check_announced(name: str, tool: dict[str, Any]) -> None:
+    """A tool has a title, words, every annotation, and closed arguments."""
+    hints = tool["annotations"]
+    assert hints == {
+        "title": tool["title"],
+        "readOnlyHint": name in READING,
+        "destructiveHint": False,
+        "idempotentHint": name not in {"record_reasoning", "handoff_act"},
+        "openWorldHint": False,
+    }
+    assert tool["description"]
+    assert tool["inputSchema"]["additionalProperties"] is False
+    assert tool["outputSchema"]["type"] == "object"

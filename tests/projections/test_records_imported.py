@@ -1,0 +1,199 @@
+"""Imported records: given these events, expect rows that show what they stand for, and that they were imported."""
+
+from __future__ import annotations
+
+import pytest
+from folding import rows_of
+from given import fact
+
+from ledger.codec import encode_sorted
+from ledger.events.handoff import HandoffCompleted
+from ledger.events.imported import RecordImported
+from ledger.events.session import FindingLogged, SessionStarted
+from projections.projection import Logged
+from projections.records.fold import RECORD_VIEW
+from projections.records.marks import happened_ms
+from projections.reports.fold import REPORT_VIEW
+from projections.sessions.fold import SESSION_VIEW
+
+REF = "blake3:" + "1" * 64
+DAY_MS = 1_748_736_000_000  # 2025-06-01
+REPORT = {
+    "report_type": "complete",
+    "ai_id": "claude-code",
+    "task_summary": "Replaced the parser",
+    "key_findings": ["It was quadratic"],
+    "recommended_next_steps": ["Measure"],
+    "calibration_status": "not_assessable",
+    "epistemic_deltas": {"know": 0.5, "uncertainty": -0.1},
+}
+
+
+def record(kind, mapped, **fields):
+    """Return a record that stands for an event of ``kind``."""
+    made = {"claimed_author": "claude-code", "claimed_at": "2025-06-01T00:00:00Z", "source": f"notes/{kind}"} | fields
+    return RecordImported(original=REF, format="empirica/x", mapped_kind=kind, mapped=mapped, **made)
+
+
+def events(*records, stream="session/s"):
+    """Return the events of records that alice imports."""
+    return [fact("alice", data, stream=stream, index=index, at_s=index) for index, data in enumerate(records, 7)]
+
+
+def goal(task, **fields):
+    """Return the record of a goal."""
+    return record("session.started", {"task": task, "ai_id": "claude-code"}, **fields)
+
+
+def test_an_imported_session_is_said_to_be_its_authors_and_marked():
+    found = events(goal("First", claimed_at="2025-06-01T00:00:05Z"), record("finding.logged", {"finding": "f"}))
+    [row] = rows_of(SESSION_VIEW, "s", found)["sessions"]
+    assert (row["status"], row["author"], row["ai_id"], row["task"]) == ("imported", "alice", "claude-code", "First")
+    assert (row["started_index"], row["happened_ms"], row["findings"]) == (7, DAY_MS, 1)
+    assert '"importer":"alice"' in row["imported"]
+    assert '"event_index":7' in row["imported"]
+
+
+def test_the_first_of_several_goals_is_the_task_of_the_session():
+    [row] = rows_of(SESSION_VIEW, "s", events(record("finding.logged", {"finding": "f"}), goal("One"), goal("Two")))[
+        "sessions"
+    ]
+    assert (row["task"], row["started_index"]) == ("One", 7)
+
+
+def test_an_author_that_no_record_claims_is_unknown_and_never_the_importer():
+    nobody = record("finding.logged", {"finding": "f"}, claimed_author=None)
+    assert rows_of(SESSION_VIEW, "s", events(nobody))["sessions"][0]["ai_id"] == "unknown"
+    assert rows_of(SESSION_VIEW, "s", events(nobody, goal("x")))["sessions"][0]["ai_id"] == "claude-code"
+
+
+def test_a_native_session_is_not_marked_and_happened_when_it_was_accepted():
+    native = [
+        fact("bob", SessionStarted(task="t"), stream="session/s"),
+        fact("bob", FindingLogged(finding="f"), index=1),
+    ]
+    [row] = rows_of(SESSION_VIEW, "s", native[:1])["sessions"]
+    assert (row["status"], row["imported"], row["happened_ms"]) == ("open", None, row["started_ms"])
+
+
+@pytest.mark.parametrize(
+    ("claimed", "is_believed"),
+    [
+        ("2025-06-01T00:00:00Z", True),
+        ("2025-06-01T00:00:00.123456Z", True),
+        ("2025-06-01T00:00:00+00:00", False),
+        ("2025-06-01 00:00:00Z", False),
+        ("2025-02-30T00:00:00Z", False),
+        ("1969-12-31T23:59:59Z", False),
+        ("2999-01-01T00:00:00Z", False),
+        ("yesterday", False),
+        (None, False),
+    ],
+)
+def test_a_claimed_time_counts_only_where_it_can_be_true(claimed, is_believed):
+    [event] = events(goal("x", claimed_at=claimed))
+    assert (happened_ms(event) != event.accepted_ms) == is_believed
+
+
+def test_what_was_recorded_has_the_time_that_it_claims():
+    found = rows_of(SESSION_VIEW, "s", events(goal("x"), record("finding.logged", {"finding": "f", "impact": 0.5})))
+    [row] = found["findings"]
+    assert (row["finding"], row["impact"], row["happened_ms"]) == ("f", 0.5, DAY_MS)
+    assert row["accepted_ms"] > DAY_MS
+
+
+def test_an_imported_report_is_the_sessions_report_with_its_time_and_mark():
+    found = rows_of(REPORT_VIEW, "s", events(goal("x"), record("report.generated", REPORT)))
+    [row] = found["handoff_reports"]
+    assert (row["timestamp"], row["ai_id"], row["happened_ms"]) == ("2025-06-01T00:00:00.000Z", "claude-code", DAY_MS)
+    assert '"importer":"alice"' in row["imported"]
+    assert "**Imported:** by alice" in row["markdown_report"]
+    assert len(found["handoff_report_versions"]) == 1
+
+
+def test_records_of_other_sorts_are_no_sessions_and_no_reports():
+    aside = RecordImported(original=REF, source="x", format="f", reason="no place")
+    handoff = RecordImported(
+        original=REF, source="h", format="handoff/v2", mapped_kind="handoff.created", mapped={"title": "t", "to": "bob"}
+    )
+    for view in (SESSION_VIEW, REPORT_VIEW):
+        for stream, data in (("record/1", aside), ("handoff/h", handoff)):
+            [event] = events(data, stream=stream)
+            assert view.keys(event) == ()
+            assert view.added(None, Logged(event, REF, 1)) == {}
+
+
+def test_every_record_is_a_row_with_the_number_of_its_dirty_values():
+    dirty = {"dirty": [{"path": "impact", "value": "9", "why": "out of range"}]}
+    found = events(goal("x"), record("finding.logged", {"finding": "f"}, claims=dirty))
+    rows = rows_of(RECORD_VIEW, "s", found)["records"]
+    assert [(row["event_index"], row["mapped_kind"], row["importer"], row["dirty"]) for row in rows] == [
+        (7, "session.started", "alice", 0),
+        (8, "finding.logged", "alice", 1),
+    ]
+    assert encode_sorted(rows[0]["original"]) == encode_sorted(REF)
+
+
+@pytest.fixture
+def filled(ledger, reader):
+    """A ledger with a native session and report by bob, and an imported one, older, by alice."""
+    ledger.record_session("native")
+    ledger.report("native")
+    aside = RecordImported(original=REF, source="notes/aside", format="empirica/tasks", reason="no place")
+    ledger.emit("alice", "record/1", aside)
+    for data in (goal("Replace the parser"), record("report.generated", REPORT)):
+        ledger.emit("alice", "session/foreign", data)
+    return reader.answer
+
+
+def test_records_are_listed_by_what_became_of_them_and_where_they_were_found(filled):
+    def sources(**asked):
+        return [one["source"] for one in filled("records.list", asked)["records"]]
+
+    assert sources() == ["notes/aside", "notes/session.started", "notes/report.generated"]
+    assert sources(kept_aside=True) == sources(format="empirica/tasks") == ["notes/aside"]
+    assert sources(kept_aside=False) == sources(stream="session/foreign") == sources()[1:]
+    assert sources(mapped="report.generated") == sources(source="notes/r") == ["notes/report.generated"]
+    assert sources(dirty=True) == sources(importer="bob") == []
+    page = filled("records.list", {"limit": 2})
+    assert page["total"] == 3
+    assert [one["source"] for one in filled("records.list", {"after": page["next"]})["records"]] == sources()[2:]
+
+
+def test_what_stands_already_is_told_by_original_and_source(filled):
+    places = [{"original": REF, "source": "notes/aside"}, {"original": REF, "source": "elsewhere"}]
+    [row] = filled("records.standing", {"places": places})["standing"]
+    assert (row["source"], row["mapped_kind"], row["reason"]) == ("notes/aside", None, "no place")
+
+
+def test_sessions_and_reports_say_which_were_imported(filled):
+    sessions = filled("sessions.list", {})["sessions"]
+    assert [(one["id"], one["status"], bool(one["imported"])) for one in sessions] == [
+        ("foreign", "imported", True),
+        ("native", "ended", False),
+    ]
+    assert filled("sessions.list", {"status": "open"})["total"] == 0
+    assert filled("sessions.show", {"id": "foreign"})["imported"]["source"] == "notes/session.started"
+    reports = filled("reports.list", {})["reports"]
+    assert [one["imported"] and one["imported"]["importer"] for one in reports] == ["alice", None]
+    for imported, name in ((True, "foreign"), (False, "native")):
+        for query, key in (("reports.list", "reports"), ("reports.sessions", "sessions")):
+            assert [one["session_id"] for one in filled(query, {"imported": imported})[key]] == [name]
+
+
+def test_since_is_asked_of_the_time_that_an_imported_report_claims(filled):
+    assert [one["session_id"] for one in filled("reports.list", {"since_ms": DAY_MS + 1})["reports"]] == ["native"]
+    assert len(filled("reports.list", {"since_ms": DAY_MS})["reports"]) == 2
+
+
+def test_calibration_counts_no_imported_report_and_says_how_many(filled):
+    found = filled("reports.calibration", {})
+    assert [one["ai_id"] for one in found["agents"]] == ["bob-1"]
+    assert found["imported_left_out"] == 1
+
+
+def test_what_the_importer_finished_is_not_the_work_of_an_imported_session(ledger, filled):
+    ledger.approve("h", ledger.hand_over("h", sender="bob", to="alice"), sender="bob")
+    ledger.claim("h", by="alice")
+    ledger.emit("alice", "handoff/h", HandoffCompleted())
+    assert filled("reports.accomplished", {"id": "foreign"})["accomplished"] == []

@@ -1,0 +1,137 @@
+"""The fold of search: which words of which events are kept, and that every kind was decided upon."""
+
+from __future__ import annotations
+
+import pytest
+from folding import facts, rows_of
+from given import fact
+
+from ledger.events import KINDS, handoff, reasoning, report, review, session, snapshot, tot
+from ledger.events.imported import MAPPED, RecordImported
+from projections.projection import Table
+from projections.search.asking import SORTS
+from projections.search.fold import SEARCH_VIEW
+from projections.search.texts import _TEXTS, HANDLED
+
+# Kinds that carry no text of their own, or repeat what other events say.
+SILENT = {
+    *(kind for kind in KINDS if kind.partition(".")[0] in ("ledger", "agent", "role", "key")),
+    *("handoff.claimed", "handoff.task_checked", "handoff.ready", "reasoning.briefed", "reasoning.validated"),
+    *("tot.decompose_task", "tot.decomposition_result", "tot.initialize_search", "tot.generate_thoughts"),
+    *("tot.generated_thoughts", "tot.evaluate_thoughts", "tot.synthesize_solution", "tot.search_complete"),
+    *("tot.nodes_marked", "tot.backtracked"),
+}
+NODE = tot.ThoughtNode(id="n1", depth=1, content="13 - 9 = 4", parent_id="root")
+FIGURES = {"vectors": session.Vectors(know=0.5), "context_source": "author"}
+
+
+def text_of(data, stream=None):
+    """Return the text that is kept of an event; None when nothing is."""
+    rows = rows_of(SEARCH_VIEW, "", [fact("bob", data, stream=stream)])
+    return rows["search_texts"][0]["text"] if rows else None
+
+
+def test_every_kind_is_searched_or_known_to_be_silent():
+    assert HANDLED.isdisjoint(SILENT)
+    assert KINDS.keys() == HANDLED | SILENT
+    assert set(SORTS) == {KINDS[kind].stream for kind in HANDLED}
+
+
+def test_whatever_can_be_imported_is_searched():
+    assert {mapped for mapped, _ in MAPPED.values()} <= _TEXTS.keys()
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (handoff.HandoffRejected(reason="too big"), "too big"),
+        (handoff.HandoffCompleted(summary=" done ", artifacts=["src/a.py"]), "done\nsrc/a.py"),
+        (handoff.HandoffChangesRequested(reasons=["one", "two"]), "one\ntwo"),
+        (handoff.HandoffCriterionWaived(position=0, reason="not now"), "not now"),
+        (session.FindingLogged(finding="it leaks", evidence=["a.py:3"], subject="pool"), "it leaks\npool\na.py:3"),
+        (session.DeadEndLogged(approach="restart", why_failed="comes back"), "restart\ncomes back"),
+        (session.AssessmentRecorded(phase="CHECK", vectors=session.Vectors(), reasoning="nearly"), "nearly"),
+        (reasoning.ReasoningStarted(task="Is it safe?", domain="security"), "Is it safe?\nsecurity"),
+        (reasoning.ReasoningExtended(assumptions_updated={2: "held", 1: "refuted"}), "refuted\nheld"),
+        (reasoning.ReasoningConcluded(conclusion="It is.", known_limitations=["one host"]), "It is.\none host"),
+        (snapshot.SnapshotTaken(**FIGURES, context_summary="seen", top_evidence_refs=["a.py:1"]), "seen\na.py:1"),
+        (review.ReviewRequested(question="Go on?", rule="high_impact", reasons=["risk"]), "Go on?\nrisk"),
+        (review.ReviewAnswered(verdict="approved", comment="yes"), "yes"),
+        (tot.TotNodesAdded(nodes=[NODE]), "13 - 9 = 4"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_text_of_an_event(data, text):
+    assert text_of(data) == text
+
+
+def test_all_of_a_step_is_text():
+    step = reasoning.Step(
+        step_number=1,
+        type="observation",
+        content="content",
+        evidence=["a.py:1"],
+        premises=["premise"],
+        alternatives_considered=["alternative"],
+        assumptions=["assumption"],
+        validation_method="method",
+        conclusion="conclusion",
+    )
+    text = text_of(reasoning.ReasoningExtended(steps=[step]))
+    assert text.split("\n") == ["content", "conclusion", "a.py:1", "premise", "alternative", "assumption", "method"]
+
+
+def test_all_of_a_report_is_text():
+    data = report.ReportGenerated(
+        report_type="complete",
+        ai_id="x",
+        task_summary="task",
+        key_findings=["finding"],
+        recommended_next_steps=["step"],
+        calibration_status="well_calibrated",
+        accomplished=["accomplished"],
+        knowledge_gaps_filled=[report.FilledGap(gap="gap", before="before", after="after")],
+        remaining_unknowns=["unknown"],
+        next_session_context="context",
+        artifacts_created=["a.py"],
+    )
+    words = "task finding accomplished unknown step gap before after context a.py"
+    assert text_of(data).split("\n") == words.split()
+
+
+def test_a_handoff_is_found_by_its_id_title_task_lists_and_context():
+    data = handoff.HandoffCreated(title="Title", to="bob", task="task", tasks=["t"], criteria=["c"], context="context")
+    assert text_of(data, "handoff/2026-02-12-phase") == "2026-02-12-phase\nTitle\ntask\nt\nc\ncontext"
+    amended = handoff.HandoffAmended(title="Title", to="bob", reason="wider")
+    assert text_of(amended, "handoff/2026-02-12-phase") == "Title\nwider"
+
+
+def test_an_imported_record_is_found_by_what_it_maps_to_and_whom_it_claims():
+    data = RecordImported(
+        original="blake3:" + "1" * 64,
+        source="handoffs/old.md",
+        format="handoff/v2",
+        mapped_kind="handoff.created",
+        mapped={"title": "An old title"},
+        claimed_author="gemini",
+    )
+    assert text_of(data, "handoff/old") == "old\ngemini\nhandoffs/old.md\nAn old title"
+    aside = RecordImported(original="blake3:" + "1" * 64, source="notes/x", format="unknown", reason="not JSON")
+    assert text_of(aside, "record/x") == "notes/x\nnot JSON"
+
+
+def test_an_event_without_words_has_no_row():
+    events = facts("session/s", ("bob", session.SessionStarted()), ("bob", session.SessionEnded(summary=" \n")))
+    assert rows_of(SEARCH_VIEW, "", events) == {}
+
+
+def test_words_of_two_fields_are_never_side_by_side():
+    rows = rows_of(SEARCH_VIEW, "", [fact("bob", session.DeadEndLogged(approach="a b", why_failed="c"))])
+    assert rows["search_words"] == [{"event_index": 0, "words": "a b ¶ c"}]
+
+
+@pytest.mark.parametrize("more", [{"indexes": (("words",),)}, {"owner": "event_index"}, {"columns": {"a": "TEXT"}}])
+def test_a_full_text_table_that_is_more_than_an_index_is_refused(more):
+    fields = {"columns": {"event_index": "INTEGER NOT NULL", "words": "TEXT NOT NULL"}} | more
+    with pytest.raises(ValueError, match="full-text table"):
+        Table("search_words", primary_key=("event_index",), is_full_text=True, **fields)

@@ -1,0 +1,298 @@
+"""Searching a real ledger: what is found, in which order, page by page, and what a question can never do."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.events.handoff import HandoffLogged
+from ledger.events.session import FindingLogged, SessionStarted
+from projections import VIEWS, Runner, verify_views
+from projections.query import Moment
+from projections.search.excerpts import excerpt_max_chars
+from projections.search.queries import SearchText, find_text
+from projections.store import full_text
+from projections.views import KEPT_VIEWS
+
+
+@pytest.fixture
+def said(ledger):
+    """Let bob say things in a session; returns their indexes."""
+
+    def say(*findings, by="bob", name="s"):
+        first = ledger.size + 1
+        # What is found twice must not be one event twice: figures are no text.
+        learned = [FindingLogged(finding=finding, impact=number / 100) for number, finding in enumerate(findings)]
+        ledger.emit_all(by, f"session/{name}", SessionStarted(), *learned)
+        return list(range(first, first + len(findings)))
+
+    return say
+
+
+def found(reader, text, **more):
+    """Return the indexes of the hits, in order."""
+    return [hit["event_index"] for hit in reader.answer("search.find", {"text": text} | more)["hits"]]
+
+
+def refusal(reader, text, **more):
+    """Return the code with which a question is refused."""
+    with pytest.raises(Refused) as refused:
+        reader.answer("search.find", {"text": text} | more)
+    return refused.value.code
+
+
+def slots(reader):
+    """Return the live views and their positions."""
+    with reader.store.reading() as reading:
+        return {slot.view: slot.position for slot in reading.slots() if slot.is_live}
+
+
+@pytest.mark.parametrize("text", ["页", "登录", "登录页", "页面超时", "“登录页面”", "登录 超时", "ＪＷＴ 登录", "录*"])
+def test_chinese_is_found_by_one_two_and_more_characters(said, reader, text):
+    hit, _ = said("JWT令牌：登录页面超时", "登超面")
+    assert found(reader, text) == [hit]
+
+
+@pytest.mark.parametrize("text", ["ターン", "ﾀｰﾝ", "로그", "그인 페이지", "Straße", "STRASSE", "cafe\u0301", "हिन्दी"])
+def test_other_scripts_are_found_in_any_of_their_forms(said, reader, text):
+    (hit,) = said("パターン 로그인 페이지 STRASSE café हिन्दी")
+    assert found(reader, text) == [hit]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("JWT_SECRET", "jwt_secret", "secret", "auth.py:42", "auth.py", "auth", "42", "src/auth.py"),
+        *("2026-02-12-phase-2a", "phase-2a", "phase"),
+        *("sha256:" + "ab" * 32, "ab" * 32, "ab" * 6, "sha256:" + "ab" * 6),
+    ],
+)
+def test_identifiers_are_found_whole_and_by_part(said, reader, text):
+    refs = "sha256:" + "ab" * 32
+    hit, _ = said(f"JWT_SECRET in src/auth.py:42 of 2026-02-12-phase-2a, see {refs}", "nothing of it")
+    assert found(reader, text) == [hit]
+
+
+def test_all_words_must_match_phrases_as_phrases_and_beginnings_with_a_star(said, reader):
+    first, second = said("the pool leaks handles", "handles of a pool")
+    assert set(found(reader, "pool handles")) == {first, second}
+    assert found(reader, '"leaks handles"') == [first]
+    assert found(reader, '"handles leaks"') == []
+    assert found(reader, "pool leaks nowhere") == []
+    assert found(reader, "hand") == []
+    assert set(found(reader, "hand*")) == {first, second}
+    assert found(reader, '"leaks hand"*') == [first]
+
+
+def test_a_phrase_is_not_found_across_two_fields(ledger, reader):
+    ledger.hand_over("a", task="ends here", context="begins there")
+    assert found(reader, '"ends here"') == [ledger.size - 1]
+    assert found(reader, '"here begins"') == []
+
+
+def test_the_best_match_comes_first_and_the_newest_among_equals(said, reader):
+    long, first, second = said("pool " + "of something else " * 30, "the pool leaks", "the pool leaks")
+    assert found(reader, "pool") == [second, first, long]
+
+
+def test_a_hit_names_the_event_and_shows_some_of_it(ledger, said, reader):
+    (index,) = said("word " * 200 + "the POOL leaks " + "word " * 200)
+    answer = reader.answer("search.find", {"text": "pool"})
+    event = ledger.event(index)
+    (hit,) = answer["hits"]
+    assert (answer["total"], answer["next"]) == (1, None)
+    assert "the POOL leaks" in hit["excerpt"]
+    assert len(hit.pop("excerpt")) <= excerpt_max_chars
+    assert hit == {
+        "event_index": index,
+        "event_id": event.id,
+        "kind": "finding.logged",
+        "stream": "session/s",
+        "author": "bob",
+        "accepted_ms": event.accepted_ms,
+    }
+
+
+def test_sorts_and_author_filter_before_the_limit(ledger, said, reader):
+    by_bob = said(*["a pool"] * 5)
+    (by_alice,) = said("a pool", by="alice", name="t")
+    ledger.hand_over("pool")
+    ledger.emit("alice", "handoff/pool", HandoffLogged(text="the pool again"))
+    handoffs = {ledger.size - 2, ledger.size - 1}
+    assert found(reader, "pool", author="bob", limit=2) == by_bob[:-3:-1]
+    assert reader.answer("search.find", {"text": "pool", "author": "bob", "limit": 2})["total"] == 5
+    assert set(found(reader, "pool", sort=["handoff"])) == handoffs
+    assert set(found(reader, "pool", sort=["handoff", "session"], author="alice")) == {by_alice, *handoffs}
+    assert found(reader, "pool", sort=["tot"]) == []
+    assert set(found(reader, "pool", sort=[])) == {*by_bob, by_alice, *handoffs}
+
+
+def test_pages_hold_every_hit_once_whatever_is_appended_meanwhile(said, reader):
+    hits = said(*["the pool"] * 7)
+    seen, after, pages = [], None, 0
+    while pages == 0 or after is not None:
+        arguments = {"text": "pool", "limit": 3} | ({} if after is None else {"after": after})
+        answer = reader.answer("search.find", arguments)
+        assert answer["total"] == 7
+        seen += [hit["event_index"] for hit in answer["hits"]]
+        after = answer["next"]
+        pages += 1
+        said("the pool", "the pool", name=f"later-{pages}")
+    assert (seen, pages) == (hits[::-1], 3)
+    assert reader.answer("search.find", {"text": "pool"})["total"] == 13
+
+
+@pytest.mark.parametrize("after", [0, 1, 999_999, 2**53 - 1])
+def test_a_cursor_of_nobodys_making_ends_the_pages(said, reader, after):
+    said("the pool")
+    answer = reader.answer("search.find", {"text": "pool", "after": after})
+    assert (answer["hits"], answer["next"]) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "code"),
+    [
+        ("", {}, "INVALID_FIELD"),
+        ('"" * -- ？！', {}, "INVALID_FIELD"),
+        ("\0", {}, "INVALID_FIELD"),
+        (7, {}, "INVALID_FIELD"),
+        ("x" * 10_241, {}, "INVALID_FIELD"),
+        (" ".join(f"w{number}" for number in range(2_000))[:10_240], {}, "TOO_LARGE"),
+        ("not\udcff text", {}, "INVALID_FORMAT"),
+        ("x", {"limit": 0}, "INVALID_FIELD"),
+        ("x", {"limit": 201}, "INVALID_FIELD"),
+        ("x", {"after": -1}, "INVALID_FIELD"),
+        ("x", {"after": "1"}, "INVALID_FIELD"),
+        ("x", {"after": 2**53}, "INTEGER_OUT_OF_RANGE"),
+        ("x", {"sort": "handoff"}, "INVALID_FIELD"),
+        ("x", {"sort": ["recipe"]}, "INVALID_FIELD"),
+        ("x", {"sort": ["handoff"] * 9}, "INVALID_FIELD"),
+        ("x", {"colour": "red"}, "UNKNOWN_FIELD"),
+    ],
+)
+def test_a_wrong_question_is_refused_with_its_code(reader, text, more, code):
+    assert refusal(reader, text, **more) == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("pool AND", "NOT pool", "NEAR(pool leaks)", "words : pool", "-pool", "^pool", "pool)", "{pool}", '"pool'),
+        *("pool\0x", "'; DROP TABLE search_texts; --", "pool*leaks", "**pool", '""pool""'),
+        *("pool " * 2_000, "x" * 10_240),
+    ],
+)
+def test_a_question_is_never_syntax(said, reader, text):
+    (hit,) = said("the pool leaks")
+    assert set(found(reader, text)) <= {hit}
+    assert found(reader, "pool") == [hit]
+
+
+def test_no_author_is_part_of_the_sql(said, reader):
+    said("the pool")
+    assert found(reader, "pool", author="' OR 1=1 --") == []
+
+
+def test_text_with_a_nul_is_found_on_both_sides_of_it(said, reader):
+    (hit,) = said("before\0after")
+    assert (found(reader, "before"), found(reader, "after")) == ([hit], [hit])
+
+
+def test_other_questions_leave_the_view_alone_and_search_brings_it_up_to_date(said, reader):
+    said("the pool")
+    assert reader.answer("handoffs.list")["total"] == 0
+    assert "search" not in slots(reader)
+    assert len(found(reader, "pool")) == 1
+    at = slots(reader)["search"]
+    said("the pool", name="t")
+    reader.answer("handoffs.list")
+    assert slots(reader)["search"] == at < slots(reader)["catalog"]
+    assert len(found(reader, "pool")) == 2
+    assert len(set(slots(reader).values())) == 1
+
+
+def test_the_past_is_searched_as_it_was(ledger, said, reader):
+    said("the pool")
+    size = ledger.size
+    said("the pool", name="t")
+    with reader.as_of(size) as then:
+        assert then.answer("search.find", {"text": "pool"})["total"] == 1
+
+
+def test_a_rebuild_gives_the_same_answers_and_the_same_digest(ledger, reader):
+    ledger.fill()
+    texts = ["leak*", "登入", "step", "pool", "13 - 9", "b", "a.py:3"]
+    before = [reader.answer("search.find", {"text": text}) for text in texts]
+    digest = reader.runner.digest("search")
+    assert all(answer["total"] for answer in before)
+    reader.rebuild(["search"])
+    assert [reader.answer("search.find", {"text": text}) for text in texts] == before
+    assert reader.runner.digest("search") == digest
+
+
+def test_the_digest_does_not_depend_on_the_batches(ledger, said, reader, open_store, tmp_path):
+    for number in range(6):
+        said(f"the pool {number} 登录", name=str(number))
+        assert len(found(reader, "pool")) == number + 1
+    whole = Runner(ledger.reads, open_store(tmp_path / "whole.db"), VIEWS)
+    whole.catch_up()
+    assert whole.digest("search") == reader.runner.digest("search")
+    assert verify_views(ledger.reads, reader.store, VIEWS) == []
+
+
+def test_verify_finds_an_index_that_is_out_of_step(ledger, said, reader):
+    said("the pool leaks")
+    found(reader, "pool")
+    with sqlite3.connect(ledger.home.views) as db:
+        db.execute("INSERT INTO search_words(rowid, words) VALUES (1, 'pool')")
+    db.close()
+    differences = verify_views(ledger.reads, reader.store, VIEWS)
+    assert [(one.view, one.table) for one in differences] == [("search", "search_words")]
+    reader.rebuild(["search"])
+    assert verify_views(ledger.reads, reader.store, VIEWS) == []
+
+
+def test_verify_does_not_make_a_view_nobody_asked_for(ledger, said, open_store):
+    said("the pool")
+    store = open_store()
+    Runner(ledger.reads, store, KEPT_VIEWS).catch_up()
+    assert verify_views(ledger.reads, store, VIEWS) == []
+    with store.reading() as reading:
+        assert "search" not in {slot.view for slot in reading.slots()}
+
+
+def test_a_damaged_index_is_refused_with_the_way_out(ledger, said, reader, open_store):
+    said("the pool leaks")
+    found(reader, "pool")
+    with sqlite3.connect(ledger.home.views) as db:
+        db.execute("UPDATE search_words_data SET block = x'ff' WHERE id > 10")
+    db.close()
+    with pytest.raises(Corrupted, match="baton project"), open_store().reading() as reading:
+        reading.rows("SELECT rowid FROM search_words WHERE search_words MATCH 'pool'")
+
+
+def test_an_sqlite_without_fts5_is_named(ledger, reader, monkeypatch):
+    monkeypatch.setattr(full_text, "MODULE", "fts_of_nobody")
+    with pytest.raises(Unavailable, match="no FTS5") as unavailable:
+        found(reader, "pool")
+    assert unavailable.value.code == "STORE_UNAVAILABLE"
+    assert reader.answer("handoffs.list")["total"] == 0
+
+
+def test_other_questions_are_answered_while_the_view_is_made(ledger, said, reader):
+    said("the pool")
+    with reader._folding_all:  # as long as somebody else's search folds the log
+        assert reader.answer("handoffs.list")["total"] == 0
+    assert len(found(reader, "pool")) == 1
+
+
+def test_what_the_catalog_is_ahead_of_search_is_not_counted_yet(ledger, said, reader):
+    (hit,) = said("the pool")
+    found(reader, "pool")
+    said("the pool", name="t")
+    reader.answer("handoffs.list")  # the catalog is ahead now
+    with reader.store.reading() as reading:
+        answer = find_text(Moment(reading, 0), SearchText(text="pool"))
+    assert ([one["event_index"] for one in answer["hits"]], answer["total"]) == ([hit], 1)
