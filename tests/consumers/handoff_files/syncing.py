@@ -94,7 +94,7 @@ class SyncedFolder:
     def __init__(self, ledger: Ledger, base: Path) -> None:
         self.ledger = ledger
         self.path = base / "handoffs"
-        self.path.mkdir()
+        self.path.mkdir(exist_ok=True)
         self.memory = base / "memory"
         self.reviewer: str | None = None
         self._reader = Reader(ledger.client(), ledger.settings())
