@@ -1,7 +1,11 @@
-"""One exported ledger and its bundles: all tests of this folder read them, and put back what they flip."""
+"""One exported ledger and its bundles: all tests of this folder read them, and put back what they flip.
+
+``unmeasured`` is for tests that start hundreds of processes: to measure each would cost more than what it does.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,3 +48,10 @@ def partial(source: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with source.client() as client:
         export_bundle(client, path, stream=SESSION)
     return path
+
+
+@pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes run without measuring what they cover: fewer of them, elsewhere, do the same."""
+    for name in [one for one in os.environ if one.startswith("COVERAGE")]:
+        monkeypatch.delenv(name)

@@ -17,6 +17,9 @@ from ledger.bundle.layout import entry_range, fingerprint
 if TYPE_CHECKING:
     from pathlib import Path
 
+# What these tests run lies in a bundle, where nobody measures it.
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 
 @pytest.mark.parametrize("bundle", ["whole", "partial"])
 def test_program_in_the_bundle_agrees(
