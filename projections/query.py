@@ -102,6 +102,20 @@ def page_of(
     return page, total, page[-1][column] if len(rows) > limit else None
 
 
+def by_beginning(moment: Moment, table: str, name: str, asked: str, what: str) -> str:
+    """Return the id in ``table`` that is ``name``, else the only one that begins with it; ``asked`` is shown.
+
+    Raises:
+        Refused: as ``one``.
+    """
+    # The table is fixed in the code; what is asked for is bound.
+    if moment.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):  # noqa: S608
+        return name
+    sql = f"SELECT id FROM {table} WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"  # noqa: S608
+    found = moment.rows(sql, (len(name), name, candidates_max + 1)) if name else []
+    return one([row["id"] for row in found], asked, what)
+
+
 def one(found: Sequence[str], asked: str, what: str) -> str:
     """Return the one name that was found.
 

@@ -33,12 +33,9 @@ from ledger.errors import Refused, Unavailable
 from projections.handoffs.files import TABLE_FORMAT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from consumers.handoff_files.sync_store import SyncStore
-    from consumers.handoff_files.telling import Answers
-    from ledger.author import Author
+    from consumers.handoff_files.keeper import Keeper
 
 CONFLICT: Final = ".ledger.md"
 _CONFLICT_SHOWN: Final = b"conflict"
@@ -52,25 +49,11 @@ class Folder:
     ``refused`` are the handoffs whose edits the ledger refused: what it refuses may be allowed after other events.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        author: Author,
-        answer: Answers,
-        store: SyncStore,
-        tell: Callable[[Told], None],
-        *,
-        reviewer: str | None = None,
-    ) -> None:
-        """Keep ``path`` in step as ``author``; ``reviewer`` reviews new files that name nobody."""
-        self.path = path
+    def __init__(self, keeper: Keeper) -> None:
+        """Keep the folder of ``keeper`` in step, as his author."""
+        self.path, self._author, self._answer, self._store, self._tell, self._reviewer = keeper
         self.refused: set[str] = set()
-        self._author = author
-        self._answer = answer
-        self._store = store
-        self._tell = tell
-        self._reviewer = reviewer
-        self._tables = TableFolder(path, author, answer, store, tell, reviewer=reviewer)
+        self._tables = TableFolder(keeper)
 
     def reconcile(self, id_: str) -> None:
         """Bring one handoff's file and the ledger into step, as far as both sides may be changed here.

@@ -26,13 +26,10 @@ from ledger.events.handoff import HandoffCreated
 from projections.query import page_rows_max
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
-    from consumers.handoff_files.sync_store import SyncStore
+    from consumers.handoff_files.keeper import Keeper
     from consumers.handoff_files.syntax.active_table import TableRow
-    from consumers.handoff_files.telling import Answers
-    from ledger.author import Author
 
 _SHORT_DAY: Final = re.compile(r"[0-9]{2}-[0-9]{2}")
 _TABLE: Final = "active.md"
@@ -43,23 +40,9 @@ _ENDED: Final = frozenset({"completed", "verified"})
 class TableFolder:
     """The tables of a folder, in step with a ledger by the hand of one agent."""
 
-    def __init__(
-        self,
-        path: Path,
-        author: Author,
-        answer: Answers,
-        store: SyncStore,
-        tell: Callable[[Told], None],
-        *,
-        reviewer: str | None = None,
-    ) -> None:
-        """Keep the tables of ``path`` in step as ``author``; ``reviewer`` reviews new rows."""
-        self._path = path
-        self._author = author
-        self._answer = answer
-        self._store = store
-        self._tell = tell
-        self._reviewer = reviewer
+    def __init__(self, keeper: Keeper) -> None:
+        """Keep the tables in the folder of ``keeper`` in step, as his author."""
+        self._path, self._author, self._answer, self._store, self._tell, self._reviewer = keeper
 
     def reconcile(self, name: str, content: bytes) -> None:
         """Bring the table in the file ``name`` and the ledger into step.

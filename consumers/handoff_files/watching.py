@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from consumers.handoff_files.folder import Folder
-    from consumers.handoff_files.sync_store import SyncStore
-    from consumers.handoff_files.telling import Answers
-    from ledger.client import Client
+    from consumers.handoff_files.keeper import Keeper
 
 settle_s: Final = 0.25
 rescan_interval_s: Final = 30.0
@@ -43,24 +41,15 @@ _RESCAN: Final = "\0rescan"
 
 
 class Watcher:
-    """Keeps one folder in step; ``tell`` hears of everything that happens and of what is left undone."""
+    """Keeps one folder in step; who is told hears of everything that happens and of what is left undone."""
 
-    def __init__(
-        self,
-        folder: Folder,
-        client: Client,
-        answer: Answers,
-        store: SyncStore,
-        tell: Callable[[Told], None],
-        *,
-        is_everything: bool = False,
-    ) -> None:
-        """Watch for ``folder``; with ``is_everything`` finished handoffs get a file, too."""
+    def __init__(self, folder: Folder, keeper: Keeper, *, is_everything: bool = False) -> None:
+        """Watch for ``folder`` as its keeper; with ``is_everything`` finished handoffs get a file, too."""
         self._folder = folder
-        self._client = client
-        self._answer = answer
-        self._store = store
-        self._tell = tell
+        self._client = keeper.author.client
+        self._answer = keeper.answer
+        self._store = keeper.store
+        self._tell = keeper.tell
         self._is_everything = is_everything
         self._asked: queue.SimpleQueue[tuple[str, int | None]] = queue.SimpleQueue()
         self._stamps: dict[str, tuple[int, int]] = {}

@@ -10,13 +10,13 @@ The environment is handed in: only ``ledger.config`` reads it.
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from consumers.loopback import is_loopback
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import Label
 from ledger.identity import read_private
@@ -89,7 +89,7 @@ def read_endpoint(settings: LlmSettings, environment: Mapping[str, str]) -> Endp
     """
     parts = _split(settings.base_url)
     api_key = _read_api_key(settings, environment)
-    if api_key is not None and parts.scheme != "https" and not _is_this_machine(parts.hostname or ""):
+    if api_key is not None and parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         raise _wrong_url("an API key is sent over https only, or to this machine")
     return Endpoint(f"{settings.base_url.rstrip('/')}/chat/completions", settings, api_key)
 
@@ -124,15 +124,6 @@ def _read_api_key(settings: LlmSettings, environment: Mapping[str, str]) -> ApiK
         return ApiKey(read_private(Path(file).expanduser()).decode("ascii").strip())
     except UnicodeDecodeError:
         raise Refused("INVALID_FORMAT", f"{file} does not hold an API key", path=file) from None
-
-
-def _is_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _wrong_url(why: str) -> Refused:

@@ -9,12 +9,12 @@ log: ``Channel.target`` is what may be shown.
 from __future__ import annotations
 
 import hashlib
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
+from consumers.loopback import is_loopback
 from consumers.notifier.signature import Secret, read_secret
 from ledger.codec import schema_error
 from ledger.config import environment_variable
@@ -162,17 +162,8 @@ def _checked_target(url: str, path: str, *, allow_http: bool) -> str:
         raise Refused("INVALID_FIELD", "webhook must have no user or fragment", path=path)
     if not url.isprintable() or not url.isascii() or " " in url:
         raise Refused("INVALID_FIELD", "webhook must be printable ASCII", path=path)
-    if parts.scheme == "http" and not allow_http and not _is_this_machine(parts.hostname):
+    if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname):
         message = "webhook must be https, or on this machine, unless allow_http = true"
         raise Refused("INVALID_FIELD", message, path=path)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{port}"
-
-
-def _is_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -8,7 +8,7 @@ import msgspec
 
 from ledger.lifecycle.handoff import Status
 from projections.handoffs.why import Standing, chain_links_max, explain
-from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
+from projections.query import Arguments, Limit, Listing, Query, Where, by_beginning, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,13 +71,9 @@ def find_handoff(moment: Moment, asked: str) -> str:
         Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
     name = asked.removeprefix("handoff/")
-    for candidate in dict.fromkeys((name, name.removesuffix(".md"))):
-        if moment.rows("SELECT id FROM handoffs WHERE id = ?", (candidate,)):
-            return candidate
-    prefix = name.removesuffix(".md")
-    sql = "SELECT id FROM handoffs WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
-    found = moment.rows(sql, (len(prefix), prefix, candidates_max + 1)) if prefix else []
-    return one([row["id"] for row in found], asked, "handoff")
+    if moment.rows("SELECT id FROM handoffs WHERE id = ?", (name,)):
+        return name
+    return by_beginning(moment, "handoffs", name.removesuffix(".md"), asked, "handoff")
 
 
 def list_handoffs(moment: Moment, asked: HandoffList) -> Answer:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
+from projections.query import Arguments, Limit, Listing, Query, Where, by_beginning, page_of
 
 if TYPE_CHECKING:
     from projections.query import Answer, Moment
@@ -45,14 +45,8 @@ def show_review(moment: Moment, asked: ReviewId) -> Answer:
     Raises:
         Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
-    name = asked.id.removeprefix("review/")
-    sql = "SELECT * FROM reviews WHERE id = ?"
-    for row in moment.rows(sql, (name,)):
-        return _review(row)
-    begins = "SELECT id FROM reviews WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
-    found = moment.rows(begins, (len(name), name, candidates_max + 1)) if name else []
-    whole = one([row["id"] for row in found], asked.id, "review")
-    (row,) = moment.rows(sql, (whole,))
+    whole = by_beginning(moment, "reviews", asked.id.removeprefix("review/"), asked.id, "review")
+    (row,) = moment.rows("SELECT * FROM reviews WHERE id = ?", (whole,))
     return _review(row)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
+from projections.query import Arguments, Limit, Listing, Query, Where, by_beginning, page_of
 
 if TYPE_CHECKING:
     from projections.query import Answer, Moment
@@ -56,12 +56,7 @@ def show_snapshot(moment: Moment, asked: SnapshotName) -> Answer:
     Raises:
         Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
-    name = asked.id.removeprefix("snapshot/")
-    for row in moment.rows("SELECT * FROM snapshots WHERE id = ?", (name,)):
-        return _snapshot(row)
-    sql = "SELECT id FROM snapshots WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
-    found = moment.rows(sql, (len(name), name, candidates_max + 1)) if name else []
-    whole = one([row["id"] for row in found], asked.id, "snapshot")
+    whole = by_beginning(moment, "snapshots", asked.id.removeprefix("snapshot/"), asked.id, "snapshot")
     (row,) = moment.rows("SELECT * FROM snapshots WHERE id = ?", (whole,))
     return _snapshot(row)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of, page_rows_max
+from projections.query import Arguments, Limit, Listing, Query, Where, by_beginning, page_of, page_rows_max
 
 if TYPE_CHECKING:
     from projections.query import Answer, Moment
@@ -144,10 +144,7 @@ def prove_task(moment: Moment, asked: TaskId) -> Answer:
 
 
 def _found(moment: Moment, asked: str) -> dict[str, Any]:
-    name = asked.removeprefix("tot/")
-    sql = "SELECT id FROM tot_tasks WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
-    found = moment.rows(sql, (len(name), name, candidates_max + 1)) if name else []
-    whole = one([row["id"] for row in found], asked, "task")
+    whole = by_beginning(moment, "tot_tasks", asked.removeprefix("tot/"), asked, "task")
     (row,) = moment.rows("SELECT * FROM tot_tasks WHERE id = ?", (whole,))
     return _task(row)
 

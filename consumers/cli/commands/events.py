@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from consumers.cli.app import App, command_line, parse_json, read_argument
+from consumers.cli.app import App, parse_json, read_argument
 from consumers.cli.lazy import Command
-from consumers.cli.tables import clean, print_fields, print_table, when
+from consumers.cli.paging import show_page
+from consumers.cli.tables import clean, print_fields, when
 from ledger.author import Draft
 from ledger.client import follow, read_event
 from ledger.envelope import decode_entry, decode_submission
@@ -98,15 +99,9 @@ def log_(
     answer = app.query("catalog.find", kind=kind, stream=stream, author=author, after=after, limit=limit)
     events: list[dict[str, Any]] = answer["events"]
     rows = [(one["event_index"], when(one["accepted_ms"]), one["author"], one["kind"], one["stream"]) for one in events]
-
-    def text() -> None:
-        print_table(("index", "accepted", "author", "kind", "stream"), rows)
-        if answer["next"] is not None:
-            click.echo(f"{answer['total']} in all; go on with --after {answer['next']}")
-
-    options = {"kind": kind, "stream": stream, "author": author, "limit": limit, "after": answer["next"]}
-    following = None if answer["next"] is None else command_line("baton log", options)
-    app.show("events", answer, text, following=following)
+    header = ("index", "accepted", "author", "kind", "stream")
+    options = {"kind": kind, "stream": stream, "author": author, "limit": limit}
+    show_page(app, "events", answer, (header, rows), ("baton log", options), cursor="after")
 
 
 @click.command(cls=Command)

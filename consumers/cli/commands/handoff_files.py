@@ -20,6 +20,7 @@ from consumers.cli.tables import clean
 from consumers.handoff_files.current import file_name, file_now
 from consumers.handoff_files.folder import Folder
 from consumers.handoff_files.importing import changed_records, read_records
+from consumers.handoff_files.keeper import Keeper
 from consumers.handoff_files.sync_store import SyncStore
 from consumers.handoff_files.syntax.active_table import is_active_table, parse_table
 from consumers.handoff_files.syntax.parsing import parse
@@ -113,11 +114,9 @@ def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
     name = hashlib.sha256(f"{folder.resolve()}\0{author.name}".encode()).hexdigest()[:16]
     store = SyncStore(settings.home / "subscribers" / f"files-{name}.db")
     try:
-        answer = app.query_with
-        keeper = Folder(folder, author, answer, store, lambda told: tell(app, told),
-                        reviewer=settings.config.default_reviewer)  # fmt: skip
-        watcher = Watcher(keeper, author.client, answer, store, lambda told: tell(app, told),
-                          is_everything=is_everything)  # fmt: skip
+        reviewer = settings.config.default_reviewer
+        keeper = Keeper(folder, author, app.query_with, store, lambda told: tell(app, told), reviewer)
+        watcher = Watcher(Folder(keeper), keeper, is_everything=is_everything)
         with progress("reading the folder", shown=not app.as_json) as step:
             failures = watcher.reconcile(step)
         if once and failures:

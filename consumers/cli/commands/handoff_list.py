@@ -6,11 +6,11 @@ from typing import Any, get_args
 
 import click
 
-from consumers.cli.app import App, command_line
+from consumers.cli.app import App
 from consumers.cli.board_text import board_text, depends_text
 from consumers.cli.handoff_text import print_handoff
 from consumers.cli.lazy import Command
-from consumers.cli.tables import print_table
+from consumers.cli.paging import show_page
 from ledger.lifecycle.handoff import Status
 
 rows_max = 500
@@ -75,15 +75,9 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
         )
         for one in answer["handoffs"]
     ]
-
-    def text() -> None:
-        print_table(("id", "status", "title", "tasks", "depends on", ""), rows)
-        if answer["next"] is not None:
-            click.echo(f"{answer['total']} in all; go on with --cursor {answer['next']}")
-
-    options = {**given, "from": sender, "ready": ready, "cursor": answer["next"]}
-    following = None if answer["next"] is None else command_line("baton handoff list", options)
-    app.show("handoffs", answer, text, following=following)
+    header = ("id", "status", "title", "tasks", "depends on", "")
+    options = {**given, "from": sender, "ready": ready}
+    show_page(app, "handoffs", answer, (header, rows), ("baton handoff list", options))
 
 
 def _reason(one: dict[str, Any]) -> str:

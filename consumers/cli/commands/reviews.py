@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from consumers.cli.app import App, command_line, read_text
+from consumers.cli.app import App, read_text
 from consumers.cli.commands.events import fields_of
 from consumers.cli.lazy import Group
-from consumers.cli.tables import clean, print_table, when
+from consumers.cli.paging import show_page
+from consumers.cli.tables import clean, when
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.review import ReviewAnswered, Verdict
@@ -37,15 +38,9 @@ def list_(app: App, status: str, author: str | None, limit: int, cursor: int | N
          one["question"])
         for one in answer["reviews"]
     ]  # fmt: skip
-
-    def text() -> None:
-        print_table(("id", "status", "asked", "by", "rule", "question"), rows)
-        if answer["next"] is not None:
-            click.echo(f"{answer['total']} in all; go on with --cursor {answer['next']}")
-
-    options = {"status": status, "author": author, "limit": limit, "cursor": answer["next"]}
-    following = None if answer["next"] is None else command_line("baton review list", options)
-    app.show("reviews", answer, text, following=following)
+    header = ("id", "status", "asked", "by", "rule", "question")
+    options = {"status": status, "author": author, "limit": limit}
+    show_page(app, "reviews", answer, (header, rows), ("baton review list", options))
 
 
 @review.command()

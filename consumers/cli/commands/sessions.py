@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from consumers.cli.app import App, command_line, read_text
+from consumers.cli.app import App, read_text
 from consumers.cli.commands.events import fields_of
 from consumers.cli.lazy import Group, Lazy
+from consumers.cli.paging import show_page
 from consumers.cli.session_choice import append, chosen_session, find_session, session_and, whole_id
 from consumers.cli.session_text import print_dead_ends, print_session
-from consumers.cli.tables import print_table, when
+from consumers.cli.tables import when
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import session as kinds
@@ -159,15 +160,9 @@ def list_(
          one["unknowns"], one["task"])
         for one in answer["sessions"]
     ]  # fmt: skip
-    options = {"agent": agent, "ai-id": ai_id, "status": status, "limit": limit, "cursor": answer["next"]}
-    following = None if answer["next"] is None else command_line("baton session list", options)
-
-    def text() -> None:
-        print_table(("id", "status", "started", "by", "findings", "unknowns", "task"), rows)
-        if answer["next"] is not None:
-            click.echo(f"{answer['total']} in all; go on with --cursor {answer['next']}")
-
-    app.show("sessions", answer, text, following=following)
+    header = ("id", "status", "started", "by", "findings", "unknowns", "task")
+    options = {"agent": agent, "ai-id": ai_id, "status": status, "limit": limit}
+    show_page(app, "sessions", answer, (header, rows), ("baton session list", options))
 
 
 def record(app: App, given: str, data: EventData, what: str) -> None:

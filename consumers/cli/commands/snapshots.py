@@ -10,7 +10,8 @@ import msgspec
 
 from consumers.cli.app import App, command_line, read_text
 from consumers.cli.lazy import Group
-from consumers.cli.tables import clean, print_table, when
+from consumers.cli.paging import show_page
+from consumers.cli.tables import clean, when
 from consumers.cli.vector_options import parse_vectors
 from consumers.snapshots.act import act_on, describe
 from consumers.snapshots.receive import receive_snapshot
@@ -85,15 +86,9 @@ def list_(app: App, author: str | None, session: str | None, limit: int, cursor:
          "-" if one["reasoning_fidelity"] is None else f"{one['reasoning_fidelity']:.2f}")
         for one in answer["snapshots"]
     ]  # fmt: skip
-
-    def text() -> None:
-        print_table(("id", "taken", "by", "session", "domain", "fidelity"), rows)
-        if answer["next"] is not None:
-            click.echo(f"{answer['total']} in all; go on with --cursor {answer['next']}")
-
-    options = {"author": author, "session": session, "limit": limit, "cursor": answer["next"]}
-    following = None if answer["next"] is None else command_line("baton snapshot list", options)
-    app.show("snapshots", answer, text, following=following)
+    header = ("id", "taken", "by", "session", "domain", "fidelity")
+    options = {"author": author, "session": session, "limit": limit}
+    show_page(app, "snapshots", answer, (header, rows), ("baton snapshot list", options))
 
 
 @snapshot.command()

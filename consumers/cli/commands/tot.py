@@ -11,7 +11,8 @@ import msgspec
 
 from consumers.cli.app import App, command_line
 from consumers.cli.lazy import Group
-from consumers.cli.tables import print_table, when
+from consumers.cli.paging import show_page
+from consumers.cli.tables import when
 from consumers.cli.tot_following import follow_task, progress
 from consumers.cli.tot_text import (
     mermaid_text,
@@ -183,15 +184,9 @@ def list_(app: App, status: str | None, task_type: str | None, limit: int, curso
         )
         for one in answer["tasks"]
     ]
-    options = {"status": status, "task-type": task_type, "limit": limit, "cursor": answer["next"]}
-    following = None if answer["next"] is None else command_line("baton tot list", options)
-
-    def text() -> None:
-        print_table(("id", "started", "status", "type", "nodes", "problem"), rows)
-        if answer["next"] is not None:
-            click.echo(f"{answer['total']} in all; go on with --cursor {answer['next']}")
-
-    app.show("thought_tasks", answer, text, following=following)
+    header = ("id", "started", "status", "type", "nodes", "problem")
+    options = {"status": status, "task-type": task_type, "limit": limit}
+    show_page(app, "thought_tasks", answer, (header, rows), ("baton tot list", options))
 
 
 def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> None:

@@ -125,9 +125,12 @@ def places_of(path: Path, content: bytes) -> list[int]:
     return found
 
 
-def samples(name: str, count: int) -> list[random.Random]:
-    """Return one seeded source of chance for each sample, so that a failure names what to repeat."""
-    return [random.Random(f"{name}/{number}") for number in range(count * FAULTS)]
+def samples(name: str, count: int, *, slow: int = 0) -> list[random.Random]:
+    """Return one seeded source of chance for each sample, so that a failure names what to repeat.
+
+    Of what starts processes for each sample, ``slow`` are enough unless more faults are asked for.
+    """
+    return [random.Random(f"{name}/{number}") for number in range(slow if slow and FAULTS == 1 else count * FAULTS)]
 
 
 def named(report: AuditReport) -> set[int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.register_assert_rewrite("calling")
+pytest.register_assert_rewrite("calling", "reported_sessions")
 
 from calling import Baton, Place, Serving, call  # noqa: E402 - what is rewritten is named first
 

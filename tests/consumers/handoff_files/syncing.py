@@ -9,6 +9,7 @@ from checking import check_log
 from consumers.handoff_files.content import amended, content_from
 from consumers.handoff_files.current import file_name, file_now
 from consumers.handoff_files.folder import Folder
+from consumers.handoff_files.keeper import Keeper
 from consumers.handoff_files.sync_store import SyncStore
 from consumers.handoff_files.telling import Told
 from consumers.handoff_files.watching import Watcher
@@ -63,14 +64,13 @@ class Hand:
         self.client = folder.ledger.client()
         self.store = SyncStore(folder.memory / f"{name}.db")
         self.author = Author(self.client, name, lambda _: folder.ledger.keys[name])
-        self.keeper = Folder(
-            folder.path, self.author, folder.answer, self.store, self.told.append, reviewer=folder.reviewer
-        )
+        self.keeper = Keeper(folder.path, self.author, folder.answer, self.store, self.told.append, folder.reviewer)
+        self.kept = Folder(self.keeper)
 
     def reconcile(self, id_: str = "h") -> list[str]:
         """Bring one handoff into step; return what was told, as ``what: text``."""
         self.told.clear()
-        self.keeper.reconcile(id_)
+        self.kept.reconcile(id_)
         return [f"{one.what}: {one.text}" for one in self.told]
 
     def whats(self, id_: str = "h") -> list[str]:
@@ -79,7 +79,7 @@ class Hand:
 
     def watcher(self) -> Watcher:
         """Return a watcher of the whole folder."""
-        return Watcher(self.keeper, self.client, self._folder.answer, self.store, self.told.append)
+        return Watcher(self.kept, self.keeper)
 
     def everything(self) -> list[str]:
         """Bring the whole folder into step; return what was told, as ``what id``."""
@@ -94,7 +94,7 @@ class SyncedFolder:
     def __init__(self, ledger: Ledger, base: Path) -> None:
         self.ledger = ledger
         self.path = base / "handoffs"
-        self.path.mkdir()
+        self.path.mkdir(exist_ok=True)
         self.memory = base / "memory"
         self.reviewer: str | None = None
         self._reader = Reader(ledger.client(), ledger.settings())

@@ -88,12 +88,12 @@ def test_what_the_ledger_refuses_is_told_once_and_tried_again(folder: SyncedFold
     text = folder.edit(("Status: in_progress", "Status: completed"))
     (said,) = bob.reconcile()
     assert said.startswith("refused: CRITERIA_OPEN: ")
-    assert bob.keeper.refused == {"h"}
+    assert bob.kept.refused == {"h"}
     assert bob.reconcile() == []
     assert folder.text() == text
     folder.emit("rita", kinds.HandoffCriterionWaived(position=0, reason="nobody asks"))
     assert bob.reconcile() == ["signed: handoff.completed"]
-    assert bob.keeper.refused == set()
+    assert bob.kept.refused == set()
     folder.assert_in_step(bob)
 
 
@@ -220,5 +220,5 @@ def test_markdown_of_other_sorts_is_left_alone(folder: SyncedFolder) -> None:
 
 def test_ledger_s_refusals_of_other_questions_are_not_swallowed(folder: SyncedFolder) -> None:
     bob = folder.claimed()
-    bob.keeper._answer = lambda *_: (_ for _ in ()).throw(Refused("NOT_AUTHORIZED", "not for you"))
+    bob.kept._answer = lambda *_: (_ for _ in ()).throw(Refused("NOT_AUTHORIZED", "not for you"))
     assert bob.reconcile() == ["refused: NOT_AUTHORIZED: not for you"]

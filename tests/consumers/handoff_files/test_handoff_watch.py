@@ -49,7 +49,7 @@ class Running:
         try:
             again = type(hand)(hand._folder, hand.name)  # SQLite connections belong to the thread that opened them
             again.told = hand.told
-            again.keeper._tell = hand.told.append
+            again.kept._tell = hand.told.append
             self.watcher = again.watcher()
             self.watcher._tell = hand.told.append
             self.watcher.reconcile()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from building import Ledger
+from building import Clock, Ledger
 from syncing import NEW, SyncedFolder
 
 from consumers import atomic
@@ -137,12 +138,20 @@ SCENES: Final[list[Callable[[SyncedFolder], str]]] = [
 def test_kill_at_any_step_changes_nothing(
     scene: Callable[[SyncedFolder], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    begun, clock = tmp_path / "begun", Clock()
+    begun.mkdir()
+    with Ledger(begun / ".baton", map_size=16 * 1024**2, clock=clock) as ledger:
+        folder = SyncedFolder(ledger, begun)
+        name = scene(folder)
+        folder.close()
+
     def play(after: int | None) -> tuple[Any, int]:
+        """Go on from a copy of the scene, by a clock of its own."""
         base = tmp_path / ("whole" if after is None else f"killed-{after}")
-        base.mkdir()
-        with Ledger(base / ".baton", map_size=16 * 1024**2) as ledger:
+        shutil.copytree(begun, base)
+        with Ledger(base / ".baton", map_size=16 * 1024**2, clock=Clock(clock.now_ms)) as ledger:
             folder = SyncedFolder(ledger, base)
-            hand, count = folder.hand(scene(folder)), [0]
+            hand, count = folder.hand(name), [0]
             if after is not None:
                 with monkeypatch.context() as patched:
                     count = dying(patched, after)

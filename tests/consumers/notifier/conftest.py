@@ -1,19 +1,26 @@
-"""A receiver, channels to it, a clock that is moved by hand, and one look at what the notifier keeps."""
+"""A receiver, channels to it, a clock that is moved by hand, and notifiers that a test drives."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from building import Clock
+from building import Clock, Ledger
+from notifying import Notifying
+from waits import Waits
 from webhook_receiver import SECRET, VARIABLE, Receiver
 
 from consumers.notifier import Channel, configured_channels
 from ledger.config import Config, Settings
+from projections.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from notifying import Hook
+
+    from ledger.local import LocalClient
 
 
 @pytest.fixture
@@ -53,3 +60,25 @@ def clock() -> Clock:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "notifier" / "notifier.db"
+
+
+@pytest.fixture
+def reader(ledger: Ledger, local_client: LocalClient) -> Iterator[Reader]:
+    with Reader(local_client, ledger.settings()) as made:
+        yield made
+
+
+@pytest.fixture
+def notifying(ledger: Ledger, local_client: LocalClient, reader: Reader, path: Path, hook: Hook) -> Notifying:
+    """A notifier on the real views, started once while nothing waits."""
+    made = Notifying(ledger, local_client, reader.answer, path, [hook()])
+    made.catch_up()
+    return made
+
+
+@pytest.fixture
+def scripted(ledger: Ledger, local_client: LocalClient, path: Path, hook: Hook) -> Notifying:
+    """A notifier on views that a test says, started once while nothing waits."""
+    made = Notifying(ledger, local_client, Waits(), path, [hook()])
+    made.catch_up()
+    return made

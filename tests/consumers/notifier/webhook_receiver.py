@@ -1,4 +1,4 @@
-"""A receiver of webhooks: a real HTTP server on a free port of this machine that answers by a script.
+"""A receiver of webhooks that answers by a script.
 
 It checks every signature by the words of the Standard Webhooks specification, not with the code that made it. A request
 beyond the script's end is answered 204.
@@ -7,16 +7,17 @@ beyond the script's end is answered 204.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import hmac
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from http_double import HttpDouble, drip_parts, flood_parts
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from http.server import BaseHTTPRequestHandler
+
+    from http_double import Parts
 
 KEY = b"a shared secret of 32 bytes, ok!"
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -31,7 +32,7 @@ class Reply(NamedTuple):
 
     status: int = 204
     headers: dict[str, str] = {}
-    parts: Callable[[threading.Event], Iterator[bytes]] | None = None
+    parts: Parts | None = None
     waits: bool = False
 
 
@@ -56,73 +57,41 @@ class Received(NamedTuple):
 
 
 def flood(megabytes: int) -> Reply:
-    return Reply(200, parts=lambda _: (b"x" * 1024**2 for _ in range(megabytes)))
+    return Reply(200, parts=flood_parts(megabytes))
 
 
 def drip() -> Reply:
     """Return a reply whose headers never end."""
-
-    def lines(closing: threading.Event) -> Iterator[bytes]:
-        while not closing.wait(0.02):
-            yield b"x"
-
-    return Reply(parts=lines, waits=True)
+    return Reply(parts=drip_parts(b"x"), waits=True)
 
 
-class Receiver:
-    """The server, its script, and what it was sent."""
+class Receiver(HttpDouble):
+    """What a receiver answers by its script, and what it was sent."""
 
-    def __init__(self) -> None:
-        self.script: list[Reply] = []
-        self.received: list[Received] = []
-        self.sent_bytes = 0
-        self._closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = False
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
+    script: list[Reply]
+    received: list[Received]
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/hook?token=path-is-secret"
+        return f"{self.origin}/hook?token=path-is-secret"
 
     @property
     def ids(self) -> list[str]:
         return [one.id for one in self.received]
 
-    def close(self) -> None:
-        if self._closing.is_set():
+    def read(self, path: str, headers: dict[str, str], body: bytes) -> Received:
+        return Received(path, headers, body)
+
+    def beyond_script(self) -> Reply:
+        return Reply()
+
+    def send(self, request: BaseHTTPRequestHandler, reply: Reply) -> None:
+        if reply.waits and reply.parts is None:
+            self.closing.wait()
             return
-        self._closing.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        self.received.append(Received(request.path, headers, request.rfile.read(int(headers["content-length"]))))
-        reply = self.script.pop(0) if self.script else Reply()
-        with contextlib.suppress(ConnectionError):
-            if reply.waits and reply.parts is None:
-                self._closing.wait()
-                return
-            if reply.waits:
-                request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-            else:
-                request.send_response(reply.status)
-                for name, value in reply.headers.items():
-                    request.send_header(name, value)
-                request.end_headers()
-            for part in reply.parts(self._closing) if reply.parts else ():
-                request.wfile.write(part)
-                self.sent_bytes += len(part)
-
-    def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - the handler has a self of its own
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                receiver.answer(self)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it overrides
-                """Write nothing: a test's output is its own."""
-
-        return Handler
+        if reply.waits:
+            request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        else:
+            self.send_head(request, reply.status, reply.headers)
+        if reply.parts is not None:
+            self.send_parts(request, reply.parts)

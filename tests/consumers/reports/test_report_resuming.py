@@ -1,14 +1,18 @@
-"""Resuming: which sessions, in how many tokens, with what left out; a hundred generated sessions of every type."""
+"""Resuming: which sessions, in how many tokens, with what left out; generated sessions of every sort and type."""
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections import Counter
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from session_cases import SORTS, TYPES, case
+from building import Ledger
+from report_figures import Told
+from session_cases import SORTS, TYPES, Case, case
 
 from consumers.reports import ReportInputs, publish_report, resume
 from consumers.reports.packing import LEVELS, SHORT_NAMES, printed
@@ -16,10 +20,10 @@ from ledger.author import Author
 from ledger.errors import Refused
 from ledger.events import session
 from projections.briefs.tokens import count_tokens
+from projections.reader import Reader
 
 if TYPE_CHECKING:
-    from building import Ledger
-    from report_figures import Told
+    from collections.abc import Iterator
 
 SUMMARY_KEYS = {
     "session_id", "ai_id", "timestamp", "duration", "task", "epistemic_deltas", "key_findings", "knowledge_gaps_filled",
@@ -28,6 +32,9 @@ SUMMARY_KEYS = {
 DETAILED_KEYS = SUMMARY_KEYS | {"investigation_tools", "artifacts_created", "accomplished", "report_id"}
 KEYS = {"summary": SUMMARY_KEYS, "detailed": DETAILED_KEYS, "full": DETAILED_KEYS | {"assessments", "full_markdown"}}
 REPORT_NAMES = {"task": "task_summary", "next_steps": "recommended_next_steps"}
+SORTS_AND_TYPES = len(SORTS) * len(TYPES)
+# `BATON_FAULTS=25` resumes a hundred sessions and more.
+SESSIONS = SORTS_AND_TYPES * (2 if os.environ.get("BATON_FAULTS", "1") == "1" else 7)
 LISTS = ("key_findings", "remaining_unknowns", "next_steps", "knowledge_gaps_filled", "epistemic_deltas")
 
 
@@ -65,12 +72,42 @@ def check_session(told: dict[str, Any], report: dict[str, Any], level: str) -> N
         assert re.fullmatch(r"baton report show \S+", left_out["see"])
 
 
-@pytest.mark.parametrize("first", range(0, 100, 20))
-def test_a_hundred_sessions_resume_within_their_tokens_with_the_six_answers(told: Told, first: int) -> None:
-    cases = [case(number) for number in range(first, first + 20)]
-    for one in cases:
-        told.record(one)
-        report = told.answer("reports.show", {"id": one.id})["report"]
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+    """One ledger for all tests that only read what generated sessions came to."""
+    with (
+        Ledger(tmp_path_factory.mktemp("sessions") / ".baton") as ledger,
+        ledger.client() as client,
+        Reader(client, ledger.settings()) as reader,
+    ):
+        yield Recorded(Told(ledger, client, reader))
+
+
+class Recorded:
+    """Generated sessions, each recorded and reported on when it is first asked for."""
+
+    def __init__(self, told: Told) -> None:
+        self.told = told
+        self._known: dict[int, Case] = {}
+
+    def session(self, number: int) -> tuple[Case, dict[str, Any]]:
+        """Return a session and its whole report."""
+        if number not in self._known:
+            self._known[number] = case(number)
+            self.told.record(self._known[number])
+        one = self._known[number]
+        report: dict[str, Any] = self.told.answer("reports.show", {"id": one.id})["report"]
+        return one, report
+
+
+@pytest.mark.parametrize("first", range(0, SESSIONS, SORTS_AND_TYPES))
+def test_sessions_of_every_sort_and_type_resume_within_their_tokens_with_the_six_answers(
+    recorded: Recorded, first: int
+) -> None:
+    told, found = recorded.told, set()
+    for number in range(first, first + SORTS_AND_TYPES):
+        one, report = recorded.session(number)
+        found.add((one.sort, one.type))
         assert report["report_type"] == one.type
         for level, limit in LEVELS.items():
             resumed = told.resume(one, level)
@@ -78,8 +115,7 @@ def test_a_hundred_sessions_resume_within_their_tokens_with_the_six_answers(told
             assert count_tokens(printed(packed)) <= limit
             assert resumed["token_estimate"] == count_tokens(printed(resumed)) <= limit
             check_session(packed, report, level)
-    assert {one.sort for one in cases} == set(SORTS)
-    assert {one.type for one in cases} == set(TYPES)
+    assert found == set(product(SORTS, TYPES))
 
 
 def test_five_sessions_at_once_share_their_tokens(told: Told) -> None:
@@ -93,13 +129,12 @@ def test_five_sessions_at_once_share_their_tokens(told: Told) -> None:
         assert resumed["total_sessions"] == 5
 
 
-def test_the_markdown_is_whole_whenever_it_fits_and_else_in_whole_sections(told: Told) -> None:
+def test_the_markdown_is_whole_whenever_it_fits_and_else_in_whole_sections(recorded: Recorded) -> None:
     found = Counter[str]()
-    for number in range(16):
-        one = case(number)
-        told.record(one)
-        whole = told.answer("reports.show", {"id": one.id})["report"]["markdown"]
-        packed = told.resume(one, "full")["sessions"][0]
+    for number in range(SORTS_AND_TYPES):
+        one, report = recorded.session(number)
+        whole = report["markdown"]
+        packed = recorded.told.resume(one, "full")["sessions"][0]
         omitted = packed.get("left_out", {}).get("markdown")
         if omitted is None:
             assert packed["full_markdown"] == whole

@@ -59,7 +59,12 @@ def test_breadth_that_the_router_makes_by_itself_is_bounded(steps: int, hops: in
 
 def test_breadth_behind_an_approval_is_not_the_routers_own() -> None:
     then = ",".join(['{to = "b", title = "t"}'] * 8)
-    read_chains(f'[[chain]]\nname = "c"\nwhen = "handoff.verified"\nthen = [{then}]\n'.encode())
+    text = f'[[chain]]\nname = "c"\nwhen = "handoff.verified"\nthen = [{then}]\n'
+    (chain,) = read_chains(text.encode()).chains
+    assert sum(len(chain.steps) ** hop for hop in range(1, chain.hops_max + 1)) > handoffs_at_once_max
+    with pytest.raises(Refused) as refused:
+        read_chains(text.replace("verified", "created").encode())
+    assert refused.value.code == "TOO_LARGE"
 
 
 def test_check_warns_of_agents_that_will_not_do() -> None:

@@ -57,6 +57,7 @@ def test_dependency_may_have_to_be_verified(ledger: Ledger) -> None:
     assert refused(ledger, ledger.claim, "h1").details == {"on": "one", "status": "completed"}
     ledger.emit("rita", "handoff/one", HandoffVerified())
     ledger.claim("h1")
+    assert ledger.handoff("h1").status == "in_progress"
 
 
 def test_approval_is_asked_for_before_dependencies(ledger: Ledger) -> None:
@@ -82,7 +83,10 @@ def test_shared_dependencies_are_no_cycle(ledger: Ledger) -> None:
     ledger.hand_over("left", depends_on=["base"])
     ledger.hand_over("right", depends_on=["base"])
     ledger.hand_over("top", depends_on=["left", "right", "base"])
+    before = ledger.head()[0]
     ledger.hand_over("base")
+    assert ledger.head()[0] == before + 1
+    assert ledger.handoff("top").depends_on == ("left", "right", "base")
 
 
 def test_long_chain_is_walked_to_its_end(ledger: Ledger) -> None:
@@ -96,6 +100,7 @@ def test_dependency_with_the_longest_name_there_is_costs_nobody_else(ledger: Led
     approved(ledger, "h1", depends_on=["缓" * 200])
     assert refused(ledger, ledger.claim, "h1").code == "DEPENDENCY_MISSING"
     ledger.finish("h2")
+    assert ledger.handoff("h2").status == "completed"
 
 
 @given(edges=st.lists(st.tuples(st.integers(0, 5), st.sets(st.integers(0, 5), max_size=3)), max_size=8))

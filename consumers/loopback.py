@@ -1,0 +1,18 @@
+"""Whether a host is this machine: what is sent there in the clear is seen by nobody else.
+
+Pure, no name is looked up: ``localhost`` is loopback by RFC 6761 §6.3, every other name is a stranger's.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host``, as ``urlsplit`` gives it (lower case, no brackets), is ``localhost`` or a loopback address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
