@@ -21,8 +21,9 @@ Importing this package opens nothing and loads neither lmdb nor nats; each name 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from ledger.author import Author, Draft
@@ -56,21 +57,17 @@ __all__ = [
     "read_settings",
 ]
 
-_MODULES: Final = {
-    "author": ("Author", "Draft"),
-    "client": ("Client", "follow", "read_event"),
-    "connect": ("open_client",),
-    "config": ("Settings", "read_settings"),
-    "errors": ("BatonError", "Corrupted", "Refused", "Unavailable"),
-    "events.body": ("Event",),
-    "home": ("Home", "create_ledger"),
-    "identity": ("Key", "open_key"),
-    "local": ("LocalClient",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(
+    __name__,
+    {
+        "author": ("Author", "Draft"),
+        "client": ("Client", "follow", "read_event"),
+        "connect": ("open_client",),
+        "config": ("Settings", "read_settings"),
+        "errors": ("BatonError", "Corrupted", "Refused", "Unavailable"),
+        "events.body": ("Event",),
+        "home": ("Home", "create_ledger"),
+        "identity": ("Key", "open_key"),
+        "local": ("LocalClient",),
+    },
+)

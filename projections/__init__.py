@@ -18,8 +18,9 @@ this package opens nothing and loads no store.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from projections.projection import Logged, Projection, Table
@@ -44,18 +45,14 @@ __all__ = [
     "verify_views",
 ]
 
-_MODULES: Final = {
-    "projection": ("Logged", "Projection", "Table"),
-    "reader": ("AsOf", "Reader"),
-    "runner": ("Progress", "Runner"),
-    "store.sqlite": ("SqliteStore",),
-    "verify": ("Difference", "verify_views"),
-    "views": ("QUERIES", "VIEWS"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(
+    __name__,
+    {
+        "projection": ("Logged", "Projection", "Table"),
+        "reader": ("AsOf", "Reader"),
+        "runner": ("Progress", "Runner"),
+        "store.sqlite": ("SqliteStore",),
+        "verify": ("Difference", "verify_views"),
+        "views": ("QUERIES", "VIEWS"),
+    },
+)

@@ -20,26 +20,14 @@ locks do not survive a fork), and stopping at the first problem (an auditor want
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from consumers.auditor.report import AuditReport, Problem
     from consumers.auditor.verify import verify_bundle, verify_log
 
-_HOMES = {
-    "AuditReport": "report",
-    "Problem": "report",
-    "verify_bundle": "verify",
-    "verify_log": "verify",
-}
-
 __all__ = ["AuditReport", "Problem", "verify_bundle", "verify_log"]
 
-
-def __getattr__(name: str) -> Any:
-    """Load what is asked for: importing the package loads nothing."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - only when something is asked for
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = front_door(__name__, {"report": ("AuditReport", "Problem"), "verify": ("verify_bundle", "verify_log")})

@@ -19,8 +19,9 @@ command line (no schema, no annotation a host could ask its user about); OAuth f
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from consumers.mcp.desk import Desk
@@ -28,10 +29,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Desk", "make_server"]
 
-_MODULES: Final = {"Desk": "desk", "make_server": "server"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(__name__, {"desk": ("Desk",), "server": ("make_server",)})

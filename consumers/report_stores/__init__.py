@@ -25,8 +25,9 @@ Names are loaded when first asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from consumers.report_stores.names import name_of, text_of
@@ -59,19 +60,15 @@ __all__ = [
     "text_of",
 ]
 
-_MODULES: Final = {
-    "names": ("name_of", "text_of"),
-    "notes": ("JSON_NOTES", "MARKDOWN_NOTES", "NOTES", "Listed", "Notes"),
-    "project": ("Project", "ReportsSettings", "project_of"),
-    "remotes": ("Transfer", "fetch", "push"),
-    "repairing": ("Repaired", "repair"),
-    "stored": ("Status", "Stored"),
-    "storing": ("load_handoff", "store_report"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(
+    __name__,
+    {
+        "names": ("name_of", "text_of"),
+        "notes": ("JSON_NOTES", "MARKDOWN_NOTES", "NOTES", "Listed", "Notes"),
+        "project": ("Project", "ReportsSettings", "project_of"),
+        "remotes": ("Transfer", "fetch", "push"),
+        "repairing": ("Repaired", "repair"),
+        "stored": ("Status", "Stored"),
+        "storing": ("load_handoff", "store_report"),
+    },
+)

@@ -18,8 +18,9 @@ by characters; one text field for everything, which a program could not read.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from consumers.reports.api import (
@@ -61,30 +62,26 @@ __all__ = [
     "submit_preflight_assessment",
 ]
 
-_MODULES: Final = {
-    "api": (
-        "bootstrap_session",
-        "execute_postflight",
-        "execute_preflight",
-        "generate_handoff_report",
-        "load_handoff",
-        "query_handoff_reports",
-        "query_handoffs",
-        "resume_previous_session",
-        "submit_postflight_assessment",
-        "submit_preflight_assessment",
-    ),
-    "generator": ("EpistemicHandoffReportGenerator", "generate"),
-    "inputs": ("ReportInputs",),
-    "publishing": ("publish_report",),
-    "querying": ("query_reports",),
-    "resuming": ("resume",),
-    "since": ("parse_since",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(
+    __name__,
+    {
+        "api": (
+            "bootstrap_session",
+            "execute_postflight",
+            "execute_preflight",
+            "generate_handoff_report",
+            "load_handoff",
+            "query_handoff_reports",
+            "query_handoffs",
+            "resume_previous_session",
+            "submit_postflight_assessment",
+            "submit_preflight_assessment",
+        ),
+        "generator": ("EpistemicHandoffReportGenerator", "generate"),
+        "inputs": ("ReportInputs",),
+        "publishing": ("publish_report",),
+        "querying": ("query_reports",),
+        "resuming": ("resume",),
+        "since": ("parse_since",),
+    },
+)

@@ -14,19 +14,13 @@ first asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from consumers.sessions.sweeping import Swept, Unmade, sweep
 
 __all__ = ["Swept", "Unmade", "sweep"]
 
-_MODULES: Final = {"sweeping": ("Swept", "Unmade", "sweep")}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(__name__, {"sweeping": ("Swept", "Unmade", "sweep")})

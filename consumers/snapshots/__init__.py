@@ -13,8 +13,9 @@ fetched graph, or ``human_review_required``. Names are loaded when first asked f
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from consumers.snapshots.act import Decision, act_on
@@ -23,15 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Decision", "act_on", "assemble", "receive_snapshot", "take_snapshot"]
 
-_MODULES: Final = {
-    "act": ("Decision", "act_on"),
-    "receive": ("receive_snapshot",),
-    "take": ("assemble", "take_snapshot"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(
+    __name__,
+    {
+        "act": ("Decision", "act_on"),
+        "receive": ("receive_snapshot",),
+        "take": ("assemble", "take_snapshot"),
+    },
+)

@@ -14,8 +14,9 @@ explorer that was killed goes on as if it had not been; ``outgoing`` and ``respo
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from consumers.tot.driver import Solved, Spoken, solve
@@ -53,20 +54,16 @@ __all__ = [
     "solve",
 ]
 
-_MODULES: Final = {
-    "driver": ("Solved", "Spoken", "solve"),
-    "messages": ("Outgoing", "outgoing", "respond"),
-    "orchestrating": ("TaskOptions",),
-    "running": ("resume_task", "run_task"),
-    "search": ("Action", "next_action"),
-    "settings": ("TASK_TYPES", "Overrides", "TaskSettings", "read_task_type", "search_config"),
-    "thinking": ("Debugging", "Game24", "LlmThinker", "Planning", "Thinker"),
-    "tree": ("TreeState", "advance"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(
+    __name__,
+    {
+        "driver": ("Solved", "Spoken", "solve"),
+        "messages": ("Outgoing", "outgoing", "respond"),
+        "orchestrating": ("TaskOptions",),
+        "running": ("resume_task", "run_task"),
+        "search": ("Action", "next_action"),
+        "settings": ("TASK_TYPES", "Overrides", "TaskSettings", "read_task_type", "search_config"),
+        "thinking": ("Debugging", "Game24", "LlmThinker", "Planning", "Thinker"),
+        "tree": ("TreeState", "advance"),
+    },
+)

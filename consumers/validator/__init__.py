@@ -19,8 +19,9 @@ Names are loaded when first asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from consumers.validator.commits import CommitTree, open_tree
@@ -49,19 +50,15 @@ __all__ = [
     "verification_coverage",
 ]
 
-_MODULES: Final = {
-    "commits": ("CommitTree", "open_tree"),
-    "evidence": ("parse_evidence",),
-    "publishing": ("publish", "validate_ref"),
-    "report": ("VALIDATOR_NAME", "VALIDATOR_VERSION", "ValidationReport"),
-    "soundness": ("check_inference",),
-    "trees": ("FolderTree", "Tree"),
-    "validator": ("Judge", "ReasoningValidator", "Verdict", "verification_coverage"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(
+    __name__,
+    {
+        "commits": ("CommitTree", "open_tree"),
+        "evidence": ("parse_evidence",),
+        "publishing": ("publish", "validate_ref"),
+        "report": ("VALIDATOR_NAME", "VALIDATOR_VERSION", "ValidationReport"),
+        "soundness": ("check_inference",),
+        "trees": ("FolderTree", "Tree"),
+        "validator": ("Judge", "ReasoningValidator", "Verdict", "verification_coverage"),
+    },
+)

@@ -20,8 +20,9 @@ consumer's work (``consumers.compressor``). Names are loaded when first asked fo
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from projections.briefs.brief import CertificateProblem, check_certificate
@@ -75,27 +76,23 @@ __all__ = [
     "unpack",
 ]
 
-_MODULES: Final = {
-    "brief": ("CertificateProblem", "check_certificate"),
-    "embedding": ("HASH_V1", "Embedder", "Embedding", "cosine_similarity", "embed_text", "pack", "unpack"),
-    "fidelity": ("band_of", "measure"),
-    "gates": (
-        "MAX_INFORMATION_LOSS_TOLERANCE",
-        "MIN_FIDELITY_FOR_MINIMAL",
-        "MIN_FIDELITY_FOR_STANDARD",
-        "FetchAnswer",
-        "GateAnswer",
-        "check_level",
-        "choose_level",
-        "should_fetch_full_reasoning",
-    ),
-    "prompt": ("Prompt", "TransferLevel", "to_context_prompt"),
-    "tokens": ("count_tokens", "tokenizer"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(
+    __name__,
+    {
+        "brief": ("CertificateProblem", "check_certificate"),
+        "embedding": ("HASH_V1", "Embedder", "Embedding", "cosine_similarity", "embed_text", "pack", "unpack"),
+        "fidelity": ("band_of", "measure"),
+        "gates": (
+            "MAX_INFORMATION_LOSS_TOLERANCE",
+            "MIN_FIDELITY_FOR_MINIMAL",
+            "MIN_FIDELITY_FOR_STANDARD",
+            "FetchAnswer",
+            "GateAnswer",
+            "check_level",
+            "choose_level",
+            "should_fetch_full_reasoning",
+        ),
+        "prompt": ("Prompt", "TransferLevel", "to_context_prompt"),
+        "tokens": ("count_tokens", "tokenizer"),
+    },
+)

@@ -76,6 +76,9 @@ def shorten(text: str, chars_max: int) -> str:
     if _width(trimmed) <= chars_max:
         return trimmed
     room = chars_max - len(ELLIPSIS)
+    if trimmed.isascii():  # most texts: looked at from the cut backwards
+        end = next((place for place in range(room, 0, -1) if trimmed[place].isspace()), 0)
+        return trimmed[:end].rstrip() + ELLIPSIS
     between_words = between_signs = used = 0
     for place, sign in enumerate(trimmed):
         if sign.isspace() or (place and trimmed[place - 1] in CJK_MARKS):

@@ -17,8 +17,9 @@ Taking and receiving snapshots is a consumer's work (``consumers.snapshots``). N
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from projections.snapshots.context import CONTEXT_TOKENS_MAX, derive_context
@@ -43,21 +44,17 @@ __all__ = [
     "to_context_prompt",
 ]
 
-_MODULES: Final = {
-    "context": ("CONTEXT_TOKENS_MAX", "derive_context"),
-    "snapshot": (
-        "SNAPSHOT_TOKENS_MAX",
-        "EnhancedEpistemicSnapshot",
-        "render_snapshot",
-        "snapshot_of",
-        "to_context_prompt",
-    ),
-    "vectors": ("AssessedVectors", "read_vectors"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(
+    __name__,
+    {
+        "context": ("CONTEXT_TOKENS_MAX", "derive_context"),
+        "snapshot": (
+            "SNAPSHOT_TOKENS_MAX",
+            "EnhancedEpistemicSnapshot",
+            "render_snapshot",
+            "snapshot_of",
+            "to_context_prompt",
+        ),
+        "vectors": ("AssessedVectors", "read_vectors"),
+    },
+)

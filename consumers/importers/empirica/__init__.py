@@ -19,8 +19,9 @@ imported session from being resumed. Names are loaded when first asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from consumers.importers.empirica.importing import Done, Read, import_notes, read_notes
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Done", "Read", "Repository", "import_notes", "read_notes"]
 
-_MODULES: Final = {"importing": ("Done", "Read", "import_notes", "read_notes"), "notes": ("Repository",)}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front_door(
+    __name__, {"importing": ("Done", "Read", "import_notes", "read_notes"), "notes": ("Repository",)}
+)

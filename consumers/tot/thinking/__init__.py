@@ -15,8 +15,9 @@ cannot do.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
 
 if TYPE_CHECKING:
     from consumers.tot.thinking.debugging import Debugging
@@ -27,17 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Debugging", "Game24", "LlmThinker", "Path", "Planning", "Thinker"]
 
-_MODULES: Final = {
-    "Debugging": "debugging",
-    "Game24": "game24",
-    "LlmThinker": "llm",
-    "Path": "protocol",
-    "Planning": "planning",
-    "Thinker": "protocol",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = front_door(
+    __name__,
+    {
+        "debugging": ("Debugging",),
+        "game24": ("Game24",),
+        "llm": ("LlmThinker",),
+        "planning": ("Planning",),
+        "protocol": ("Path", "Thinker"),
+    },
+)
