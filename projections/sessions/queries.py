@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
+from projections.query import Arguments, Limit, Listing, Query, Where, by_beginning, page_of
 from projections.records.marks import decoded
 from projections.reports.calibration import bias_of, compare, difference, ends_of
 from projections.sessions.tables import VECTOR_NAMES
@@ -42,12 +42,7 @@ def find_session(moment: Moment, asked: str) -> str:
     Raises:
         Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
-    name = asked.removeprefix("session/")
-    if moment.rows("SELECT id FROM sessions WHERE id = ?", (name,)):
-        return name
-    sql = "SELECT id FROM sessions WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
-    found = moment.rows(sql, (len(name), name, candidates_max + 1)) if name else []
-    return one([row["id"] for row in found], asked, "session")
+    return by_beginning(moment, "sessions", asked.removeprefix("session/"), asked, "session")
 
 
 def list_sessions(moment: Moment, asked: SessionList) -> Answer:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 import msgspec
 
-from consumers.cli.app import App, command_line
+from consumers.cli.app import App
 from consumers.cli.commands.events import fields_of
 from consumers.cli.diff_text import describe_diff, print_diff
 from consumers.cli.lazy import Group, Lazy
+from consumers.cli.paging import show_page
 from consumers.cli.reasoning_text import print_reasoning, print_tree
-from consumers.cli.tables import print_fields, print_table
+from consumers.cli.tables import print_fields
 from consumers.compressor.graph_cache import GraphCache, find_base
 from consumers.compressor.transfer import describe_sent
 from consumers.compressor.transfer import fetch as fetch_graph
@@ -156,15 +157,10 @@ def list_(app: App, author: str | None, status: str | None, limit: int, cursor: 
          shorten(one["task"], task_columns, placeholder="…"))
         for one in answer["reasonings"]
     ]  # fmt: skip
-    options = {"author": author, "status": status, "limit": limit, "cursor": answer["next"]}
-    following = None if answer["next"] is None else command_line("baton reasoning list", options)
-
-    def text() -> None:
-        print_table(("id", "status", "author", "steps", "task"), rows)
-        if answer["next"] is not None:
-            click.echo(f"{answer['total']} in all; go on with --cursor {answer['next']}")
-
-    app.show("reasonings", answer, text, following=following)
+    table = (("id", "status", "author", "steps", "task"), rows)
+    show_page(
+        app, "reasonings", answer, table, ("baton reasoning list", {"author": author, "status": status, "limit": limit})
+    )
 
 
 @reasoning.command()
