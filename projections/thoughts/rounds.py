@@ -45,7 +45,7 @@ def seen(rounds: Rounds, event: Event) -> Rounds:
     if not found:
         return rounds
     if isinstance(data, kinds.TotNodesAdded):
-        of_node |= dict.fromkeys((node.id for node in data.nodes), found)
+        of_node = of_node | dict.fromkeys((node.id for node in data.nodes), found)
     return Rounds(count, rounds.of_event | {event.id: found}, of_node, rounds.last | {event.author: found})
 
 
