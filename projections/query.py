@@ -78,12 +78,31 @@ class Where:
 
 
 class Listing(NamedTuple):
-    """How a list is read: its SELECT, the table (with alias) it counts in, and the column its pages go by."""
+    """How a list is read: its SELECT, the table (with alias) it counts in, and the column its pages go by.
+
+    With ``time`` it is read newest first by that column, and by ``by`` within one millisecond; ``cursors`` is the table
+    in which the time of a cursor is found, even when the row it came from has changed since.
+    """
 
     select: str
     table: str
     by: str
     newest_first: bool = True
+    time: str = ""
+    cursors: str = ""
+
+    def order(self) -> str:
+        """Return the columns of ORDER BY."""
+        direction = "DESC" if self.newest_first else "ASC"
+        return ", ".join(f"{column} {direction}" for column in (self.time, self.by) if column)
+
+    def beyond(self) -> str:
+        """Return the condition of the rows behind a cursor, which it binds."""
+        sign = "<" if self.newest_first else ">"
+        if not self.time:
+            return f"{self.by} {sign} ?"
+        time, by = (column.rpartition(".")[2] for column in (self.time, self.by))
+        return f"({self.time}, {self.by}) {sign} (SELECT {time}, {by} FROM {self.cursors} WHERE {by} = ?)"  # noqa: S608
 
 
 def page_of(
@@ -93,9 +112,8 @@ def page_of(
     # The texts of a listing are fixed in the code; what is asked for is bound.
     total = moment.count(f"SELECT count(*) FROM {listing.table}{where.sql}", where.values)  # noqa: S608
     if after is not None:
-        where.add(f"{listing.by} {'<' if listing.newest_first else '>'} ?", after)
-    order = "DESC" if listing.newest_first else "ASC"
-    sql = f"{listing.select}{where.sql} ORDER BY {listing.by} {order} LIMIT ?"
+        where.add(listing.beyond(), after)
+    sql = f"{listing.select}{where.sql} ORDER BY {listing.order()} LIMIT ?"
     rows = moment.rows(sql, (*values, *where.values, limit + 1))
     page = rows[:limit]
     column = listing.by.rpartition(".")[2]

@@ -27,6 +27,7 @@ from consumers.handoff_files.syntax.active_table import is_active_table, parse_t
 from consumers.handoff_files.syntax.meta import is_handoff_id
 from consumers.handoff_files.syntax.parsing import parse
 from consumers.importers.records import Aside, Record, kept_aside
+from consumers.importers.standing import standing_records
 from ledger.errors import Refused, Unavailable
 from ledger.events.handoff import HandoffClaims, HandoffContent
 from ledger.events.imported import RecordImported
@@ -248,7 +249,8 @@ def changed_records(records: Sequence[Record], answer: Answers) -> tuple[list[Re
     """Return the records that differ from what stands in the ledger, and how many do not.
 
     A file that changed since it was imported from the same place is imported over what stands. A row is compared by
-    what it claims, because its table changes with every other row.
+    what it claims, because its table changes with every other row. What came in once and was replaced by the same
+    handoff of another place stays replaced, whoever imports it again.
     """
     ids = [record.stream.partition("/")[2] for record in records if record.data.mapped_kind is not None]
     standing: dict[str, dict[str, Any]] = {}
@@ -262,6 +264,10 @@ def changed_records(records: Sequence[Record], answer: Answers) -> tuple[list[Re
             changed.append(record)
         elif not _says_the_same(record.data, found):
             changed.append(record._replace(over=found["skeleton_index"]))
+    others = [one.data for one in changed if one.over is None and one.data.mapped_kind is not None]
+    rows = standing_records(answer, ((data.original, data.source) for data in others))
+    replaced = {(row["original"], row["source"]) for row in rows if row["mapped_kind"] is not None}
+    changed = [one for one in changed if one.over is not None or (one.data.original, one.data.source) not in replaced]
     return changed, len(records) - len(changed)
 
 

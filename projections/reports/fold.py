@@ -1,8 +1,8 @@
 """The fold of reports: the latest of each session is a state, every version a row of its event (seed 004, "Option B").
 
-Which version is the latest is decided by the ledger's order and by nothing a report says about itself: an older one
-that is met again never takes the place of a newer. Vectors of the task and of the findings stand apart, packed like
-those of published briefs, with the embedder that made them: a short question is compared with both.
+Which version is the latest is decided by the ledger's order and by nothing a report says about itself; only of what was
+imported the claimed time decides, because there is no other. Vectors of the task and of the findings stand apart,
+packed like those of published briefs, with the embedder that made them: a short question is compared with both.
 """
 
 from __future__ import annotations
@@ -36,10 +36,14 @@ class ReportRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 def fold(state: ReportRecord, event: Event) -> ReportRecord:
-    """Return the record after one more version; an older one changes nothing."""
-    if state.report is not None and event.index <= state.report.event_index:
-        return state
-    return ReportRecord(state.id, _report(event), event.accepted_ms, state.versions + 1, happened_ms(event))
+    """Return the record after one more version; an older one never takes the place of a newer.
+
+    Of imported versions the one that claims the later time is the newer: notes are found in any order.
+    """
+    at_ms, versions = happened_ms(event), state.versions + 1
+    if state.report is not None and (at_ms, event.index) <= (state.happened_ms, state.report.event_index):
+        return msgspec.structs.replace(state, versions=versions)
+    return ReportRecord(state.id, _report(event), event.accepted_ms, versions, at_ms)
 
 
 def rows(state: ReportRecord) -> Rows:
@@ -64,6 +68,7 @@ def added(_state: ReportRecord | None, logged: Logged) -> Rows:
         report.report_type,
         report.calibration_status,
         _json(plain(report)),
+        happened_ms(event),
     )
     return {"handoff_report_versions": [row]}
 

@@ -1,7 +1,8 @@
 """Questions about reports: one whole, lists of the latest, sessions with or without one (seed 004, "MCP Tools").
 
 Filters, the pattern too, work before any limit; ``total_found`` counts all that match, ``next`` is the ``cursor`` of
-the page after. A list holds the latest version of each session, newest first by the ledger's order.
+the page after. A list holds the latest version of each session, newest first: by the ledger's clock, and of imported
+ones by the time that they claim.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
     from projections.query import Answer, Moment
 
 _JOIN: Final = "FROM handoff_reports r JOIN handoff_report_versions v ON v.event_index = r.event_index"
-LISTING: Final = Listing(f"SELECT v.report, r.event_index {_JOIN}", "handoff_reports r", "r.event_index")
+LISTING: Final = Listing(
+    f"SELECT v.report, r.event_index {_JOIN}",
+    "handoff_reports r",
+    "r.event_index",
+    time="r.happened_ms",
+    cursors="handoff_report_versions",
+)
 # A session that names no agent is its author's.
 _AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
 SESSIONS: Final = Listing(
@@ -34,6 +41,8 @@ SESSIONS: Final = Listing(
     "LEFT JOIN handoff_report_versions v ON v.event_index = r.event_index",
     "sessions s",
     "s.started_index",
+    time="s.happened_ms",
+    cursors="sessions",
 )
 
 
@@ -89,7 +98,8 @@ def show_report(moment: Moment, asked: ReportName) -> Answer:
     if not versions:
         raise Refused("NOT_FOUND", f"session {session} has no report", asked=asked.id, session_id=session)
     wanted = asked.version or named
-    index = versions[-1]["event_index"]
+    (latest,) = moment.rows("SELECT event_index FROM handoff_reports WHERE session_id = ?", (session,))
+    index = latest["event_index"]
     if wanted is not None:
         fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], wanted)}
         index = fitting[one(list(fitting), wanted, f"report of session {session}")]
@@ -157,18 +167,23 @@ def _by_origin(where: Where, table: str, imported: bool | None) -> None:  # noqa
 
 def _matching(moment: Moment, where: Where, asked: ReportList, pattern: str) -> Answer:
     matches = matcher(pattern)
-    sql = f"SELECT r.event_index, r.task_summary FROM handoff_reports r{where.sql} ORDER BY r.event_index DESC"  # noqa: S608
-    found = [row["event_index"] for row in moment.rows(sql, where.values) if matches(row["task_summary"])]
-    left = [index for index in found if asked.cursor is None or index < asked.cursor]
+    columns = "SELECT r.event_index, r.task_summary FROM handoff_reports r"
+    order = f"ORDER BY {LISTING.order()}"
+    total = sum(matches(row["task_summary"]) for row in moment.rows(f"{columns}{where.sql}", where.values))
+    if asked.cursor is not None:
+        where.add(LISTING.beyond(), asked.cursor)
+    rows = moment.rows(f"{columns}{where.sql} {order}", where.values)
+    left = [row["event_index"] for row in rows if matches(row["task_summary"])]
     page = left[: asked.limit]
     following = page[-1] if len(left) > len(page) else None
-    return {"reports": _reports_at(moment, page), "total_found": len(found), "next": following}
+    return {"reports": _reports_at(moment, page), "total_found": total, "next": following}
 
 
 def _reports_at(moment: Moment, indexes: Sequence[int]) -> list[dict[str, Any]]:
     marks = ", ".join("?" * len(indexes))
-    sql = f"SELECT report FROM handoff_report_versions WHERE event_index IN ({marks}) ORDER BY event_index DESC"  # noqa: S608
-    return [decoded(row) for row in moment.rows(sql, indexes)]
+    sql = f"SELECT event_index, report FROM handoff_report_versions WHERE event_index IN ({marks})"  # noqa: S608
+    found = {row["event_index"]: decoded(row) for row in moment.rows(sql, indexes)}
+    return [found[index] for index in indexes]
 
 
 def _find(moment: Moment, asked: ReportName) -> tuple[str, str | None]:

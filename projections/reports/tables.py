@@ -40,7 +40,7 @@ REPORTS: Final = Table(
     },
     primary_key=("session_id",),
     owner="session_id",
-    indexes=(("ai_id",), ("timestamp",), ("event_index",), ("author", "event_index")),
+    indexes=(("ai_id",), ("timestamp",), ("event_index",), ("author", "event_index"), ("happened_ms", "event_index")),
 )
 VERSIONS: Final = Table(
     "handoff_report_versions",
@@ -55,6 +55,7 @@ VERSIONS: Final = Table(
         "report_type": "TEXT NOT NULL",
         "calibration_status": "TEXT NOT NULL",
         "report": "TEXT NOT NULL",
+        "happened_ms": "INTEGER NOT NULL",
     },
     primary_key=("event_index",),
     indexes=(("session_id", "event_index"), ("report_id",)),

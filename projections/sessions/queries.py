@@ -17,7 +17,7 @@ from projections.sessions.tables import VECTOR_NAMES
 if TYPE_CHECKING:
     from projections.query import Answer, Moment
 
-LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index")
+LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index", time="happened_ms", cursors="sessions")
 
 
 class SessionList(Arguments, frozen=True):

@@ -37,7 +37,12 @@ SESSIONS: Final = Table(
     },
     primary_key=("id",),
     owner="id",
-    indexes=(("author", "started_index"), ("ai_id", "started_index"), ("started_index",)),
+    indexes=(
+        ("author", "started_index"),
+        ("ai_id", "started_index"),
+        ("started_index",),
+        ("happened_ms", "started_index"),
+    ),
 )
 
 

@@ -169,13 +169,13 @@ def test_what_stands_already_is_told_by_original_and_source(filled):
 def test_sessions_and_reports_say_which_were_imported(filled):
     sessions = filled("sessions.list", {})["sessions"]
     assert [(one["id"], one["status"], bool(one["imported"])) for one in sessions] == [
-        ("foreign", "imported", True),
         ("native", "ended", False),
+        ("foreign", "imported", True),
     ]
     assert filled("sessions.list", {"status": "open"})["total"] == 0
     assert filled("sessions.show", {"id": "foreign"})["imported"]["source"] == "notes/session.started"
     reports = filled("reports.list", {})["reports"]
-    assert [one["imported"] and one["imported"]["importer"] for one in reports] == ["alice", None]
+    assert [one["imported"] and one["imported"]["importer"] for one in reports] == [None, "alice"]
     for imported, name in ((True, "foreign"), (False, "native")):
         for query, key in (("reports.list", "reports"), ("reports.sessions", "sessions")):
             assert [one["session_id"] for one in filled(query, {"imported": imported})[key]] == [name]
@@ -197,3 +197,31 @@ def test_what_the_importer_finished_is_not_the_work_of_an_imported_session(ledge
     ledger.claim("h", by="alice")
     ledger.emit("alice", "handoff/h", HandoffCompleted())
     assert filled("reports.accomplished", {"id": "foreign"})["accomplished"] == []
+
+
+def test_lists_go_by_the_time_that_things_happened_page_by_page(ledger, filled):
+    times = {"c": "2025-06-03", "a": "2025-06-01", "b": "2025-06-02", "d": "2025-06-03", "e": "2030-01-01"}
+    for name, day in times.items():
+        found = record("report.generated", REPORT, claimed_at=f"{day}T12:00:00Z", source=f"notes/{name}")
+        ledger.emit("alice", f"session/{name}", found)
+    # A claim of the future is none: e counts as what came last.
+    expected = ["e", "native", "d", "c", "b", "a", "foreign"]
+    for query, key in (("reports.list", "reports"), ("reports.sessions", "sessions")):
+        for asked in ({}, {"task_pattern": "."} if query == "reports.list" else {"recorded": True}):
+            names, cursor = [], None
+            while len(names) < 10:
+                page = filled(query, asked | {"limit": 2, "cursor": cursor})
+                names += [one["session_id"] for one in page[key]]
+                cursor = page["next"]
+                if cursor is None:
+                    break
+            assert names == expected, (query, asked)
+
+
+def test_the_latest_report_of_an_imported_session_is_the_one_that_claims_the_latest_time(ledger, filled):
+    for task, day in (("second", "2025-06-02"), ("third", "2025-06-03"), ("first", "2025-06-01")):
+        found = record("report.generated", REPORT | {"task_summary": task}, claimed_at=f"{day}T12:00:00Z", source=task)
+        ledger.emit("alice", "session/late", found)
+    shown = filled("reports.show", {"id": "late"})
+    assert (shown["report"]["task_summary"], len(shown["versions"])) == ("third", 3)
+    assert [one["task_summary"] for one in filled("reports.list", {})["reports"]].count("third") == 1

@@ -14,7 +14,7 @@ from consumers.importers.empirica.mapping import Mapped, aside, kind_of, map_not
 from consumers.importers.empirica.notes import Note, Unread
 from consumers.importers.empirica.own import is_own
 from consumers.importers.records import Aside, Counts, import_records
-from ledger.codec import encode_sorted
+from consumers.importers.standing import standing_records
 from ledger.errors import Refused
 from projections.query import page_rows_max
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     Step = Callable[[int, int], None]
 
 page_size_max_bytes: Final = 32 * 1024**2
-question_size_max_bytes: Final = 48 * 1024
 
 
 class Known(NamedTuple):
@@ -192,19 +191,7 @@ def _standing(answer: View, notes: Sequence[Note]) -> dict[tuple[str, str], Know
 
 
 def _rows(answer: View, wanted: Sequence[Note] | Sequence[Known]) -> Iterator[dict[str, Any]]:
-    """Yield the records of what stands already; asked in questions that a server takes."""
-    places: list[dict[str, str]] = []
-    size = 0
-    for one in wanted:
-        place = {"original": one.original, "source": one.source}
-        more = len(encode_sorted(place)) + 1
-        if places and (size + more > question_size_max_bytes or len(places) == page_rows_max):
-            yield from answer("records.standing", {"places": places})["standing"]
-            places, size = [], 0
-        places.append(place)
-        size += more
-    if places:
-        yield from answer("records.standing", {"places": places})["standing"]
+    return standing_records(answer, ((one.original, one.source) for one in wanted))
 
 
 def _known(kind: str, row: dict[str, Any]) -> Known:

@@ -11,7 +11,7 @@ from credentials import GITHUB
 from syncing import NEW
 
 from consumers.handoff_files.current import file_now
-from consumers.handoff_files.importing import find_files, read_records, read_source
+from consumers.handoff_files.importing import changed_records, find_files, read_records, read_source
 from consumers.importers.records import Counts, import_records
 from ledger.errors import Refused, Unavailable
 from ledger.events import handoff as kinds
@@ -73,7 +73,8 @@ def add(folder: SyncedFolder, name: str = "iris") -> Counts:
     author = folder.hand(name).author
     found = read_records(folder.path, author.client.put_blob, reviewer="rita")
     assert found.unread == ()
-    return import_records(author, found.records)
+    records, unchanged = changed_records(found.records, folder.answer)
+    return import_records(author, records, unchanged=unchanged)
 
 
 def write(folder: SyncedFolder, files: dict[str, bytes]) -> None:
@@ -113,6 +114,16 @@ def test_importing_again_adds_nothing(folder: SyncedFolder) -> None:
     again = add(folder)
     assert (again.added, again.read, again.mapped, again.aside) == (0, first.read, first.mapped, first.aside)
     assert folder.size() == before
+
+
+def test_another_importer_adds_nothing_not_even_of_rows_that_other_tables_replaced(folder: SyncedFolder) -> None:
+    later = TABLE.replace("done ✅", "verified").replace("half", "whole")
+    write(folder, SHAPES | {"2026/active.md": later.encode(), "old/active.md": TABLE.encode()})
+    first = add(folder)
+    before = folder.size()
+    again = add(folder, "oscar")
+    assert (again.added, again.read, again.mapped) == (0, first.read, first.mapped)
+    assert folder.size() == before + 1  # Oscar's registration
 
 
 def test_one_tick_changes_one_line_of_an_imported_file(folder: SyncedFolder) -> None:
