@@ -83,6 +83,8 @@ def installation_checks(home: Path | None) -> Iterator[Check]:
     yield _server_check(home)
     has_tokens = find_spec("rs_bpe") is not None
     yield Check("tokens", ok=True, found="exact (rs-bpe)" if has_tokens else "estimates: install baton-ledger[tokens]")
+    has_mcp = find_spec("mcp") is not None
+    yield Check("mcp", ok=True, found="baton mcp can serve" if has_mcp else "none: install baton-ledger[mcp]")
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, "use a newer Python build")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -180,6 +181,16 @@ def test_doctor_finds_a_sound_ledger_in_order(alone: Baton, passphrase: Callable
     assert all(one["ok"] for one in checks.values())
     assert checks["gate"]["found"].startswith("open")
     assert "root" in checks["gate"]["found"]
+
+
+def test_doctor_says_which_extras_are_not_there(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = {"mcp", "rs_bpe"}
+    monkeypatch.setattr(
+        "consumers.cli.commands.doctor.find_spec", lambda name: None if name in extras else find_spec(name)
+    )
+    checks = {one["name"]: one for one in alone.data("doctor")["checks"]}
+    assert "baton-ledger[mcp]" in checks["mcp"]["found"]
+    assert "baton-ledger[tokens]" in checks["tokens"]["found"]
 
 
 def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(alone: Baton) -> None:
