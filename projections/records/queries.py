@@ -15,7 +15,9 @@ LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newe
 
 
 class RecordList(Arguments, frozen=True):
-    """Filters of a list; ``source`` is the beginning of where it was found; ``after`` the ``next`` of the page before.
+    """Filters of a list; ``after`` is the ``next`` of the page before.
+
+    ``source`` is the beginning of where it was found, ``format`` what it was read as, whole or up to a ``/``.
 
     ``kept_aside``: only what stands for nothing here, or (false) only what stands for something.
     """
@@ -50,8 +52,11 @@ def list_records(moment: Moment, asked: RecordList) -> Answer:
     if asked.kept_aside is not None:
         where.add(f"mapped_kind IS {'' if asked.kept_aside else 'NOT '}NULL")
     where.equal("mapped_kind", asked.mapped)
-    for column in ("format", "importer", "stream"):
+    for column in ("importer", "stream"):
         where.equal(column, getattr(asked, column))
+    if asked.format is not None:  # `empirica` means all of its kinds of notes
+        kinds = f"{asked.format.rstrip('/')}/"
+        where.add("(format = ? OR substr(format, 1, ?) = ?)", asked.format, len(kinds), kinds)
     if asked.source is not None:
         where.add("substr(source, 1, ?) = ?", len(asked.source), asked.source)
     if asked.dirty:
