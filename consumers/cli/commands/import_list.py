@@ -18,7 +18,9 @@ rows_max = 500
     "--kept-aside/--mapped", "kept_aside", default=None, help="Only what stands for nothing here, or for something."
 )
 @click.option("--kind", metavar="KIND", help="Only what stands for this kind of event, as report.generated.")
-@click.option("--format", "read_as", metavar="FORMAT", help="Only what was read as this, as empirica or empirica/handoff.")
+@click.option(
+    "--format", "read_as", metavar="FORMAT", help="Only what was read as this, as empirica or empirica/handoff."
+)
 @click.option("--source", metavar="START", help="Only what was found at a place that begins so.")
 @click.option("--agent", metavar="NAME", help="Only what this agent imported.")
 @click.option("--dirty", is_flag=True, help="Only what has values that could not be read as they were meant.")
