@@ -23,7 +23,9 @@ from ledger.codec import converted
 from ledger.events.report import Deltas, FilledGap, ReportGenerated
 from ledger.events.session import Vectors
 from projections.reports.calibration import compare, decimals, ends_of
-from projections.reports.report import Report, compressed_of, markdown_of, plain, report_of
+from projections.reports.compressed import compressed_of
+from projections.reports.markdown import markdown_of
+from projections.reports.report import Report, plain, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -23,7 +23,9 @@ from ledger.errors import Refused
 from ledger.events.report import ReportGenerated
 from projections.briefs.tokens import count_tokens, tokenizer
 from projections.reports.calibration import ends_of
-from projections.reports.report import compressed_of, markdown_of, report_of
+from projections.reports.compressed import compressed_of
+from projections.reports.markdown import markdown_of
+from projections.reports.report import report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

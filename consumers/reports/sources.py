@@ -16,8 +16,8 @@ from consumers.reports.packing import Source
 from ledger.errors import Refused
 from projections.briefs.tokens import count_tokens
 from projections.records.marks import Imported
-from projections.reports.compressed import compress, short_ref
-from projections.reports.markdown import duration_text, head, render, sections
+from projections.reports.compressed import compressed_of, short_ref
+from projections.reports.markdown import duration_text, head, markdown_of, sections
 from projections.reports.report import plain, read_report, report_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def source_of(
         head=_head(report, level) | ({"no_report": True} if fields is None else {}),
         fields=_fields(report) | {"assessments": _assessments(shown)},
         short_id=short_id,
-        markdown=render(report) if is_full else "",
+        markdown=markdown_of(report) if is_full else "",
         sections=_sections(report) if is_full else [],
         shortened=frozenset(_shown_as(long.path.split("/")[1]) for long in report.long_texts),
         last=frozenset({"next_session_context"} if report.next_session_context.startswith(DERIVED) else ()),
@@ -79,7 +79,7 @@ def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = res
 def whole(fields: Mapping[str, Any], get_blob: Blobs) -> dict[str, Any]:
     """Return a report of ``reports.show`` with its long texts whole, in its fields, Markdown and compressed JSON."""
     report = read_report(restored(fields, get_blob, below=None))
-    return plain(report) | {"markdown": render(report), "compressed_json": compress(report)}
+    return plain(report) | {"markdown": markdown_of(report), "compressed_json": compressed_of(report)}
 
 
 def _head(report: Report, level: str) -> dict[str, Any]:

@@ -169,3 +169,11 @@ def make_event(body: Body, data: EventData, *, index: int, event_id: str, key: b
         expect=body.expect,
         idem=body.idem,
     )
+
+
+def read_as(event: Event) -> Event:
+    """Return an imported record as an event with the data that it stands for; any other event as it is."""
+    if not isinstance(event.data, RecordImported):
+        return event
+    found = read_mapped(event.data)
+    return event if found is None else msgspec.structs.replace(event, data=found[0])

@@ -2,23 +2,18 @@
 
 One kind serves every importer. It stands on the stream that its mapped kind belongs to, or on ``record/ID`` when the
 original stands for nothing this ledger knows and is only kept aside. A handoff is mapped to its content, and everything
-else to the very data of its mapped kind, so that folds read both alike (``read_as``).
+else to the very data of its mapped kind, so that folds read both alike (``ledger.events.body.read_as``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import Any, Final
 
 from ledger.codec import converted
 from ledger.errors import Refused
 from ledger.events import reasoning, report, session
 from ledger.events.fields import EventData, Label, Line, OptionalText, Ref
 from ledger.events.handoff import HandoffClaims, HandoffContent
-
-if TYPE_CHECKING:
-    from ledger.events.body import Event
 
 KEPT_ASIDE: Final = "record"
 
@@ -85,11 +80,3 @@ def read_mapped(data: RecordImported) -> tuple[EventData, EventData] | None:
     if types is None:
         raise Refused("INVALID_FIELD", f"{data.mapped_kind} cannot be imported", path="$.data.mapped_kind")
     return converted(data.mapped, types[0], "$.data.mapped"), converted(data.claims, types[1], "$.data.claims")
-
-
-def read_as(event: Event) -> Event:
-    """Return an imported record as an event with the data that it stands for; any other event as it is."""
-    if not isinstance(event.data, RecordImported):
-        return event
-    found = read_mapped(event.data)
-    return event if found is None else msgspec.structs.replace(event, data=found[0])

@@ -16,7 +16,8 @@ import msgspec
 
 from ledger.errors import Refused
 from ledger.events import reasoning as kinds
-from ledger.events.imported import RecordImported, read_as
+from ledger.events.body import read_as
+from ledger.events.imported import RecordImported
 from ledger.events.validation import ReasoningValidated
 from ledger.lifecycle.imported import require_imported
 

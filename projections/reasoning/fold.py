@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ledger.events import reasoning as kinds
-from ledger.events.imported import read_as
+from ledger.events.body import read_as
 from projections.projection import Projection, Table, by_name_of_stream
 from projections.reasoning.changes import change_of, encode_change
 from projections.reasoning.graph import GraphState, apply_delta, ref_of

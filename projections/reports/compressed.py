@@ -39,7 +39,7 @@ ref_digits: Final = 12
 ELLIPSIS: Final = "…"
 
 
-def compress(report: Report) -> str:
+def compressed_of(report: Report) -> str:
     """Return the report as compact JSON text, keys in the seed's order, then ``ref`` and ``more`` (if anything is)."""
     return msgspec.json.encode(compressed_fields(report)).decode()
 

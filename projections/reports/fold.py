@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ledger.codec import encode_sorted
-from ledger.events.imported import RecordImported, read_as
+from ledger.events.body import read_as
+from ledger.events.imported import RecordImported
 from projections.briefs.embedding import embed_text, pack
 from projections.projection import Projection
 from projections.records.marks import encoded, happened_ms, imported_of
-from projections.reports.report import Report, compressed_of, markdown_of, plain, report_of
+from projections.reports.compressed import compressed_of
+from projections.reports.markdown import markdown_of
+from projections.reports.report import Report, plain, report_of
 from projections.reports.tables import REPORTS, VERSIONS
 from projections.versions import VIEW_VERSIONS
 

@@ -47,7 +47,7 @@ class Section(NamedTuple):
         return f"## {self.title}\n\n{self.text}"
 
 
-def render(report: Report) -> str:
+def markdown_of(report: Report) -> str:
     """Return the whole report, ending in one newline."""
     return "\n\n".join((head(report), *map(str, sections(report)))) + "\n"
 

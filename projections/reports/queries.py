@@ -15,8 +15,10 @@ from ledger.errors import Refused
 from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
 from projections.records import marks
 from projections.refs import prefix_range
+from projections.reports.compressed import compressed_of
+from projections.reports.markdown import markdown_of
 from projections.reports.patterns import Pattern, matcher
-from projections.reports.report import compressed_of, markdown_of, plain, read_report
+from projections.reports.report import plain, read_report
 from projections.sessions.queries import find_session
 
 if TYPE_CHECKING:

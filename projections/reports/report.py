@@ -14,8 +14,6 @@ import msgspec
 
 from ledger.events.report import Calibration, Deltas, FilledGap, LongText, ReportGenerated, ReportType
 from projections.records.marks import Imported
-from projections.reports.compressed import compress
-from projections.reports.markdown import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,16 +127,6 @@ def timestamp_of(at_ms: int) -> str:
     seconds, milliseconds = divmod(at_ms, 1000)
     moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{moment}.{milliseconds:03d}Z"
-
-
-def markdown_of(report: Report) -> str:
-    """Return the whole report as Markdown, by the seed's template (``projections.reports.markdown``)."""
-    return render(report)
-
-
-def compressed_of(report: Report) -> str:
-    """Return the report as the seed's small JSON text (``projections.reports.compressed``)."""
-    return compress(report)
 
 
 def assessed(values: Vectors | Deltas) -> dict[str, float]:

@@ -16,7 +16,7 @@ import msgspec
 from ledger.codec import encode_sorted
 from ledger.events import KINDS
 from ledger.events import session as kinds
-from ledger.events.imported import read_as
+from ledger.events.body import read_as
 from projections.projection import Projection
 from projections.records.marks import UNKNOWN, Imported, claimed_author, encoded, happened_ms, imported_of
 from projections.sessions.tables import ASSESSMENTS, DEAD_ENDS, FINDINGS, SESSIONS, TOOLS, UNKNOWNS, VECTOR_NAMES

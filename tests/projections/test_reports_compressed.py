@@ -11,8 +11,8 @@ from reporting import EVENT, report
 
 from ledger.events.report import Deltas
 from projections.briefs.tokens import count_tokens
-from projections.reports.compressed import shorten
-from projections.reports.report import compressed_of, plain, read_report, timestamp_of
+from projections.reports.compressed import compressed_of, shorten
+from projections.reports.report import plain, read_report, timestamp_of
 
 KEYS = ["s", "ai", "ts", "task", "deltas", "findings", "unknowns", "next", "recommend", "calibrated"]
 ENGLISH = "The session pool is never closed when the login handler raises an exception under load and "

@@ -12,8 +12,7 @@ from ledger.events.report import Deltas, FilledGap, LongText
 from ledger.events.session import Vectors
 from projections.reports.calibration import VECTOR_NAMES
 from projections.reports.escaping import item
-from projections.reports.markdown import duration_text, number_text, sections
-from projections.reports.report import markdown_of
+from projections.reports.markdown import duration_text, markdown_of, number_text, sections
 
 TITLES = [
     "Epistemic Trajectory",

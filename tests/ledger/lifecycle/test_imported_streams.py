@@ -11,7 +11,8 @@ from given import fact, fold
 from given import refusal as code_of
 
 from ledger.events import EventData, reasoning, session
-from ledger.events.imported import RecordImported, read_as
+from ledger.events.body import read_as
+from ledger.events.imported import RecordImported
 from ledger.lifecycle import reasoning as reasoning_life
 from ledger.lifecycle import session as session_life
 
