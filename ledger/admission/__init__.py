@@ -6,7 +6,8 @@ the log (``decide`` on ``state``, ``rules``). All rules are replayable: they dep
 runs the same code over the same entries and must come to the same answer.
 
 - ``check``: bytes → candidates, in any thread
-- ``rules``: one table kind → rule; a kind without one is refused (``authority_rules``, ``handoff_rules``, ``conditions``)
+- ``rules``: one table kind → rule; a kind without one is refused. The larger families have rooms of their own
+  (``authority_rules``, ``handoff_rules``), and ``conditions`` what several ask
 - ``decide``: candidates → entries, on a layer over the state, so that a refusal leaves no trace
 - ``gate``: the write transaction; decides all of a group first, writes after
 - ``committer``: the one writer thread, for many callers at once
