@@ -1,8 +1,9 @@
 """Where entries belong and the drafts they become: which session and reasoning, started now or going on.
 
 A session that is left out is that of ``BATON_SESSION``, or the acting agent's only open one; with a task, or when none
-is open, a new one. A reasoning that is left out is named by day and task. Under an idempotency key new names are made
-from it, so that a second call at the same time makes the same ones.
+is open, a new one. A reasoning that is left out is named by day and task. New names are made from the call's seed, so
+that a second call under the same idempotency key makes the same ones. What begins another's name is not taken for it:
+what is recorded stays where it was recorded.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def place_of(  # noqa: PLR0917 - what a call gives
     reasoning_id: str | None,
     task: str,
     *,
-    seed: str | None,
+    seed: str,
 ) -> Place:
     """Return where entries go.
 
@@ -106,13 +107,11 @@ def plan(entries: Sequence[SessionEntry | Step], place: Place, *, corr: str | No
     return Batch(drafts, [number for _, _, number in planned])
 
 
-def _session(
-    desk: Desk, agent: str, given: str | None, task: str, seed: str | None
-) -> tuple[str, SessionStarted | None]:
+def _session(desk: Desk, agent: str, given: str | None, task: str, seed: str) -> tuple[str, SessionStarted | None]:
     named = given or (None if task else present_session())
     if named is not None:
         name = named.removeprefix("session/")
-        found = _found(desk, "sessions.show", name)
+        found = _found(desk, "sessions.show", name, task)
         return (name, _started(agent, task)) if found is None else (found["id"], None)
     if not task:
         listed = desk.ask("sessions.list", author=agent, status="open", limit=_listed_max)
@@ -124,7 +123,7 @@ def _session(
                 f"{agent} has {listed['total']} open sessions: give session_id, or a task to start a new one",
                 candidates=[one["id"] for one in listed["sessions"]],
             )
-    name = str(uuid.uuid4() if seed is None else uuid.uuid5(uuid.NAMESPACE_OID, f"{desk.client.ledger}/{seed}"))
+    name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{desk.client.ledger}/{seed}"))
     return name, _started(agent, task)
 
 
@@ -138,17 +137,24 @@ def _reasoning(
     if given is None and not task.strip():
         raise Refused("USAGE", "a reasoning needs a name: give reasoning_id, or a task to start one", field="task")
     name = default_id(task) if given is None else given.removeprefix("reasoning/")
-    found = _found(desk, "reasoning.show", name)
+    found = _found(desk, "reasoning.show", name, task)
     if found is not None:
         numbers = [one["step_number"] for one in found["memory"]["steps"]]
         return found["id"], None, max(numbers, default=0) + 1
     return name, ReasoningStarted(task=task.strip() or name, ai_id=agent, session=session_id or ""), 1
 
 
-def _found(desk: Desk, query: str, name: str) -> dict[str, Any] | None:
+def _found(desk: Desk, query: str, name: str, task: str) -> dict[str, Any] | None:
+    """Return what has exactly this name, or None; a name that another's begins with needs a task to be a new one."""
     try:
-        return desk.ask(query, id=name)
+        found = desk.ask(query, id=name)
     except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
+        if refusal.code == "NOT_FOUND" or (refusal.code == "REF_AMBIGUOUS" and task.strip()):
+            return None
+        raise
+    if found["id"] == name:
+        return found
+    if task.strip():
         return None
+    said = f"there is no {name}, and {found['id']} may be meant: give its whole id, or a task to start {name}"
+    raise Refused("REF_AMBIGUOUS", said, candidates=[found["id"]])

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from consumers.compressor.transfer import describe, fetch, receive_brief
 from consumers.mcp.answering import Answer
-from consumers.mcp.reporting import Id
+from consumers.mcp.reporting import NUMBER, Id
 from consumers.mcp.sizing import filled_tokens_max, tokens_of
 from ledger.errors import Refused
 from projections.briefs.gates import check_level, choose_level
@@ -86,7 +86,7 @@ class Fetching:
                 description="At most 200 or 700 tokens, or the whole graph in pages; default: the lowest that holds."
             ),
         ] = None,
-        budget: Annotated[int | None, Field(ge=1, le=100_000, description="Tokens of the prompt.")] = None,
+        budget: Annotated[int | None, Field(ge=1, le=100_000, description="Tokens of the prompt."), NUMBER] = None,
         have: Annotated[Id | None, Field(description="A version you have: only what changed since is sent.")] = None,
         cursor: Annotated[str, Field(max_length=100, description="The `next` of the page before.")] = "",
     ) -> FetchedReasoning:

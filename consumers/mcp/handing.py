@@ -9,12 +9,12 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from consumers.mcp.acts import READING, REVIEWING, check_given, creation, events_of
 from consumers.mcp.answering import Answer
 from consumers.mcp.desk import roles_of
-from consumers.mcp.reporting import Id
+from consumers.mcp.reporting import NUMBER, Id, PageSize
 from consumers.mcp.sizing import filled_tokens_max, fitting, shorten, tokens_of
 from ledger.author import Draft
 from ledger.errors import Refused
@@ -30,7 +30,7 @@ Label = Annotated[str, Field(min_length=1, max_length=200)]
 Line = Annotated[str, Field(min_length=1, max_length=2_000)]
 Lines = Annotated[list[Line], Field(max_length=100)]
 Words = Annotated[str, Field(max_length=40_000)]
-Numbers = Annotated[list[Annotated[int, Field(ge=1, le=100_000)]], Field(max_length=200)]
+Numbers = Annotated[list[Annotated[int, Field(ge=1, le=100_000), NUMBER]], Field(max_length=200)]
 
 _NOT_GIVEN: Final = frozenset({"self", "action", "id", "idempotency_key"})
 _why_tokens: Final = 80
@@ -93,7 +93,7 @@ class Handing:
     def handoff_next(
         self,
         agent: Annotated[Id | None, Field(description="Whose queue; default: the acting agent's.")] = None,
-        limit: Annotated[int, Field(ge=1, le=100)] = 10,
+        limit: PageSize = 10,
         cursor: Annotated[str, Field(max_length=2_000, description="The `next` of the page before.")] = "",
     ) -> WaitingPage:
         """Show what waits, most urgent first, with the call that goes on with each."""
@@ -135,9 +135,11 @@ class Handing:
         reasoning_ref: Annotated[str | None, Field(max_length=80, description="A whole ref, sha256:….")] = None,
         task_numbers: Annotated[Numbers | None, Field(description="check: tasks, counted from 1.")] = None,
         criterion_numbers: Annotated[Numbers | None, Field(description="check, waive: criteria, from 1.")] = None,
-        all_open: Annotated[bool | None, Field(description="check: every open task and criterion.")] = None,
-        undo: Annotated[bool | None, Field(description="check: take the ticks back.")] = None,
-        lease_minutes: Annotated[int | None, Field(ge=1, le=43_200, description="claim: give up after.")] = None,
+        all_open: Annotated[StrictBool | None, Field(description="check: every open task and criterion.")] = None,
+        undo: Annotated[StrictBool | None, Field(description="check: take the ticks back.")] = None,
+        lease_minutes: Annotated[
+            int | None, Field(ge=1, le=43_200, description="claim: give up after."), NUMBER
+        ] = None,
         text: Annotated[Words, Field(description="log: the line.")] = "",
         reason: Annotated[Words, Field(description="block, cancel, reject, waive, request_changes, amend.")] = "",
         comment: Annotated[Words, Field(description="unblock, approve, verify.")] = "",

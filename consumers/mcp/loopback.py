@@ -20,6 +20,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
+from starlette.requests import ClientDisconnect
 
 from consumers.mcp.server import make_server
 from ledger.errors import Refused, Unavailable
@@ -29,13 +30,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
     from consumers.mcp.desk import Desk
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/mcp"
 TOKEN_FILE: Final = "mcp.token"  # noqa: S105 - the name of a file
 body_size_max_bytes: Final = 1024**2
-sessions_max: Final = 64
+sessions_max: Final = 256
+"""With room for clients that were killed: their sessions stay until they have been idle."""
+
 session_idle_max_s: Final = 1_800.0
 stop_wait_max_s: Final = 5
 _token_bytes: Final = 32
@@ -118,10 +124,21 @@ async def serve_http(desk: Desk, listening: socket.socket, token: str, ready: Ca
             allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts]
         ),
     )
+    app.router.redirect_slashes = False  # a redirect would lead to the Host that was sent, before it is checked
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=stop_wait_max_s
+        _unheard(app), log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=stop_wait_max_s
     )
     await _Serving(config, ready).serve(sockets=[listening])
+
+
+def _unheard(app: Starlette) -> ASGIApp:
+    """Return the application for clients that go while they are served: no error, and nobody is left to hear of it."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        with contextlib.suppress(ClientDisconnect):
+            await app(scope, receive, send)
+
+    return serve
 
 
 class _Serving(uvicorn.Server):

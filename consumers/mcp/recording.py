@@ -9,6 +9,7 @@ stand, and the repeated call answers with them; a report that was still to be ma
 from __future__ import annotations
 
 import logging
+import uuid
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -30,12 +31,16 @@ from ledger.events.reasoning import ReasoningExtended
 from ledger.events.session import SessionStarted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from consumers.mcp.desk import Desk
+    from ledger.admission.decide import Accepted
     from ledger.author import Author
 
 _log: Final = logging.getLogger(__name__)
 
 entries_max: Final = 100
+plans_max: Final = 4
 _dead_ends_max: Final = 3
 _digest_digits: Final = 40
 _AGAIN: Final = frozenset({"IDEMPOTENCY_CONFLICT", "PARTIAL_RETRY"})
@@ -98,16 +103,21 @@ class Recording:
         corr = None if idempotency_key is None else f"record:{digest}"
         if corr is not None and (found := self._earlier(author, corr)):
             return self._answer(found, self._report(author, entries, found), is_repeat=True)
-        place = place_of(self._desk, author.name, entries, session_id, reasoning_id, task, seed=corr)
-        batch = plan(entries, place, corr=corr, key=idempotency_key)
+        seed = corr or str(uuid.uuid4())
+
+        def planned() -> Batch:
+            place = place_of(self._desk, author.name, entries, session_id, reasoning_id, task, seed=seed)
+            return plan(entries, place, corr=corr, key=idempotency_key)
+
+        batch = planned()
         dead_ends = self._failed_before(batch)
         try:
-            accepted = author.emit(*batch.drafts)
+            batch, accepted = emit_planned(author, batch, planned)
         except Refused as refusal:
             # Another call under the same key may have been first: then its events are the answer.
             if refusal.code in _AGAIN and corr is not None and (found := self._earlier(author, corr)):
                 return self._answer(found, self._report(author, entries, found), is_repeat=True)
-            raise batch.located(refusal) from refusal
+            raise
         # Told from the drafts: nothing that could fail is asked once the events stand.
         events = [
             event_told(kind_of(draft), draft.stream, one.index, one.id, draft.data)
@@ -178,6 +188,28 @@ class Recording:
         kept = fitting(rows, answer)
         more = {"events_left_out": len(rows) - kept} if kept < len(rows) else {}
         return RecordedAll.model_validate(answer | {"events": rows[:kept]} | more)
+
+
+def emit_planned(author: Author, batch: Batch, planned: Callable[[], Batch]) -> tuple[Batch, list[Accepted]]:
+    """Return what was emitted and accepted: the batch, or a new plan where another call was first with what it needs.
+
+    Calls at the same time plan the same step numbers, or start the same session: the later one is planned again.
+
+    Raises:
+        Refused: as the gate, naming the entries; what is refused in the place that it was planned for stays refused.
+    """
+    for _ in range(plans_max - 1):
+        try:
+            return batch, author.emit(*batch.drafts)
+        except Refused as refusal:
+            again = planned()
+            if refusal.code in _AGAIN or again.drafts == batch.drafts:
+                raise batch.located(refusal) from refusal
+            batch = again
+    try:
+        return batch, author.emit(*batch.drafts)
+    except Refused as refusal:
+        raise batch.located(refusal) from refusal
 
 
 def event_told(kind: str, stream: str, index: int, event_id: str, data: Any) -> dict[str, Any]:

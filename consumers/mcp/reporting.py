@@ -10,7 +10,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from consumers.mcp.answering import Answer
 from consumers.mcp.sizing import filled_tokens_max, fitting, shorten, shorten_list, tokens_of
@@ -19,6 +20,7 @@ from consumers.reports.mirroring import mirrored
 from consumers.reports.publishing import publish_report
 from consumers.reports.querying import query_reports
 from consumers.reports.resuming import resume
+from ledger.limits import json_integer_max
 from projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
@@ -27,6 +29,19 @@ if TYPE_CHECKING:
 Id = Annotated[str, Field(min_length=1, max_length=400)]
 Said = Annotated[str, Field(max_length=40_000)]
 Lines = Annotated[list[Annotated[str, Field(max_length=40_000)]], Field(max_length=200)]
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        raise PydanticCustomError("int_type", "this is no whole number")
+    return value
+
+
+NUMBER = BeforeValidator(_number)
+"""Of an integer: JSON's 3.0 is one, and ``true`` and ``"3"`` are none, though pydantic takes them."""
+
+PageSize = Annotated[int, Field(ge=1, le=100), NUMBER]
+After = Annotated[int | None, Field(ge=0, le=json_integer_max, description="The `next` of the page before."), NUMBER]
 
 _task_tokens = 160
 _findings_tokens = 400
@@ -128,7 +143,7 @@ class Reporting:
         ai_id: Annotated[Id | None, Field(description="Whose sessions, by label or agent name; default: all.")] = None,
         resume_mode: Literal["last", "last_n", "session_id"] = "last",
         session_id: Annotated[Id | None, Field(description="With resume_mode session_id: which one.")] = None,
-        count: Annotated[int, Field(ge=1, le=5, description="With resume_mode last_n: how many.")] = 1,
+        count: Annotated[int, Field(ge=1, le=5, description="With resume_mode last_n: how many."), NUMBER] = 1,
         detail_level: Annotated[
             Literal["summary", "detailed", "full"],
             Field(description="At most 400, 800 or 1,250 tokens a session."),
@@ -157,8 +172,8 @@ class Reporting:
             Annotated[str, Field(max_length=1_000)] | None,
             Field(description="A regular expression (RE2, ignoring case) that the task matches."),
         ] = None,
-        limit: Annotated[int, Field(ge=1, le=100)] = 10,
-        cursor: Annotated[int | None, Field(description="The `next` of the page before.")] = None,
+        limit: PageSize = 10,
+        cursor: After = None,
     ) -> ReportsFound:
         """Find reports by agent, date and task."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from consumers.mcp.answering import Answer
-from consumers.mcp.reporting import Id
+from consumers.mcp.reporting import After, Id, PageSize
 from consumers.mcp.sizing import fitting, shorten
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Searching:
         text: Annotated[str, Field(min_length=1, max_length=1_000, description="Words to look for.")],
         sort: Annotated[list[Sort] | None, Field(max_length=8, description="Only streams of these sorts.")] = None,
         author: Annotated[Id | None, Field(description="Only what this agent signed.")] = None,
-        limit: Annotated[int, Field(ge=1, le=100)] = 10,
-        cursor: Annotated[int | None, Field(description="The `next` of the page before.")] = None,
+        limit: PageSize = 10,
+        cursor: After = None,
     ) -> Hits:
         """Find events by their text: findings, steps, handoffs, reports."""
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
-from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
 
-from consumers.mcp.faults import check_arguments, failed, fault_of
+from consumers.mcp.faults import check_arguments, failed, fault_of, told
 from consumers.mcp.fetching import Fetching
 from consumers.mcp.handing import Handing
 from consumers.mcp.instructions import INSTRUCTIONS
@@ -26,6 +28,7 @@ from consumers.mcp.reporting import Reporting
 from consumers.mcp.resources import add_resources, latest
 from consumers.mcp.searching import Searching
 from consumers.mcp.sizing import compact
+from consumers.mcp.unreadable import Answering
 from ledger.errors import BatonError, Refused
 
 if TYPE_CHECKING:
@@ -158,13 +161,32 @@ class BatonServer(MCPServer[Any]):
         except ToolError as error:
             return _refused(name, fault_of(error, name))
         if isinstance(result, CallToolResult):
-            told = TextContent(type="text", text=compact(result.structured_content))
-            return result.model_copy(update={"content": [told]})
+            content = TextContent(type="text", text=compact(result.structured_content))
+            return result.model_copy(update={"content": [content]})
         return result
 
+    async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> NoReturn:
+        """Refuse every prompt: there is none, and the SDK would answer with an error that has no code."""
+        error = told(Refused("NOT_FOUND", f"there is no prompt {name[:80]!r}: this server has tools and resources"))
+        raise MCPError(code=INVALID_PARAMS, message=error["message"], data=error)
+
+    async def run_stdio_async(self) -> None:
+        """Serve over standard input and output; each line that is no message is answered, too."""
+        server = self._lowlevel_server
+        async with stdio_server() as (reading, writing):
+            await server.run(Answering(reading, writing), writing, server.create_initialization_options())
+
     async def list_resources(self) -> list[Resource]:
-        """List the latest briefs and reports: the templates name every other."""
-        return [*await super().list_resources(), *await asyncio.to_thread(latest, self._desk)]
+        """List the latest briefs and reports: the templates name every other.
+
+        Raises:
+            MCPError: the ledger cannot be read now.
+        """
+        try:
+            listed = await asyncio.to_thread(latest, self._desk)
+        except BatonError as error:
+            raise MCPError(code=INTERNAL_ERROR, message=error.message, data=told(error)) from error
+        return [*await super().list_resources(), *listed]
 
 
 def make_server(

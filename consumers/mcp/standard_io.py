@@ -2,7 +2,7 @@
 
 The SDK reads from a thread that nothing can interrupt. So it is given a pipe, which this module fills from the real
 input: on a signal the pipe ends as if the client had closed it, and a server that is told to stop ends along the path
-that it always ends on. Of a line that is too long the rest is dropped, and the SDK answers that it is no JSON.
+that it always ends on. Of a line that is too long the rest is dropped; it is answered as one (``unreadable``).
 """
 
 from __future__ import annotations

@@ -6,10 +6,12 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mcp.shared.exceptions import MCPError
 from mcp_clients import Caller, call_tools
 
 from consumers.mcp.fetching import page_of
 from consumers.mcp.sizing import fitting, shorten, shorten_list
+from ledger.errors import Unavailable
 from projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
@@ -160,3 +162,20 @@ def test_page_ends_between_words_and_never_is_empty(text: str, tokens: int) -> N
     assert "".join(parts) == text
     assert all(part for part in parts)
     assert all(part[-1] in " ，。" for part in parts[:-1])
+
+
+def test_resources_that_cannot_be_listed_now_are_a_typed_error(
+    desk_home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: Any) -> None:
+        raise Unavailable("STORE_FULL", "the disk has no room")
+
+    monkeypatch.setattr("consumers.mcp.server.latest", full)
+
+    async def work(call: Caller) -> None:
+        with pytest.raises(MCPError) as failed:
+            await call.client.list_resources()
+        assert failed.value.error.data["code"] == "STORE_FULL"
+
+    call_tools(desk_home, work)
+    assert caplog.text == ""

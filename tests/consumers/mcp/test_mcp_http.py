@@ -50,6 +50,22 @@ def test_foreign_origin_and_host_are_refused(http_server: HttpServer, header: st
     assert post(http_server, **{header: value}).status_code == status
 
 
+def test_nobody_is_sent_elsewhere(http_server: HttpServer) -> None:
+    told = httpx2.post(f"{http_server.url}/", headers={"Host": "evil.example"}, follow_redirects=False)
+    assert (told.status_code, told.headers.get("location")) == (404, None)
+
+
+def test_client_that_goes_while_it_sends_is_no_error(desk_home: Path) -> None:
+    with HttpServer(desk_home, "--as", "alice") as server:
+        begun = f"POST /mcp HTTP/1.1\r\nHost: {server.url.split('/')[2]}\r\nAuthorization: Bearer {server.token}\r\n"
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", int(server.url.split(":")[2].split("/")[0]))) as going:
+                going.sendall(f"{begun}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
+        assert post(server).status_code == 400  # it goes on: a session is missing
+        code, _, err = server.stop()
+    assert (code, err) == (0, "")
+
+
 def test_body_beyond_the_limit_is_refused(http_server: HttpServer) -> None:
     assert post(http_server, b" " * (body_size_max_bytes + 1)).status_code == 413
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_clients import Caller, call_tools, over_stdio
 
+from consumers.mcp import recording
 from consumers.reports.opening import open_ledger
 
 if TYPE_CHECKING:
@@ -202,13 +205,54 @@ def test_session_left_out_is_the_only_open_one_and_ends_when_told(desk_home: Pat
         assert second != first
         assert (await call("record_reasoning", entries=[found])).code == "REF_AMBIGUOUS"
         ended = {"type": "session_end", "summary": "done"}
-        assert (await call("record_reasoning", session_id=first[:12], entries=[ended])).data["session_id"] == first
+        assert (await call("record_reasoning", session_id=first, entries=[ended])).data["session_id"] == first
         assert (await call("record_reasoning", entries=[found])).data["session_id"] == second
         assert (await call("record_reasoning", session_id=first, entries=[found])).code == "TRANSITION_NOT_ALLOWED"
         named = await call("record_reasoning", session_id="mine", entries=[found])
         assert named.data["session_id"] == "mine"
 
     call_tools(desk_home, work)
+
+
+def test_name_that_another_begins_with_is_never_taken_for_it(desk_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        found = [{"type": "finding", "finding": "x"}]
+        await call("record_reasoning", session_id="cache-2", task="t", entries=found)
+        refused = await call("record_reasoning", session_id="cache", entries=found)
+        assert refused.code == "REF_AMBIGUOUS"
+        assert refused.error["details"]["candidates"] == ["cache-2"]
+        made = await call("record_reasoning", session_id="cache", task="t", entries=found)
+        assert made.data["session_id"] == "cache"
+
+    call_tools(desk_home, work)
+
+
+def test_calls_at_the_same_time_that_need_the_same_place_are_planned_again(
+    desk_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two calls plan the first step of one reasoning and start one session: the later one goes on behind the other."""
+    both = threading.Barrier(2)
+    planned = recording.plan
+
+    def plan_together(*given: Any, **named: Any) -> Any:
+        batch = planned(*given, **named)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(5)  # both have planned before either is submitted; the plan that is made again waits no more
+            both.abort()
+        return batch
+
+    monkeypatch.setattr(recording, "plan", plan_together)
+
+    async def work(call: Caller) -> None:
+        steps = [
+            [{"type": "finding", "finding": one}, {"type": "observation", "content": one}] for one in ("one", "other")
+        ]
+        calls = (call("record_reasoning", session_id="s", reasoning_id="r", task="t", entries=one) for one in steps)
+        done = await asyncio.gather(*calls)
+        assert sorted(one.data["events"][-1]["step"] for one in done) == [1, 2]
+
+    call_tools(desk_home, work)
+    assert kinds_in(desk_home).count("session.started") == 1
 
 
 def test_report_that_cannot_be_made_is_a_warning_and_the_assessment_stands(desk_home: Path) -> None:
