@@ -31,7 +31,7 @@ def progress(app: App) -> Callable[[Event], None] | None:
 
     def tell(event: Event) -> None:
         for entry in entries_of(event):
-            click.echo(clean(f"{event.index}  {entry.msg}"), err=True)
+            click.echo(f"{event.index}  {_line(entry)}", err=True)
 
     return tell
 
@@ -55,7 +55,7 @@ def show_progress(app: App, task_id: str, events: list[Event], drawn: Draw) -> N
     if not app.as_json and not sys.stdout.isatty():
         for event in events:
             for entry in entries_of(event):
-                click.echo(clean(f"{event.index}  {when(event.accepted_ms)}  {entry.msg}"))
+                click.echo(f"{event.index}  {when(event.accepted_ms)}  {_line(entry)}")
         return
     tree = app.query("tot.tree", id=task_id)
     if not app.as_json:
@@ -69,6 +69,11 @@ def entries_of(event: Event) -> list[kinds.LogEntry]:
         return list(event.data.entries)
     derived = derived_line(event, None)
     return [] if derived is None else [derived]
+
+
+def _line(entry: kinds.LogEntry) -> str:
+    """Return what an entry says on one line: a thought that holds more cannot look like another agent's."""
+    return " ".join(clean(entry.msg).split())
 
 
 def ends(event: Event) -> bool:

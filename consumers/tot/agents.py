@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from consumers.tot.answering import answer, refused
 from consumers.tot.exploring import explore, given_up
-from consumers.tot.orchestrating import orchestrate
+from consumers.tot.orchestrating import not_begun, orchestrate
 from consumers.tot.remembering import remembered
 from consumers.tot.task import Task, drafts
 from ledger.client import read_event
@@ -106,12 +106,18 @@ class Agent:
         except Refused as refusal:
             if refusal.code in _SAID_ALREADY:
                 return refusal
-            if refusal.code not in _NO_EVENT or is_last_try or self._role == "orchestrator":
+            if refusal.code not in _NO_EVENT or is_last_try or self._has_no_other_words():
                 raise
             return self._say(self._instead(refusal.message), is_last_try=True)
         return None
 
+    def _has_no_other_words(self) -> bool:
+        """Return whether there is no task yet, or none any more, that could end with what went wrong."""
+        return self._role == "orchestrator" and (self._task.started is None or self._task.is_over)
+
     def _instead(self, message: str) -> list[Say]:
+        if self._role == "orchestrator":
+            return not_begun(self._task, message)
         if self._role == "explorer":
             return given_up(self._task, message, self._author.client.put_blob)
         return refused(self._role, self._task, message)

@@ -67,7 +67,8 @@ def log_files(events: Iterable[Event]) -> dict[str, bytes]:
     digits = _digits(max(numbers.values(), default=0))
     names = {place: f"{number:0{digits}}-{place.name}" for place, number in numbers.items()}
     info = task_info(told)
-    files = {f"{0:0{digits}}-{TASK_INFO}": msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n"}
+    shown = msgspec.json.format(_escaped(msgspec.json.encode(info).decode()), indent=2)
+    files = {f"{0:0{digits}}-{TASK_INFO}": f"{shown}\n".encode()}
     for place in sorted(numbers, key=numbers.__getitem__):
         files[f"{names[place]}.log"] = _json_lines(of_place[place])
     timeline = _timeline(info, lines, names, _calls(told))
@@ -78,15 +79,14 @@ def task_info(events: Sequence[Event]) -> dict[str, Any]:
     """Return what ``00-task-info.json`` holds; what is not known before the end is None until then."""
     started: kinds.TotStarted = events[0].data
     config = _config(events)
-    first_ms, last_ms = events[0].accepted_ms, events[-1].accepted_ms
-    is_ended = _is_ended(events)
+    first_ms, end = events[0].accepted_ms, _end(events)
     return {
         "task_id": started.task_id,
         "problem": started.problem,
         "task_type": started.task_type,
         "start_time": _time(first_ms),
-        "end_time": _time(last_ms) if is_ended else None,
-        "duration_ms": last_ms - first_ms if is_ended else None,
+        "end_time": None if end is None else _time(end.accepted_ms),
+        "duration_ms": None if end is None else end.accepted_ms - first_ms,
         "search_config": None
         if config is None
         else {
@@ -151,7 +151,7 @@ def _json_lines(lines: Sequence[_Line]) -> bytes:
         }
         if line.entry.data:
             said["data"] = msgspec.Raw(_encoded(line.entry.data))
-        text += msgspec.json.encode(said) + b"\n"
+        text += _escaped(msgspec.json.encode(said).decode()).encode() + b"\n"
     return bytes(text)
 
 
@@ -195,13 +195,15 @@ def _calls(events: Sequence[Event]) -> int:
     return sum(isinstance(event.data, kinds.REQUESTS) for event in events)
 
 
-def _is_ended(events: Sequence[Event]) -> bool:
-    """Return whether nothing is searched any more: the search has ended, or the orchestrator could not begin it."""
-    return any(
-        isinstance(event.data, kinds.SearchComplete)
-        or (isinstance(event.data, kinds.TotError) and event.data.sender == "orchestrator")
-        for event in events
-    )
+def _end(events: Sequence[Event]) -> Event | None:
+    """Return the event after which nothing is searched; agents may still have something to say after it."""
+    for event in events:
+        match event.data:
+            case kinds.SearchComplete() | kinds.TotError(sender="orchestrator"):
+                return event
+            case _:
+                pass  # the search goes on
+    return None
 
 
 def _stats(events: Sequence[Event]) -> dict[str, Any]:
@@ -234,6 +236,21 @@ def _duration(milliseconds: int) -> str:
 def _encoded(data: dict[str, Any]) -> bytes:
     """Return data in one form, whatever order its keys came in."""
     return msgspec.json.encode(data, order="deterministic")
+
+
+def _escaped(encoded: str) -> str:
+    """Return JSON whose strings end no line and move no terminal's cursor, whoever prints it; its values are the same.
+
+    JSON itself escapes no more than the first 32 characters of Unicode.
+    """
+    return encoded if encoded.isprintable() else "".join(map(_escaped_one, encoded))
+
+
+def _escaped_one(one: str) -> str:
+    if one.isprintable():
+        return one
+    units = one.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
 
 
 def _one_line(text: str) -> str:

@@ -80,6 +80,12 @@ def orchestrate(task: Task, opening: kinds.TotStarted | None) -> list[Say]:
     return [Say(f"ask:initialize_search:{last.id}", asked, [last.id])]
 
 
+def not_begun(task: Task, message: str) -> list[Say]:
+    """Return the end of a task whose search cannot be asked for: the ledger did not take the request."""
+    cause = task.decompositions[-1].id if task.decompositions else task.started_id
+    return [_error(task, kinds.Failure(code="INVALID_FORMAT", message=message, recoverable=False), cause)]
+
+
 def _decompose(task: Task, started: kinds.TotStarted) -> Say:
     payload = kinds.DecomposePayload(problem=started.problem, task_type=started.task_type)
     asked = kinds.DecomposeTask(

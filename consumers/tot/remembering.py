@@ -2,11 +2,14 @@
 
 One step for each node, the root as what was observed and the answer as the conclusion. The events that made and judged
 its node are the causes of a step's event (`baton why` walks them); its alternatives are the siblings not taken.
+Everything is one submission, so what is long is cut to what that holds; the events among the causes say it whole.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from consumers.tot.task import Say, Task
 from ledger.events import reasoning
@@ -17,6 +20,11 @@ if TYPE_CHECKING:
 
 line_max_chars: Final = 2_000
 alternatives_max: Final = 8
+
+# As JSON. The thoughts of a path were asked about in one event; beside each of its at most 65 nodes stand eight others.
+alternative_size_max_bytes: Final = 512
+answer_size_max_bytes: Final = 8_192
+premises_size_max_bytes: Final = 16_384
 
 
 def remembered(task: Task) -> list[Say]:
@@ -68,13 +76,14 @@ def _steps(
             )
         )
     causes = [] if task.solution is None else [task.solution.id]
+    answer = _cut(solution.answer, answer_size_max_bytes)
     last = reasoning.Step(
         step_number=len(steps) + 1,
         type="conclusion",
-        content=solution.answer,
-        premises=[said[:line_max_chars] for said in solution.reasoning_trace],
+        content=answer,
+        premises=_first(solution.reasoning_trace, premises_size_max_bytes),
         confidence=solution.confidence,
-        conclusion=solution.answer,
+        conclusion=answer,
     )
     return [*steps, (last, causes)]
 
@@ -88,4 +97,30 @@ def _alternatives(tree: TreeState, node: kinds.ThoughtNode) -> list[str]:
 
 def _told(node: kinds.ThoughtNode) -> str:
     score = "" if node.evaluation is None else f" ({node.evaluation.score:g})"
-    return f"{node.content[: line_max_chars - 20]}{score}"
+    return f"{_cut(node.content, alternative_size_max_bytes)}{score}"
+
+
+def _first(texts: list[str], size_max_bytes: int) -> list[str]:
+    """Return as many texts, from the first on, as have so many bytes together."""
+    kept: list[str] = []
+    for text in texts:
+        line = text[:line_max_chars]
+        size_max_bytes -= _size(line)
+        if size_max_bytes < 0:
+            break
+        kept.append(line)
+    return kept
+
+
+def _cut(text: str, size_max_bytes: int) -> str:
+    """Return a text, its end left out if it has more bytes (as JSON, in which one character may have six)."""
+    if _size(text) <= size_max_bytes:
+        return text
+    kept, size = 0, _size("…")
+    while (size := size + _size(text[kept]) - 2) <= size_max_bytes:
+        kept += 1
+    return f"{text[:kept]}…"
+
+
+def _size(text: str) -> int:
+    return len(msgspec.json.encode(text))

@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from consumers.tot.orchestrating import TaskOptions
 from consumers.tot.processes import Cast, Part
 from consumers.tot.settings import read_task_type, search_config
-from consumers.tot.starting import bindings, new_task_id, role_keys, thinker_named
+from consumers.tot.starting import bindings, held_keys, new_task_id, role_keys, thinker_named
 from consumers.tot.task import AGENTS, Task
 from ledger.client import read_event
 from ledger.connect import open_client
@@ -57,7 +57,7 @@ def run_task(
     """
     with _opened(settings, client) as ledger:
         part = prepare(settings, ledger, problem, options or TaskOptions(), thinker=thinker, task_id=task_id)
-        return _play(ledger, part, progress)
+        return _play(part, _Reading(ledger, part, progress))
 
 
 def prepare(
@@ -97,11 +97,15 @@ def resume_task(
     """
     with _opened(settings, client) as ledger:
         found = _opening(ledger, task_id)
-        keys = role_keys(settings, ledger)
+        part = _part(settings, found.data, found.index)
+        reading = _Reading(ledger, part, progress)
+        reading.read(0)
+        if reading.is_kept():
+            return outcome(reading.task) | {"pids": {}}
         bound = {binding.role: binding.key for binding in found.data.roles}
-        if bound != keys:
+        if bound != held_keys(settings):
             raise Refused("NOT_AUTHORIZED", f"the roles of {task_id} are bound to keys that are not here", task=task_id)
-        return _play(ledger, _part(settings, found.data, found.index), progress)
+        return _play(part, reading)
 
 
 def _opened(settings: Settings, client: Client | None) -> AbstractContextManager[Client]:
@@ -136,11 +140,7 @@ def _opening(client: Client, task_id: str) -> Event:
             raise Refused("NOT_FOUND", f"there is no task {task_id}", task=task_id)
 
 
-def _play(client: Client, part: Part, progress: Progress | None) -> dict[str, Any]:
-    reading = _Reading(client, part, progress)
-    reading.read(0)
-    if reading.is_kept():
-        return outcome(reading.task) | {"pids": {}}
+def _play(part: Part, reading: _Reading) -> dict[str, Any]:
     with Cast(part) as actors:
         while not actors.is_done():
             reading.read(poll_wait_s)

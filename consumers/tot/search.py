@@ -10,8 +10,9 @@ Breadth first: a level is generated from and judged whole; solutions of it end t
 threshold and those beyond the beam are pruned. Depth first: the best child is entered until a solution, the depth limit
 or a dead end; then the search turns back to the deepest node that has a child left, and says so.
 
-A request that failed is asked again, ``attempts_max`` times at most. A budget never cuts off what was found already:
-a solution that is in the tree is synthesized.
+A request that failed is asked again, ``attempts_max`` times at most, and of the solutions that were found the best
+``ends_tried_max`` are synthesized. A budget never cuts off what was found already. A search of which no thought was
+ever judged has exhausted nothing: it ends with what went wrong.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ SolutionTest: TypeAlias = "Callable[[Sequence[ThoughtNode]], bool]"
 
 batch_nodes_max: Final = 64
 batch_size_max_bytes: Final = 24 * 1024
+ends_tried_max: Final = 3
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -189,7 +191,7 @@ def _synthesize(state: TreeState) -> Action | None:
     if not ends:
         return None
     open_ends = [id_ for id_ in ends if not _is_lost(state, id_)]
-    if not open_ends:
+    if not open_ends or len(ends) - len(open_ends) >= ends_tried_max:
         return Finish("failed", state.failure)
     return Synthesize(tuple(node.id for node in path_to(state, open_ends[0])))
 
@@ -236,7 +238,7 @@ def _next_node(state: TreeState) -> str | None:
 
 
 def _nothing_left(state: TreeState) -> Finish:
-    if len(state.nodes) == 1 and state.failure is not None:
+    if state.failure is not None and all(node.evaluation is None for node in state.nodes.values()):
         return Finish("failed", state.failure)
     said = f"; last failure: {state.failure.code}" if state.failure else ""
     message = f"none of {len(state.nodes)} nodes leads to a solution{said}"
@@ -281,9 +283,9 @@ def _level(state: TreeState) -> list[ThoughtNode]:
 
 def _batch(nodes: list[ThoughtNode]) -> list[ThoughtNode]:
     """Return as many nodes as one message holds, at least one."""
-    kept, size = nodes[:1], len(nodes[0].content.encode())
+    kept, size = nodes[:1], len(msgspec.json.encode(nodes[0]))
     for node in nodes[1:batch_nodes_max]:
-        size += len(node.content.encode())
+        size += len(msgspec.json.encode(node))
         if size > batch_size_max_bytes:
             break
         kept.append(node)

@@ -76,6 +76,16 @@ def role_keys(settings: Settings, client: Client) -> dict[str, str]:
     return {role: open_key(home.key_file(name)).public.hex() for role, name in AGENTS.items()}
 
 
+def held_keys(settings: Settings) -> dict[str, str]:
+    """Return the public keys (hex) of the roles whose keys are here; none is made, and nobody is registered.
+
+    Raises:
+        Refused: ``KEY_FILE_MODE``, ``KEY_LOCKED``.
+    """
+    files = {role: Home(settings.home).key_file(name) for role, name in AGENTS.items()}
+    return {role: open_key(file).public.hex() for role, file in files.items() if file.exists()}
+
+
 def author_of(role: kinds.Role, settings: Settings, client: Client) -> Author:
     """Return the author who plays ``role`` with its own key.
 

@@ -28,7 +28,7 @@ from consumers.tot.orchestrating import TaskOptions
 from consumers.tot.running import resume_task, run_task
 from consumers.tot.settings import Overrides, read_task_type
 from consumers.tot.starting import new_task_id
-from ledger.errors import BatonError, Corrupted, Refused
+from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events import tot as kinds
 
 if TYPE_CHECKING:
@@ -76,11 +76,7 @@ def tot() -> None:
 def run(
     app: App, /, problem: str, task_type: str, thinker: str | None, logs: Path, *, no_logs: bool, **given: Any
 ) -> None:
-    """Solve a problem with six agents, each a process with a key of its own.
-
-    Raises:
-        Refused: ``SEARCH_EXHAUSTED`` with the stats, or the code with which an agent failed.
-    """
+    """Solve a problem with six agents, each a process with a key of its own."""
     overrides = Overrides(
         strategy=given["strategy"],
         depth=given["depth"],
@@ -100,6 +96,9 @@ def run(
         ran = run_task(app.settings(), problem, options, thinker=chosen, task_id=task_id, progress=progress(app))
     except BatonError as error:
         raise unfinished(app, error, task_id, folder) from error
+    except KeyboardInterrupt:
+        tell_resumption(log_begun(app, task_id, folder))
+        raise
     show_outcome(app, ran, folder)
 
 
@@ -115,6 +114,9 @@ def resume(app: App, task: str, logs: Path, *, no_logs: bool) -> None:
         ran = resume_task(app.settings(), task_id, progress=progress(app))
     except BatonError as error:
         raise unfinished(app, error, task_id, folder) from error
+    except KeyboardInterrupt:
+        tell_resumption(log_begun(app, task_id, folder))
+        raise
     show_outcome(app, ran, folder)
 
 
@@ -153,11 +155,7 @@ def logs(app: App, task: str, out: Path) -> None:
 @click.argument("task", metavar="TASK")
 @click.pass_obj
 def prove(app: App, task: str) -> None:
-    """Print for each answer its request, signer, key and index; fails if an agent answered itself or never ran.
-
-    Raises:
-        Corrupted: ``VERIFICATION_FAILED``, with the proof in its details.
-    """
+    """Print for each answer its request, signer, key and index; fails if an agent answered itself or never ran."""
     proof = app.query("tot.prove", id=task)
     if not proof["passed"]:
         raise Corrupted("VERIFICATION_FAILED", proof_verdict(proof), report=proof | {"ok": False})
@@ -222,12 +220,25 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
 
 def unfinished(app: App, error: BatonError, task_id: str, logs_folder: Path | None) -> BatonError:
     """Return an error that stopped a search, with the task to be resumed; what was said so far is logged."""
+    begun = log_begun(app, task_id, logs_folder)
+    if isinstance(error, Unavailable) and not app.as_json:
+        tell_resumption(begun)
+    return error.with_details(**begun)
+
+
+def log_begun(app: App, task_id: str, logs_folder: Path | None) -> dict[str, Any]:
+    """Write what was said so far in a search that was stopped; return the task and its logs, nothing if none began."""
     try:
         told = read_task(app.client(), task_id)
-        written = None if logs_folder is None else str(write_logs(told, logs_folder))
+        return {"task_id": task_id, "logs": None if logs_folder is None else str(write_logs(told, logs_folder))}
     except BatonError:
-        return error  # nothing was begun, or nothing can be written: what went wrong first is what counts
-    return error.with_details(task_id=task_id, logs=written)
+        return {}  # nothing was begun, or nothing can be written: what went wrong first is what counts
+
+
+def tell_resumption(begun: dict[str, Any]) -> None:
+    """Say to people how a search goes on that was begun."""
+    if begun:
+        click.echo(f"go on with `baton tot resume {begun['task_id']}`", err=True)
 
 
 def with_defaults(given: dict[str, Any] | None, form: type[EventData]) -> dict[str, Any] | None:

@@ -2,8 +2,9 @@
 
 What a model says is decoded strictly, bounded, and never trusted: of 10,000 candidates the first k are kept, one that
 is too long or said before is left out, an evaluation of a node nobody asked about is dropped. A malformed, late or
-refused answer becomes the seed's error: GENERATION_FAILED, EVALUATION_TIMEOUT (or INVALID_FORMAT for an evaluation that
-came and cannot be read). It is recoverable unless the endpoint refused the request itself.
+refused answer becomes the seed's error: GENERATION_FAILED, EVALUATION_TIMEOUT, or INVALID_FORMAT for any other answer
+that came and cannot be read; what the endpoint would not take stays LLM_UNAVAILABLE. It is recoverable unless the
+endpoint refused the request itself.
 
 What the model thinks about (a problem and thoughts written by others) goes in as data, never as an instruction.
 """
@@ -116,7 +117,7 @@ class LlmThinker:
         said = self._ask(asked, {"problem": problem, "task_type": task_type}, _Shape)
         if isinstance(said, _Shape):
             return msgspec.convert(msgspec.structs.asdict(said), Decomposition)
-        return _failure(said.code, said)
+        return _failure(_code_of(said), said)
 
     def generate(
         self, path: Path, strategy: GenerationStrategy, k: int, context: GenerationContext
@@ -175,7 +176,7 @@ class LlmThinker:
         )
         said = self._ask(asked, {"problem": problem, "steps": [node.content for node in path[1:]]}, _Answered)
         if not isinstance(said, _Answered):
-            return _failure(said.code, said)
+            return _failure(_code_of(said), said)
         is_valid = said.is_valid and not said.validation_errors
         return Solution(
             answer=said.answer,
@@ -199,14 +200,15 @@ def _kept(thoughts: list[_Thought], k: int) -> list[Candidate]:
     size = 0
     for thought in thoughts:
         content = thought.content.strip()
+        if not content or content in kept or len(content) > thought_max_chars:
+            continue
         size += len(content.encode())
         if len(kept) == k or size > thoughts_size_max_bytes:
             break
-        if content and content not in kept and len(content) <= thought_max_chars:
-            metadata = {"is_solution": True} if thought.is_solution else {}
-            kept[content] = Candidate(
-                temp_id=f"cand_{len(kept) + 1}", content=content, action_type=thought.action_type, metadata=metadata
-            )
+        metadata = {"is_solution": True} if thought.is_solution else {}
+        kept[content] = Candidate(
+            temp_id=f"cand_{len(kept) + 1}", content=content, action_type=thought.action_type, metadata=metadata
+        )
     return list(kept.values())
 
 
@@ -217,10 +219,17 @@ def _evaluation(node_id: str, said: _Judged) -> NodeEvaluation:
 
 def _evaluation_failure(said: Unavailable | Refused) -> Failure:
     is_late = said.code == "LLM_UNAVAILABLE" and "status" not in said.details
-    return _failure("EVALUATION_TIMEOUT" if is_late else "INVALID_FORMAT", said)
+    return _failure("EVALUATION_TIMEOUT" if is_late else _code_of(said), said)
+
+
+def _code_of(said: Unavailable | Refused) -> str:
+    """Return the seed's code for what came and cannot be read; an endpoint that did not answer keeps ours."""
+    return said.code if said.code == "LLM_UNAVAILABLE" else "INVALID_FORMAT"
 
 
 def _failure(code: str, said: Unavailable | Refused) -> Failure:
     status = said.details.get("status")
-    denied = isinstance(said, Refused) or (isinstance(status, int) and 400 <= status < 500 and status not in (408, 429))
+    denied = isinstance(said, Refused) or (
+        isinstance(status, int) and 400 <= status < 500 and status not in (408, 425, 429)
+    )
     return Failure(code=code, message=f"{said.code}: {said.message}", recoverable=not denied)

@@ -79,6 +79,28 @@ def test_thought_that_is_too_long_or_blank_is_left_out(vendor: Any, thinker: Llm
     assert [one.content for one in generate(thinker).candidates] == ["red"]
 
 
+def test_thought_that_is_left_out_takes_no_room(vendor: Any, thinker: LlmThinker, stub: Any) -> None:
+    vendor.script = [stub.says_json(thoughts("x" * 25_000, "red", "red", "blue"))]
+    assert [one.content for one in generate(thinker, k=4).candidates] == ["red", "blue"]
+
+
+def test_malformed_shape_or_answer_is_an_invalid_format(vendor: Any, thinker: LlmThinker, stub: Any) -> None:
+    vendor.script = [stub.says("I cannot help with that."), stub.says('{"answer": 3}')]
+    for failure in (thinker.decompose(PROBLEM, "writing"), thinker.synthesize(PATHS[0], PROBLEM)):
+        assert isinstance(failure, Failure)
+        assert (failure.code, failure.recoverable) == ("INVALID_FORMAT", True)
+
+
+@pytest.mark.parametrize(("status", "recoverable"), [(403, False), (425, True), (503, True)])
+def test_evaluation_that_the_endpoint_would_not_take_is_neither_late_nor_malformed(
+    vendor: Any, thinker: LlmThinker, stub: Any, status: int, *, recoverable: bool
+) -> None:
+    vendor.script = [stub.Reply(status)]
+    failure = thinker.evaluate(PATHS, "comparative_voting", [], JUDGING)
+    assert isinstance(failure, Failure)
+    assert (failure.code, failure.recoverable) == ("LLM_UNAVAILABLE", recoverable)
+
+
 @pytest.mark.parametrize("content", ["I cannot help with that.", '{"candidates": 3}', '{"thoughts": []}', "", "[]"])
 def test_malformed_proposal_is_a_failed_generation(vendor: Any, thinker: LlmThinker, stub: Any, content: str) -> None:
     vendor.script = [stub.says(content)]

@@ -252,11 +252,15 @@ def test_generation_that_recovers_is_asked_again(strategy: str) -> None:
     admit(found)
 
 
-@pytest.mark.parametrize("bad", [Excited(), Mute(), Late()], ids=["excited", "mute", "late"])
-def test_nodes_that_nobody_can_judge_are_given_up(bad: Bad) -> None:
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [(Excited(), "INVALID_FORMAT"), (Mute(), "SEARCH_EXHAUSTED"), (Late(), "EVALUATION_TIMEOUT")],
+    ids=["excited", "mute", "late"],
+)
+def test_nodes_that_nobody_can_judge_are_given_up(bad: Bad, code: str) -> None:
     found = outcome(bad)
     assert found.solution is None
-    assert found.failure.code == "SEARCH_EXHAUSTED"
+    assert found.failure.code == code
     assert len(actions_of(found, kinds.EvaluateThoughts)) == 3
     assert all(node.status == "pruned" for node in found.state.nodes.values() if node.depth)
     admit(found)
