@@ -2,6 +2,8 @@
 
 The first mark carries the digest of what was written, so an edit inside the block shows without any record. Line ends
 are those of the file. The block stands at the end, after an empty line; a new version takes the place of the old one.
+Where the file's last line had no end there is no empty line: so removal knows, without any record, whether the line
+end before the block is the file's.
 In a TOML file the block is a table of its own, and the file is parsed before and after: if the table would not mean
 what it says there, nothing is written.
 """
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _digest_digits: Final = 12
+_LINE: Final = r"(?:^|(?<=\A\ufeff))"
+"""Where a line begins, the first one after a byte order mark."""
 
 
 class Fence(NamedTuple):
@@ -69,9 +73,7 @@ class Block(NamedTuple):
             Refused: ``INVALID_FORMAT`` for TOML in which the block would not mean what it says.
         """
         newline = _newline(text)
-        between = ""
-        if text.strip("\ufeff"):
-            between = ("" if text.endswith("\n") else newline) + newline
+        between = newline if text.strip("\ufeff") else ""
         return self._checked(text, f"{text}{between}{self._rendered(newline)}{newline}")
 
     def update(self, text: str) -> str:
@@ -83,7 +85,7 @@ class Block(NamedTuple):
         return self._checked(self.remove(text, ""), changed)
 
     def remove(self, text: str, before: str) -> str:
-        """Return the text without the block and the empty line before it.
+        """Return the text without the block and the line end that came with it.
 
         Raises:
             Refused: ``INVALID_FORMAT`` where a mark has lost the other one.
@@ -92,11 +94,10 @@ class Block(NamedTuple):
         if self._marks(text) != 2 * len(blocks):
             raise Refused("INVALID_FORMAT", "baton:begin and baton:end do not stand in pairs: mend them by hand first")
         for block in reversed(blocks):
-            start, end = block.span()
-            end += len(re.match(r"(?:\r?\n)?", text[end:])[0])  # type: ignore[index]  # it matches nothing at least
-            if empty := re.search(r"(?<=\n)\r?\n\Z", text[:start]):
-                start = empty.start()
-            text = text[:start] + text[end:]
+            before, after = text[: block.start()], re.sub(r"\A\r?\n", "", text[block.end() :])
+            # Before text that a person added behind the block, the line end of the line above it stays.
+            added = re.search(r"(?<=\n)\r?\n\Z" if after else r"\r?\n\Z", before)
+            text = before[: added.start() if added else None] + after
         return text
 
     def _rendered(self, newline: str) -> str:
@@ -105,11 +106,11 @@ class Block(NamedTuple):
         return f"{first}\n{self.body}{opening}baton:end{closing}".replace("\n", newline)
 
     def _marks(self, text: str) -> int:
-        return len(re.findall(rf"^{re.escape(self.fence.opening)}baton:(?:begin|end)\b", text, re.MULTILINE))
+        return len(re.findall(rf"{_LINE}{re.escape(self.fence.opening)}baton:(?:begin|end)\b", text, re.MULTILINE))
 
     def _blocks(self, text: str) -> list[re.Match[str]]:
         opening, closing = map(re.escape, self.fence)
-        begin = rf"^{opening}baton:begin(?: (?P<digest>[0-9a-f]*))?[^\n]*\n"
+        begin = rf"{_LINE}{opening}baton:begin(?: (?P<digest>[0-9a-f]*))?[^\n]*\n"
         end = rf"^{opening}baton:end{closing}[ \t]*(?=\r?$)"
         body = rf"(?P<body>(?:(?!{opening}baton:(?:begin|end)\b)[^\n]*\n)*?)"
         return list(re.finditer(begin + body + end, text, re.MULTILINE))

@@ -18,8 +18,10 @@ from consumers.hooks.record import (
     Record,
     digest,
     make_folders,
+    missing_folders,
     read_record,
     record_path,
+    remove_leftovers,
     remove_record,
     write_record,
 )
@@ -92,10 +94,13 @@ class Installation:
         made: list[Path] = []
         try:
             made += make_folders(self.record_path.parent, mode=0o700)
+            self._remove_leftovers()
+            told = self._keep(changes)
+            # What happens if we crash from here on: the record names every file and folder, so removal finds them.
+            planned = dict.fromkeys(folder for one in changes for folder in missing_folders(one.path.parent))
+            write_record(self.record_path, self._record(changes, [*folders, *map(str, [*made, *planned])]))
             for one in changes:
                 made += make_folders(one.path.parent)
-            told = self._keep(changes)
-            write_record(self.record_path, self._record(changes, [*folders, *map(str, made)]))
             _write(changes)
         except BatonError:
             self._undo(made)
@@ -111,6 +116,7 @@ class Installation:
         changes = [self._removal(path, part, force=force) for path, part in self.parts.items()]
         told = self._keep(changes)
         _write(changes)
+        self._remove_leftovers()
         if self.record is not None:
             remove_record(self.record_path, self.record)
         return told
@@ -183,6 +189,9 @@ class Installation:
             else:
                 told.append(one.told)
         return told
+
+    def _remove_leftovers(self) -> None:
+        remove_leftovers({self.record_path.parent, *(path.parent for path in self.parts)})
 
     def _undo(self, made: list[Path]) -> None:
         """Put the record back as it was, and take away folders that were made for nothing."""

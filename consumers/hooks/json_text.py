@@ -21,6 +21,8 @@ _SPACE: Final = re.compile(r"(?:[ \t\r\n\ufeff]|//[^\n]*|/\*.*?\*/)*", re.DOTALL
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _ATOM: Final = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|null")
 _BLANK_BEFORE: Final = re.compile(r"[ \t\r\n]*\Z")
+_ENDED: Final = re.compile(r"(?:[ \t\r\n\ufeff]|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
+"""Space and comments, of which none would go on in what follows."""
 
 
 @dataclass
@@ -124,16 +126,26 @@ def _dumped(key: str | None, value: Any, unit: str | None, indent: str, newline:
 
 def _cut_member(text: str, container: Node, node: Node) -> str:
     number = next(place for place, one in enumerate(container.members) if one.node is node)
-    member = container.members[number]
-    before = _BLANK_BEFORE.search(text, container.start + 1, member.start)
-    start = member.start if before is None else before.start()
+    comma = container.commas[number - 1] if number else container.start
+    start = _cut_start(text, comma + 1, container.members[number].start)
     if number < len(container.commas):
-        return text[:start] + text[container.commas[number] + 1 :]
+        following = container.commas[number]
+        return text[:start] + _unless_blank(text[node.end : following]) + text[following + 1 :]
     if number:
-        comma = container.commas[number - 1]
-        return text[:comma] + text[comma + 1 : max(start, comma + 1)] + text[node.end :]
-    rest = text[node.end : container.end - 1]
-    return text[:start] + (rest if rest.strip() else "") + text[container.end - 1 :]
+        return text[:comma] + text[comma + 1 : start] + text[node.end :]
+    return text[:start] + _unless_blank(text[node.end : container.end - 1]) + text[container.end - 1 :]
+
+
+def _cut_start(text: str, low: int, place: int) -> int:
+    """Return where the space before a place begins; the end of a line comment stays, or what follows would join it."""
+    before = _BLANK_BEFORE.search(text, low, place)
+    start = place if before is None else before.start()
+    ended = _ENDED.match(text, low, start)
+    return start if ended is not None and ended.end() == start else text.index("\n", start) + 1
+
+
+def _unless_blank(text: str) -> str:
+    return text if text.strip() else ""
 
 
 def _indent_of(text: str, place: int) -> str:

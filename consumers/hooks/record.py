@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from consumers.atomic import remove_file, write_file
+from consumers.atomic import TEMPORARY, remove_file, settled_for_s, write_file
 from ledger.config import state_folder
 from ledger.errors import Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+leftover_age_s: Final = 10.0
+_random_chars: Final = 8
+"""Of a temporary file's name (``tempfile``)."""
 
 _key_digits: Final = 16
 
@@ -78,17 +83,36 @@ def write_record(path: Path, record: Record) -> None:
 def remove_record(path: Path, record: Record) -> None:
     """Remove a record, and those folders that setup made which are empty now.
 
-    Folders that hold other records are handed on to one of them, so that the last to go takes them along.
+    Folders that hold other records are handed on to one of them, so that the last to go takes them along. The project's
+    go before the record: what happens if we crash in between is that the next removal finds the rest.
     """
-    remove_file(path)
     made = [type(path)(one) for one in record.folders]
-    for folder in [path.parent, path.parent.parent, *reversed(made)]:
-        with contextlib.suppress(OSError):  # not empty: somebody uses it now
-            folder.rmdir()
+    _remove_empty(one for one in reversed(made) if not path.is_relative_to(one))
+    remove_file(path)
+    _remove_empty([path.parent, path.parent.parent, *(one for one in reversed(made) if path.is_relative_to(one))])
     left = [str(one) for one in made if path.is_relative_to(one) and one.exists()]
     for other in sorted(path.parent.glob("*.json"))[:1] if left else []:
         if (found := read_record(other)) is not None:
             write_record(other, msgspec.structs.replace(found, folders=[*left, *found.folders]))
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):  # not empty: somebody uses it now
+            folder.rmdir()
+
+
+def remove_leftovers(folders: Iterable[Path]) -> None:
+    """Remove the temporary files of a setup that was killed while it wrote; a young one may be somebody's at work."""
+    for folder in folders:
+        for path in folder.glob(f"{TEMPORARY}{'?' * _random_chars}"):
+            if path.is_file() and (settled_for_s(path) or 0) >= leftover_age_s:
+                remove_file(path)
+
+
+def missing_folders(folder: Path) -> list[Path]:
+    """Return which of a folder and those above it are missing, outer ones first."""
+    return [one for one in (folder, *folder.parents) if not one.exists()][::-1]
 
 
 def make_folders(folder: Path, *, mode: int = 0o755) -> list[Path]:
@@ -97,7 +121,7 @@ def make_folders(folder: Path, *, mode: int = 0o755) -> list[Path]:
     Raises:
         Unavailable: ``STORE_UNAVAILABLE``.
     """
-    missing = [one for one in (folder, *folder.parents) if not one.exists()][::-1]
+    missing = missing_folders(folder)
     made: list[Path] = []
     try:
         for one in missing:

@@ -30,6 +30,7 @@ JSON_BEFORE = {
     "with comments": b'// mine\n{\n  "theme": "dark", // dark\n  "hooks": {}, /* empty */\n}\n',
     "windows": b'{\r\n    "theme": "dark"\r\n}\r\n',
     "byte order mark": b'\xef\xbb\xbf{"theme": "dark"}',
+    "byte order mark alone": b"\xef\xbb\xbf{}",
     "theirs beside ours": b'{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "mine"}]}], '
     b'"SessionStart": []}, "mcpServers": {"theirs": {"command": "x"}}, "unknown": [1, 2.50, 1e3]}',
 }
@@ -39,6 +40,7 @@ TEXT_BEFORE = {
     "with comments": b"# Mine\n\n<!-- a comment -->\n\n\n",
     "windows": b"# Mine\r\n\r\ntext\r\n",
     "byte order mark": b"\xef\xbb\xbf# Mine",
+    "byte order mark alone": b"\xef\xbb\xbf",
     "theirs beside ours": "# 我的\n\n没有换行".encode(),
 }
 TOML_BEFORE = {
@@ -46,7 +48,8 @@ TOML_BEFORE = {
     "empty object": b"",
     "with comments": b'# mine\nmodel = "m" # a model\n\n[mcp_servers.theirs]\ncommand = "x"\n',
     "windows": b'model = "m"\r\n[features]\r\nhooks = true\r\n',
-    "byte order mark": b'model = "m"',
+    "byte order mark": b'\xef\xbb\xbfmodel = "m"',
+    "byte order mark alone": b"\xef\xbb\xbf",
     "theirs beside ours": b'[mcp_servers]\n[mcp_servers.theirs]\ncommand = "x"',
 }
 

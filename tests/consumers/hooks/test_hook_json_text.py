@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,26 @@ def test_an_item_is_cut_from_anywhere_in_an_array(position: int) -> None:
     text = '{"a": [1, /* two */ 2, 3]}'
     rest = scan(cut(text, ("a", position), frozenset())).value["a"]
     assert rest == items[:position] + items[position + 1 :]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, // one\n"ours": 2}',
+        '{"a": 1 // one\n, "ours": 2}',
+        '{ // none\n"ours": 2}',
+        '{"ours": 2, // ours\n"b": 1}',
+        '{ // none\n  "ours": 2, "b": 1}',
+        '{"ours": 2 // ours\n, "b": 1}',
+        '{"a": /* // */ 1, /* // */ "ours": 2}',
+        '{"ours": 2 /* ours */}',
+    ],
+)
+def test_a_comment_beside_what_is_cut_stays_and_takes_nothing_along(text: str) -> None:
+    rest = cut(text, ("ours",), frozenset())
+    value = scan(text).value
+    assert scan(rest).value == {key: one for key, one in value.items() if key != "ours"}
+    assert re.findall(r"// \w+|/\*.*?\*/", rest) == re.findall(r"// \w+|/\*.*?\*/", text)
 
 
 def test_what_was_empty_before_stays_where_it_is_to_be_kept() -> None:
