@@ -12,14 +12,13 @@ from consumers.cli.tables import clean
 def print_handoff(found: dict[str, Any]) -> None:
     """Print a handoff in the order of its file."""
     click.secho(clean(found["title"]), bold=True)
-    click.echo(f"{found['id']}  [{found['status']} → {found['to']}]")
+    click.echo(f"{clean(found['id'])}  [{found['status']} → {found['to']}]")
     click.echo(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}")
     click.echo(f"version {found['version']}")
     click.echo(clean(found["why"]["sentence"]))
     if found["depends_on"]:
-        click.echo(
-            "depends on " + ", ".join(f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"])
-        )
+        others = (f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"])
+        click.echo(f"depends on {clean(', '.join(others))}")
     _print_relations(found)
     _print_text("Task", found["task"])
     _print_lists(found)
@@ -41,9 +40,9 @@ def _print_relations(found: dict[str, Any]) -> None:
         click.echo(f"imported by {found['importer']} from {clean(found['source'])}{claim}")
     for word, others in (("answers", [found["answers"]]), ("answered by", [one["id"] for one in found["answered_by"]])):
         if any(others):
-            click.echo(f"{word} {', '.join(others)}")
+            click.echo(f"{word} {clean(', '.join(others))}")
     if found["superseded_by"]:
-        click.echo(f"superseded by {found['superseded_by']}")
+        click.echo(f"superseded by {clean(found['superseded_by'])}")
 
 
 def _print_lists(found: dict[str, Any]) -> None:

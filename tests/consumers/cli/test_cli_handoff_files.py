@@ -188,3 +188,11 @@ def test_content_that_no_file_can_hold_is_not_handed_over(baton: Baton, fresh: F
     baton("handoff", "create", *parties, "--title", f"Do {name}")
     baton.refuses("INVALID_FIELD", "handoff", "amend", name, "--title", "two\nlines", "--as", "a")
     assert baton("handoff", "render", name).startswith(f"# Handoff: Do {name}\n")
+
+
+def test_id_of_an_imported_file_has_no_power_over_a_terminal(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+    name = f"{fresh('turned')}\u202e"
+    (tmp_path / f"{name}.md").write_text(FILE.format(title=name))
+    assert baton.data("import", "handoffs", tmp_path, "--as", "a")["mapped"] == 1
+    assert baton.data("handoff", "show", name)["id"] == name
+    assert "\u202e" not in baton("handoff", "show", name)
