@@ -50,10 +50,15 @@ class Record(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """What was kept aside, and why."""
+    """What was kept aside, and why; ``original`` tells it from others of the same source."""
 
     source: str
     reason: str
+    original: str = ""
+
+    def answer(self) -> dict[str, str]:
+        """Return it as commands print it."""
+        return {"source": self.source, "reason": self.reason}
 
 
 class Counts(NamedTuple):
@@ -72,7 +77,7 @@ class Counts(NamedTuple):
             "kept_aside": len(self.aside),
             "lost": self.read - self.mapped - len(self.aside),
             "added": self.added,
-            "aside": [one._asdict() for one in self.aside],
+            "aside": [one.answer() for one in self.aside],
         }
 
 
@@ -124,7 +129,7 @@ def import_records(
         read=len(records) + unchanged,
         mapped=mapped + unchanged,
         added=sum(not event.is_repeat for one in outcomes for event in one.accepted),
-        aside=tuple(Aside(data.source, data.reason) for data in aside),
+        aside=tuple(Aside(data.source, data.reason, data.original) for data in aside),
     )
 
 

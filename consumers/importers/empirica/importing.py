@@ -65,7 +65,7 @@ class Done(NamedTuple):
         places |= {one.source: one.kind for one in (*self.found.standing, *self.found.repeats)}
         asides = Counter(places[one.source] for one in self.counts.aside)
         kinds = self.found.kinds
-        dirty = _dirty_by_kind(self.found, {one.source for one in self.counts.aside})
+        dirty = _dirty_by_kind(self.found, {(one.source, one.original) for one in self.counts.aside})
         return made | {
             "dirty": sum(dirty.values()),
             "own": self.found.own,
@@ -137,7 +137,7 @@ def import_notes(author: Author, found: Read, answer: View, step: Step = lambda 
 def rehearsed(found: Read, answer: View) -> Done:
     """Return what an import would come to, by what was read; what the ledger itself would refuse is not known."""
     records = [one.record.data for one in found.records]
-    asides = tuple(Aside(data.source, data.reason) for data in records if data.mapped_kind is None)
+    asides = tuple(Aside(one.source, one.reason, one.original) for one in records if one.mapped_kind is None)
     return counted(Counts(len(records), len(records) - len(asides), 0, asides), found, answer)
 
 
@@ -145,7 +145,7 @@ def counted(counts: Counts, found: Read, answer: View) -> Done:
     """Return the counts with what stood already: ``read`` is what was read from git, whatever became of it."""
     reasons = {(one.source, one.original): one.reason for one in (*found.standing, *_met_again(found, counts, answer))}
     asides = [
-        Aside(one.source, reason)
+        Aside(one.source, reason, one.original)
         for one in (*found.standing, *found.repeats)
         if (reason := reasons.get((one.source, one.original))) is not None
     ]
@@ -162,8 +162,8 @@ def counted(counts: Counts, found: Read, answer: View) -> Done:
 
 def _met_again(found: Read, counts: Counts, answer: View) -> Iterator[Known]:
     """Yield what became of the notes that were met a second time in this run: by its counts, or as they stand now."""
-    by_source = {one.source: one.reason for one in counts.aside}
-    yield from (one._replace(reason=by_source.get(one.source)) for one in found.repeats)
+    reasons = {(one.source, one.original): one.reason for one in counts.aside}
+    yield from (one._replace(reason=reasons.get((one.source, one.original))) for one in found.repeats)
     yield from (_known("", row) for row in _rows(answer, found.repeats))
 
 
@@ -214,11 +214,11 @@ def _kept(note: Note, put_blob: Callable[[bytes], str] | None) -> Mapped:
     return map_note(note)
 
 
-def _dirty_by_kind(found: Read, asides: set[str]) -> Counter[str]:
+def _dirty_by_kind(found: Read, asides: set[tuple[str, str]]) -> Counter[str]:
     dirty: Counter[str] = Counter()
     for one in found.records:
         data = one.record.data
-        if data.source not in asides:
+        if (data.source, data.original) not in asides:
             dirty[data.format.partition("/")[2]] += len(data.claims.get("dirty", []))
     for known in found.standing:
         dirty[known.kind] += known.dirty

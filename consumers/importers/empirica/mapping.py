@@ -13,9 +13,9 @@ import msgspec
 
 from consumers.importers.empirica.fitting import fitted
 from consumers.importers.empirica.kinds import ASIDE, READ_BY, About
-from consumers.importers.empirica.times import claimed_time
 from consumers.importers.empirica.values import Reading, label_max_chars, read_json
 from consumers.importers.records import Record, kept_aside
+from consumers.importers.times import claimed_time
 from consumers.report_stores.names import text_of
 from ledger.errors import Refused
 from ledger.events.fields import STREAM_PATTERN
@@ -121,20 +121,24 @@ def _stream(reading: Reading, by_ref: str) -> str:
 
 
 def _claimed_at(reading: Reading) -> tuple[str | None, int | None]:
-    """Return the time that a note claims, as text and in Unix microseconds."""
-    name = next((one for one in ("ts", "timestamp", "created_at") if reading.fields.get(one) is not None), "")
-    if not name:
-        return None, None
-    value = reading.take(name)
-    claimed = claimed_time(value)
-    if claimed is None:
-        reading.complain(name, value, "this is no time")
-        return None, None
-    if claimed.assumed:
-        reading.fields[name] = f"{value} ({claimed.assumed})"
-    if claimed.at_us is None:
-        reading.complain(name, value, "this time cannot be read: it stands as it is")
-    return reading.fitted(name, claimed.text, label_max_chars), claimed.at_us
+    """Return the time that a note claims, as text and in Unix microseconds: the first of its times that can be read.
+
+    Where none can be, the first one stands as it is.
+    """
+    unread: str | None = None
+    for name in ("ts", "timestamp", "created_at"):
+        value = reading.fields.get(name)
+        if value is None or value == "":
+            continue
+        claimed = claimed_time(reading.take(name))
+        if claimed is None or claimed.at_us is None:
+            reading.complain(name, value, "this is no time" if claimed is None else "this time cannot be read")
+            unread = unread or (None if claimed is None else reading.fitted(name, claimed.text, label_max_chars))
+            continue
+        if claimed.assumed:
+            reading.fields[name] = f"{value} ({claimed.assumed})"
+        return claimed.text, claimed.at_us
+    return unread, None
 
 
 def _builtins(data: msgspec.Struct) -> dict[str, Any]:

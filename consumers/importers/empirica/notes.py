@@ -95,8 +95,7 @@ class Repository:
                 raise failure(answer, "git for-each-ref", self._git.folder)
             for line in answer.out.decode("utf-8", "replace").splitlines():
                 object_id, _, name = line.partition(" ")
-                tail = name.removeprefix(root).removeprefix("/")
-                found.setdefault(name, Ref(object_id, _source(root, tail), tail))
+                found.setdefault(name, Ref(object_id, *_place(root, name)))
             unread += [Unread(name, "the ref is damaged: git passes it over") for name in _broken(answer.error)]
         return [found[name] for name in sorted(found)], list(dict.fromkeys(unread))
 
@@ -126,10 +125,16 @@ def checked_root(given: str) -> str:
     return root
 
 
-def _source(root: str, tail: str) -> str:
-    """Return what the ledger calls a note's place: the tool's own ref, so that a fetched copy is no second note."""
-    shown = DEFAULT_REFS if root.endswith("/empirica") else root
-    return (f"{shown}/{tail}" if tail else shown)[:source_max_chars]
+def _place(root: str, name: str) -> tuple[str, str]:
+    """Return what the ledger calls a note's place, and the part of it that tells its kind.
+
+    The place is the tool's own ref, whatever was asked for: a fetched copy is no second note, and a note found by
+    ``--refs refs/notes`` or ``--refs refs/notes/empirica/findings`` is the same as one found by the default.
+    """
+    _, is_tools, tail = f"{name}/".partition("/empirica/")
+    shown = DEFAULT_REFS if is_tools else root
+    tail = (tail if is_tools else name.removeprefix(root)).strip("/")
+    return (f"{shown}/{tail}" if tail else shown)[:source_max_chars], tail
 
 
 def _notes_of(objects: Objects, ref: Ref) -> Iterator[Note | Unread]:

@@ -31,8 +31,10 @@ shown_max_chars: Final = 120
 dirty_max: Final = 100
 items_max: Final = 1_000
 depth_max: Final = 128
+unwrapped_max: Final = 4
 
 _NOTHING: Final[tuple[Any, ...]] = (None, "", [], {})
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _LONE: Final = re.compile(r"[\ud800-\udfff]")
 _NUMBER: Final = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*%?\s*")
 
@@ -160,20 +162,34 @@ def read_json(content: bytes) -> tuple[dict[str, Any], list[DirtyValue]]:
         Refused: ``INVALID_FORMAT`` for what is no JSON object, ``NESTING_TOO_DEEP``.
     """
     dirty: list[DirtyValue] = []
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Refused("INVALID_FORMAT", f"it is not UTF-8 (at byte {error.start})") from error
-    value = _parsed(text, dirty)
-    if isinstance(value, str):
+    value = _parsed(_decoded(content, dirty), dirty)
+    times = 0
+    while isinstance(value, str) and times < unwrapped_max:
         try:
             value = _parsed(value, dirty)
         except Refused as refusal:
             raise Refused("INVALID_FORMAT", "it is one text, and no JSON object") from refusal
-        dirty.append(_dirty("$", "…", "the note is JSON text within a JSON text: unwrapped once"))
+        times += 1
+    if times:
+        often = "once" if times == 1 else f"{times} times"
+        dirty.append(_dirty("$", "…", f"the note is JSON text within a JSON text: unwrapped {often}"))
     if not isinstance(value, dict):
         raise Refused("INVALID_FORMAT", f"it is {sort_of(value)}, and no JSON object")
     return value, dirty[: dirty_max // 2]
+
+
+def _decoded(content: bytes, dirty: list[DirtyValue]) -> str:
+    if content.startswith(_UTF_16):
+        try:
+            text = content.decode("utf-16")
+        except UnicodeDecodeError as error:
+            raise Refused("INVALID_FORMAT", f"it is not UTF-16, as it begins (at byte {error.start})") from error
+        dirty.append(_dirty("$", "…", "the note is UTF-16, and should be UTF-8: read as what it is"))
+        return text
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Refused("INVALID_FORMAT", f"it is not UTF-8 (at byte {error.start})") from error
 
 
 def shown(value: Any, chars_max: int = shown_max_chars) -> str:

@@ -125,6 +125,25 @@ def test_a_bad_note_met_twice_is_kept_aside_twice_and_stands_once(importing: Imp
         assert numbers(importing(folder)) == (2, 0, 2, 0, added)
 
 
+def test_dirty_values_are_counted_alike_also_beside_a_note_of_the_same_ref_that_is_kept_aside(
+    importing: Import, tmp_path: Path
+) -> None:
+    folder = repository(tmp_path / "r", [("findings/f", logged("finding", finding="f", impact=7))])
+    good, bad = blob(folder, text_of(logged("finding", finding="f", impact=7))), blob(folder, b"no")
+    tree_ref(folder, f"{ROOT}findings/f", f"100644 blob {good}\t{'1' * 40}", f"100644 blob {bad}\t{'2' * 40}")
+    assert [importing(folder).answer()["dirty"] for _ in range(2)] == [1, 1]
+
+
+def test_the_first_time_that_can_be_read_counts_and_a_time_of_any_size_harms_nothing(
+    importing: Import, tmp_path: Path
+) -> None:
+    note = logged("finding", finding="f", ts=10**400, timestamp="who knows", created_at=1_748_772_000_250)
+    done = importing(repository(tmp_path / "r", [("findings/f", note)]))
+    (record,) = [one.record.data for one in done.found.records]
+    assert record.claimed_at == "2025-06-01T10:00:00.250000Z"
+    assert [one["path"] for one in record.claims["dirty"]] == ["ts", "timestamp"]
+
+
 def test_a_note_that_changed_is_imported_beside_what_it_was(reader: Reader, importing: Import, tmp_path: Path) -> None:
     importing(repository(tmp_path / "a", [(f"handoff/{SESSION}", handoff())]))
     later = handoff(ts="2025-06-02T00:00:00", task="Replaced it again")

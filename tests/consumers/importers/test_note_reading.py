@@ -61,6 +61,17 @@ def test_several_notes_of_one_ref_and_those_in_folders_are_all_read(tmp_path: Pa
     assert unread == []
 
 
+@pytest.mark.parametrize(
+    "root", ["refs/notes", "refs/notes/empirica", "refs/notes/empirica/findings", f"{ROOT}findings/f"]
+)
+def test_a_note_has_the_same_place_and_kind_whatever_root_was_asked_for(tmp_path: Path, root: str) -> None:
+    folder = repository(tmp_path / "r", [("findings/f", b"x")])
+    git(folder, "update-ref", "refs/remotes/o/notes/empirica/findings/f", f"{ROOT}findings/f")
+    for asked in (root, root.replace("refs/notes", "refs/remotes/o/notes")):
+        (note,), _ = read(folder, asked)
+        assert (note.source, note.tail) == ("refs/notes/empirica/findings/f", "findings/f")
+
+
 def test_only_the_newest_state_of_a_ref_counts(tmp_path: Path) -> None:
     folder = repository(tmp_path / "r", [("findings/f", b"old"), ("findings/f", b"new")])
     assert [note.content for note in read(folder)[0]] == [b"new"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from consumers.importers.empirica.times import claimed_time
 from consumers.importers.empirica.values import Reading, dirty_max, items_max, read_json, said_max, shown
+from consumers.importers.times import claimed_time
 from ledger.errors import Refused
 
 DIRTY: list[tuple[str, str]] = [
@@ -115,12 +115,13 @@ def test_no_number_of_fields_or_dirty_values_makes_an_event_too_large() -> None:
         (b"", "it is not JSON"),
         (b"not json", "it is not JSON"),
         (b'{"a": 1', "it is not JSON"),
-        (b"\xff\xfe{}", "it is not UTF-8"),
+        (b"\xfe{}", "it is not UTF-8"),
+        (b"\xff\xfe{}x", "it is not UTF-16"),
         (b"[1]", "a list"),
         (b"7", "a number"),
         (b"null", "null"),
         (b'"just words"', "one text"),
-        (b'"\\"{}\\""', "a text"),
+        (json.dumps(json.dumps(json.dumps(json.dumps(json.dumps("{}"))))).encode(), "a text"),
         (b'{"a":' + b"[" * 500 + b"]" * 500 + b"}", "nested deeper"),
         (b"9" * 5000, "it is not JSON"),
     ],
@@ -131,10 +132,20 @@ def test_what_is_no_json_object_is_refused_with_the_reason(content: bytes, said:
     assert said in refused.value.message
 
 
-def test_json_within_a_json_text_is_unwrapped_once_and_told() -> None:
-    fields, odd = read_json(json.dumps(json.dumps({"task": "x"})).encode())
+@pytest.mark.parametrize(("times", "said"), [(1, "unwrapped once"), (2, "unwrapped 2 times"), (4, "unwrapped 4 times")])
+def test_json_within_a_json_text_is_unwrapped_and_told(times: int, said: str) -> None:
+    text = json.dumps({"task": "x"})
+    for _ in range(times):
+        text = json.dumps(text)
+    fields, odd = read_json(text.encode())
     assert fields == {"task": "x"}
-    assert "unwrapped once" in odd[0].why
+    assert said in odd[0].why
+
+
+def test_a_note_in_utf_16_is_read_and_told() -> None:
+    fields, odd = read_json(json.dumps({"task": "为什么"}, ensure_ascii=False).encode("utf-16"))
+    assert fields == {"task": "为什么"}
+    assert "UTF-16" in odd[0].why
 
 
 def test_a_name_that_stands_twice_is_told() -> None:
@@ -158,6 +169,12 @@ def test_what_is_shown_of_a_value_is_one_short_line(value: Any) -> None:
         ("2025-06-01T10:00:00Z", "2025-06-01T10:00:00Z", 1_748_772_000_000),
         ("2025-06-01T10:00:00", "2025-06-01T10:00:00Z", 1_748_772_000_000),
         (1_748_772_000, "2025-06-01T10:00:00Z", 1_748_772_000_000),
+        (1_748_772_000_250, "2025-06-01T10:00:00.250000Z", 1_748_772_000_250),
+        (1_748_772_000_250_000, "2025-06-01T10:00:00.250000Z", 1_748_772_000_250),
+        (1_748_772_000_250_000_000, "2025-06-01T10:00:00.250000Z", 1_748_772_000_250),
+        ("1748772000", "2025-06-01T10:00:00Z", 1_748_772_000_000),
+        ("1748772000.25", "2025-06-01T10:00:00.250000Z", 1_748_772_000_250),
+        ("1748772000250", "2025-06-01T10:00:00.250000Z", 1_748_772_000_250),
         (1_748_772_000.25, "2025-06-01T10:00:00.250000Z", 1_748_772_000_250),
         ("yesterday", "yesterday", None),
         ("2025-02-30T00:00:00Z", "2025-02-30T00:00:00Z", None),
@@ -168,9 +185,10 @@ def test_a_claimed_time_is_normalised_where_it_can_be_read(value: Any, text: str
     found = claimed_time(value)
     assert found is not None
     assert (found.text, None if found.at_us is None else found.at_us // 1000) == (text, ms)
-    assert bool(found.assumed) == (value == "2025-06-01T10:00:00")
+    is_plain = str(value).endswith(("Z", ":00")) and value != "2025-06-01T10:00:00"
+    assert bool(found.assumed) != (is_plain or value in (1_748_772_000, 1_748_772_000.25) or ms is None)
 
 
-@pytest.mark.parametrize("value", [None, "", True, [], {}, float("nan"), -1, 10**15])
+@pytest.mark.parametrize("value", [None, "", True, [], {}, float("nan"), -1, 10**14, 10**400, float("inf")])
 def test_what_is_no_time_is_none(value: Any) -> None:
     assert claimed_time(value) is None
