@@ -19,6 +19,7 @@ step says, so it must not change the graph's ref. Dependencies are left empty, b
 
 from __future__ import annotations
 
+from consumers.thinking.blocks import Note, Source
 from consumers.thinking.classify import classify_step_type, infer_reasoning_type
 from consumers.thinking.extract import (
     Extraction,
@@ -28,7 +29,6 @@ from consumers.thinking.extract import (
     extract_reasoning_from_minimax,
     parse_thinking_process,
 )
-from consumers.thinking.response import Note, Source
 
 __all__ = [
     "Extraction",

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from consumers.thinking.blocks import Note, Source
 from consumers.thinking.classify import classify_step_type, infer_reasoning_type, stated_step_type
-from consumers.thinking.response import Format, Note, Response, Source, read_response
+from consumers.thinking.response import Format, Response, read_response
 from consumers.thinking.split import split_steps, trimmed
 from consumers.thinking.tags import Region
 from ledger.errors import Refused

@@ -5,7 +5,8 @@ Forms that are recognised, by their shape and not by their vendor's name:
 - ``minimax``: ``{"thinking": "…"}`` (seed 001), the answer beside it as ``content``, ``answer``, ``response`` or
   ``text``;
 - ``anthropic``: ``{"content": [{"type": "thinking", "thinking", "signature"?}, {"type": "redacted_thinking"}, …]}``, or
-  the list alone;
+  the list alone, or another list of blocks that ``consumers.thinking.blocks`` knows: ``output`` (OpenAI's Responses),
+  ``parts``, ``{"candidates": [{"content": {"parts"}}]}`` (Gemini);
 - ``openai``: ``{"choices": [{"message": {"reasoning_content" or "reasoning" or "reasoning_details", "content"}}]}``
   (DeepSeek and compatible), or one such message alone;
 - ``text``: plain text, or an answer of the forms above, with ``<think>…</think>`` in it.
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from consumers.thinking.tags import Region, has_tags, read_tags
+from consumers.thinking.blocks import Note, Source, answer_at, read_blocks, read_texts, text_at
+from consumers.thinking.tags import has_tags, read_tags
 from ledger.codec import check_strict, encode_utf8
 from ledger.errors import Refused
 
@@ -28,33 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Format = Literal["minimax", "anthropic", "openai", "text"]
-NoteSort = Literal["redacted", "other_choice", "unclosed_tag", "unopened_tag"]
 
 response_size_max_bytes: Final = 16 * 1024**2
 thinking_size_max_bytes: Final = 1024**2
 
-_REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
-_ANSWER_FIELDS: Final = ("content", "answer", "response", "text")
-
-
-class Source(msgspec.Struct, frozen=True):
-    """One string of a response, its place in it, and which of its regions are thinking and answer.
-
-    ``signature`` is the vendor's own over the block, kept for whoever can check it.
-    """
-
-    path: str
-    text: str
-    thinking: tuple[Region, ...] = ()
-    answer: tuple[Region, ...] = ()
-    signature: str = ""
-
-
-class Note(msgspec.Struct, frozen=True):
-    """What a reader of the graph should know of the response: what could not be read, or was read by a guess."""
-
-    sort: NoteSort
-    path: str
+_REASONING_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details", "thoughts")
+_ANSWER_FIELDS: Final = ("content", "answer", "response", "text", "value", "generation", "completion", "output")
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -117,84 +98,83 @@ def _read_value(value: Any) -> Response:
         value = {"content": value}
     if not isinstance(value, dict):
         raise Refused("INVALID_FORMAT", "a response is a JSON object, a list of content blocks, or text")
-    wrapped = value.get("message")
-    response = _of_message(wrapped, "message") if isinstance(wrapped, dict) else _of_object(value)
-    outer = {"model": _text(value.get("model"), "model"), "task": _first_text(value, ("task", "prompt"))}
+    inner = next((name for name in ("message", "response") if isinstance(value.get(name), dict)), None)
+    if inner == "response":
+        response = _of_object(value[inner])
+    else:
+        response = _of_message(value[inner], inner) if inner else _of_object(value)
+    model = text_at(value.get("model"), "model") or _first_text(value, ("modelVersion",))
+    outer = {"model": model, "task": _first_text(value, ("task", "prompt"))}
     named = {name: text for name, text in outer.items() if text}
     return msgspec.structs.replace(_with_tags(response), **named)
 
 
 def _of_object(value: dict[str, Any]) -> Response:
-    if not isinstance(value.get("choices"), list):
-        return _of_message(value, "")
-    choices = value["choices"]
-    message = choices[0].get("message") if choices and isinstance(choices[0], dict) else None
+    if value.get("type") == "reasoning":
+        return _of_message({"content": [value]}, "")
+    if isinstance(value.get("output"), list):
+        return _of_message(value | {"content": value["output"]}, "", "output")
+    for name, inner in (("choices", "message"), ("candidates", "content")):
+        if isinstance(value.get(name), list):
+            return _of_choices(value[name], name, inner)
+    return _of_message(value, "")
+
+
+def _of_choices(choices: list[Any], name: str, inner: str) -> Response:
+    place = f"{name}[0].{inner}"
+    message = choices[0].get(inner) if choices and isinstance(choices[0], dict) else None
     if not isinstance(message, dict):
-        raise Refused("INVALID_FIELD", "choices[0].message is missing", field="choices[0].message")
-    response = _of_message(message, "choices[0].message")
+        raise Refused("INVALID_FIELD", f"{place} is missing", field=place)
+    response = _of_message(message, place)
     # Other choices are other answers to the same question, not more of this reasoning.
-    others = [Note("other_choice", f"choices[{position}]") for position in range(1, len(choices))]
+    others = [Note("other_choice", f"{name}[{position}]") for position in range(1, len(choices))]
     return msgspec.structs.replace(response, notes=[*response.notes, *others])
 
 
-def _of_message(message: dict[str, Any], path: str) -> Response:
-    content = message.get("content")
-    blocks = list(_blocks(content, _at(path, "content"))) if isinstance(content, list) else []
+def _of_message(message: dict[str, Any], path: str, name: str = "content") -> Response:
+    blocks = _blocks(message, path, name)
     sources = [one for one in blocks if isinstance(one, Source)]
     notes = [one for one in blocks if isinstance(one, Note)]
-    model = _text(message.get("model"), _at(path, "model"))
+    model = _first_text(message, ("model", "modelVersion"))
     if message.get("thinking") is not None:
-        thinking = list(_strings(message["thinking"], _at(path, "thinking"), ("thinking", "text")))
+        thinking = list(read_texts(message["thinking"], _at(path, "thinking"), ("thinking", "text")))
         return Response("minimax", [*thinking, *sources, *_answers(message, path)], notes, model)
-    if blocks:
+    reasoning = [] if any(one.thinking for one in sources) else list(_reasoning(message, path))
+    if blocks and not reasoning:
         return Response("anthropic", sources, notes, model)
-    details = list(_strings(message.get("reasoning_details"), _at(path, "reasoning_details"), ("text",)))
-    name = next((name for name in _REASONING_FIELDS if message.get(name)), None)
-    reasoning = list(_strings(message[name], _at(path, name), ())) if name else details
     answers = list(_answers(message, path))
     if not reasoning and not answers:
         known = "thinking, content blocks, choices, reasoning_content or <think> in a text"
         raise Refused("INVALID_FORMAT", f"this is no response of a known form: it has none of {known}")
-    return Response("openai", [*reasoning, *answers], notes, model)
+    return Response("openai", [*reasoning, *sources, *answers], notes, model)
 
 
-def _blocks(content: list[Any], path: str) -> Iterator[Source | Note]:
-    """Yield the thinking and text blocks of a message; calls of tools and other blocks hold neither."""
-    for position, block in enumerate(content):
-        place = f"{path}[{position}]"
-        if not isinstance(block, dict):
-            raise Refused("INVALID_FIELD", f"{place} is not an object", field=place)
-        match block.get("type"):
-            case "thinking":
-                text = _text(block.get("thinking"), f"{place}.thinking")
-                yield _thinking(f"{place}.thinking", text, _text(block.get("signature"), f"{place}.signature"))
-            case "redacted_thinking":
-                yield Note("redacted", place)
-            case "text":
-                yield _answer(f"{place}.text", _text(block.get("text"), f"{place}.text"))
-            case _:
-                continue
+def _blocks(message: dict[str, Any], path: str, name: str) -> list[Source | Note]:
+    """Return the thinking and answers of a message whose content, or ``parts``, are a list of blocks."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return list(read_blocks(content, _at(path, name)))
+    if isinstance(content, dict) and isinstance(content.get("parts"), list):
+        return list(read_blocks(content["parts"], _at(path, "content.parts")))
+    parts = message.get("parts")
+    return list(read_blocks(parts, _at(path, "parts"))) if isinstance(parts, list) else []
 
 
-def _strings(value: Any, path: str, names: tuple[str, ...]) -> Iterator[Source]:
-    """Yield the thinking in a text, or in a list of texts and of objects that hold one under one of ``names``."""
-    if not isinstance(value, list):
-        if text := _text(value, path):
-            yield _thinking(path, text)
-        return
-    for position, item in enumerate(value):
-        place = f"{path}[{position}]"
-        name = next((name for name in names if isinstance(item, dict) and name in item), None)
-        if name:
-            yield _thinking(f"{place}.{name}", _text(item[name], f"{place}.{name}"))
-        elif not isinstance(item, dict):
-            yield _thinking(place, _text(item, place))
+def _reasoning(message: dict[str, Any], path: str) -> Iterator[Source]:
+    """Yield the thinking that a message names beside its content: where it is named twice, the first counts."""
+    for name in _REASONING_FIELDS:
+        given = message.get(name)
+        if given and not (isinstance(given, dict) and name == "reasoning"):  # an object says how it was asked to reason
+            found = list(read_texts(given, _at(path, name), ("text", "description")))
+            if found:
+                yield from found
+                return
 
 
 def _answers(message: dict[str, Any], path: str) -> Iterator[Source]:
     for name in _ANSWER_FIELDS:
         if isinstance(message.get(name), str) and message[name]:
-            yield _answer(_at(path, name), message[name])
+            yield answer_at(_at(path, name), message[name])
 
 
 def _with_tags(response: Response) -> Response:
@@ -213,28 +193,12 @@ def _tagged(path: str, text: str) -> tuple[Source, list[Note]]:
     return Source(path, text, tags.thinking, tags.answer), notes
 
 
-def _thinking(path: str, text: str, signature: str = "") -> Source:
-    return Source(path, text, thinking=((0, len(text)),), signature=signature)
-
-
-def _answer(path: str, text: str) -> Source:
-    return Source(path, text, answer=((0, len(text)),))
-
-
 def _checked_size(source: Source) -> int:
     try:
         return sum(len(source.text[slice(*region)].encode()) for region in (*source.thinking, *source.answer))
     except UnicodeEncodeError as error:
         # JSON escapes can spell half a surrogate pair, UTF-8 cannot, so no event could hold it.
         raise Refused("INVALID_FIELD", f"{source.path} is not valid Unicode", field=source.path) from error
-
-
-def _text(value: Any, path: str) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise Refused("INVALID_FIELD", f"{path} is not a text", field=path)
-    return value
 
 
 def _first_text(value: dict[str, Any], names: tuple[str, ...]) -> str:

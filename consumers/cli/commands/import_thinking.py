@@ -49,7 +49,7 @@ def thinking(app: App, path: Path, *, dry_run: bool) -> None:
         "other_files": seen.other_files,
         "lines": seen.lines,
         "skipped": seen.skipped,
-        "unread": [one._asdict() for one in unread],
+        "unread": [one.answer() for one in unread],
         "dry_run": dry_run,
     }
     app.show("imported", answer, lambda: print_answer(answer))

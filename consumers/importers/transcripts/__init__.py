@@ -14,9 +14,9 @@ The words used here: a *response* is one answer of a model, however many lines o
 those lines byte for byte; a *thought* is a response with the graph that was read from it; what is *hidden* says that it
 thought but not what.
 
-Shapes that are read: sessions of Claude Code (JSON Lines); API messages and whole responses (one a line, in an array,
-or one a file) in the forms that ``consumers.thinking.response`` lists; conversations (``messages``); text with
-thinking tags.
+Shapes that are read: sessions of Claude Code (JSON Lines) and lines that carry API items as their payload (Codex); API
+messages and whole responses (one a line, in an array, or one a file) in the forms that ``consumers.thinking.response``
+lists; conversations (``messages``, ``contents``, ``conversations``, …); text with thinking tags.
 """
 
 from __future__ import annotations

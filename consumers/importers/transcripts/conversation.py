@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from consumers.importers.transcripts import heads
+from consumers.importers.transcripts.decoding import decoded
 from consumers.importers.transcripts.found import Answered, Place, Prompt, Unread
-from ledger.codec import check_strict
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ open_size_max_bytes: Final = 64 * 1024**2
 prompts_max: Final = 4_096
 prompt_size_max_bytes: Final = 64 * 1024
 nesting_max: Final = 3
+_SPOKEN: Final = ("role", "message", "from", "sender", "payload")
 
 
 class _Open(msgspec.Struct):
@@ -75,10 +76,13 @@ class Conversation:
     def _object(self, line: bytes, place: Place, head: heads.Head) -> Iterator[Answered | Unread]:
         messages = heads.conversation(head)
         if messages is not None:
-            yield from self._inner(messages, place)
-            return
+            found = list(self._inner(messages, place))
+            yield from found
+            if found or not heads.has_trace(line):
+                return
+            # What was asked may stand beside the answer to it, in one document.
         inner = heads.nested_line(head)
-        nested = None if inner is None else heads.read_head(inner)
+        nested = None if inner is None else heads.nested_head(inner, head)
         session = heads.text(head.session) or heads.text(head.session_id)
         yield from self._line(line, place, session, nested or head)
 
@@ -125,25 +129,27 @@ class Conversation:
         if not opened.has_trace:
             self._progress.skipped += len(opened.lines)
             return
-        values: list[Any] = []
-        for line in opened.lines:
-            if is_session and heads.only_calls_tools(line):
-                continue  # what a tool is called with may be anything; the original has it
-            try:
-                values.append(check_strict(line))
-            except Refused as refusal:
-                yield Unread(opened.place, original, len(original), f"{refusal.code}: {refusal.message}")
-                return
+        # What a tool is called with may be anything; the original has it.
+        said = [line for line in opened.lines if not (is_session and heads.only_calls_tools(line))]
+        if not said:
+            self._progress.skipped += len(opened.lines)
+            return
+        try:
+            read = [decoded(line) for line in said]
+        except Refused as refusal:
+            yield Unread(opened.place, original, len(original), f"{refusal.code}: {refusal.message}")
+            return
         yield Answered(
             place=opened.place,
             original=original,
-            response=merged([_innermost(value) for value in values]),
+            response=merged([_innermost(value) for value, _ in read]),
             is_session=is_session,
             session=opened.session,
             message=opened.message,
             at=opened.at,
             prompt=opened.prompt,
             lines=len(opened.lines),
+            odd=tuple(number for _, odd in read for number in odd),
         )
 
     def _prompt_for(
@@ -153,7 +159,7 @@ class Conversation:
         chain = (session, heads.text(head.agent) or str(head.is_sidechain is True))
         own = None
         if role == "user" and head.is_meta is not True and head.is_summary is not True:
-            contents = [head.content, head.value] if message is None else [message.content]
+            contents = [head.content, head.value, head.parts] if message is None else [message.content, message.parts]
             said = next((text for content in contents if (text := heads.prompt_text(content))), "")
             own = Prompt(said, line if len(line) <= prompt_size_max_bytes else b"") if said else None
         prompt = own or self._prompts.get(heads.text(head.parent)) or self._last.get(chain)
@@ -176,7 +182,7 @@ class Conversation:
     def _odd(self, line: bytes, place: Place) -> Iterator[Answered | Unread]:
         """Yield what a line that is no JSON object comes to: a list of blocks or messages, nothing, or a fault."""
         try:
-            value = check_strict(line)
+            value, odd = decoded(line)
         except Refused as refusal:
             yield Unread(place, line, len(line), f"{refusal.code}: {refusal.message}")
             return
@@ -187,15 +193,15 @@ class Conversation:
             else:
                 yield from self._object(line, place, head)
             return
-        parts = heads.items(line) if isinstance(value, list) else None
-        if not parts or not all(isinstance(one, dict) for one in value):
+        objects = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+        if not objects or not heads.has_trace(line):
             self._progress.skipped += 1
-        elif any("role" in one or "message" in one or "from" in one for one in value):
-            yield from self._inner(parts, place)
-        elif heads.has_trace(line):
-            yield Answered(place, line, value)
+        elif not any(name in one for one in objects for name in _SPOKEN):
+            yield Answered(place, line, value, odd=odd)
+        elif (parts := heads.items(line)) is None:
+            yield Unread(place, line, len(line), "INVALID_FORMAT: its parts cannot be told apart")
         else:
-            self._progress.skipped += 1
+            yield from self._inner(parts, place)
 
 
 def merged(values: list[Any]) -> Any:
@@ -213,8 +219,11 @@ def merged(values: list[Any]) -> Any:
 
 
 def _innermost(value: Any) -> Any:
-    """Return the line of another agent that a ``progress`` line carries, else the line."""
-    data = value.get("data") if value.get("type") == "progress" else None
+    """Return the line of another agent that a ``progress`` line carries, or the item of a payload; else the line."""
+    kind = value.get("type")
+    if kind == "response_item" and isinstance(value.get("payload"), dict):
+        return value["payload"]
+    data = value.get("data") if kind == "progress" else None
     return data["message"] if isinstance(data, dict) and isinstance(data.get("message"), dict) else value
 
 

@@ -4,6 +4,7 @@
   by line, whatever their size; of a line longer than ``line_size_max_bytes`` nothing is decoded.
 - Any other file that begins like JSON is one document, and read whole: at most ``document_size_max_bytes``.
 - Everything else is text, read whole as one response: at most ``text_size_max_bytes``.
+- A file that begins as no UTF-8 text does (packed, or UTF-16) is one thing that could not be read, whatever its name.
 
 A folder is walked for ``*.jsonl``, ``*.ndjson`` and ``*.json``, and for ``*.md`` and ``*.txt`` that hold thinking tags.
 Hidden files and folders are passed over, and so are links: what is imported lies where it was looked for.
@@ -36,6 +37,13 @@ LINES: Final = (".jsonl", ".ndjson")
 TEXTS: Final = (".md", ".txt")
 _skip_bytes: Final = 1024**2
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_OTHERS: Final = {
+    b"\x1f\x8b": "packed with gzip: unpack it first",
+    b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it first",
+    b"PK\x03\x04": "a zip archive: unpack it first",
+    b"\xff\xfe": "UTF-16: make it UTF-8 first",
+    b"\xfe\xff": "UTF-16: make it UTF-8 first",
+}
 
 
 def find_transcripts(path: Path) -> list[Path]:
@@ -72,7 +80,11 @@ def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Answ
     try:
         with file.open("rb") as opened:
             size = os.fstat(opened.fileno()).st_size
-            if _are_lines(file, opened):
+            what = next((what for sign, what in _OTHERS.items() if opened.peek(4).startswith(sign)), None)
+            if what is not None:
+                original = opened.read() if size <= blob_size_max_bytes else None
+                yield Unread(place, original, size, f"INVALID_FORMAT: the file is {what}")
+            elif _are_lines(file, opened):
                 yield from _read_lines(opened, place, progress)
             else:
                 progress.lines += 1

@@ -35,7 +35,7 @@ class Answered(NamedTuple):
     """A response that may hold thinking: decoded JSON or text, and what its surroundings say of it.
 
     ``session`` and ``message`` are the ids it bears (empty: none), ``at`` its time as it is written there, ``lines``
-    how many lines it takes.
+    how many lines it takes, ``odd`` the numbers in it that could only be read as texts.
     """
 
     place: Place
@@ -47,6 +47,7 @@ class Answered(NamedTuple):
     at: Any = None
     prompt: Prompt | None = None
     lines: int = 1
+    odd: tuple[str, ...] = ()
 
 
 class Unread(NamedTuple):

@@ -4,7 +4,8 @@ A line of a session may be megabytes of a tool's output. What may be long is kep
 it is asked for. A value of another type than expected is no error: it counts as absent.
 
 The fields are those of Claude Code's sessions (``type``, ``uuid``, ``parentUuid``, ``sessionId``, ``message``, …), of
-API messages (``role``, ``content``, ``id``) and of conversations (``messages``; ``from`` and ``value``).
+API messages (``role``, ``content`` or ``parts``, ``id``), of conversations (``messages`` and what others call them;
+``from`` and ``value``; ``sender``), and of lines that carry an API item as their ``payload`` (Codex).
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import msgspec
 
 NONE: Final = msgspec.Raw(b"")
 USER: Final = frozenset({"user", "human"})
-MODEL: Final = frozenset({"assistant", "model", "gpt", "ai", "bot"})
-_RESPONSE_TYPES: Final = frozenset({"", "message", "response", "completion", "thinking"})
-_TRACE: Final = re.compile(rb"thinking|reasoning|think>", re.IGNORECASE)
+MODEL: Final = frozenset({"assistant", "model", "gpt", "ai", "bot", "gemini"})
+_RESPONSE_TYPES: Final = frozenset({"", "message", "response", "completion", "thinking", "reasoning"})
+_CARRIERS: Final = ("response_item",)  # compared, never hashed: a type may be anything
+_PROMPTS: Final = ("text", "input_text", None)
+_TRACE: Final = re.compile(rb"thinking|reasoning|think>|\"thoughts?\"", re.IGNORECASE)
 
 prompt_max_chars: Final = 8_000
 
@@ -30,6 +33,7 @@ class Message(msgspec.Struct):
     id: Any = None
     role: Any = None
     content: msgspec.Raw = NONE
+    parts: msgspec.Raw = NONE
 
 
 class Head(msgspec.Struct):
@@ -38,6 +42,7 @@ class Head(msgspec.Struct):
     type: Any = None
     role: Any = None
     sender: Any = msgspec.field(name="from", default=None)
+    speaker: Any = msgspec.field(name="sender", default=None)
     id: Any = None
     uuid: Any = None
     parent: Any = msgspec.field(name="parentUuid", default=None)
@@ -52,10 +57,16 @@ class Head(msgspec.Struct):
     created_at: Any = None
     message: msgspec.Raw = NONE
     content: msgspec.Raw = NONE
+    parts: msgspec.Raw = NONE
     value: msgspec.Raw = NONE
     data: msgspec.Raw = NONE
+    payload: msgspec.Raw = NONE
     messages: msgspec.Raw = NONE
     conversations: msgspec.Raw = NONE
+    conversation: msgspec.Raw = NONE
+    contents: msgspec.Raw = NONE
+    history: msgspec.Raw = NONE
+    chat_messages: msgspec.Raw = NONE
 
 
 class _Block(msgspec.Struct):
@@ -97,17 +108,28 @@ def _begins(raw: msgspec.Raw, sign: bytes) -> bool:
 
 
 def nested_line(head: Head) -> msgspec.Raw | None:
-    """Return the line of another agent that a ``progress`` line carries in its ``data``."""
+    """Return the line of another agent that a ``progress`` line carries in its ``data``, or the item of a payload."""
+    if head.type in _CARRIERS:
+        return head.payload if _begins(head.payload, b"{") else None
     if head.type != "progress" or not _begins(head.data, b"{"):
         return None
     found = _nested.decode(head.data)
     return found.message if _begins(found.message, b"{") else None
 
 
+def nested_head(line: msgspec.Raw, around: Head) -> Head | None:
+    """Return the fields of a nested line, at the time of the one around it where it tells none itself."""
+    head = read_head(line)
+    if head is None or any(one is not None for one in (head.timestamp, head.created_at, head.created)):
+        return head
+    return msgspec.structs.replace(head, timestamp=around.timestamp)
+
+
 def conversation(head: Head) -> list[msgspec.Raw] | None:
     """Return the messages of a line that holds a whole conversation."""
-    for field in (head.messages, head.conversations):
-        if _begins(field, b"[") and (found := items(field)):
+    fields = (head.messages, head.conversations, head.conversation, head.contents, head.chat_messages, head.history)
+    for field in fields:
+        if _begins(field, b"[") and (found := items(field)) and any(_begins(one, b"{") for one in found):
             return found
     return None
 
@@ -137,7 +159,7 @@ def role_of(head: Head, message: Message | None) -> str:
     A line that names neither a role nor a type of its own may be a response by itself.
     """
     kind = text(head.type)
-    said = (text(message.role) if message else "") or text(head.role) or text(head.sender) or kind
+    said = (text(message.role) if message else "") or text(head.role) or text(head.sender) or text(head.speaker) or kind
     if kind in USER or said in USER:
         return "user"
     return "assistant" if said in MODEL or said in _RESPONSE_TYPES else ""
@@ -152,7 +174,7 @@ def prompt_text(content: msgspec.Raw) -> str:
     """Return the beginning of what a user said; empty for the results of tools, which users do not say."""
     if _begins(content, b'"'):
         return raw_text(content).strip()[:prompt_max_chars]
-    texts = (raw_text(block.text).strip() for block in _blocks_of(content) if block.type == "text")
+    texts = (raw_text(block.text).strip() for block in _blocks_of(content) if block.type in _PROMPTS)
     return "\n\n".join(one for one in texts if one and not one.startswith("<system-reminder>"))[:prompt_max_chars]
 
 

@@ -87,7 +87,7 @@ class Tally:
             "kept_aside": self.kept_aside,
             "lost": self.read - self.mapped - self.kept_aside,
             "added": self.added,
-            "aside": [one._asdict() for one in self.aside],
+            "aside": [one.answer() for one in self.aside],
             "aside_not_shown": self.kept_aside - len(self.aside),
             "aside_by_reason": dict(self.codes.most_common()),
         }

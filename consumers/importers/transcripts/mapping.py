@@ -2,9 +2,9 @@
 
 Rules this module keeps:
 
-- An id is made of the session's and the message's ids, so it is the same wherever the response was found; without them
-  it is made of the prompt and of what the response says. A message's id counts without a session only where it is long
-  enough to be nobody else's.
+- An id is made of the message's id, so it is the same wherever the response was found, also where a resumed session
+  repeats it; of the session's, too, where the message's is so short that it may be somebody else's; without them it is
+  made of the prompt and of what the response says.
 - Steps are what ``extract_reasoning`` finds. What was guessed is named in the claims, and so is what could not be
   read. Nothing is cut: task and conclusion end at a word, and their whole text is in the originals that are named.
 - The conclusion is the answer that follows the last thinking; a response that went on to call a tool has none, and its
@@ -14,13 +14,14 @@ Rules this module keeps:
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from consumers.importers.reasoning_events import extensions_of
 from consumers.importers.records import Record
+from consumers.importers.times import claimed_time
 from consumers.thinking import extract_reasoning
 from consumers.thinking.extract import TASK_NOT_STATED
 from consumers.thinking.tags import read_tags
@@ -163,18 +164,11 @@ def records_of(
 
 def time_of(at: Any) -> str | None:
     """Return a time as RFC 3339 in UTC; None where it is none, or does not say its offset."""
-    try:
-        if isinstance(at, str):
-            moment = datetime.fromisoformat(at)
-        elif isinstance(at, int | float) and not isinstance(at, bool):
-            moment = datetime.fromtimestamp(at, UTC)
-        else:
-            return None
-    except (ValueError, OverflowError, OSError):
+    claimed = claimed_time(at)
+    if claimed is None or claimed.at_us is None or not claimed.has_zone:
         return None
-    if moment.tzinfo is None:
-        return None
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = datetime.fromisoformat(claimed.text)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def shortened(text: str, chars_max: int) -> str:
@@ -216,12 +210,17 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
     if answered.at is not None and time_of(answered.at) is None:
         value = shortened(str(answered.at), name_max_chars) or '""'
         dirty.append(DirtyValue(path="timestamp", value=value, why="it is no time with an offset"))
+    dirty += [DirtyValue(path="$", value=shortened(one, name_max_chars), why=_NUMBER) for one in answered.odd]
+    if len(dirty) > dirty_max:
+        left = f"{len(dirty) - dirty_max + 1} more are not listed: the original has them"
+        dirty[dirty_max - 1 :] = [DirtyValue(path="$", value="…", why=left)]
     return RecordClaims(
         said={name: shortened(value, said_max_chars) for name, value in said.items() if value.strip()},
-        dirty=dirty[:dirty_max],
+        dirty=dirty,
     )
 
 
+_NUMBER: Final = "the ledger holds no such number: it was read as the text that it is written as"
 _WHY: Final = {
     "redacted": "the vendor encrypted this block: it is only in the original",
     "other_choice": "another answer to the same question: it is only in the original",
@@ -253,9 +252,9 @@ def _hidden(response: Any) -> str:
 
 
 def _by_ids(answered: Answered) -> str:
-    if not answered.message or not (answered.session or len(answered.message) >= own_id_min_chars):
-        return ""
-    return _name("ids", [answered.session, answered.message])
+    if len(answered.message) >= own_id_min_chars:
+        return _name("ids", [answered.message])  # a session that is resumed repeats it under an id of its own
+    return _name("ids", [answered.session, answered.message]) if answered.message and answered.session else ""
 
 
 def _name(sort: str, said: list[Any]) -> str:

@@ -85,10 +85,13 @@ class Standings:
 
 
 def is_beginning(first: ReasoningMemory, whole: ReasoningMemory) -> bool:
-    """Tell whether a graph holds nothing that another one does not hold at the same place; tasks are not compared."""
+    """Tell whether a graph holds nothing that another one does not hold at the same place; tasks are not compared.
+
+    An answer grows, too: what is said after a call of a tool follows what was said before it.
+    """
     if whole.steps[: len(first.steps)] != first.steps:
         return False
-    return first.conclusion in ("", whole.conclusion) or len(first.steps) < len(whole.steps)
+    return whole.conclusion.startswith(first.conclusion) or len(first.steps) < len(whole.steps)
 
 
 def rest_of(whole: ReasoningMemory, there: ReasoningMemory) -> ReasoningMemory:

@@ -9,7 +9,7 @@ from blake3 import blake3
 from building import Ledger, key_named
 from checking import check_log
 from credentials import GITHUB
-from transcript_lines import ANSWER, PROMPT, THINKING, encoded, line, session, thinking, write
+from transcript_lines import ANSWER, PROMPT, THINKING, encoded, line, says, session, thinking, write
 
 from consumers.importers.records import import_records
 from consumers.importers.transcripts import Progress, Tally, TranscriptImport, find_transcripts, read_transcript
@@ -111,6 +111,19 @@ def test_session_that_grows_adds_only_what_is_new(importers: Importers, tmp_path
     grown = [(one["ref"], one["status"], one["steps"]) for one in importers.shown()]
     assert [status for _, status, _ in grown] == ["concluded", "concluded"]
     assert importers(write(tmp_path / "s.jsonl", lines[:4])).added == 0  # an older copy says nothing new
+
+
+def test_an_answer_that_goes_on_is_no_second_response(importers: Importers, tmp_path: Path) -> None:
+    lines = [
+        line("user", "u", PROMPT),
+        line("assistant", "a", thinking(), parent="u", message="m"),
+        line("assistant", "b", says("First this."), parent="a", message="m"),
+        line("assistant", "c", says("Then that."), parent="b", message="m"),
+    ]
+    for end in (3, 4, 3):
+        importers(write(tmp_path / "s.jsonl", lines[:end]))
+    (grown,) = importers.shown()
+    assert grown["conclusion"] == "First this.\n\nThen that."
 
 
 def test_thinking_that_goes_on_is_an_extension_of_what_stands(importers: Importers, tmp_path: Path) -> None:
