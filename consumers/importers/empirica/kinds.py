@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
-from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, sort_of
+from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, sort_of, unused
 from consumers.reports.generator import GO_ON
 from ledger.errors import Refused
 from ledger.events import session
@@ -275,5 +275,6 @@ def _gaps(note: Reading, below: list[Reading]) -> list[FilledGap]:
 def _said(*readings: Reading) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in readings:
-        found |= one.said()
+        for name, text in one.said().items():
+            found[unused(name, found)] = text
     return found

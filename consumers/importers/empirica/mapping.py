@@ -13,7 +13,7 @@ import msgspec
 
 from consumers.importers.empirica.fitting import fitted
 from consumers.importers.empirica.kinds import ASIDE, READ_BY, About
-from consumers.importers.empirica.values import Reading, label_max_chars, read_json
+from consumers.importers.empirica.values import Reading, label_max_chars, read_json, unused
 from consumers.importers.records import Record, kept_aside
 from consumers.importers.times import claimed_time
 from consumers.report_stores.names import text_of
@@ -86,9 +86,10 @@ def _mapped(note: Note) -> Mapped:
 
 
 def _record(note: Note, meaning: Meaning, author: str, when: str | None, reading: Reading) -> RecordImported:
-    said = meaning.said | ({"noted object": note.noted} if note.noted else {})
+    ours = {"noted object": note.noted} if note.noted else {}
     if meaning.filled:
-        said["filled in"] = f"{', '.join(meaning.filled)}: the original has none"
+        ours["filled in"] = f"{', '.join(meaning.filled)}: the original has none"
+    said = ours | {unused(name, ours): text for name, text in meaning.said.items()}
     return RecordImported(
         original=note.original,
         source=note.source,

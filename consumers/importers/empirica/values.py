@@ -20,7 +20,7 @@ from ledger.events.imported import DirtyValue
 from ledger.limits import json_integer_max
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 label_max_chars: Final = 200
 line_max_chars: Final = 2_000
@@ -148,11 +148,20 @@ class Reading:
         found: dict[str, str] = {}
         left = [(name, value) for name, value in self.fields.items() if value not in _NOTHING]
         for name, value in left[:said_max]:
-            found[_label(self.place(name))] = shown(value, said_max_chars)
+            found[unused(_label(self.place(name)), found)] = shown(value, said_max_chars)
         if len(left) > said_max:
             names = ", ".join(name for name, _ in left[said_max:])
             found[_label(self.place("…"))] = shown(f"{len(left) - said_max} more: {names}", said_max_chars)
         return found
+
+
+def unused(name: str, found: Mapping[str, str]) -> str:
+    """Return a name under which nothing is said yet: names that are joined by dots, or cut, may come to the same."""
+    number, free = 1, name
+    while free in found:
+        number += 1
+        free = f"{name[: label_max_chars - 8]} ({number})"
+    return free
 
 
 def read_json(content: bytes) -> tuple[dict[str, Any], list[DirtyValue]]:

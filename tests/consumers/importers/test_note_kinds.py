@@ -204,3 +204,12 @@ def test_the_format_names_tool_and_kind() -> None:
         read_mapped(record("findings/1", logged("finding", finding="f")).data.__class__(
             original=REF, source="s", format="f", mapped_kind="tool.used"
         ))  # fmt: skip
+
+
+def test_names_that_come_to_the_same_are_all_said() -> None:
+    long = "k" * 300
+    odd = {"vectors.zeal": "outer", "noted object": "theirs", f"{long}1": "one", f"{long}2": "two"}
+    note = checkpoint(vectors={"know": 0.5, "zeal": "inner"}, **odd)
+    said = claims(f"session/{SESSION}/CHECK/1", note).said
+    assert {"outer", "inner", "theirs", "one", "two", "a" * 40} <= set(said.values())
+    assert said["noted object"] == "a" * 40
