@@ -61,6 +61,19 @@ def new_home(start: Path, environment: Mapping[str, str] | None = None) -> Path:
     return Path(given) if given else start / FOLDER
 
 
+def present_folder() -> Path:
+    """Return the folder that this process runs in.
+
+    Raises:
+        Unavailable: ``STORE_UNAVAILABLE`` when somebody has removed it since.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        message = "the folder that this runs in is gone: change to one that is there"
+        raise Unavailable("STORE_UNAVAILABLE", message) from error
+
+
 def find_home(start: Path, environment: Mapping[str, str] | None = None) -> Path | None:
     """Return the ledger's folder: ``BATON_HOME`` itself, else ``.baton`` of ``start`` or its nearest parent."""
     environment = os.environ if environment is None else environment
@@ -83,11 +96,12 @@ def read_settings(
     """Return the settings; what is given wins over the environment, which wins over ``config.toml``.
 
     Raises:
-        Unavailable: ``NO_LEDGER`` when no folder is given or found.
+        Unavailable: ``NO_LEDGER`` when no folder is given or found; as ``present_folder``.
         Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when ``config.toml`` or a name is wrong.
     """
     environment = os.environ if environment is None else environment
-    start = start or Path.cwd()
+    is_named = home is not None or bool(environment.get("BATON_HOME"))
+    start = start or (Path() if is_named else present_folder())
     folder = home or find_home(start, environment)
     if folder is None:
         raise Unavailable(

@@ -36,7 +36,8 @@ def log_failure(home: Path, harness: str, event: str, code: str, message: str) -
             if path.stat().st_size + len(content) > size_max_bytes:
                 path.replace(path.with_name(f"{NAME}.1"))
         # One write of a file opened for appending: lines of hooks that run at the same time do not mix.
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        # What somebody put in its place, a link or a pipe that nobody reads, is neither followed nor waited for.
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
             os.write(descriptor, content)
         finally:

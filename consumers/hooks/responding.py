@@ -52,7 +52,8 @@ def respond_to(work: Work) -> bytes:
 
 def _start(app: App, harness: Harness, work: Work) -> bytes:
     session = _opened(app, harness, work)
-    if work.given.get("source", "startup") not in brief_sources:
+    source = work.given.get("source", "startup")
+    if not isinstance(source, str) or source not in brief_sources:
         return b""
     brief = _brief(app, work, session)
     said = {"hookSpecificOutput": {"hookEventName": work.event, "additionalContext": brief}}

@@ -86,8 +86,8 @@ def _read_all(until: float) -> bytes | None:
 def _pieces(descriptor: int, until: float) -> Iterator[bytes | None]:
     """Yield what comes from a descriptor to its end; None when the time is over first."""
     while True:
-        ready, _, _ = select.select([descriptor], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
+        left = until - time.monotonic()  # asked each time, for what never ends and is always ready
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
             yield None
             return
         piece = os.read(descriptor, _chunk_bytes)

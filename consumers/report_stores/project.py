@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ledger.codec import schema_error
-from ledger.config import FOLDER
+from ledger.config import FOLDER, present_folder
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def project_of(settings: Settings) -> Project:
             text = f"{file}: [reports] {name} must be a path, {AUTO!r} or false"
             raise Refused("INVALID_FIELD", text, path=f"$.reports.{name}", file=str(file))
     home = settings.home.absolute()
-    folder = home.parent if home.name == FOLDER else Path.cwd()
+    folder = home.parent if home.name == FOLDER else present_folder()
     files, no_files = _files(folder, None if chosen.files is False else str(chosen.files))
     return Project(
         git=None if chosen.git is False else folder if chosen.git == AUTO else folder / str(chosen.git),

@@ -124,7 +124,9 @@ class Tables:
         """
         self.folder = folder
         path = folder / DATABASE
-        if not create and not (path / "data.mdb").is_file():
+        with translated(folder):
+            is_there = (path / "data.mdb").is_file()
+        if not create and not is_there:
             raise Unavailable("NO_LEDGER", f"there is no log in {folder}: run `baton init` first", folder=str(folder))
         with translated(folder):
             self.env = lmdb.open(

@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 MAP_SIZE = 64 * 1024**2
 
 
+def test_a_folder_that_was_removed_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(Unavailable, match="is gone") as refused:
+        read_settings(environment={})
+    assert refused.value.code == "STORE_UNAVAILABLE"
+    assert read_settings(home=tmp_path, environment={}).home == tmp_path
+    assert read_settings(environment={"BATON_HOME": str(tmp_path)}).home == tmp_path
+
+
 def test_ledger_is_found_in_the_nearest_parent(tmp_path: Path) -> None:
     (tmp_path / ".baton").mkdir()
     deep = tmp_path / "project" / "src"

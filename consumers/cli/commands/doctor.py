@@ -14,7 +14,7 @@ import click
 
 from consumers.cli.app import App
 from consumers.cli.lazy import Command
-from ledger.config import find_home, read_config
+from ledger.config import find_home, present_folder, read_config
 from ledger.errors import BatonError, Unavailable
 from ledger.home import Home
 from ledger.identity import read_key_file
@@ -43,7 +43,7 @@ class Check(NamedTuple):
 @click.pass_obj
 def doctor(app: App) -> None:
     """Check the installation, and the ledger here if there is one; says what to do about what is wrong."""
-    home = app.home or find_home(Path.cwd())
+    home = app.home or find_home(present_folder())
     checks = [*installation_checks(home), *(ledger_checks(app, Home(home)) if home else [])]
     bad = [one for one in checks if not one.ok]
     data = {"checks": [one._asdict() for one in checks], "ok": not bad}

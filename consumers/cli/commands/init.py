@@ -11,7 +11,7 @@ import click
 from consumers.cli.app import App
 from consumers.cli.lazy import Command
 from ledger.bundle.layout import fingerprint
-from ledger.config import new_home, read_config
+from ledger.config import new_home, present_folder, read_config
 from ledger.home import Home, create_ledger
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import ROOT
@@ -26,7 +26,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
 
     Makes a root key, a checkpoint key and a node key, and entry 0 that names them. The folder is kept out of git.
     """
-    path = app.home or new_home(Path.cwd())
+    path = app.home or new_home(present_folder())
     home = Home(path)
     origin = origin or default_origin(path)
     passphrase = None

@@ -15,7 +15,7 @@ from consumers.hooks.installing import Installation, Told
 from consumers.hooks.ours import Launcher
 from consumers.hooks.parts import State
 from consumers.hooks.record import Record, read_record, record_path
-from ledger.config import FOLDER, find_home
+from ledger.config import FOLDER, find_home, present_folder
 from ledger.errors import Exit, Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _home(app: App) -> Path | None:
 
 def _project(home: Path | None) -> Path:
     """Return the folder of the project: the one that holds the ledger, where that is here or above, else this one."""
-    here = Path.cwd()
+    here = present_folder()
     if home is not None and home.name == FOLDER and home.resolve().parent in (here, *here.parents):
         return home.resolve().parent
     return here
