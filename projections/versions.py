@@ -20,7 +20,7 @@ VIEW_VERSIONS: Final = {
     "snapshots": 1,
     "reviews": 1,
     "reports": 3,
-    "thoughts": 2,
+    "thoughts": 3,
     "records": 1,
     "search": 1,
 }

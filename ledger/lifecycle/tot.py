@@ -18,8 +18,9 @@ from ledger.lifecycle.tot_tree import (
     content_digest,
     digest_of,
     evaluation_digest,
-    is_whole,
-    node_states,
+    is_searched,
+    leads_down,
+    problem_digest,
     tree_digest,
 )
 
@@ -41,7 +42,8 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
 class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     """Where a task stands. ``waiting`` maps event ids to requests; ``answered`` maps the others to their answers.
 
-    ``drawn`` maps answers of the generator to the temporary ids that became no node yet, with what they stand for.
+    ``drawn`` maps answers of the generator to the temporary ids that became no node yet, with what they stand for;
+    ``problem`` and ``config`` are digests of what is to be solved and how it is searched.
     """
 
     roles: dict[str, tuple[str, str]]
@@ -51,6 +53,8 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     nodes: dict[str, NodeState] = {}
     is_decomposed: bool = False
     is_ended: bool = False
+    problem: bytes = b""
+    config: bytes = b""
 
 
 # Request type → who asks whom, and the type that answers it.
@@ -108,8 +112,7 @@ def _started(state: TotState | None, event: Event, data: kinds.TotStarted) -> To
         raise Refused("INVALID_FIELD", "each of the six roles is bound once", path="$.data.roles")
     if len({key for _, key in roles.values()}) != len(roles):
         raise Refused("INVALID_FIELD", "the six roles have six keys: nobody answers himself", path="$.data.roles")
-    made: dict[str, tuple[str, str]] = dict(roles.items())
-    found = TotState(made)
+    found = TotState(dict(roles.items()), problem=problem_digest(data.problem, data.task_type))
     _require_role(found, event, "orchestrator")
     return found
 
@@ -136,8 +139,13 @@ def _asked(state: TotState, event: Event, kind: str, data: kinds.Message) -> Tot
             raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} was asked already and waits for its answer")
     else:
         _require_search(state, kind)
-    nodes, about = state.nodes, list[kinds.ThoughtNode]()
+    nodes, about, config = state.nodes, list[kinds.ThoughtNode](), state.config
     match data:
+        case kinds.DecomposeTask(payload=asked):
+            _require_problem(state, asked.problem, asked.task_type)
+        case kinds.InitializeSearch(payload=asked):
+            _require_problem(state, asked.problem, asked.task_type)
+            config = digest_of(asked.search_config)
         case kinds.GenerateThoughts():
             parent = data.payload.parent_node
             about = [parent]
@@ -146,13 +154,14 @@ def _asked(state: TotState, event: Event, kind: str, data: kinds.Message) -> Tot
             nodes = nodes | {parent.id: msgspec.structs.replace(nodes[parent.id], status="expanded")}
         case kinds.EvaluateThoughts():
             about = data.payload.candidates
-        case kinds.SynthesizeSolution():
-            about = data.payload.best_path
+        case kinds.SynthesizeSolution(payload=asked):
+            _require_problem(state, asked.problem, asked.task_type)
+            about = asked.best_path
         case _:
             pass  # about no node
-    _same(state, about)
+    _same(state, about, is_path=isinstance(data, kinds.SynthesizeSolution))
     request = Request(kind, tuple(node.id for node in about))
-    return msgspec.structs.replace(state, waiting=state.waiting | {event.id: request}, nodes=nodes)
+    return msgspec.structs.replace(state, waiting=state.waiting | {event.id: request}, nodes=nodes, config=config)
 
 
 def _answered(state: TotState, event: Event, request: str, data: kinds.Message) -> TotState:
@@ -238,18 +247,15 @@ def _without_drawn(state: TotState, event: Event, data: kinds.TotNodesAdded) -> 
 
 
 def _require_tree(state: TotState, data: kinds.SearchComplete) -> None:
-    _same(state, data.payload.best_path)
-    digest, tree = tree_digest(state.nodes), data.payload.tree
-    is_same = data.payload.tree_digest == digest
-    if tree is not None:
-        is_same = (
-            is_same
-            and tree.task_id == data.task_id
-            and is_whole(tree)
-            and tree_digest(node_states(tree.nodes.values())) == digest
-        )
-    if not is_same:
-        raise Refused("VERSION_MISMATCH", "the tree is another than the one that was searched", tree_digest=digest)
+    _same(state, data.payload.best_path, is_path=True)
+    if not is_searched(data, state.nodes, state.problem, state.config):
+        found = tree_digest(state.nodes)
+        raise Refused("VERSION_MISMATCH", "the tree is another than the one that was searched", tree_digest=found)
+
+
+def _require_problem(state: TotState, problem: str, task_type: str) -> None:
+    if problem_digest(problem, task_type) != state.problem:
+        raise Refused("INVALID_FIELD", "this is another problem than the task's", path="$.data.payload.problem")
 
 
 def _require_search(state: TotState, kind: str) -> None:
@@ -281,8 +287,10 @@ def _known(state: TotState, ids: Iterable[str]) -> None:
             raise Refused("INVALID_FIELD", f"there is no node {id_} in the tree", node_id=id_)
 
 
-def _same(state: TotState, nodes: Iterable[kinds.ThoughtNode]) -> None:
+def _same(state: TotState, nodes: list[kinds.ThoughtNode], *, is_path: bool = False) -> None:
     for node in nodes:
         _known(state, [node.id])
         if state.nodes[node.id].content != content_digest(node):
             raise Refused("INVALID_FIELD", f"node {node.id} is another in the tree", node_id=node.id)
+    if is_path and not leads_down(nodes):
+        raise Refused("INVALID_FIELD", "a path leads from the root down, node by node", path="$.data.payload.best_path")

@@ -14,7 +14,7 @@ from ledger.codec import encode_canonical
 from ledger.events import tot as kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _digest_bytes: Final = 12
 
@@ -59,7 +59,35 @@ def node_states(nodes: Iterable[kinds.ThoughtNode]) -> dict[str, NodeState]:
     }
 
 
-def is_whole(tree: kinds.ThoughtTree) -> bool:
+def problem_digest(problem: str, task_type: str) -> bytes:
+    """Return the digest of what is to be solved."""
+    return digest_of((problem, task_type))
+
+
+def leads_down(nodes: Sequence[kinds.ThoughtNode]) -> bool:
+    """Return whether nodes lead from the root down, each to the next."""
+    above = (None, *(node.id for node in nodes))
+    return all(node.parent_id == parent for node, parent in zip(nodes, above, strict=False))
+
+
+def is_searched(data: kinds.SearchComplete, nodes: Mapping[str, NodeState], problem: bytes, config: bytes) -> bool:
+    """Return whether a search ends with the nodes that it grew, and with the problem and configuration it began with.
+
+    What follows from them (stats, frontier) is the views' to say: they show their own beside the explorer's.
+    """
+    digest, tree = tree_digest(nodes), data.payload.tree
+    is_same = data.payload.tree_digest == digest and node_states(data.payload.best_path).items() <= nodes.items()
+    if tree is None or not is_same:
+        return is_same
+    return (
+        (tree.task_id, problem_digest(tree.problem, tree.task_type)) == (data.task_id, problem)
+        and digest_of(tree.search_config) == config
+        and _is_whole(tree)
+        and tree_digest(node_states(tree.nodes.values())) == digest
+    )
+
+
+def _is_whole(tree: kinds.ThoughtTree) -> bool:
     """Return whether nodes stand under their own ids, children beside their parents, and the root at the top."""
     children: dict[str | None, list[str]] = {}
     for node in tree.nodes.values():

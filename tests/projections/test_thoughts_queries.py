@@ -184,7 +184,7 @@ def test_proof_fails_when_one_agent_answers_itself_by_another_key(ledger, reader
 
 def test_proof_fails_when_a_solved_search_had_no_evaluator(ledger, reader):
     told.register(ledger)
-    path = kinds.SynthesizePayload(best_path=[told.ROOT], problem="p", task_type="t")
+    path = kinds.SynthesizePayload(best_path=[told.ROOT], problem=told.PROBLEM, task_type="math_reasoning")
     asked = told.Said(
         "explorer",
         kinds.SynthesizeSolution(

@@ -50,7 +50,10 @@ def admit(found: Solved) -> None:
     """Let the gate's own machine judge every entry of a search, each signed by the role that says it."""
     keys = {role: f"{place:064x}" for place, role in enumerate(ROLES)}
     bindings = [kinds.RoleBinding(role=role, agent=f"tot-{role}", key=keys[role]) for role in ROLES]
-    started = kinds.TotStarted(task_id=TASK_ID, problem="p", task_type="t", roles=bindings, thinker="t")
+    asked = found.entries[0].data.payload
+    started = kinds.TotStarted(
+        task_id=TASK_ID, problem=asked.problem, task_type=asked.task_type, roles=bindings, thinker="t"
+    )
     state = None
     for index, entry in enumerate([Spoken("e0", "tot.started", started, []), *found.entries]):
         data: Any = msgspec.json.decode(msgspec.json.encode(entry.data), type=type(entry.data))

@@ -164,6 +164,53 @@ def test_closing_tree_that_differs_is_refused_and_the_right_one_is_taken(ledger:
     assert life(ledger).is_ended
 
 
+def test_closing_tree_of_another_problem_or_search_is_refused(ledger: Ledger) -> None:
+    told.register(ledger)
+    ids = told.play(ledger, told.STORY[:-1])
+    other = msgspec.structs.replace(told.CONFIG, strategy="BFS")
+    for fields in ({"problem": "1 1 1 1"}, {"task_type": "planning"}, {"search_config": other}):
+        closing = told.complete(tree=msgspec.structs.replace(told.tree(), **fields))
+        submit = lambda data=closing: ledger.emit(told.agent("explorer"), STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
+        assert code_of(submit, ledger) == "VERSION_MISMATCH"
+
+
+def test_path_is_one_from_the_root_down_and_closes_as_it_was_searched(ledger: Ledger) -> None:
+    told.register(ledger)
+    nodes = [told.NODES[id_] for id_ in told.BEST]
+    paths = [nodes[1:], nodes[::-1], [*nodes, nodes[-1]], [nodes[0], *nodes[2:]]]
+    ids = told.play(ledger, told.STORY[:-3])
+    explorer, asked = told.agent("explorer"), told.STORY[-3].data
+    for path in paths:
+        payload = msgspec.structs.replace(asked.payload, best_path=path)  # type: ignore[attr-defined]  # it has one
+        wrong = msgspec.structs.replace(asked, payload=payload)
+        submit = lambda data=wrong: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
+        assert code_of(submit, ledger) == "INVALID_FIELD"
+    for one in told.STORY[-3:-1]:
+        draft = Draft(stream=STREAM, data=one.data, causes=[ids[cause] for cause in one.causes])
+        ids.append(ledger.submit(ledger.sign(told.agent(one.role), draft))[0].id)
+    for path in paths:
+        closing = told.complete(best_path=path)
+        submit = lambda data=closing: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
+        assert code_of(submit, ledger) == "INVALID_FIELD"
+    praised = msgspec.structs.replace(nodes[-1], evaluation=kinds.Evaluation(score=10.0, confidence=1.0))
+    closing = told.complete(best_path=[*nodes[:-1], praised])
+    submit = lambda data=closing: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
+    assert code_of(submit, ledger) == "VERSION_MISMATCH"
+    ledger.emit(explorer, STREAM, told.complete(best_path=[]), causes=[ids[3]])
+
+
+@pytest.mark.parametrize("position", [1, 3, 31])
+def test_request_about_another_problem_than_the_tasks_is_refused(ledger: Ledger, position: int) -> None:
+    told.register(ledger)
+    ids = told.play(ledger, told.STORY[:position])
+    one: Any = told.STORY[position]
+    for fields in ({"problem": "1 1 1 1"}, {"task_type": "planning"}):
+        other = msgspec.structs.replace(one.data, payload=msgspec.structs.replace(one.data.payload, **fields))
+        causes = [ids[cause] for cause in one.causes]
+        submit = lambda data=other: ledger.emit(told.agent(one.role), STREAM, data, causes=causes)  # noqa: B023, E731 - called by the check
+        assert code_of(submit, ledger) == "INVALID_FIELD"
+
+
 def test_nothing_of_the_search_follows_its_end(ledger: Ledger) -> None:
     told.register(ledger)
     told.play(ledger)

@@ -273,7 +273,7 @@ def test_nothing_grows_from_a_pruned_or_terminal_node(status: str) -> None:
 def test_message_about_a_node_shows_it_as_it_is_in_the_tree() -> None:
     other = msgspec.structs.replace(N11, content="13 - 9 = 5")
     unknown = msgspec.structs.replace(N11, id="node_9_9")
-    path = kinds.SynthesizePayload(best_path=[ROOT, other], problem="p", task_type="t")
+    path = kinds.SynthesizePayload(best_path=[ROOT, other], problem=told.PROBLEM, task_type="math_reasoning")
     for data in (
         told.generate(other),
         told.generate(unknown),
