@@ -16,7 +16,7 @@ question_size_max_bytes: Final = 48 * 1024
 def standing_records(
     answer: Callable[[str, dict[str, Any]], dict[str, Any]], places: Iterable[tuple[str, str]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the record of each original and source that stands already, of several the latest."""
+    """Yield the record of each original and source that stands already, of several as ``records.standing`` says."""
     asked: list[dict[str, str]] = []
     size = 0
     for original, source in places:

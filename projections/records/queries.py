@@ -66,8 +66,14 @@ def list_records(moment: Moment, asked: RecordList) -> Answer:
 
 
 def standing_records(moment: Moment, asked: Places) -> Answer:
-    """Return ``{"standing"}``: for each place whose original stands already, its record (of several the latest)."""
-    sql = "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY event_index DESC LIMIT 1"
+    """Return ``{"standing"}``: for each place whose original stands already, its record.
+
+    Of several, one that stands for something, and of these the latest: when two import at the same time, one of them
+    has to keep aside what the other maps.
+    """
+    sql = (
+        "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY mapped_kind IS NULL, event_index DESC LIMIT 1"
+    )
     return {"standing": [row for one in asked.places for row in moment.rows(sql, (one.original, one.source))]}
 
 
