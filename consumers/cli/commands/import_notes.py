@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 lines_max: Final = 20
+FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
 
 
 @click.command(cls=Command)
@@ -77,6 +78,8 @@ def print_imported(answer: dict[str, Any]) -> None:
         click.echo(f"{answer['own']} notes are this ledger's own, and were not read back")
     if answer["dirty"]:
         click.echo(f"{answer['dirty']} values are dirty: `baton import list --dirty` shows where")
+    if not (answer["read"] or answer["own"] or answer["unread"]):
+        click.echo(f"no notes were found: a clone has none before `{FETCH}`", err=True)
     added = f"{answer['would_add']} would be added (dry run)" if answer["dry_run"] else f"{answer['added']} added"
     click.echo(
         f"{answer['read']} read, {answer['mapped']} mapped, {answer['kept_aside']} kept aside, lost {answer['lost']}; "

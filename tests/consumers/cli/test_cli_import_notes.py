@@ -145,3 +145,9 @@ def test_somebody_must_sign_an_import_and_nobody_a_dry_run(baton: Baton, tmp_pat
     baton.refuses("USAGE", "import", "empirica", "--git", folder)
     done = baton.data("import", "empirica", "--git", folder, "--dry-run")
     assert (done["read"], done["by_kind"], json.dumps(done["aside"])) == (0, {}, "[]")
+
+
+def test_a_clone_without_its_notes_says_how_they_are_fetched(baton: Baton, tmp_path: Path) -> None:
+    done = baton.run("import", "empirica", "--git", empty(tmp_path / "r"), "--dry-run")
+    assert done.code == 0
+    assert "git fetch origin 'refs/notes/*:refs/notes/*'" in done.err
