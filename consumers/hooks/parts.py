@@ -86,7 +86,7 @@ class Settings(NamedTuple):
 
     def state(self, text: str, written: Mapping[str, Any] | None) -> State:
         """Return what became of the settings."""
-        found = self._found(json_text.scan(text))
+        found = self._found(text)
         values = {".".join(one.path): [value for _, value in places] for one, places in found if places}
         if not values:
             return State.MISSING
@@ -110,12 +110,13 @@ class Settings(NamedTuple):
 
     def remove(self, text: str, before: str) -> str:
         """Return the text without the settings, and without what only they had made necessary."""
-        keep = _containers(json_text.scan(before), self.settings)
-        while places := [place for _, found in self._found(json_text.scan(text)) for place, _ in found]:
+        keep = _containers(json_text.scan(before, {one.path[0] for one in self.settings}), self.settings)
+        while places := [place for _, found in self._found(text) for place, _ in found]:
             text = json_text.cut(text, places[0], keep)
         return text
 
-    def _found(self, root: json_text.Node) -> list[tuple[Setting, list[tuple[Place, Any]]]]:
+    def _found(self, text: str) -> list[tuple[Setting, list[tuple[Place, Any]]]]:
+        root = json_text.scan(text, {one.path[0] for one in self.settings})
         return [(one, _places(root, one)) for one in self.settings]
 
 

@@ -132,7 +132,9 @@ class Handing:
         context: Annotated[Words, Field(description="create, amend: what the receiver should know.")] = "",
         proposal: Line | None = None,
         answers: Annotated[Id | None, Field(description="The handoff that this one is the return of.")] = None,
-        reasoning_ref: Annotated[str | None, Field(max_length=80, description="A whole ref, sha256:….")] = None,
+        reasoning_ref: Annotated[
+            str | None, Field(max_length=80, description="A whole ref, sha256:…, by fetch_reasoning.")
+        ] = None,
         task_numbers: Annotated[Numbers | None, Field(description="check: tasks, counted from 1.")] = None,
         criterion_numbers: Annotated[Numbers | None, Field(description="check, waive: criteria, from 1.")] = None,
         all_open: Annotated[StrictBool | None, Field(description="check: every open task and criterion.")] = None,

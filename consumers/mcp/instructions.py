@@ -14,7 +14,7 @@ Before the work: record_reasoning with an assessment of phase PREFLIGHT and `tas
 session_id: give that id with every later call. Vectors are numbers from 0 to 1; leave out those you cannot assess.
 
 During the work: record_reasoning in small batches: finding, unknown, dead_end (so that nobody tries it again), tool;
-and observation, inference, assumption, hypothesis, conclusion steps with evidence as path:line.
+and observation, inference, assumption, hypothesis, conclusion steps with evidence as path:line, under a reasoning_id.
 A crashed session resumes from its events.
 
 Handed-over work: handoff_act claim, then check tasks and criteria as you meet them, log what matters, block with a

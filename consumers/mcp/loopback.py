@@ -46,6 +46,8 @@ session_idle_max_s: Final = 1_800.0
 stop_wait_max_s: Final = 5
 _token_bytes: Final = 32
 _token_chars_min: Final = 32
+_token_chars_max: Final = 4_096
+"""More is no header that a client can send."""
 
 
 class OneToken:
@@ -75,10 +77,10 @@ def read_token(path: Path) -> str:
         if refusal.code != "KEY_EXISTS":
             raise
     token = read_private(path).decode("ascii", "replace").strip()
-    if len(token) < _token_chars_min or not token.isprintable() or " " in token:
+    if not _token_chars_min <= len(token) <= _token_chars_max or not token.isprintable() or " " in token:
         raise Refused(
             "INVALID_FORMAT",
-            f"{path} holds no token of {_token_chars_min} or more characters: delete it, and a new one is made",
+            f"{path} holds no token of {_token_chars_min} to {_token_chars_max} characters: delete it, and a new one is made",
             path=str(path),
         )
     return token

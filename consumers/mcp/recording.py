@@ -84,7 +84,10 @@ class Recording:
             Id | None,
             Field(description="Default: a new session if `task` is given or none is open, else your only open one."),
         ] = None,
-        reasoning_id: Annotated[Id | None, Field(description="Default: made of day and task.")] = None,
+        reasoning_id: Annotated[
+            Id | None,
+            Field(description="Of steps: a name you choose, and the same to go on. Default: made of day and task."),
+        ] = None,
         task: Annotated[str, Field(max_length=40_000, description="What a new session or reasoning is about.")] = "",
         idempotency_key: Annotated[
             Annotated[str, Field(min_length=1, max_length=100)] | None,

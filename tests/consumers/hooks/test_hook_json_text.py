@@ -26,6 +26,21 @@ KINDS = {
 
 
 @pytest.mark.parametrize("text", KINDS.values(), ids=KINDS)
+def test_members_that_are_not_opened_have_the_same_values_and_places(text: str) -> None:
+    whole, closed = scan(text), scan(text, {"b"})
+    assert closed.value == whole.value
+    assert [(one.node.start, one.node.end) for one in closed.members] == [
+        (one.node.start, one.node.end) for one in whole.members
+    ]
+
+
+@pytest.mark.parametrize("value", ["NaN", "[Infinity]", "{'a': 1}", '"a\nb"', "[1 2]", "tru"])
+def test_what_is_no_json_is_refused_in_members_that_are_not_opened(value: str) -> None:
+    with pytest.raises(Refused, match="line 2"):
+        scan(f'{{\n"a": {value}}}', ())
+
+
+@pytest.mark.parametrize("text", KINDS.values(), ids=KINDS)
 def test_what_is_cut_again_leaves_every_byte(text: str) -> None:
     there = insert(text, ("hooks", "Stop"), VALUE, is_item=True)
     assert scan(there).value == scan(text).value | {"hooks": {"Stop": [VALUE]}}

@@ -90,10 +90,11 @@ def test_token_file_that_others_read_or_that_holds_none_is_refused(tmp_path: Pat
         read_token(path)
     assert refused.value.code == "KEY_FILE_MODE"
     path.chmod(0o600)
-    path.write_text("short")
-    with pytest.raises(Refused) as refused:
-        read_token(path)
-    assert refused.value.code == "INVALID_FORMAT"
+    for wrong in ("", "short", "x" * 10_000, "x" * 40 + "\nx"):
+        path.write_text(wrong)
+        with pytest.raises(Refused) as refused:
+            read_token(path)
+        assert refused.value.code == "INVALID_FORMAT"
 
 
 def test_sdk_client_works_over_http_and_parallel_calls_do_not_disturb_each_other(http_server: HttpServer) -> None:
