@@ -80,7 +80,7 @@ def read_token(path: Path) -> str:
     if not _token_chars_min <= len(token) <= _token_chars_max or not token.isprintable() or " " in token:
         raise Refused(
             "INVALID_FORMAT",
-            f"{path} holds no token of {_token_chars_min} to {_token_chars_max} characters: delete it, and a new one is made",
+            f"{path} holds no token of {_token_chars_min} characters or more: delete it, and a new one is made",
             path=str(path),
         )
     return token
