@@ -10,6 +10,9 @@ from mcp_clients import BATON, HttpServer, Inspector, call_tools, check_answer
 if TYPE_CHECKING:
     from pathlib import Path
 
+# The first run on a machine installs the Inspector.
+pytestmark = pytest.mark.timeout(600)
+
 TOOLS = [
     "fetch_reasoning",
     "generate_handoff_report",
