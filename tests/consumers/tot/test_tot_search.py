@@ -12,7 +12,8 @@ from consumers.tot.driver import TASK_ID, prefixes
 from consumers.tot.search import Wait
 from ledger.events import tot as kinds
 from ledger.events.body import Event
-from ledger.lifecycle.tot import transition
+from ledger.lifecycle.tot import TotState, transition
+from ledger.lifecycle.tot_tree import node_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,8 +47,8 @@ def actions_of(found: Solved, kind: type) -> list[Any]:
     return [entry.data for entry in found.entries if isinstance(entry.data, kind)]
 
 
-def admit(found: Solved) -> None:
-    """Let the gate's own machine judge every entry of a search, each signed by the role that says it."""
+def admit(found: Solved) -> TotState:
+    """Let the gate's own machine judge every entry of a search, each signed by its role; return what it comes to."""
     keys = {role: f"{place:064x}" for place, role in enumerate(ROLES)}
     bindings = [kinds.RoleBinding(role=role, agent=f"tot-{role}", key=keys[role]) for role in ROLES]
     asked = found.entries[0].data.payload
@@ -65,6 +66,7 @@ def admit(found: Solved) -> None:
         state = transition(state, event)
     assert state is not None
     assert not state.waiting or not found.state
+    return state
 
 
 ROLES: tuple[kinds.Role, ...] = ("orchestrator", "decomposer", "generator", "evaluator", "explorer", "synthesizer")
@@ -78,8 +80,12 @@ def test_search_restarted_after_any_entry_says_the_same(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_gate_takes_every_entry_of_a_search(case: str) -> None:
-    admit(run(case))
+def test_gate_takes_every_entry_of_a_search_and_comes_to_the_explorers_tree(case: str) -> None:
+    found = run(case)
+    state = admit(found)
+    assert (state.is_ended, state.waiting) == (True, {})
+    assert found.state is not None
+    assert state.nodes == node_states(found.state.nodes.values())
 
 
 def test_planning_turns_back_from_the_move_that_looks_best() -> None:
