@@ -46,9 +46,9 @@ bench-human: install
 faults: install
 	BATON_FAULTS=25 $(BIN)/python -m pytest -q --timeout 3600 tests/ledger/log/test_crash.py \
 	  tests/ledger/log/test_two_writers.py tests/ledger/bus/test_publisher_faults.py \
-	  tests/consumers/test_node_faults.py tests/consumers/test_reactor_kills.py tests/consumers/auditor \
-	  tests/consumers/router/test_router_kills.py tests/consumers/notifier tests/consumers/handoff_files \
-	  tests/consumers/test_handoff_machine_processes.py tests/consumers/tot/test_tot_kills.py
+	  tests/consumers/doors/node/test_node_faults.py tests/consumers/sdk/test_reactor_kills.py tests/consumers/auditor \
+	  tests/consumers/handoffs/router/test_router_kills.py tests/consumers/handoffs/notifier tests/consumers/handoffs/files \
+	  tests/consumers/handoffs/test_handoff_machine_processes.py tests/consumers/thoughts/test_tot_kills.py
 
 contract: install
 	$(BIN)/python -m ledger.contract

@@ -29,11 +29,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     ``map_size_bytes`` is the most the log can hold (address space, not disk); ``default_reviewer`` is written into
     a handoff that names none; ``nats_server`` is the path of the server program for ``baton serve``; ``llm`` is the
-    table of a model that may write prose beside briefs (``consumers.llm``), and empty asks nobody;
+    table of a model that may write prose beside briefs (``consumers.sdk.llm``), and empty asks nobody;
     ``validator_tree`` is the folder that the evidence of reasoning is in: with it, ``baton serve`` validates every
     concluded reasoning; ``notify`` holds the tables ``[[notify]]``, whom to tell how that something waits for them
-    (``consumers.notifier``), and empty tells nobody; ``reports`` says where handoff reports are kept beside the log
-    (``consumers.report_stores``), and empty leaves that to what the project has.
+    (``consumers.handoffs.notifier``), and empty tells nobody; ``reports`` says where handoff reports are kept beside
+    the log (``consumers.sessions.stores``), and empty leaves that to what the project has.
     """
 
     map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.map_size_bytes

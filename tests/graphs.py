@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from projections.reasoning.memory import ReasoningMemory, memory_from_dict
 
-AUDIT_FILE = Path(__file__).parent.parent / "consumers" / "demo" / "audit_reasoning.json"
+AUDIT_FILE = Path(__file__).parent.parent / "consumers" / "doors" / "demo" / "audit_reasoning.json"
 
 CHINESE = {
     "task": "为什么夜间备份失败？",

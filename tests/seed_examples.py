@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from consumers.reports import (
+from consumers.sessions.reports import (
     bootstrap_session,
     generate_handoff_report,
     submit_postflight_assessment,

@@ -12,7 +12,7 @@ import msgspec
 from building import Ledger
 from served import connect, register_on_bus, until, write_bus_key
 
-from consumers.serve.node import Node
+from consumers.doors.node.node import Node
 from ledger.author import Author, Draft
 from ledger.bus.outbox import Outbox, entry_of
 from ledger.bus.remote import RemoteClient
@@ -58,7 +58,7 @@ class ServeProcess:
 
     def __init__(self, settings: Settings, port: int | None = None) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
-        command = [sys.executable, "-m", "consumers.cli", "--home", str(settings.home), "serve", "--json"]
+        command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(settings.home), "serve", "--json"]
         self.child = subprocess.Popen(
             command + (["--port", str(port)] if port else []), stdout=subprocess.PIPE, env=environment
         )

@@ -16,8 +16,8 @@ import pytest
 import consumers
 import ledger
 import projections
-from consumers.cli.app import App
-from consumers.cli.main import VERBS, run
+from consumers.doors.cli.app import App
+from consumers.doors.cli.main import VERBS, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """A brief of a reasoning graph as it is published: complete, so that a receiver can render, check and recompute it.
 
 The shape lives here because it is signed; what makes, renders and measures briefs is ``projections.briefs`` and
-``consumers.compressor``. Facts are byte for byte the trimmed contents of steps (DESIGN §9).
+``consumers.reasoning.compressor``. Facts are byte for byte the trimmed contents of steps (DESIGN §9).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ The words used here: a *fact* is a step as the receiver gets it, verbatim; a *un
 fidelity because the text says what the graph does not; a *lead* is the 3 to 6 sentences that a brief begins with.
 
 Everything is a function of its arguments; only the tokenizer is loaded, at the first count. Making briefs is a
-consumer's work (``consumers.compressor``). Names are loaded when first asked for.
+consumer's work (``consumers.reasoning.compressor``). Names are loaded when first asked for.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@
     'high_uncertainty'
 
 A snapshot carries the brief of its reasoning at each level it was made for: a receiver needs nothing else to read it.
-Taking and receiving snapshots is a consumer's work (``consumers.snapshots``). Names are loaded when first asked for.
+Taking and receiving snapshots is a consumer's work (``consumers.reasoning.snapshots``). Names are loaded when
+first asked for.
 """
 
 from __future__ import annotations

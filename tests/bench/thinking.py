@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from consumers.tot.driver import solve
-from consumers.tot.running import run_task
-from consumers.tot.task import AGENTS
-from consumers.tot.thinking import Game24
+from consumers.thoughts.driver import solve
+from consumers.thoughts.running import run_task
+from consumers.thoughts.task import AGENTS
+from consumers.thoughts.thinking import Game24
 from ledger.client import follow
 from ledger.config import Settings
 from ledger.connect import open_client

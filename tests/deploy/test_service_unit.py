@@ -28,7 +28,7 @@ def test_the_units_command_serves_and_stops_by_its_signal(tmp_path: Path) -> Non
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     deployed = {"/var/lib/baton/ledger": str(home), "4222": str(port)}
-    command = [sys.executable, "-m", "consumers.cli", *(deployed.get(one, one) for one in arguments)]
+    command = [sys.executable, "-m", "consumers.doors.cli", *(deployed.get(one, one) for one in arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         serving = json.loads(server.stdout.readline())

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from consumers.compressor import compress
+from consumers.reasoning.compressor import compress
 from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, cut_to_tokens, short_ref, to_context_prompt
 from projections.briefs.tokens import ESTIMATE_NAME, Tokenizer, count_tokens, estimate_tokens
 from projections.briefs.wording import HEADINGS, readable_text
@@ -96,7 +96,7 @@ def test_text_of_a_graph_cannot_forge_a_section(memory: ReasoningMemory) -> None
 
 def test_budget_holds_by_the_estimate_where_the_exact_tokenizer_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     estimate = Tokenizer(ESTIMATE_NAME, exact=False, count=estimate_tokens)
-    for module in ("projections.briefs.tokens", "projections.briefs.prompt", "consumers.compressor.envelope"):
+    for module in ("projections.briefs.tokens", "projections.briefs.prompt", "consumers.reasoning.compressor.envelope"):
         monkeypatch.setattr(f"{module}.tokenizer", lambda: estimate)
     for memory in (audit_graph(), chain(40), graph(CHINESE)):
         prompt = to_context_prompt(compress(memory, TransferLevel.MINIMAL))

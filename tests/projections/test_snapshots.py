@@ -11,7 +11,7 @@ from graphs import CHINESE, audit_graph, chain, graph, odd_graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.snapshots.take import assemble
+from consumers.reasoning.snapshots.take import assemble
 from ledger.errors import Refused
 from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel
 from projections.briefs.tokens import count_tokens

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from consumers.importers.empirica.values import shown
-from consumers.reports.cutting import cut_to_chars
-from consumers.reports.shortening import report_size_max_bytes
+from consumers.sessions.reports.cutting import cut_to_chars
+from consumers.sessions.reports.shortening import report_size_max_bytes
 from ledger.codec import encode_canonical
 from ledger.events.imported import DirtyValue, RecordImported
 

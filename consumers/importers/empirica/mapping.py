@@ -16,7 +16,7 @@ from consumers.importers.empirica.kinds import ASIDE, READ_BY, About
 from consumers.importers.empirica.values import Reading, label_max_chars, read_json, unused
 from consumers.importers.records import Record, kept_aside
 from consumers.importers.times import claimed_time
-from consumers.report_stores.names import text_of
+from consumers.sessions.stores.names import text_of
 from ledger.errors import Refused
 from ledger.events.fields import STREAM_PATTERN
 from ledger.events.imported import RecordClaims, RecordImported, read_mapped

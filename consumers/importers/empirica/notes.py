@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from consumers.importers.empirica.objects import Objects
-from consumers.report_stores.git import Git, failure
+from consumers.sessions.stores.git import Git, failure
 from ledger.errors import Refused
 from ledger.limits import blob_size_max_bytes
 

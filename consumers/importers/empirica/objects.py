@@ -19,7 +19,7 @@ from ledger.errors import Unavailable
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from consumers.report_stores.git import Git
+    from consumers.sessions.stores.git import Git
 
 silence_max_s: Final = 60.0
 starts_max: Final = 1_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.report_stores.names import text_of
+from consumers.sessions.stores.names import text_of
 from ledger.errors import Refused
 
 if TYPE_CHECKING:

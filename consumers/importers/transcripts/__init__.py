@@ -15,8 +15,9 @@ those lines byte for byte; a *thought* is a response with the graph that was rea
 thought but not what.
 
 Shapes that are read: sessions of Claude Code (JSON Lines) and lines that carry API items as their payload (Codex); API
-messages and whole responses (one a line, in an array, or one a file) in the forms that ``consumers.thinking.response``
-lists; conversations (``messages``, ``contents``, ``conversations``, …); text with thinking tags.
+messages and whole responses (one a line, in an array, or one a file) in the forms that
+``consumers.sdk.thinking.response`` lists; conversations (``messages``, ``contents``, ``conversations``, …); text with
+thinking tags.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from consumers.importers.transcripts import heads
 from consumers.importers.transcripts.conversation import Conversation
 from consumers.importers.transcripts.found import Answered, Place, Unread
-from consumers.thinking.response import response_size_max_bytes
-from consumers.thinking.tags import has_tags
+from consumers.sdk.thinking.response import response_size_max_bytes
+from consumers.sdk.thinking.tags import has_tags
 from ledger.errors import Refused, Unavailable
 from ledger.limits import blob_size_max_bytes
 

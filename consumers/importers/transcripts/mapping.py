@@ -22,9 +22,9 @@ import msgspec
 from consumers.importers.reasoning_events import extensions_of
 from consumers.importers.records import Record
 from consumers.importers.times import claimed_time
-from consumers.thinking import extract_reasoning
-from consumers.thinking.extract import TASK_NOT_STATED
-from consumers.thinking.tags import read_tags
+from consumers.sdk.thinking import extract_reasoning
+from consumers.sdk.thinking.extract import TASK_NOT_STATED
+from consumers.sdk.thinking.tags import read_tags
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.imported import KEPT_ASIDE, DirtyValue, RecordClaims, RecordImported
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from consumers.importers.transcripts.found import Answered
-    from consumers.thinking import Extraction
+    from consumers.sdk.thinking import Extraction
     from ledger.events import EventData
     from projections.reasoning.memory import ReasoningMemory
 

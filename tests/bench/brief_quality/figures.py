@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from consumers.compressor.compress import compress
+from consumers.reasoning.compressor.compress import compress
 from ledger.events.brief import Brief
 from projections.briefs.brief import check_certificate
 from projections.briefs.fidelity import measure, measure_indexed

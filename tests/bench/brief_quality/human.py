@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from consumers.compressor.compress import compress
+from consumers.reasoning.compressor.compress import compress
 from projections.briefs.fidelity import measure
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 from tests.bench.brief_quality.baselines import first_n, lines_of, random_lines, spearman

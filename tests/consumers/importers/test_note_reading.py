@@ -10,7 +10,7 @@ from note_repository import ROOT, blob, empty, git, many, repository, tree_ref
 
 from consumers.importers.empirica.notes import DEFAULT_REFS, Note, Repository, Unread, checked_root
 from consumers.importers.empirica.objects import Objects
-from consumers.report_stores.git import Git
+from consumers.sessions.stores.git import Git
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:

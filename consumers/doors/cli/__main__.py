@@ -1,0 +1,8 @@
+"""``python -m consumers.doors.cli``: the same as the command ``baton``."""
+
+from __future__ import annotations
+
+from consumers.doors.cli.main import main
+
+if __name__ == "__main__":
+    main()

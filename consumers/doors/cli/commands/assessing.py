@@ -1,0 +1,159 @@
+"""`baton session assess`: the agent's own assessment, and after the last one the report (seed 004, "Workflow").
+
+The assessment is committed first and stands whatever happens then. A report that fails is said on stderr and in the
+JSON, with exit code 0, and is made again by `baton session sweep` (SEEDS, 004): so what happens if we crash between the
+two is that the sweep finds a POSTFLIGHT without its report.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import click
+
+from consumers.doors.cli.app import App, read_text
+from consumers.doors.cli.commands.events import fields_of
+from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.session_choice import append, session_and
+from consumers.doors.cli.tables import clean
+from consumers.doors.cli.vector_options import join_vectors
+from ledger.config import wants_traceback
+from ledger.errors import BatonError, Refused
+from ledger.events.session import AssessmentRecorded, Phase
+from projections.snapshots.vectors import read_vectors
+
+if TYPE_CHECKING:
+    from consumers.sessions.reports.inputs import ReportInputs
+    from ledger.events.session import Vectors
+
+REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "artifacts", "no_report")
+
+
+@click.command(cls=Command)
+@click.argument("words", nargs=-1, metavar="[ID] PHASE")
+@click.option("--vector", "given", multiple=True, metavar="NAME=VALUE", help="As know=0.7; may be given repeatedly.")
+@click.option("--vectors", "document", metavar="JSON|@FILE|-", help='Several at once, as {"know": 0.7, "do": 0.9}.')
+@click.option("--reasoning", metavar="TEXT|@FILE", help="Why you see it so.")
+@click.option("--round", "round_", type=click.IntRange(0), default=0, help="The round of work it belongs to.")
+@click.option("--overall-confidence", type=float, help="Your own figure in place of the mean of the vectors.")
+@click.option("--task-summary", metavar="TEXT|@FILE", help="With POSTFLIGHT: what was done (default: the task).")
+@click.option("--finding", "findings", multiple=True, help="With POSTFLIGHT: what the report names as found out.")
+@click.option("--unknown", "unknowns", multiple=True, help="With POSTFLIGHT: what the report names as still open.")
+@click.option("--context", metavar="TEXT|@FILE", help="With POSTFLIGHT: what the next session should know.")
+@click.option("--artifact", "artifacts", multiple=True, help="With POSTFLIGHT: a file, commit or page that was made.")
+@click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report now.")
+@click.pass_obj
+def assess(
+    app: App,
+    /,
+    words: tuple[str, ...],
+    given: tuple[str, ...],
+    document: str | None,
+    reasoning: str | None,
+    **more: Any,
+) -> None:
+    """Record how well you know, can and are sure, at one phase of the work.
+
+    PHASE is PREFLIGHT, THINK, PLAN, INVESTIGATE, CHECK, ACT or POSTFLIGHT. Vectors, each from 0 to 1: engagement, know,
+    do, context, clarity, coherence, signal, density, state, change, completion, impact, uncertainty. Assess those that
+    you can; one that is left out counts as not assessed, never as 0.
+
+    After POSTFLIGHT the report is made; what is not given is taken from the session. If it cannot be made, the
+    assessment stands, and `baton session sweep` makes it again.
+    """
+    name, word = session_and(app, words, "PHASE")
+    phase = phase_of(word)
+    vectors = read_vectors(join_vectors(given, document))
+    check_given(phase, vectors, reasoning, more)
+    data = AssessmentRecorded(
+        phase=phase,
+        vectors=vectors,
+        reasoning=read_text(reasoning, "--reasoning"),
+        round=more["round_"],
+        overall_confidence=more["overall_confidence"],
+    )
+    inputs = None if phase != "POSTFLIGHT" or more["no_report"] else inputs_of(more)
+    name, accepted = append(app, name, data)
+    answer: dict[str, Any] = {"id": name, "phase": phase, "accepted": fields_of(accepted[0])}
+    if phase == "POSTFLIGHT":
+        answer["report"] = {"status": "not_asked"} if inputs is None else report_on(app, name, inputs)
+    app.show("assessment", answer, lambda: print_assessment(answer, vectors))
+
+
+def phase_of(word: str) -> Phase:
+    """Return the phase that a word names, in any case.
+
+    Raises:
+        Refused: ``USAGE`` with all there are.
+    """
+    phases: tuple[Phase, ...] = get_args(Phase)
+    for phase in phases:
+        if phase == word.upper():
+            return phase
+    raise Refused("USAGE", f"{word!r} is no phase: {', '.join(phases)}")
+
+
+def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dict[str, Any]) -> None:
+    """Refuse what says nothing, and what only a report can hold.
+
+    Raises:
+        Refused: ``USAGE`` or ``INVALID_FIELD``.
+    """
+    overall = more["overall_confidence"]
+    if overall is not None and not 0 <= overall <= 1:
+        raise Refused("INVALID_FIELD", "--overall-confidence is not between 0 and 1", field="overall_confidence")
+    is_empty = all(getattr(vectors, name) is None for name in vectors.__struct_fields__)
+    if is_empty and overall is None and not reasoning:
+        raise Refused("USAGE", "nothing is assessed: give --vector NAME=VALUE or --vectors JSON")
+    if phase != "POSTFLIGHT":
+        for option in REPORT_OPTIONS:
+            if more[option]:
+                said = option.removesuffix("s").replace("_", "-")
+                raise Refused("USAGE", f"--{said} goes with POSTFLIGHT: {phase} makes no report")
+
+
+def inputs_of(more: dict[str, Any]) -> ReportInputs:
+    """Return what is given for the report: read before anything is signed, because a file may not be there.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``INVALID_FORMAT``.
+    """
+    from consumers.doors.cli.report_making import inputs_from  # noqa: PLC0415 - only POSTFLIGHT makes a report
+
+    return inputs_from(more)
+
+
+def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
+    """Return what came of making the report; a failure is part of the answer, because the assessment stands."""
+    from consumers.doors.cli import report_making  # noqa: PLC0415 - only POSTFLIGHT makes a report
+
+    try:
+        made = report_making.make_report(app, name, given)
+    except Exception as failure:
+        if wants_traceback():
+            raise
+        # Whatever it was: the assessment is in the ledger, and its author must hear that beside what failed.
+        error = failure if isinstance(failure, BatonError) else unforeseen(failure)
+        command = report_making.remedy(name, error.code)
+        click.echo(f"warning: no report was made: {error.code}: {clean(error.message)}", err=True)
+        click.echo(f"  the assessment stands; the report is made again with: {clean(command)}", err=True)
+        return {"status": "failed", "error": error.to_dict(), "command": command}
+    report_making.print_warnings(made)
+    return made
+
+
+def unforeseen(failure: Exception) -> BatonError:
+    """Return an error that nobody foresaw as one that can be answered with."""
+    return BatonError("UNEXPECTED", f"{type(failure).__name__}: {failure} (please report it)")
+
+
+def print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
+    """Print what was recorded, and the report or why there is none."""
+    assessed = sum(getattr(vectors, name) is not None for name in vectors.__struct_fields__)
+    at = answer["accepted"]["index"]
+    click.echo(f"{answer['id']}: {answer['phase']} recorded, {assessed} of 13 vectors (entry {at})")
+    report = answer.get("report", {})
+    if report.get("status") == "success":
+        from consumers.doors.cli.report_making import print_made  # noqa: PLC0415 - POSTFLIGHT only
+
+        print_made(report)

@@ -1,0 +1,124 @@
+"""`baton verify`, `fsck`, `checkpoint`, `export`: what an auditor calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.progress import progress
+from ledger.errors import Corrupted, Refused
+
+if TYPE_CHECKING:
+    from consumers.auditor.report import AuditReport, Problem
+
+problems_shown_max = 20
+
+
+@click.command(cls=Command)
+@click.option("--views", is_flag=True, help="Also rebuild the views from the log and compare them with the live ones.")
+@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Verify this exported bundle instead.")
+@click.option("--root", help="The root key's fingerprint; without it the verdict is 'self-asserted'.")
+@click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
+@click.pass_obj
+def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *, views: bool) -> None:
+    """Verify every signature, rule and tree hash of the ledger, or of an exported bundle."""
+    from consumers.auditor import verify_bundle, verify_log  # noqa: PLC0415 - loads the auditor
+
+    if bundle is not None and views:
+        raise Refused("USAGE", "a bundle holds no views: leave out --views, or verify the ledger itself")
+    trusted = None if note is None else _read_note(note)
+    with progress("verifying", shown=not app.as_json) as step:
+        if bundle is not None:
+            report = verify_bundle(bundle, root=root, trusted_checkpoint=trusted, progress=step)
+        else:
+            client = app.local_client() if views else app.client()
+            settings = app.settings() if views else None
+            report = verify_log(client, root=root, trusted_checkpoint=trusted, views=settings, progress=step)
+    conclude(app, "audit", report, views=views)
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def fsck(app: App) -> None:
+    """Check every stored byte of the ledger in this folder: entries, tree, look-up tables, state and blobs."""
+    from consumers.auditor.fsck import fsck as check  # noqa: PLC0415 - loads the auditor
+
+    settings = app.settings()
+    if settings.server is not None:
+        raise Refused("USAGE", "fsck reads the ledger's own folder: call it there, without --server")
+    with progress("checking", shown=not app.as_json) as step:
+        report = check(settings.home, progress=step)
+    conclude(app, "fsck", report)
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def checkpoint(app: App) -> None:
+    """Print a signed checkpoint of the log as it is now (C2SP tlog-checkpoint)."""
+    note = app.client().checkpoint()
+    app.show("checkpoint", {"checkpoint": note}, lambda: click.echo(note, nl=False))
+
+
+@click.command(cls=Command)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--stream", help="Only this stream, with the proofs of its events.")
+@click.pass_obj
+def export(app: App, file: Path, stream: str | None) -> None:
+    """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Baton."""
+    from ledger.bundle import export_bundle  # noqa: PLC0415 - loads what only bundles need
+
+    with progress("exporting", shown=not app.as_json) as step:
+        manifest = export_bundle(app.client(), file, stream=stream, progress=step)
+    data = {"file": str(file), **msgspec.to_builtins(manifest)}
+    count = manifest.size if stream is None else len(manifest.indexes)
+
+    def text() -> None:
+        click.echo(f"{count} entries in {file}")
+        click.echo(f"Anyone can check it: baton verify --bundle {file}, or python verify.py after unpacking")
+
+    app.show("bundle", data, text)
+
+
+def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False) -> None:
+    """Print a report; a bad one ends with exit code 6. ``views`` says whether the views were compared, too.
+
+    Raises:
+        Corrupted: ``VERIFICATION_FAILED``, with the report in its details.
+    """
+    data: dict[str, Any] = msgspec.to_builtins(report)
+    data |= {"ok": report.ok, "verdict": report.verdict, "trust": report.trust, "views": views}
+    if not report.ok:
+        if not app.as_json:
+            for problem in report.problems[:problems_shown_max]:
+                click.echo(_line(problem), err=True)
+        raise Corrupted("VERIFICATION_FAILED", report.verdict, report=data)
+
+    def text() -> None:
+        click.echo(report.verdict + (", views equal what the log gives" if views else ""))
+        click.echo(f"root {report.root}")
+        if not report.anchored:
+            click.echo("Pass --root FINGERPRINT to check that this is the ledger you mean (`baton init` printed it).")
+        for note in report.notes:
+            click.echo(f"note: {_line(note)}")
+
+    app.show(kind, data, text)
+
+
+def _line(problem: Problem) -> str:
+    if problem.index is None:
+        return f"{problem.code}: {problem.message}"
+    is_range = problem.end is not None and problem.end > problem.index + 1
+    last = f" to {problem.end - 1}" if is_range and problem.end is not None else ""
+    return f"entry {problem.index}{last}: {problem.code}: {problem.message}"
+
+
+def _read_note(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused("NOT_FOUND", f"{path} cannot be read: {error}", path=str(path)) from error

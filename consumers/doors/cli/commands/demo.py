@@ -1,0 +1,95 @@
+"""`baton demo`: the whole story, told on the terminal or as one JSON document."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.lazy import Command
+from consumers.doors.demo.stage import Stage
+from consumers.doors.demo.story import Line, Story
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@click.command(cls=Command)
+@click.option("--keep", is_flag=True, help="Keep the ledger, its sample project and the bundle.")
+@click.pass_obj
+def demo(app: App, *, keep: bool) -> None:
+    """Make a ledger, start a server and four agents, hand work over, and audit all of it.
+
+    Every actor is a process of its own with its own key; what they do are signed events over NATS.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="baton-demo-"))
+    try:
+        with signals_as_interrupts():
+            data = play(folder, quiet=app.as_json)
+        if not keep:
+            data |= {"bundle": None, "home": None}
+        app.show("demo", data, lambda: summary(data))
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def signals_as_interrupts() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the demo as ^C does, by taking its processes down first; ^C too in the background."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def play(folder: Path, *, quiet: bool) -> dict[str, Any]:
+    """Play the story in ``folder`` and return its data; the terminal sees each line as it happens."""
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar, Stage(folder) as stage:
+
+        def tell(line: Line) -> None:
+            console.print(f"[bold]{line.who:<12}[/] {line.did}", soft_wrap=True)
+            console.print(f"{'':<12} [dim]{line.came_of_it}[/]", soft_wrap=True)
+
+        story = Story(stage, tell)
+        task = bar.add_task("the story", total=len(story.acts))
+        for act in story.acts:
+            act()
+            bar.advance(task)
+    return story.data
+
+
+def summary(data: dict[str, Any]) -> None:
+    """Print the table at the end."""
+    console = Console(highlight=False)
+    table = Table(title="What an auditor can prove", show_header=False, title_justify="left")
+    table.add_row("events", f"{data['events']} of {len(data['kinds'])} kinds")
+    for name, agent in data["agents"].items():
+        table.add_row(name, f"pid {agent['pid']}, key {agent['key'][:16]}…")
+    table.add_row("refused", ", ".join(f"{one['code']} ({one['by']})" for one in data["refusals"]))
+    reaction = data["reaction"]
+    table.add_row("reaction", f"{reaction['by']}: {reaction['event']} after entry {reaction['after_index']}")
+    for brief in data["brief"]:
+        came = f"{brief['tokens']} of {brief['budget']} tokens, fidelity {brief['fidelity']:.2f}, {brief['rule_fired']}"
+        table.add_row(f"{brief['level']} brief", came)
+    table.add_row("fetched", f"{data['fetch']['ref'][:23]}… verified")
+    audit = data["audit"]
+    table.add_row("audit", f"{audit['signatures']} signatures, tree and views {'ok' if audit['ok'] else 'BROKEN'}")
+    if data["home"]:
+        table.add_row("kept", f"BATON_HOME={data['home']}")
+        table.add_row("bundle", data["bundle"])
+    console.print(table)

@@ -1,0 +1,213 @@
+"""`baton emit`, `submit`, `log`, `show`, `why`: events one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from consumers.doors.cli.app import App, parse_json, read_argument
+from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.paging import show_page
+from consumers.doors.cli.tables import clean, print_fields, when
+from ledger.author import Draft
+from ledger.client import follow, read_event
+from ledger.envelope import decode_entry, decode_submission
+from ledger.errors import Refused
+from ledger.events import KINDS
+
+if TYPE_CHECKING:
+    from ledger.admission.decide import Accepted
+    from ledger.events.body import Event
+
+rows_max = 500
+
+
+@click.command(cls=Command)
+@click.argument("kind", metavar="KIND")
+@click.option("--stream", required=True, help="The stream, as session/s1 or handoff/ID.")
+@click.option("--data", "data_", required=True, metavar="JSON|@FILE|-", help="The event's data.")
+@click.option("--cause", "causes", multiple=True, metavar="REF", help="An event this one follows from.")
+@click.option("--corr", help="What it belongs to: a label that events of one task share.")
+@click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
+@click.option("--idem", help="An idempotency key: the same call again returns the first answer.")
+@click.pass_obj
+def emit(
+    app: App,
+    kind: str,
+    *,
+    stream: str,
+    data_: str,
+    causes: tuple[str, ...],
+    corr: str | None,
+    expect: int | None,
+    idem: str | None,
+) -> None:
+    """Sign and append one event of KIND as the acting agent.
+
+    What each kind's data holds is published in proto/schemas; an unknown kind lists those there are.
+    """
+    if kind not in KINDS:
+        raise Refused("UNKNOWN_KIND", f"there is no kind {kind!r}; there are: {', '.join(sorted(KINDS))}", kind=kind)
+    draft = Draft(
+        stream=stream,
+        kind=kind,
+        data=parse_json(data_, "--data"),
+        causes=list(causes),
+        corr=corr,
+        expect=expect,
+        idem=idem,
+    )
+    accepted = app.author().emit(draft)[0]
+    app.show("accepted", fields_of(accepted), lambda: print_accepted([accepted]))
+
+
+@click.command(cls=Command)
+@click.argument("submission", metavar="FILE|-")
+@click.pass_obj
+def submit(app: App, submission: str) -> None:
+    """Append events that were signed elsewhere: a DSSE JSON envelope, an array of those, or a msgpack submission."""
+    given = read_argument(submission if submission == "-" else f"@{submission}", "the submission")
+    accepted = app.client().submit(decode_submission(given))
+    app.show("accepted", {"accepted": [fields_of(one) for one in accepted]}, lambda: print_accepted(accepted))
+
+
+@click.command("log", cls=Command)
+@click.option("--kind", help="Only this kind.")
+@click.option("--stream", help="Only this stream.")
+@click.option("--author", help="Only events of this agent.")
+@click.option("--after", type=click.IntRange(-1), default=-1, help="Only entries after this index.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
+@click.option("--follow", "is_following", is_flag=True, help="Go on with new events as they come.")
+@click.pass_obj
+def log_(
+    app: App,
+    *,
+    kind: str | None,
+    stream: str | None,
+    author: str | None,
+    after: int,
+    limit: int,
+    is_following: bool,
+) -> None:
+    """List events in the order of the log."""
+    check_kinds((kind,) if kind else ())
+    if is_following:
+        _follow(app, (kind,) if kind else (), stream, author, after)
+        return
+    answer = app.query("catalog.find", kind=kind, stream=stream, author=author, after=after, limit=limit)
+    events: list[dict[str, Any]] = answer["events"]
+    rows = [(one["event_index"], when(one["accepted_ms"]), one["author"], one["kind"], one["stream"]) for one in events]
+    header = ("index", "accepted", "author", "kind", "stream")
+    options = {"kind": kind, "stream": stream, "author": author, "limit": limit}
+    show_page(app, "events", answer, (header, rows), ("baton log", options), cursor="after")
+
+
+@click.command(cls=Command)
+@click.argument("ref", metavar="INDEX|REF")
+@click.option("--dsse", is_flag=True, help="Print the event as a DSSE JSON envelope that others can verify.")
+@click.option("--receipt", is_flag=True, help="Print the C2SP tlog-proof of its inclusion.")
+@click.pass_obj
+def show(app: App, ref: str, *, dsse: bool, receipt: bool) -> None:
+    """Show one event: by index, by id, by sha256 of its body, or by 12 or more of its first hex digits."""
+    index = resolve(app, ref)
+    client = app.client()
+    raw = client.entry(index)
+    if receipt:
+        text = client.prove(index).to_text()
+        # The proof is over the entry's exact bytes, so they go with it (as base64).
+        data = {"index": index, "receipt": text, "entry": raw}
+        app.show("receipt", data, lambda: click.echo(text, nl=False))
+        return
+    entry, event = decode_entry(raw), read_event(index, raw)
+    if dsse:
+        envelope = envelope_of(app, index)
+        app.show("dsse", envelope, lambda: app.line(envelope))
+        return
+    data = describe(event) | {
+        "sig": entry.sig.hex(),
+        "batch": {"index": entry.batch_index, "size": entry.batch_size},
+        "bytes": len(raw),
+    }
+    app.show("event", data, lambda: print_fields(data))
+
+
+@click.command(cls=Command)
+@click.argument("ref", metavar="INDEX|REF")
+@click.option("--depth", type=click.IntRange(1, 32), default=8, show_default=True, help="How many steps to go back.")
+@click.pass_obj
+def why(app: App, ref: str, depth: int) -> None:
+    """Walk from an event to the events it follows from, and on to theirs."""
+    answer = app.query("catalog.why", ref=ref, depth=depth)
+
+    def text() -> None:
+        for one in [answer["event"] | {"depth": 0}, *answer["causes"]]:
+            said = f"{one['event_index']}  {one['kind']}  {clean(one['stream'])}  by {one['author']}"
+            click.echo("  " * one["depth"] + said)
+        for one in answer["unresolved"]:
+            click.echo(f"not in this ledger: {one['ref']}")
+        if answer["effects"]:
+            click.echo("followed by " + ", ".join(f"{one['event_index']} {one['kind']}" for one in answer["effects"]))
+
+    app.show("causes", answer, text)
+
+
+def envelope_of(app: App, index: int) -> dict[str, Any]:
+    """Return an event as a DSSE JSON envelope, with its path if it was signed in a batch."""
+    from ledger.envelope import pae, to_dsse  # noqa: PLC0415 - only --dsse needs them
+    from ledger.merkle import inclusion_path, leaf_hash  # noqa: PLC0415 - only --dsse needs them
+
+    entry = decode_entry(app.client().entry(index))
+    start = index - entry.batch_index
+    batch = [decode_entry(app.client().entry(one)).body for one in range(start, start + entry.batch_size)]
+    path = inclusion_path([leaf_hash(pae(body)) for body in batch], entry.batch_index)
+    return to_dsse(entry, path)
+
+
+def resolve(app: App, ref: str) -> int:
+    """Return the index that ``ref`` means: an index, a whole reference or an unambiguous beginning of one."""
+    if ref.isdecimal() and len(ref) < len("123456789012"):
+        return int(ref)
+    index: int = app.query("resolve", ref=ref)["event_index"]
+    return index
+
+
+def check_kinds(kinds: tuple[str, ...]) -> None:
+    """Refuse a kind that does not exist, naming those that do.
+
+    Raises:
+        Refused: ``UNKNOWN_KIND``.
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            raise Refused(
+                "UNKNOWN_KIND", f"there is no kind {kind!r}; there are: {', '.join(sorted(KINDS))}", kind=kind
+            )
+
+
+def describe(event: Event) -> dict[str, Any]:
+    """Return an event as plain values."""
+    described: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
+    return described
+
+
+def fields_of(accepted: Accepted) -> dict[str, Any]:
+    """Return what the ledger answered for one event, with names."""
+    return {name: getattr(accepted, name) for name in accepted.__struct_fields__}
+
+
+def print_accepted(accepted: list[Accepted]) -> None:
+    """Print what the ledger answered."""
+    for one in accepted:
+        click.echo(f"{one.index}  {one.id}{'  (was there already)' if one.is_repeat else ''}")
+
+
+def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | None, after: int) -> None:
+    for item in follow(app.client(), after + 1, kinds=kinds, stream=stream):
+        if isinstance(item, int) or (author is not None and item.author != author):
+            continue
+        if app.as_json:
+            app.line(describe(item))
+        else:
+            click.echo(f"{item.index}  {when(item.accepted_ms)}  {item.author}  {item.kind}  {clean(item.stream)}")

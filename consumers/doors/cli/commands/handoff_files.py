@@ -1,0 +1,152 @@
+"""`baton handoff import`, `render` and `watch`: handoffs as markdown files (seed 002)."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.commands.serve import configure_logging
+from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.progress import progress
+from consumers.doors.cli.tables import clean
+from consumers.handoffs.files.current import file_name, file_now
+from consumers.handoffs.files.folder import Folder
+from consumers.handoffs.files.importing import changed_records, read_records
+from consumers.handoffs.files.keeper import Keeper
+from consumers.handoffs.files.sync_store import SyncStore
+from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
+from consumers.handoffs.files.syntax.parsing import parse
+from consumers.handoffs.files.watching import Watcher
+from consumers.importers.records import import_records
+from consumers.sdk.files import read_file, write_file
+from ledger.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from consumers.handoffs.files.telling import Told
+
+
+@click.command("import", cls=Command)
+@click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
+@click.option("--reviewer", metavar="NAME", help="Who reviews what names nobody (default: default_reviewer).")
+@click.pass_obj
+def import_(app: App, path: Path, reviewer: str | None) -> None:
+    """Import handoff files, proposals and `active.md` tables as claims.
+
+    Imported handoffs are pending, whatever their files say, until their reviewer approves or verifies them. Every
+    file is kept byte for byte. Importing it again adds nothing.
+    """
+    author = app.author()
+    reviewer = reviewer or app.settings().config.default_reviewer
+    with progress("reading", shown=not app.as_json) as step:
+        found = read_records(path, author.client.put_blob, reviewer=reviewer, step=step)
+    records, unchanged = changed_records(found.records, app.query_with)
+    with progress("importing", shown=not app.as_json) as step:
+        counts = import_records(author, records, step, unchanged=unchanged)
+    answer = counts.answer() | {
+        "unread": [one._asdict() for one in found.unread],
+        "warnings": [one._asdict() for one in found.warnings],
+    }
+
+    def text() -> None:
+        for one in found.warnings:
+            click.echo(f"{clean(one.source)}:{one.line}: {clean(one.text)}", err=True)
+        for aside in counts.aside:
+            click.echo(f"kept aside: {clean(aside.source)}: {clean(aside.reason)}", err=True)
+        for unread in found.unread:
+            click.echo(f"not read: {clean(unread.source)}: {clean(unread.reason)}", err=True)
+        click.echo(
+            f"{counts.read} read, {counts.mapped} mapped, {len(counts.aside)} kept aside, lost {answer['lost']}; "
+            f"{counts.added} added"
+        )
+
+    app.show("imported", answer, text)
+
+
+@click.command(cls=Command)
+@click.argument("id_", metavar="ID", required=False)
+@click.option(
+    "--from-file", type=click.Path(path_type=Path), help="Parse this file and print it back: no ledger needed."
+)
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead.")
+@click.pass_obj
+def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) -> None:
+    """Print the markdown file of a handoff as the ledger has it now."""
+    if (id_ is None) == (from_file is None):
+        raise Refused("USAGE", "give the ID of a handoff, or --from-file FILE")
+    if from_file is not None:
+        content, name = printed_back(from_file)
+    else:
+        shown = app.query("handoffs.show", id=id_)
+        skeleton = None if shown["skeleton"] is None else app.client().get_blob(shown["skeleton"])
+        content, name = file_now(shown, skeleton), file_name(shown["id"])
+    if out is not None:
+        write_file(out, content)
+        app.show("rendered", {"file": name, "path": str(out), "size": len(content)}, lambda: click.echo(str(out)))
+    elif app.as_json:
+        app.show("rendered", {"file": name, "content": content.decode()}, lambda: None)
+    else:
+        sys.stdout.buffer.write(content)
+
+
+@click.command(cls=Command)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.option("--once", is_flag=True, help="Bring everything into step once, and stop.")
+@click.option("--all", "is_everything", is_flag=True, help="Make files for finished handoffs, too.")
+@click.pass_obj
+def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
+    """Keep a folder of handoff files and the ledger in step, both ways, as the acting agent.
+
+    What the acting agent may do is signed as soon as its file is saved; what only somebody else may do (approve,
+    reject, verify, another's tick or file) stays in the file and is listed with the command to run. When file and
+    ledger both changed, the ledger's version is put beside the file, as ID.ledger.md; nothing is overwritten.
+    """
+    if not folder.is_dir():
+        raise Unavailable("STORE_UNAVAILABLE", f"there is no folder {folder}: make it first", path=str(folder))
+    configure_logging(verbose=False)
+    settings, author = app.settings(), app.author()
+    name = hashlib.sha256(f"{folder.resolve()}\0{author.name}".encode()).hexdigest()[:16]
+    store = SyncStore(settings.home / "subscribers" / f"files-{name}.db")
+    try:
+        reviewer = settings.config.default_reviewer
+        keeper = Keeper(folder, author, app.query_with, store, lambda told: tell(app, told), reviewer)
+        watcher = Watcher(Folder(keeper), keeper, is_everything=is_everything)
+        with progress("reading the folder", shown=not app.as_json) as step:
+            failures = watcher.reconcile(step)
+        if once and failures:
+            raise failures[0]
+        if not once:
+            stop = threading.Event()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: stop.set())
+            watcher.run(stop)
+    finally:
+        store.close()
+
+
+def tell(app: App, told: Told) -> None:
+    """Print what happened to a file: a line, or with --json one document a line."""
+    if app.as_json:
+        app.line({"what": told.what, "id": told.id, "text": told.text, **told.details})
+    else:
+        click.echo(f"{told.what:<10} {clean(told.id)}  {clean(told.text)}")
+    sys.stdout.flush()
+
+
+def printed_back(path: Path) -> tuple[bytes, str]:
+    """Return a file as it is printed from what was read of it.
+
+    Raises:
+        Refused: ``NOT_FOUND``; ``INVALID_FORMAT`` or ``TOO_LARGE`` with the line.
+    """
+    content = read_file(path)
+    if content is None:
+        raise Refused("NOT_FOUND", f"there is no file {path}", path=str(path))
+    read: Any = parse_table(content) if is_active_table(content) else parse(content)
+    return read.content, path.name

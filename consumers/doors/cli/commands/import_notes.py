@@ -1,0 +1,94 @@
+"""`baton import empirica`: the git notes of Empirica, read, mapped and kept (DESIGN §13)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.progress import progress
+from consumers.doors.cli.tables import clean, print_table
+from consumers.importers.empirica.importing import import_notes, read_notes, rehearsed
+from consumers.importers.empirica.notes import DEFAULT_REFS, Repository
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+lines_max: Final = 20
+FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
+
+
+@click.command(cls=Command)
+@click.option(
+    "--git",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    metavar="REPO",
+    help="A folder in the repository (default: the current one).",
+)
+@click.option(
+    "--refs",
+    "roots",
+    multiple=True,
+    default=(DEFAULT_REFS,),
+    show_default=True,
+    metavar="REFS",
+    help="Where the notes are; may be given repeatedly, as for refs/remotes/origin/notes/empirica.",
+)
+@click.option("--dry-run", is_flag=True, help="Read and map, and write nothing.")
+@click.pass_obj
+def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -> None:
+    """Import the git notes of Empirica: reports, checkpoints, findings, unknowns, dead ends, mistakes, goals.
+
+    Every note is kept byte for byte; what it stands for is shown as imported, by the agent and at the time that it
+    claims, and grants nothing. Values that are not what they should be are left out and listed as dirty. Notes that
+    this ledger wrote itself are not read back. A second run adds nothing.
+    """
+    repository = Repository(folder)
+    author = None if dry_run else app.author()
+    put_blob = None if author is None else author.client.put_blob
+    with progress("reading", shown=not app.as_json) as step:
+        importer = None if author is None else author.name
+        found = read_notes(repository, roots, app.query_with, put_blob=put_blob, importer=importer, step=step)
+    if author is None:
+        done = rehearsed(found, app.query_with)
+    else:
+        with progress("importing", shown=not app.as_json) as step:
+            done = import_notes(author, found, app.query_with, step)
+    answer = done.answer() | {"dry_run": dry_run}
+    if dry_run:
+        answer["would_add"] = len(found.records)
+    app.show("imported", answer, lambda: print_imported(answer))
+
+
+def print_imported(answer: dict[str, Any]) -> None:
+    """Print what an import came to; the first of what was kept aside, and how to see the rest."""
+    rows = [
+        (kind, counts["read"], counts["mapped"], counts["kept_aside"], counts["dirty"])
+        for kind, counts in answer["by_kind"].items()
+    ]
+    print_table(("notes", "read", "mapped", "kept aside", "dirty values"), rows)
+    _print_first("kept aside", answer["aside"], "`baton import list --kept-aside` shows all")
+    _print_first("not read", answer["unread"], "--json has all")
+    if answer["own"]:
+        click.echo(f"{answer['own']} notes are this ledger's own, and were not read back")
+    if answer["dirty"]:
+        click.echo(f"{answer['dirty']} values are dirty: `baton import list --dirty` shows where")
+    if not (answer["read"] or answer["own"] or answer["unread"]):
+        click.echo(f"no notes were found: a clone has none before `{FETCH}`", err=True)
+    added = f"{answer['would_add']} would be added (dry run)" if answer["dry_run"] else f"{answer['added']} added"
+    click.echo(
+        f"{answer['read']} read, {answer['mapped']} mapped, {answer['kept_aside']} kept aside, lost {answer['lost']}; "
+        f"{added}"
+    )
+
+
+def _print_first(what: str, asides: Sequence[dict[str, str]], advice: str) -> None:
+    for one in asides[:lines_max]:
+        click.echo(f"{what}: {clean(one['source'])}: {clean(one['reason'])}", err=True)
+    if len(asides) > lines_max:
+        click.echo(f"{what}: {len(asides) - lines_max} more; {advice}", err=True)

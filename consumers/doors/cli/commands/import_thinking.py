@@ -1,0 +1,119 @@
+"""`baton import thinking`: transcripts become imported reasoning: briefed like any other, and granting nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from blake3 import blake3
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.progress import progress
+from consumers.doors.cli.tables import clean
+from consumers.importers.records import Aside, Counts, Record, import_records
+from consumers.importers.transcripts import Progress, TranscriptImport, find_transcripts, read_transcript
+from ledger.errors import Unavailable
+from ledger.secrets import check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from consumers.importers.transcripts import Answered, Unread
+
+
+@click.command(cls=Command)
+@click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
+@click.option("--dry-run", is_flag=True, help="Say what would be imported, and write nothing.")
+@click.pass_obj
+def thinking(app: App, path: Path, *, dry_run: bool) -> None:
+    """Import the thinking in transcripts: Claude Code sessions, API messages and responses, texts with thinking tags.
+
+    Each response becomes a reasoning of its own, owned by whoever imports it, shown as imported, and validated by
+    nobody; its lines are kept byte for byte. Importing again adds nothing, also after the file grew. What is encrypted,
+    broken or holds a secret is kept aside with the reason. Of a folder, *.jsonl and *.json files are read, and *.md and
+    *.txt files with thinking tags.
+    """
+    files = find_transcripts(path)
+    seen = Progress(total_bytes=sum(file.stat().st_size for file in files))
+    importing = importer(app, seen, is_dry=dry_run)
+    unread: list[Aside] = []
+    with progress("importing", shown=not app.as_json) as step:
+        for found in read_files(files, path, seen, unread):
+            importing.take(found)
+            step(seen.done_bytes, seen.total_bytes)
+    importing.flush()
+    answer = importing.tally.answer() | {
+        "files": seen.files,
+        "other_files": seen.other_files,
+        "lines": seen.lines,
+        "skipped": seen.skipped,
+        "unread": [one.answer() for one in unread],
+        "dry_run": dry_run,
+    }
+    app.show("imported", answer, lambda: print_answer(answer))
+
+
+def importer(app: App, seen: Progress, *, is_dry: bool) -> TranscriptImport:
+    """Return what imports as the acting agent, or, dry, what only counts."""
+    if is_dry:
+        me = app.settings().agent or ""
+        return TranscriptImport(me, app.query_with, named_only, counted_only, seen, is_dry=True)
+    author = app.author()
+    return TranscriptImport(
+        author.name, app.query_with, author.client.put_blob, lambda records: import_records(author, records), seen
+    )
+
+
+def read_files(files: Sequence[Path], root: Path, seen: Progress, unread: list[Aside]) -> Iterator[Answered | Unread]:
+    """Yield what is in the files; of a folder, one that cannot be read costs none of the others.
+
+    Raises:
+        Unavailable: ``STORE_UNAVAILABLE`` when the file that was asked for by name cannot be read.
+    """
+    for file in files:
+        try:
+            yield from read_transcript(file, root, seen)
+        except Unavailable as error:
+            if file == root:
+                raise
+            unread.append(Aside(str(file), f"{error.code}: {error.message}"))
+
+
+def named_only(content: bytes) -> str:
+    """Return the ref that a blob would have, refusing what would be refused.
+
+    Raises:
+        Refused: ``SECRET_DETECTED``.
+    """
+    check_text(content)
+    return "blake3:" + blake3(content).hexdigest()
+
+
+def counted_only(records: Sequence[Record]) -> Counts:
+    """Return what appending records would come to if none is refused."""
+    aside = [record.data for record in records if record.data.mapped_kind is None]
+    return Counts(
+        read=len(records),
+        mapped=len(records) - len(aside),
+        added=sum(len(record.events) for record in records),
+        aside=tuple(Aside(data.source, data.reason) for data in aside),
+    )
+
+
+def print_answer(answer: dict[str, Any]) -> None:
+    """Print the counts, and above them what was kept aside or not read."""
+    for aside in answer["aside"]:
+        click.echo(f"kept aside: {clean(aside['source'])}: {clean(aside['reason'])}", err=True)
+    if answer["aside_not_shown"]:
+        click.echo(f"… and {answer['aside_not_shown']} more kept aside: `baton import list` lists them", err=True)
+    for unread in answer["unread"]:
+        click.echo(f"not read: {clean(unread['source'])}: {clean(unread['reason'])}", err=True)
+    click.echo(
+        f"{answer['read']} read, {answer['mapped']} mapped, {answer['kept_aside']} kept aside, lost {answer['lost']}; "
+        f"{answer['added']} {'would be added' if answer['dry_run'] else 'added'} "
+        f"({answer['lines']} lines in {answer['files']} files, {answer['skipped']} without thinking)"
+    )
+    if not answer["read"]:
+        click.echo("no thinking was found: name a session's .jsonl file, or a text with thinking tags", err=True)

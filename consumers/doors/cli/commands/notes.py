@@ -1,0 +1,154 @@
+"""`baton notes`: handoff reports as git notes and files beside the ledger (seed 004, "Storage Layer")."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.lazy import Group
+from consumers.doors.cli.progress import progress
+from consumers.doors.cli.tables import clean, print_table, when
+from consumers.sessions.stores import JSON_NOTES, MARKDOWN_NOTES, Notes, fetch, project_of, push, repair, text_of
+from ledger.errors import Exit, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from consumers.sessions.stores import Transfer
+
+
+@click.group(cls=Group, aliases={"ls": "list", "pull": "fetch", "repair": "sync"})
+def notes() -> None:
+    """Keep handoff reports as git notes (and files) too; all are made from the ledger, and made again when lost."""
+
+
+@notes.command()
+@click.pass_obj
+def sync(app: App) -> None:
+    """Write every report that the git notes or files lack or have otherwise; exit code 7 when one cannot be written.
+
+    What another tool or person wrote is never lost: a note stays in the history of its ref, a file as it is.
+    """
+    project = project_of(app.settings())
+    with progress("writing reports", shown=not app.as_json) as step:
+        repaired = repair(app.query_with, project, step)
+
+    def text() -> None:
+        for said, places in (("", repaired.told), ("skipped: ", repaired.skipped), ("FAILED: ", repaired.failed)):
+            for one in places:
+                click.echo(clean(f"{said}{one.location or one.store}: {one.reason}"), err=True)
+        click.echo(
+            f"{repaired.reports} reports: {repaired.written} places written, {repaired.unchanged} as they should be, "
+            f"{len(repaired.skipped)} skipped, {len(repaired.failed)} failed"
+        )
+
+    app.show("reports_synced", repaired.answer(), text)
+    if repaired.failed:
+        click.get_current_context().exit(Exit.UNAVAILABLE)
+
+
+@notes.command()
+@click.argument("session")
+@click.option("--markdown", is_flag=True, help="The whole report as markdown, not the compressed JSON.")
+@click.pass_obj
+def show(app: App, session: str, *, markdown: bool) -> None:
+    """Show a session's report as the git notes have it, wherever HEAD is; SESSION is an id or the start of one.
+
+    Anybody who can push can write notes; `baton report show` answers from the signed ledger.
+    """
+    kept = notes_of(app)
+    name = kept.find(session)
+    ref = (MARKDOWN_NOTES if markdown else JSON_NOTES) + name
+    content = kept.read(ref)
+    if content is None:
+        raise Refused("NOT_FOUND", f"there is no note {ref}: `baton notes sync` writes it", ref=ref)
+    data = {
+        "session_id": text_of(name),
+        "ref": ref,
+        "content": content,
+        "report": None if markdown else parsed(content),
+    }
+    app.show("note", data, lambda: click.echo(clean(content)))
+
+
+@notes.command("list")
+@click.pass_obj
+def list_(app: App) -> None:
+    """List the sessions that have git notes, the last written first."""
+    listed = [one._asdict() for one in notes_of(app).listed()]
+
+    def text() -> None:
+        rows = [
+            (
+                one["session_id"] if one["session_id"] is not None else one["ref"],
+                when(one["written_ms"]),
+                "yes" if one["has_markdown"] else "no",
+                one["commit"][:12],
+            )
+            for one in listed
+        ]
+        print_table(("session", "written", "markdown", "commit"), rows)
+
+    app.show("notes", {"notes": listed, "total": len(listed)}, text)
+
+
+@notes.command("push")
+@click.argument("remote", required=False)
+@click.pass_obj
+def push_(app: App, remote: str | None) -> None:
+    """Push all notes to REMOTE (default: origin, or the only one), merging what others pushed; never by force."""
+    show_transfer(app, "notes_pushed", push(notes_of(app), remote))
+
+
+@notes.command("fetch")
+@click.argument("remote", required=False)
+@click.pass_obj
+def fetch_(app: App, remote: str | None) -> None:
+    """Fetch the notes of REMOTE (default: origin, or the only one) and merge them; local notes are never lost."""
+    show_transfer(app, "notes_fetched", fetch(notes_of(app), remote))
+
+
+def notes_of(app: App) -> Notes:
+    """Return the notes of the project.
+
+    Raises:
+        Refused: ``NOT_FOUND`` when it lies in no repository, or has none by configuration.
+        Unavailable: git cannot be used.
+    """
+    project = project_of(app.settings())
+    if project.git is None:
+        raise Refused("NOT_FOUND", f"this project keeps no git notes: {project.no_git}")
+    found = Notes(project.git)
+    found.check()
+    return found
+
+
+def show_transfer(app: App, kind: str, transfer: Transfer) -> None:
+    """Print what was transferred; exit code 7 when a ref could not be merged."""
+
+    def text() -> None:
+        print_lines("", transfer.told)
+        print_lines("FAILED: ", transfer.failed)
+        counts = f"{len(transfer.new)} new, {len(transfer.updated)} updated, {len(transfer.merged)} merged"
+        click.echo(f"{clean(transfer.remote)}: {counts}")
+
+    app.show(kind, transfer.answer(), text)
+    if transfer.failed:
+        click.get_current_context().exit(Exit.UNAVAILABLE)
+
+
+def print_lines(before: str, lines: Sequence[str]) -> None:
+    """Print lines on stderr."""
+    for line in lines:
+        click.echo(clean(before + line), err=True)
+
+
+def parsed(content: str) -> Any:
+    """Return the JSON of a note; None when it is none, as another tool's may be."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,217 @@
+"""`baton notify`: who is told how that something waits for them, and what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.commands.serve import configure_logging
+from consumers.doors.cli.lazy import Group
+from consumers.doors.cli.tables import clean, print_table, when
+from consumers.handoffs.notifier import (
+    STORE_FILE,
+    NotifierStore,
+    NotifierWorker,
+    attempt,
+    configured_channels,
+    read_channels,
+    trial,
+    unix_ms,
+)
+from ledger.errors import Exit, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from consumers.handoffs.notifier import Channel, Delivery
+
+
+@click.group(cls=Group, aliases={"ls": "list", "start": "run"})
+def notify() -> None:
+    """Tell agents and people once that something waits for them, by the channels of config.toml."""
+
+
+@notify.command("list")
+@click.pass_obj
+def list_(app: App) -> None:
+    """List channels (without secrets), open waits, and what is pending or could not be delivered."""
+    channels = read_channels(app.settings())
+    with open_store(store_path(app)) as store:
+        stopped = store.stopped() if store else {}
+        episodes, open_total = store.listed_episodes() if store else ([], 0)
+        pending, pending_total = store.listed_deliveries(dead=False) if store else ([], 0)
+        dead, dead_total = store.listed_deliveries(dead=True) if store else ([], 0)
+    listed = [
+        describe_channel(number, channel, stopped.get(channel.name)) for number, channel in enumerate(channels, 1)
+    ]
+    data = {
+        "channels": listed,
+        "open": episodes,
+        "open_total": open_total,
+        "pending": [describe_delivery(one) for one in pending],
+        "pending_total": pending_total,
+        "dead": [describe_delivery(one) for one in dead],
+        "dead_total": dead_total,
+    }
+    app.show("notifications", data, lambda: print_all(data))
+
+
+@notify.command()
+@click.option("--channel", metavar="N|NAME", help="Only this channel, by its number or name (default: every channel).")
+@click.pass_obj
+def test(app: App, channel: str | None) -> None:
+    """Send one test notification now and say what came back; exit code 7 when it was not delivered.
+
+    A channel that was stopped because its receiver wanted no more is used again once a test is delivered.
+    """
+    results = []
+    for number, one in chosen_channels(configured_channels(app.settings()), channel):
+        outcome = attempt(one, trial(secrets.token_hex(20), unix_ms()), unix_ms())
+        is_delivered = outcome.result == "delivered"
+        results.append({"number": number, "name": one.name, "is_delivered": is_delivered, "said": outcome.said})
+        with open_store(store_path(app)) as store:
+            if is_delivered and store:
+                store.restart_channel(one.name)
+
+    def text() -> None:
+        for one in results:
+            click.echo(f"{one['name']}: {'delivered' if one['is_delivered'] else 'NOT delivered'}: {one['said']}")
+
+    app.show("notification_tests", {"channels": results}, text)
+    if not all(one["is_delivered"] for one in results):
+        click.get_current_context().exit(Exit.UNAVAILABLE)
+
+
+@notify.command()
+@click.argument("id_", metavar="ID", required=False)
+@click.option("--all", "all_", is_flag=True, help="Every dead letter.")
+@click.pass_obj
+def retry(app: App, id_: str | None, *, all_: bool) -> None:
+    """Make dead letters due again, with all of their attempts; the running notifier sends them."""
+    if (id_ is None) != all_:
+        raise Refused("USAGE", "say either the ID of a notification or --all")
+    with open_store(store_path(app)) as store:
+        if store is None and id_ is not None:
+            raise Refused("NOT_FOUND", f"{id_} is no dead letter", id=id_)
+        count = store.retry(id_, unix_ms()) if store else 0
+    app.show("notifications_retried", {"retried": count}, lambda: click.echo(f"{count} due again"))
+
+
+@notify.command()
+@click.option("--existing", is_flag=True, help="At the very first start, also tell of what waits already.")
+@click.option("--once", is_flag=True, help="Stop when what is there now was read, and what is due was tried once.")
+@click.pass_obj
+def run(app: App, *, existing: bool, once: bool) -> None:
+    """Notify until SIGINT or SIGTERM, here or behind --server; `baton serve` does so by itself.
+
+    The first start takes what waits already as known and tells nobody. Positions, open waits and the outbox are kept
+    in notifier.db of the ledger's folder, for one notifier at a time.
+    """
+    channels = configured_channels(app.settings())
+    if not channels:
+        raise Refused("USAGE", "nobody is to be told: config.toml has no [[notify]]")
+    configure_logging(verbose=False)
+    client = app.client()
+    worker = NotifierWorker(client, app.query_with, store_path(app), channels, notify_existing=existing)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    names = [channel.name for channel in channels]
+    app.show("notifying", {"channels": names}, lambda: click.echo(f"notifying by {', '.join(names)}"))
+    sys.stdout.flush()
+    worker.run(stop, until=client.head().size if once else None)
+
+
+def store_path(app: App) -> Path:
+    """Return where the notifier remembers."""
+    return app.settings().home / STORE_FILE
+
+
+@contextlib.contextmanager
+def open_store(path: Path) -> Iterator[NotifierStore | None]:
+    """Open the notifier's store, if there is one: asking makes none."""
+    if not path.exists():
+        yield None
+        return
+    store = NotifierStore(path)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tuple[int, Channel]]:
+    """Return the channels with their numbers, or the one that is wanted.
+
+    Raises:
+        Refused: ``NOT_FOUND``; ``USAGE`` when there is no channel at all.
+    """
+    numbered = list(enumerate(channels, 1))
+    if not numbered:
+        raise Refused("USAGE", "nobody is to be told: config.toml has no [[notify]]")
+    found = [(number, one) for number, one in numbered if wanted in (None, str(number), one.name)]
+    if not found:
+        raise Refused("NOT_FOUND", f"there is no channel {wanted}: there are 1 to {len(numbered)}", channel=wanted)
+    return found
+
+
+def describe_channel(number: int, channel: Channel, stopped: str | None) -> dict[str, Any]:
+    """Return what may be shown of a channel."""
+    chosen = channel.settings
+    is_signed = chosen.webhook is not None
+    return {
+        "number": number,
+        "name": channel.name,
+        "target": channel.target,
+        "agents": chosen.agents,
+        "actions": chosen.actions,
+        "secret_variable": chosen.secret_variable,
+        "is_ready": channel.secret is not None or not is_signed,
+        "stopped": stopped,
+    }
+
+
+def describe_delivery(one: Delivery) -> dict[str, Any]:
+    """Return what is shown of a delivery; ``next_ms`` is None for a dead letter."""
+    told = one.notification
+    return {
+        "id": told.id,
+        "channel": one.channel,
+        "text": told.text,
+        "attempts": one.attempts,
+        "next_ms": one.next_ms,
+        "error": one.error,
+        "created_ms": one.created_ms,
+    }
+
+
+def print_all(data: dict[str, Any]) -> None:
+    """Print channels, waits and deliveries as tables."""
+    rows: list[tuple[object, ...]] = [
+        (
+            one["number"],
+            one["name"],
+            one["target"],
+            ", ".join(one["agents"]),
+            ", ".join(one["actions"]) or "all",
+            one["stopped"] or ("ready" if one["is_ready"] else f"no {one['secret_variable']} in the environment"),
+        )
+        for one in data["channels"]
+    ]
+    click.secho("Channels", bold=True)
+    print_table(("no.", "name", "target", "agents", "actions", "state"), rows)
+    click.secho(f"\nOpen waits ({data['open_total']})", bold=True)
+    waits = [(when(one["began_ms"]), one["agent"], one["action"], one["id"], one["title"]) for one in data["open"]]
+    print_table(("since", "agent", "action", "id", "title"), waits)
+    for heading, name in (("Pending", "pending"), ("Dead letters", "dead")):
+        click.secho(f"\n{heading} ({data[f'{name}_total']})", bold=True)
+        shown = [(one["id"], one["channel"], one["attempts"], clean(one["text"]), one["error"]) for one in data[name]]
+        print_table(("id", "channel", "attempts", "text", "last error"), shown)

@@ -1,0 +1,273 @@
+"""`baton reasoning`: record reasoning step by step, brief it, fetch it (seed 001)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+import msgspec
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.commands.events import fields_of
+from consumers.doors.cli.diff_text import describe_diff, print_diff
+from consumers.doors.cli.lazy import Group, Lazy
+from consumers.doors.cli.paging import show_page
+from consumers.doors.cli.reasoning_text import print_reasoning, print_tree
+from consumers.doors.cli.tables import print_fields
+from consumers.reasoning.compressor.graph_cache import GraphCache, find_base
+from consumers.reasoning.compressor.transfer import describe_sent
+from consumers.reasoning.compressor.transfer import fetch as fetch_graph
+from consumers.sdk.names import default_id
+from ledger.author import Draft
+from ledger.client import read_event
+from ledger.envelope import decode_entry
+from ledger.errors import Refused
+from ledger.events.reasoning import (
+    ReasoningConcluded,
+    ReasoningExtended,
+    ReasoningStarted,
+    ReasoningType,
+    Step,
+    StepType,
+)
+from projections.briefs.tokens import tokenizer
+
+if TYPE_CHECKING:
+    from ledger.events import EventData
+
+rows_max = 500
+task_columns = 100
+
+
+@click.group(
+    cls=Group,
+    aliases={"new": "start", "close": "conclude", "get": "fetch"},
+    lazy={
+        "brief": Lazy("briefing:brief", "Print a reasoning as a short prompt with measured fidelity."),
+        "record": Lazy("recording:record", "Record the reasoning graphs of a file."),
+        "explain": Lazy("briefing:explain", "Show what a brief keeps, and what it drops and why."),
+        "validate": Lazy("validating:validate", "Check evidence, assumptions and structure."),
+    },
+)
+def reasoning() -> None:
+    """Record reasoning as signed steps; give others a brief whose fidelity is measured, or the whole graph."""
+
+
+@reasoning.command()
+@click.option("--task", required=True, help="What is to be reasoned about.")
+@click.option("--id", "id_", help="Its id (default: day and task).")
+@click.option("--ai-id", default="", help="A label of the model, as claude-sonnet-4.5.")
+@click.option("--strategy", default="", help="As top-down, bottom-up or hypothesis-driven.")
+@click.option("--domain", default="", help="As security, medical or legal: those are always fetched whole.")
+@click.option("--session", default="", help="The session it belongs to.")
+@click.pass_obj
+def start(app: App, *, task: str, id_: str | None, ai_id: str, strategy: str, domain: str, session: str) -> None:
+    """Start a reasoning; the acting agent owns it."""
+    started = ReasoningStarted(task=task, ai_id=ai_id, reasoning_strategy=strategy, domain=domain, session=session)
+    emit(app, id_ or default_id(task), started)
+
+
+@reasoning.command()
+@click.argument("id_", metavar="ID")
+@click.option("--content", required=True, help="The step in words.")
+@click.option("--type", "type_", type=click.Choice(get_args(StepType)), default="inference", show_default=True)
+@click.option("--reasoning-type", type=click.Choice(get_args(ReasoningType)[1:]), help="How an inference infers.")
+@click.option("--evidence", multiple=True, metavar="PATH:LINE[:TEXT]", help="May be given more than once.")
+@click.option("--rests-on", multiple=True, type=click.IntRange(1), metavar="N", help="A step this one follows from.")
+@click.option("--premise", "premises", multiple=True, help="A premise in words.")
+@click.option("--alternative", "alternatives", multiple=True, help="An alternative that was considered.")
+@click.option("--assuming", "assumptions", multiple=True, help="What the step takes for granted.")
+@click.option("--conclusion", help="The step's own conclusion.")
+@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@click.option("--number", type=click.IntRange(1), help="Its number (default: the next).")
+@click.pass_obj
+def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, **given: Any) -> None:
+    """Record one step."""
+    name, following = next_number(app, id_)
+    number = number or following
+    one = Step(
+        step_number=number,
+        type=given["type_"],
+        content=given["content"],
+        reasoning_type=given["reasoning_type"] or "",
+        evidence=list(given["evidence"]),
+        premises=list(given["premises"]),
+        alternatives_considered=list(given["alternatives"]),
+        assumptions=list(given["assumptions"]),
+        confidence=given["confidence"],
+        conclusion=given["conclusion"],
+    )
+    emit(app, name, ReasoningExtended(steps=[one], dependencies={number: list(rests_on)} if rests_on else {}))
+
+
+@reasoning.command()
+@click.argument("id_", metavar="ID")
+@click.option("--content", help="What is taken for granted.")
+@click.option("--check", "method", help="How somebody could find out.")
+@click.option("--step", "number", type=click.IntRange(1), help="Settle this assumption instead of adding one.")
+@click.option("--settled", metavar="TEXT", help="How it was settled, as 'Validated: logs encrypted since 2024-10'.")
+@click.pass_obj
+def assume(
+    app: App, id_: str, *, content: str | None, method: str | None, number: int | None, settled: str | None
+) -> None:
+    """Record an assumption that needs validation, or how one was settled (--step N --settled TEXT)."""
+    name, following = next_number(app, id_)
+    if (number is None) != (settled is None) or (content is None) == (settled is None):
+        raise Refused("USAGE", "give --content for a new assumption, or --step N with --settled TEXT")
+    if settled is not None and number is not None:
+        emit(app, name, ReasoningExtended(assumptions_updated={number: settled}))
+        return
+    assumed = Step(
+        step_number=following,
+        type="assumption",
+        content=content or "",
+        needs_validation=True,
+        validation_method=method,
+    )
+    emit(app, name, ReasoningExtended(steps=[assumed]))
+
+
+@reasoning.command()
+@click.argument("id_", metavar="ID")
+@click.option("--conclusion", required=True)
+@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@click.option("--limitation", "limitations", multiple=True, help="Where it may be wrong; may be given more than once.")
+@click.pass_obj
+def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations: tuple[str, ...]) -> None:
+    """Say what the reasoning comes to; the compressor then publishes briefs of it."""
+    concluded = ReasoningConcluded(
+        conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
+    )
+    emit(app, find(app, id_)["id"], concluded)
+
+
+@reasoning.command("list")
+@click.option("--author", help="Only those of this agent.")
+@click.option("--status", type=click.Choice(["open", "concluded"]), help="Only those in this state.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
+@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@click.pass_obj
+def list_(app: App, author: str | None, status: str | None, limit: int, cursor: int | None) -> None:
+    """List reasonings, newest first."""
+    answer = app.query("reasoning.list", author=author, status=status, limit=limit, after=cursor)
+    rows = [
+        (one["id"], one["status"], one["author"] + (" (imported)" if one["imported"] else ""), one["steps"],
+         shorten(one["task"], task_columns, placeholder="…"))
+        for one in answer["reasonings"]
+    ]  # fmt: skip
+    table = (("id", "status", "author", "steps", "task"), rows)
+    show_page(
+        app, "reasonings", answer, table, ("baton reasoning list", {"author": author, "status": status, "limit": limit})
+    )
+
+
+@reasoning.command()
+@click.argument("ref", metavar="ID|REF")
+@click.option("--tree", is_flag=True, help="Print the steps under what they support, from the conclusion down.")
+@click.option("--provenance", is_flag=True, help="Print who signed the version that REF names, and with which event.")
+@click.pass_obj
+def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
+    """Show a reasoning: its steps, what they rest on, its versions."""
+    if provenance:
+        record = provenance_of(app, ref)
+        app.show("provenance", record, lambda: print_fields(record))
+        return
+    found = find(app, ref)
+    app.show("reasoning", found, lambda: print_tree(found) if tree else print_reasoning(found))
+
+
+@reasoning.command()
+@click.argument("ref", metavar="ID|REF")
+@click.option("--have", metavar="ID|REF", help="A version you have: only what changed since is sent, if that is less.")
+@click.option(
+    "--base",
+    "base_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The graph you have, as `fetch` printed it (default: what was fetched here before, in cache/graphs).",
+)
+@click.pass_obj
+def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
+    """Fetch a whole graph and recompute its hash; prints the bytes that were hashed.
+
+    A version named by --have that is neither in --base nor fetched before is fetched whole first, and that is said.
+    """
+    cache = GraphCache(app.settings().home)
+    base = find_base(app.query_with, cache, have, base_file)
+    found = fetch_graph(app.query_with, ref, have=base.memory)
+    is_cached = cache.keep(found)
+    data = {
+        "ref": found.ref,
+        "verified": True,
+        "canonical": found.canonical,
+        "memory": msgspec.to_builtins(found.memory.to_dict(), str_keys=True),
+        "tokenizer": tokenizer().name,
+        "exact": tokenizer().exact,
+        "base_from": base.origin,
+        "base_transferred": None if base.transferred is None else base.transferred._asdict(),
+        "cached": is_cached,
+        **describe_sent(found.sent),
+    }
+
+    def text() -> None:
+        click.echo(found.canonical)
+        about = "" if tokenizer().exact else "about "
+        if base.transferred is not None:
+            click.echo(f"-- {have} was not here: fetched whole, {about}{base.transferred.tokens} tokens", err=True)
+        said = f"-- sent as {found.sent.sent_as}: {about}{found.sent.transferred.tokens} tokens"
+        click.echo(f"{said} (whole: {found.sent.full.tokens}), hash recomputed: {found.ref}", err=True)
+
+    app.show("graph", data, text)
+
+
+@reasoning.command()
+@click.argument("base", metavar="A")
+@click.argument("target", metavar="B")
+@click.pass_obj
+def diff(app: App, base: str, target: str) -> None:
+    """Show what changed from version A to version B: steps added, assumptions settled, another conclusion."""
+    before = fetch_graph(app.query_with, base)
+    after = fetch_graph(app.query_with, target, have=before.memory)
+    found = describe_diff(before.memory, after.memory)
+    app.show("reasoning_diff", found, lambda: print_diff(found))
+
+
+def emit(app: App, name: str, data: EventData) -> None:
+    """Sign and append one event of a reasoning, and say where it stands now."""
+    accepted = app.author().emit(Draft(stream=f"reasoning/{name}", data=data))[0]
+    found = find(app, name)
+    answer = {"id": name, "ref": found["ref"], "steps": found["steps"], "accepted": fields_of(accepted)}
+    said = f"{name}: {found['steps']} steps, {found['ref'][:19]}… (entry {accepted.index})"
+    app.show("reasoning", answer, lambda: click.echo(said))
+
+
+def find(app: App, ref: str) -> dict[str, Any]:
+    """Return a reasoning by its id, or by the ref of any of its versions."""
+    return app.query("reasoning.show", id=ref)
+
+
+def provenance_of(app: App, ref: str) -> dict[str, Any]:
+    """Return the seed's provenance record of a version (001, "Provenance Signing") and the event it covers."""
+    version = app.query("reasoning.full", ref=ref)
+    index: int = version["event_index"]
+    raw = app.client().entry(index)
+    entry, event = decode_entry(raw), read_event(index, raw)
+    return {
+        "reasoning_ref": version["ref"],
+        "signature": f"ed25519:{entry.sig.hex()}",
+        "ai_id": version["memory"]["ai_id"],
+        "timestamp": event.at,
+        "author": event.author,
+        "key": f"ed25519:{event.key}",
+        "event": {"index": index, "id": event.id, "kind": event.kind},
+        "imported": version["imported"],
+    }
+
+
+def next_number(app: App, ref: str) -> tuple[str, int]:
+    """Return the id of a reasoning and the number its next step would have."""
+    found = find(app, ref)
+    numbers = [one["step_number"] for one in found["memory"]["steps"]]
+    return found["id"], max(numbers, default=0) + 1

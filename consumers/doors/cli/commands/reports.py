@@ -1,0 +1,236 @@
+"""`baton report`: what sessions learned, made, taken up again, found and compared (seed 004)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from consumers.doors.cli.app import App, command_line
+from consumers.doors.cli.lazy import Group
+from consumers.doors.cli.report_text import (
+    print_calibration,
+    print_overlaps,
+    print_report,
+    print_reports,
+    print_resumed,
+    print_similar,
+)
+from consumers.doors.cli.session_choice import chosen_session
+from ledger.errors import Refused
+
+rows_max: Final = 500
+resumed_max: Final = 5
+MODES: Final = ("last", "last_n", "session_id")
+LEVELS: Final = ("summary", "detailed", "full")
+
+ai_id_option: Final = click.option("--ai-id", metavar="LABEL", help="Only this agent's (default: all agents).")
+
+
+@click.group(cls=Group, aliases={"make": "generate", "new": "generate", "list": "query", "last": "resume"})
+def report() -> None:
+    """Make reports of what sessions learned; resume from them, find them, compare them."""
+
+
+@report.command()
+@click.argument("session_id", metavar="[SESSION]", required=False)
+@click.option("--task-summary", metavar="TEXT|@FILE", help="What was done, in 2 or 3 sentences (default: the task).")
+@click.option(
+    "--finding", "findings", multiple=True, help="What was found out, 3 to 5 times (default: from the session)."
+)
+@click.option("--unknown", "unknowns", multiple=True, help="What is still open (default: from the session).")
+@click.option("--context", metavar="TEXT|@FILE", help="What the next session should know (default: from the session).")
+@click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
+@click.pass_obj
+def generate(app: App, /, session_id: str | None, **given: Any) -> None:
+    """Make the report of a session; the acting agent must own it.
+
+    What is not given is taken from what the session recorded. Making it again adds a version, and the latest counts.
+    """
+    from consumers.doors.cli.report_making import (  # noqa: PLC0415 - who reads reports signs nothing
+        inputs_from,
+        make_report,
+        print_made,
+        print_warnings,
+    )
+
+    made = make_report(app, chosen_session(app, session_id), inputs_from(given))
+    if not app.as_json:
+        print_warnings(made)
+    app.show("report", made, lambda: print_made(made))
+
+
+@report.command()
+@ai_id_option
+@click.option("--resume-mode", type=click.Choice(MODES), help="Which sessions (default: last; with --count, last_n).")
+@click.option("--session-id", metavar="ID", help="The session to take up, with --resume-mode session_id.")
+@click.option("--count", type=click.IntRange(1, resumed_max), help="How many of the last sessions.")
+@click.option("--detail-level", type=click.Choice(LEVELS), default="summary", show_default=True,
+              help="At most 400, 800 or 1,250 tokens a session.")  # fmt: skip
+@click.pass_obj
+def resume(
+    app: App,
+    *,
+    ai_id: str | None,
+    resume_mode: str | None,
+    session_id: str | None,
+    count: int | None,
+    detail_level: str,
+) -> None:
+    """Print what an agent should know to go on: the last session's report, or several.
+
+    Dead ends come first, then the task, what was learned, what is open, what is next; and what was left out.
+    """
+    from consumers.sessions.reports.resuming import resume as resume_sessions  # noqa: PLC0415 - loads the tokenizer
+
+    mode = mode_of(resume_mode, session_id, count)
+    found = resume_sessions(
+        app.query_with,
+        app.client().get_blob,
+        ai_id=ai_id,
+        resume_mode=mode,
+        session_id=session_id,
+        count=count or 1,
+        detail_level=detail_level,
+    )
+    app.show("resumed", found, lambda: print_resumed(found))
+
+
+@report.command()
+@ai_id_option
+@click.option("--since", metavar="TIME", help='A date or time (UTC), or as "7 days ago".')
+@click.option(
+    "--task-pattern", metavar="RE2", help="A pattern that the task matches; upper and lower case are the same."
+)
+@click.option("--limit", type=click.IntRange(1, rows_max), default=10, show_default=True)
+@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@click.pass_obj
+def query(
+    app: App, *, ai_id: str | None, since: str | None, task_pattern: str | None, limit: int, cursor: int | None
+) -> None:
+    """Find reports, newest first: by agent, time and a pattern of the task."""
+    from consumers.sessions.reports.querying import query_reports  # noqa: PLC0415 - not for the other verbs
+
+    now = datetime.now(UTC)
+    found = query_reports(
+        app.query_with, now, ai_id=ai_id, since=since, task_pattern=task_pattern, limit=limit, cursor=cursor
+    )
+    options = {"ai-id": ai_id, "since": since, "task-pattern": task_pattern, "limit": limit, "cursor": found["next"]}
+    following = None if found["next"] is None else command_line("baton report query", options)
+
+    def text() -> None:
+        print_reports(found["reports"])
+        if following is not None:
+            click.echo(f"{found['total_found']} in all; go on with: {following}")
+
+    app.show("reports", found, text, following=following)
+
+
+@report.command()
+@click.argument("session_id", metavar="SESSION")
+@click.option("--version", metavar="ID", help="The id of an earlier version (default: the latest).")
+@click.option("--markdown", "form", flag_value="markdown", help="Print the markdown alone.")
+@click.option("--compressed", "form", flag_value="compressed", help="Print the compressed JSON alone.")
+@click.pass_obj
+def show(app: App, session_id: str, version: str | None, form: str | None) -> None:
+    """Show the report of a session, and which versions there are; SESSION may be the id of a report, too."""
+    found = find_report(app, session_id.removeprefix("session/"), version)
+    if found["report"]["long_texts"]:
+        from consumers.sessions.reports.sources import whole  # noqa: PLC0415 - few reports have texts in blobs
+
+        # Here a resume sends whoever wants what it left out, so nothing may be left out here.
+        found["report"] = whole(found["report"], app.client().get_blob)
+
+    def text() -> None:
+        if form == "markdown":
+            click.echo(found["report"]["markdown"].rstrip("\n"))
+        elif form == "compressed":
+            click.echo(found["report"]["compressed_json"])
+        else:
+            print_report(found)
+
+    app.show("report", found, text)
+
+
+@report.command()
+@click.argument("task", metavar="TEXT")
+@ai_id_option
+@click.option("--limit", type=click.IntRange(1, rows_max), default=5, show_default=True)
+@click.pass_obj
+def similar(app: App, task: str, ai_id: str | None, limit: int) -> None:
+    """Find sessions similar to a task in words, most similar first."""
+    found = app.query("reports.similar", task=task, ai_id=ai_id, limit=limit)
+    app.show("similar", found, lambda: print_similar(found))
+
+
+@report.command()
+@click.option("--since", metavar="TIME", help='Only reports since then: a date or time (UTC), or as "7 days ago".')
+@click.option("--limit", type=click.IntRange(1, rows_max), default=20, show_default=True)
+@click.pass_obj
+def overlap(app: App, since: str | None, limit: int) -> None:
+    """Show where work may have been done twice: pairs of reports about nearly the same."""
+    found = app.query("reports.overlap", since_ms=since_ms(since), limit=limit)
+    app.show("overlap", found, lambda: print_overlaps(found))
+
+
+@report.command()
+@ai_id_option
+@click.option("--since", metavar="TIME", help='Only reports since then: a date or time (UTC), or as "7 days ago".')
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Points of each agent.")
+@click.pass_obj
+def calibration(app: App, ai_id: str | None, since: str | None, limit: int) -> None:
+    """Show how well agents judge themselves: report by report, and over time."""
+    found = app.query("reports.calibration", ai_id=ai_id, since_ms=since_ms(since), limit=limit)
+    app.show("calibration", found, lambda: print_calibration(found))
+
+
+def find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
+    """Return a report with its versions.
+
+    Raises:
+        Refused: ``NOT_FOUND``, which says where to look, or ``REF_AMBIGUOUS``.
+    """
+    try:
+        return app.query("reports.show", id=name, version=version)
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        from shlex import quote  # noqa: PLC0415 - only advice needs it
+
+        has_none = "session_id" in refusal.details
+        advice = (
+            f"`baton report generate {quote(name)}` makes one"
+            if has_none
+            else "`baton report query` finds those there are"
+        )
+        raise Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details) from refusal
+
+
+def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
+    """Return which sessions are meant: the mode given, or that which the other options mean.
+
+    Raises:
+        Refused: ``USAGE`` where they contradict each other.
+    """
+    meant = "session_id" if session_id is not None else "last_n" if (count or 1) > 1 else "last"
+    if mode in (None, meant) or (mode, meant) == ("last_n", "last"):
+        return mode or meant
+    if mode == "session_id":
+        raise Refused("USAGE", "--resume-mode session_id needs --session-id ID")
+    if session_id is not None:
+        raise Refused("USAGE", f"--session-id goes with --resume-mode session_id, not {mode}")
+    return "last_n"
+
+
+def since_ms(text: str | None) -> int | None:
+    """Return the Unix milliseconds that a text stands for; None for none.
+
+    Raises:
+        Refused: ``INVALID_FIELD``.
+    """
+    if text is None:
+        return None
+    from consumers.sessions.reports.since import parse_since  # noqa: PLC0415 - relative times load dateparser
+
+    return parse_since(text, datetime.now(UTC))

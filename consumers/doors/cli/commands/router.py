@@ -1,0 +1,222 @@
+"""`baton router`: check the chains of handoffs, try them on the log, run them, and see what became of them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import structlog
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.commands.serve import configure_logging
+from consumers.doors.cli.lazy import Group
+from consumers.doors.cli.router_text import print_chains, print_dry_run, print_status
+from consumers.handoffs.router.advice import advise, described
+from consumers.handoffs.router.chains import CHAINS_FILE, KINDS_OF_HANDOFFS
+from consumers.handoffs.router.facts import SERVICE, Source
+from consumers.handoffs.router.reading import ChainsFile
+from consumers.handoffs.router.rehearsal import rehearse
+from consumers.handoffs.router.worker import NAME, RouterWorker
+from consumers.sdk.subscriptions import Subscriptions
+from ledger.client import read_event
+from ledger.errors import BatonError, Refused, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.author import Author
+    from ledger.events.body import Event
+
+log = structlog.get_logger("baton.router")
+
+rows_max: Final = 500
+retry_wait_s: Final = 1.0
+WORDS: Final = ("baton", "router", "dry-run")
+
+
+@click.group(cls=Group, aliases={"validate": "check", "test": "dry-run", "start": "run", "show": "status"})
+def router() -> None:
+    """Run chains of handoffs: what happens to one handoff makes the next, as chains.toml says."""
+
+
+@router.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.pass_obj
+def check(app: App, file: Path | None) -> None:
+    """Check a file of chains (default: chains.toml of the ledger's folder) and show what it says.
+
+    Warns of chains that feed themselves and of agents that this ledger does not know or that may not review.
+    """
+    source = chains_file(app, file)
+    chains = source.read()
+    try:
+        agents = {agent.name: agent.roles for agent in app.client().agents()}
+    except Unavailable as error:
+        if error.code != "NO_LEDGER":
+            raise
+        agents = None
+    warnings = advise(chains, agents, source.default_reviewer)
+    data = {
+        "file": str(source.path),
+        "chains": [described(chain) for chain in chains.chains],
+        "warnings": warnings,
+        "agents_checked": agents is not None,
+    }
+    app.show("chains", data, lambda: print_chains(data))
+
+
+@router.command("dry-run")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.option("--after", type=click.IntRange(-1), default=-1, help="Only events after this index.")
+@click.option("--event", "index", type=click.IntRange(0), metavar="INDEX", help="Only this event, and every chain.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Events of a page.")
+@click.pass_obj
+def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit: int) -> None:
+    """Show which handoffs the chains would make of which events of the log, and why others make none.
+
+    Signs nothing. Looks at the events that some chain is about; with --event, at that one and at every chain.
+    """
+    source = chains_file(app, file)
+    chains = source.read()
+    client = app.client()
+    reading = Source(client, app.query_with, app.settings().agent or NAME)
+    kinds = frozenset[str]().union(*(chain.kinds for chain in chains.chains))
+    found: list[dict[str, Any]] = []
+    following: int | None = None
+    for event in [read_event(index, client.entry(index))] if index is not None else events_after(app, after, kinds):
+        if len(found) == limit:
+            following = found[-1]["index"]
+            break
+        found.append(rehearse(chains, event, reading, source.default_reviewer, every_chain=index is not None))
+    data = {"file": str(source.path), "events": found}
+    more = None
+    if following is not None:
+        named = [] if file is None else [str(file)]
+        more = join([*WORDS, *named, "--after", str(following), "--limit", str(limit)])
+    app.show("dry_run", data, lambda: print_dry_run(data, more), following=more)
+
+
+@router.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
+@click.option("--verbose", is_flag=True, help="Log also what goes well.")
+@click.pass_obj
+def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
+    """Run the chains, and announce what is ready, until SIGINT or SIGTERM.
+
+    In the ledger's own folder it signs as the service agent `router`; with --server as --as NAME, who must have the
+    role service. `baton serve` runs a router by itself: another one makes nothing twice. The file is read again when
+    it changes; a broken one is reported and the chains before it go on.
+    """
+    source = chains_file(app, file)
+    chains = source.read()
+    author = acting_router(app)
+    configure_logging(verbose=verbose)
+    worker = RouterWorker(author, app.query_with, store(app, author.name), source)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    data = {"agent": author.name, "file": str(source.path), "chains": [chain.name for chain in chains.chains]}
+    counted = "1 chain" if len(chains.chains) == 1 else f"{len(chains.chains)} chains"
+    app.show("routing", data, lambda: click.echo(f"{author.name} routes {counted} of {source.path}"))
+    sys.stdout.flush()
+    if once:
+        worker.run(stop, until=author.client.head().size)
+        return
+    while not stop.is_set():
+        try:
+            worker.run(stop)
+        except Unavailable as error:
+            log.warning("router waits", code=error.code, error=error.message)
+            stop.wait(retry_wait_s)
+
+
+@router.command()
+@click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Route one dead letter again first.")
+@click.pass_obj
+def status(app: App, retry: int | None) -> None:
+    """Show how far the router is, its chains, and its dead letters: what it could not route, and why."""
+    name = app.settings().agent or NAME
+    source, path = chains_file(app, None), store(app, name)
+    if retry is not None:
+        configure_logging(verbose=False)  # Standard output is for the answer.
+        author = acting_router(app)
+        RouterWorker(author, app.query_with, store(app, author.name), source).retry(retry)
+    head = app.client().head().size
+    data: dict[str, Any] = {"agent": name, "file": str(source.path), "chains": [], "problem": None}
+    try:
+        data["chains"] = [chain.name for chain in source.read().chains]
+    except BatonError as error:
+        data["problem"] = {"code": error.code, "message": error.message}
+    position, letters = kept(path)
+    data |= {"position": position, "head": head, "behind": None if position is None else max(head - position, 0)}
+    data["dead_letters"] = [{"index": one.event_index, "id": one.event_id, "error": one.error} for one in letters]
+    app.show("router", data, lambda: print_status(data))
+
+
+def chains_file(app: App, file: Path | None) -> ChainsFile:
+    """Return the file of chains: the one that was named, which must be there, or the ledger's own.
+
+    Raises:
+        Refused: ``NOT_FOUND``.
+    """
+    if file is not None and not file.exists():
+        raise Refused("NOT_FOUND", f"there is no file {file}", path=str(file))
+    try:
+        settings = app.settings()
+    except Unavailable as error:
+        if file is None or error.code != "NO_LEDGER":
+            raise
+        return ChainsFile(file)
+    return ChainsFile(file or settings.home / CHAINS_FILE, settings.config.default_reviewer)
+
+
+def acting_router(app: App) -> Author:
+    """Return the author a router signs as.
+
+    Raises:
+        Refused: ``NOT_AUTHORIZED`` when the agent that was named is no service.
+    """
+    settings = app.settings()
+    if settings.server is None and settings.agent is None:
+        from consumers.sdk.service import service_author  # noqa: PLC0415 - only in the ledger's own folder
+
+        return service_author(app.local_client(), NAME)
+    author = app.author()
+    if not any(agent.name == author.name and SERVICE in agent.roles for agent in author.client.agents()):
+        raise Refused("NOT_AUTHORIZED", f"a router needs the role {SERVICE}; {author.name} lacks it", role=SERVICE)
+    return author
+
+
+def store(app: App, name: str) -> Path:
+    """Return where a router keeps its position: the one of `baton serve` in router.db."""
+    return app.settings().home / ("router.db" if name == NAME else f"router-{name}.db")
+
+
+def kept(path: Path) -> tuple[int | None, list[Any]]:
+    """Return the position and the dead letters in a router's store; a store that is not there is not made."""
+    if not path.exists():
+        return None, []
+    subscriptions = Subscriptions(path)
+    try:
+        return subscriptions.position(NAME), list(subscriptions.dead_letters(NAME))
+    finally:
+        subscriptions.close()
+
+
+def events_after(app: App, after: int, kinds: frozenset[str]) -> Iterator[Event]:
+    """Yield the events of some kinds behind an index, up to the end of the log."""
+    client = app.client()
+    position, size = after + 1, client.head().size if kinds else 0
+    while position < size:
+        page = client.entries(position, kinds=kinds & KINDS_OF_HANDOFFS)
+        for index, data in page.entries:
+            event = read_event(index, data)
+            if event.stream.startswith("handoff/"):
+                yield event
+        position = page.next_index

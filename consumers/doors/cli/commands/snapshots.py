@@ -1,0 +1,172 @@
+"""`baton snapshot`: take what you know along, and receive it with a decision how far to act on it (seed 001)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from consumers.doors.cli.app import App, command_line, read_text
+from consumers.doors.cli.lazy import Group
+from consumers.doors.cli.paging import show_page
+from consumers.doors.cli.tables import clean, when
+from consumers.doors.cli.vector_options import parse_vectors
+from consumers.reasoning.snapshots.act import act_on, describe
+from consumers.reasoning.snapshots.receive import receive_snapshot
+from consumers.reasoning.snapshots.take import take_snapshot
+from projections.briefs.prompt import TransferLevel
+from projections.snapshots.snapshot import render_snapshot
+from projections.snapshots.vectors import read_vectors
+
+if TYPE_CHECKING:
+    from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
+
+LEVELS = [level.value for level in TransferLevel]
+rows_max = 500
+
+
+@click.group(cls=Group, aliases={"new": "take", "get": "receive"})
+def snapshot() -> None:
+    """Take snapshots of what an agent knows; receive them within a token budget, and learn what may be done."""
+
+
+@snapshot.command()
+@click.option("--id", "id_", help="Its id (default: 12 random hex digits).")
+@click.option("--session", metavar="ID", help="The session whose vectors and events it sums up.")
+@click.option("--reasoning", metavar="ID|REF", help="The reasoning that goes along, compressed.")
+@click.option("--domain", help="As security, medical or legal (default: the reasoning's).")
+@click.option("--context", metavar="TEXT|@FILE", help="The context in your own words (default: from the session).")
+@click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="As know=0.7; may be given repeatedly.")
+@click.pass_obj
+def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, ...], **given: Any) -> None:
+    """Sign a snapshot of a session, a reasoning, or both."""
+    author = app.author()
+    told = None if context is None else read_text(context, "--context")
+    assessed = parse_vectors(vectors)
+    taken = take_snapshot(author, app.query_with, snapshot_id=id_, context=told, vectors=assessed, **given)
+    answer = plain(taken)
+
+    def text() -> None:
+        click.echo(f"snapshot {taken.snapshot_id}: {answer['tokens']} tokens, context {taken.context_source}")
+        if taken.reasoning_ref is not None:
+            click.echo(f"  reasoning {taken.reasoning_ref[:19]}…, fidelity {taken.reasoning_fidelity:.2f}")
+
+    app.show("snapshot", answer, text, following=command_line(f"baton snapshot receive {taken.snapshot_id}", {}))
+
+
+@snapshot.command()
+@click.argument("id_", metavar="ID")
+@click.pass_obj
+def show(app: App, id_: str) -> None:
+    """Show a snapshot whole, within 900 tokens."""
+    found = receive_snapshot(app.query_with, f"snapshot/{id_.removeprefix('snapshot/')}")
+    answer = plain(found)
+
+    def text() -> None:
+        click.echo(clean(answer["prompt"]))
+        assessed = ", ".join(f"{name} {value:.2f}" for name, value in found.vectors.items()) or "none assessed"
+        click.echo(f"-- {found.snapshot_id} by {found.author}, context {found.context_source}; vectors: {assessed}")
+
+    app.show("snapshot", answer, text)
+
+
+@snapshot.command("list")
+@click.option("--author", help="Only those of this agent.")
+@click.option("--session", help="Only those of this session.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
+@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@click.pass_obj
+def list_(app: App, author: str | None, session: str | None, limit: int, cursor: int | None) -> None:
+    """List snapshots, newest first."""
+    answer = app.query("snapshots.list", author=author, session_id=session, limit=limit, after=cursor)
+    rows = [
+        (one["id"], when(one["accepted_ms"]), one["author"], one["session_id"] or "-", one["domain"] or "-",
+         "-" if one["reasoning_fidelity"] is None else f"{one['reasoning_fidelity']:.2f}")
+        for one in answer["snapshots"]
+    ]  # fmt: skip
+    header = ("id", "taken", "by", "session", "domain", "fidelity")
+    options = {"author": author, "session": session, "limit": limit}
+    show_page(app, "snapshots", answer, (header, rows), ("baton snapshot list", options))
+
+
+@snapshot.command()
+@click.argument("ref", metavar="ID|REF")
+@click.option("--level", type=click.Choice(LEVELS), help="Send this level (default: the lowest that passes its gate).")
+@click.option("--task", help="What you are about to do: reasoning about just that is fetched whole.")
+@click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="Replace the snapshot's vectors.")
+@click.option("--tree", type=click.Path(path_type=Path), help="Validate a fetched graph against this folder, too.")
+@click.pass_obj
+def receive(
+    app: App, ref: str, *, level: str | None, task: str | None, vectors: tuple[str, ...], tree: Path | None
+) -> None:
+    """Print a snapshot's (or a reasoning's) prompt, the decision how far to act on it, and the rule behind that.
+
+    With --as, a decision that needs a human is asked for by a signed request (`baton review list`).
+    """
+    author = None if app.settings().agent is None else app.author()
+    looked: Any = None
+    if tree is not None:
+        from consumers.reasoning.validator import open_tree  # noqa: PLC0415 - only who brings a tree needs it
+
+        looked = open_tree(tree)
+    decision = act_on(
+        app.query_with,
+        ref,
+        author=author,
+        level=None if level is None else TransferLevel(level),
+        task=task,
+        vectors=msgspec.to_builtins(read_vectors(parse_vectors(vectors))) or None,
+        tree=looked,
+    )
+    data = describe(decision)
+    app.show("decision", data, lambda: print_decision(data))
+
+
+def plain(found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
+    """Return a snapshot as plain values under the seed's names, with its rendered prompt."""
+    rendered = render_snapshot(found)
+    vector = found.reasoning_embedding
+    named = (
+        "snapshot_id session_id author event_id context_summary context_source conclusion domain reasoning_brief "
+        "reasoning_tags top_assumptions reasoning_ref reasoning_fidelity reasoning_size evidence_refs evidence_count "
+        "top_evidence_refs"
+    )
+    return {name: getattr(found, name) for name in named.split()} | {
+        "vectors": dict(found.vectors),
+        "level": None if found.level is None else found.level.value,
+        "fidelities": {level.value: value for level, value in found.fidelities.items()},
+        "reasoning_embedding": None if vector is None else list(vector),
+        "embedder": None if vector is None else vector.embedder._asdict(),
+        "prompt": rendered.prompt,
+        "tokens": rendered.tokens,
+        "exact": rendered.exact,
+        "tokenizer": rendered.tokenizer,
+        "dropped": rendered.dropped,
+        "shortened": rendered.shortened,
+    }
+
+
+def print_decision(data: dict[str, Any]) -> None:
+    """Print the prompt, and under it what may be done and why."""
+    click.echo(clean(data["prompt"]))
+    fidelity = "no reasoning" if data["fidelity"] is None else f"fidelity {data['fidelity']:.2f}"
+    gate = f"gate: {data['gate']['gate']}"
+    if data["gate"]["gate"] == "failed":
+        gate += f" ({data['gate']['reason']} {data['gate']['level_that_passes']} would pass.)"
+    click.echo(f"-- {data['tokens']} tokens of {data['budget']}, level {data['level']}, {fidelity}, {gate}")
+    rule = data["rule_fired"]
+    click.secho(f"-- {data['action']}: {'no rule fired' if rule is None else rule['name']}", bold=True)
+    for reason in data["reasons"]:
+        click.echo(f"   {clean(reason)}")
+    if data["not_assessed"]:
+        click.echo(f"   not assessed: {', '.join(data['not_assessed'])}")
+    if data["not_compared"]:
+        click.echo(f"   not compared: {clean(data['not_compared'])}")
+    if data["action"] != "human_review_required":
+        return
+    if data["review"] is None:
+        click.echo("   nobody was asked: add --as NAME to sign the request")
+    elif data["review"]["verdict"] is None:
+        click.echo(f"   a human answers with: baton review answer {data['review']['id']} --approve|--reject --as NAME")

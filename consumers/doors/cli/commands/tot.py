@@ -1,0 +1,273 @@
+"""`baton tot`: search a problem with six agents, look at the tree, prove who thought what (seed 003)."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from consumers.doors.cli.app import App, command_line
+from consumers.doors.cli.lazy import Group
+from consumers.doors.cli.paging import show_page
+from consumers.doors.cli.tables import when
+from consumers.doors.cli.tot_following import follow_task, progress
+from consumers.doors.cli.tot_text import (
+    mermaid_text,
+    print_lines,
+    print_outcome,
+    print_proof,
+    print_run,
+    proof_verdict,
+    tree_text,
+)
+from consumers.thoughts.log_folder import read_task, write_logs
+from consumers.thoughts.orchestrating import TaskOptions
+from consumers.thoughts.running import resume_task, run_task
+from consumers.thoughts.settings import Overrides, read_task_type
+from consumers.thoughts.starting import new_task_id
+from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.events import tot as kinds
+
+if TYPE_CHECKING:
+    from consumers.doors.cli.tot_following import Draw
+    from ledger.events import EventData
+
+rows_max: Final = 500
+STATUSES: Final = ("started", "searching", "solved", "failed", "unverified")
+LOGS: Final = Path("logs")
+# The programs that ship; other types are thought about by the configured model.
+THINKER_OF: Final = {"math_reasoning": "game24", "planning": "planning", "debugging": "debugging"}
+
+_logs_option = click.option(
+    "--logs",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=LOGS,
+    show_default=True,
+    help="Write the log folder below.",
+)
+_no_logs_option = click.option("--no-logs", is_flag=True, help="Write no log folder.")
+
+
+@click.group(cls=Group, aliases={"solve": "run", "tree": "show", "ls": "list", "verify": "prove"})
+def tot() -> None:
+    """Search a tree of thoughts with six agents whose every message is signed."""
+
+
+@tot.command()
+@click.option("--problem", required=True, help="What is to be solved, as '4 9 10 13'.")
+@click.option("--task-type", default="math_reasoning", show_default=True, help="A type of the table, or your own.")
+@click.option("--strategy", help="BFS or DFS.")
+@click.option("--depth", type=int, help="How deep the tree may grow.")
+@click.option("--branching", type=int, help="How many thoughts are asked of a node.")
+@click.option("--threshold", type=float, help="Nodes that score lower are pruned (0 to 10).")
+@click.option("--beam", type=int, help="How many nodes of a level are kept (default: the branching).")
+@click.option("--generation", help="independent_sampling or sequential_proposal.")
+@click.option("--evaluation", help="independent_scoring or comparative_voting.")
+@click.option("--nodes", type=int, help="The most nodes.")
+@click.option("--calls", type=int, help="The most calls of the thinker.")
+@click.option("--seconds", type=int, help="The most seconds.")
+@click.option("--thinker", help="Who thinks (default: the program for the task type, else the language model).")
+@_logs_option
+@_no_logs_option
+@click.pass_obj
+def run(
+    app: App, /, problem: str, task_type: str, thinker: str | None, logs: Path, *, no_logs: bool, **given: Any
+) -> None:
+    """Solve a problem with six agents, each a process with a key of its own."""
+    overrides = Overrides(
+        strategy=given["strategy"],
+        depth=given["depth"],
+        branching=given["branching"],
+        threshold=given["threshold"],
+        beam_width=given["beam"],
+        generation=given["generation"],
+        evaluation=given["evaluation"],
+        nodes_max=given["nodes"],
+        calls_max=given["calls"],
+        seconds_max=given["seconds"],
+    )
+    chosen = thinker or THINKER_OF.get(read_task_type(task_type), "llm")
+    folder, task_id = None if no_logs else logs, new_task_id()
+    options = TaskOptions(task_type, overrides)
+    try:
+        ran = run_task(app.settings(), problem, options, thinker=chosen, task_id=task_id, progress=progress(app))
+    except BatonError as error:
+        raise unfinished(app, error, task_id, folder) from error
+    except KeyboardInterrupt:
+        tell_resumption(log_begun(app, task_id, folder))
+        raise
+    show_outcome(app, ran, folder)
+
+
+@tot.command()
+@click.argument("task", metavar="TASK")
+@_logs_option
+@_no_logs_option
+@click.pass_obj
+def resume(app: App, task: str, logs: Path, *, no_logs: bool) -> None:
+    """Go on with a task whose agents were stopped; what was answered is not asked again."""
+    folder, task_id = None if no_logs else logs, whole_id(app, task)
+    try:
+        ran = resume_task(app.settings(), task_id, progress=progress(app))
+    except BatonError as error:
+        raise unfinished(app, error, task_id, folder) from error
+    except KeyboardInterrupt:
+        tell_resumption(log_begun(app, task_id, folder))
+        raise
+    show_outcome(app, ran, folder)
+
+
+@tot.command()
+@click.argument("task", metavar="TASK")
+@click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
+@click.option("--follow", "is_following", is_flag=True, help="Go on while it is searched.")
+@click.option(
+    "--as-of", type=click.IntRange(0), metavar="INDEX", help="The tree as it was after this entry of the log."
+)
+@click.pass_obj
+def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int | None) -> None:
+    """Show the tree of a task: scores, statuses, the best path (*)."""
+    if is_following and as_of is not None:
+        raise Refused("USAGE", "--follow goes on, --as-of looks back: give one of them")
+    drawn: Draw = mermaid_text if mermaid else tree_text
+    if is_following:
+        follow_task(app, find(app, task), drawn)
+        return
+    tree = app.query("tot.tree", id=task) if as_of is None else tree_as_of(app, task, as_of)
+    app.show("thought_tree", tree, lambda: print_lines(drawn(tree)))
+
+
+@tot.command()
+@click.argument("task", metavar="TASK")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=LOGS, show_default=True)
+@click.pass_obj
+def logs(app: App, task: str, out: Path) -> None:
+    """Write the log folder of a task, from its events alone: one file an agent and round, and the timeline."""
+    folder = write_logs(read_task(app.client(), find(app, task)), out)
+    files = sorted(path.name for path in folder.iterdir())
+    app.show("thought_logs", {"folder": str(folder), "files": files}, lambda: print_lines([str(folder), *files]))
+
+
+@tot.command()
+@click.argument("task", metavar="TASK")
+@click.pass_obj
+def prove(app: App, task: str) -> None:
+    """Print for each answer its request, signer, key and index; fails if an agent answered itself or never ran."""
+    proof = app.query("tot.prove", id=task)
+    if not proof["passed"]:
+        raise Corrupted("VERIFICATION_FAILED", proof_verdict(proof), report=proof | {"ok": False})
+    app.show("thought_proof", proof | {"ok": True}, lambda: print_proof(proof))
+
+
+@tot.command("list")
+@click.option("--status", type=click.Choice(STATUSES), help="Only those in this state.")
+@click.option("--task-type", help="Only those of this type.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
+@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@click.pass_obj
+def list_(app: App, status: str | None, task_type: str | None, limit: int, cursor: int | None) -> None:
+    """List tasks, newest first."""
+    answer = app.query("tot.list", status=status, task_type=task_type, limit=limit, after=cursor)
+    rows = [
+        (
+            one["id"],
+            when(one["started_ms"]),
+            one["status"],
+            one["task_type"],
+            one["stats"]["total_nodes"],
+            one["problem"],
+        )
+        for one in answer["tasks"]
+    ]
+    header = ("id", "started", "status", "type", "nodes", "problem")
+    options = {"status": status, "task-type": task_type, "limit": limit}
+    show_page(app, "thought_tasks", answer, (header, rows), ("baton tot list", options))
+
+
+def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> None:
+    """Write the log folder and print what a search came to; of a failed one, too, before it is an error.
+
+    Raises:
+        BatonError: the code with which the search failed, with its stats.
+    """
+    task_id, failure = ran["task_id"], ran["error"]
+    written = None if logs_folder is None else str(write_logs(read_task(app.client(), task_id), logs_folder))
+    found = ran | {"stats": with_defaults(ran["stats"], kinds.SearchStats), "logs": written}
+
+    def run_text() -> None:
+        print_run(found)
+        print_lines(tree_text(app.query("tot.tree", id=task_id)))
+
+    if failure is not None or ran["answer"] is None:
+        if not app.as_json:
+            run_text()
+        said = failure or {"code": "SEARCH_EXHAUSTED", "message": "the search ended without a solution"}
+        known = ("task_id", "stats", "pids", "keys", "logs")
+        details = {name: found[name] for name in known} | {"recoverable": said.get("recoverable", False)}
+        raise BatonError.from_dict({"code": said["code"], "message": said["message"], "details": details})
+    found["verification"] = with_defaults(ran["verification"], kinds.Verification)
+    del found["error"]
+
+    def text() -> None:
+        print_outcome(found)
+        run_text()
+
+    app.show("thought_solution", found, text, following=command_line(f"baton tot prove {task_id}", {}))
+
+
+def unfinished(app: App, error: BatonError, task_id: str, logs_folder: Path | None) -> BatonError:
+    """Return an error that stopped a search, with the task to be resumed; what was said so far is logged."""
+    begun = log_begun(app, task_id, logs_folder)
+    if isinstance(error, Unavailable) and not app.as_json:
+        tell_resumption(begun)
+    return error.with_details(**begun)
+
+
+def log_begun(app: App, task_id: str, logs_folder: Path | None) -> dict[str, Any]:
+    """Write what was said so far in a search that was stopped; return the task and its logs, nothing if none began."""
+    try:
+        told = read_task(app.client(), task_id)
+        return {"task_id": task_id, "logs": None if logs_folder is None else str(write_logs(told, logs_folder))}
+    except BatonError:
+        return {}  # nothing was begun, or nothing can be written: what went wrong first is what counts
+
+
+def tell_resumption(begun: dict[str, Any]) -> None:
+    """Say to people how a search goes on that was begun."""
+    if begun:
+        click.echo(f"go on with `baton tot resume {begun['task_id']}`", err=True)
+
+
+def with_defaults(given: dict[str, Any] | None, form: type[EventData]) -> dict[str, Any] | None:
+    """Return data with the fields that an event leaves out because they have their default."""
+    return None if given is None else msgspec.structs.asdict(msgspec.convert(given, form))
+
+
+def tree_as_of(app: App, task: str, index: int) -> dict[str, Any]:
+    """Return the tree of a task as the first entries of the log give it, up to ``index``.
+
+    Raises:
+        Refused: ``NOT_FOUND`` when there was no such task, or is no such entry.
+    """
+    from projections.reader import AsOf  # noqa: PLC0415 - folds the log anew: only who looks back needs it
+
+    with closing(AsOf(app.client(), app.settings(), index + 1)) as reader:
+        return reader.answer("tot.tree", {"id": task})
+
+
+def find(app: App, task: str) -> str:
+    """Return the whole id of a task by the beginning of it."""
+    return str(app.query("tot.tree", id=task)["task_id"])
+
+
+def whole_id(app: App, task: str) -> str:
+    """Return the whole id of a task, with the ledger closed again: a process opens it once, and the task will."""
+    looking = App()
+    looking.home, looking.server, looking.agent = app.home, app.server, app.agent
+    try:
+        return find(looking, task)
+    finally:
+        looking.close()

@@ -1,0 +1,118 @@
+"""`baton watch`: print, or run a command for, every event of a kind, from where this watcher stopped last time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import threading
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.commands.events import check_kinds, describe
+from consumers.doors.cli.commands.serve import configure_logging
+from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.tables import print_table
+from consumers.sdk.subscriptions import DeadLetter, Reactor, Subscriptions
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from ledger.events.body import Event
+
+command_timeout_s = 600
+
+
+@click.command(cls=Command)
+@click.option("--kind", "kinds", multiple=True, required=True, help="A kind to react to; may be given more than once.")
+@click.option("--exec", "command", metavar="CMD", help="Run CMD by sh, with the event as JSON on its standard input.")
+@click.option("--from-start", is_flag=True, help="A new watcher begins at entry 0, not at the head.")
+@click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
+@click.option("--dead", is_flag=True, help="List this watcher's dead letters instead.")
+@click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Try one dead letter again instead.")
+@click.pass_obj
+def watch(
+    app: App,
+    kinds: tuple[str, ...],
+    command: str | None,
+    retry: int | None,
+    *,
+    from_start: bool,
+    once: bool,
+    dead: bool,
+) -> None:
+    """React to events of some kinds as the acting agent; the position is kept for this agent, kinds and CMD.
+
+    CMD also gets BATON_EVENT_ID and BATON_EVENT_INDEX. It runs at least once for each event: after a crash it may run
+    again with the same id. When it fails five times, the event is kept as a dead letter and the next one is handled;
+    --dead and --retry, with the same kinds and CMD, show such events and try them again.
+    """
+    check_kinds(kinds)
+    configure_logging(verbose=False)
+    client = app.client()
+    name = watcher_name(app.acting(), kinds, command)
+    # A file for each watcher: one that waits for its command must not hold up another.
+    subscriptions = Subscriptions(app.settings().home / "subscribers" / f"{name}.db")
+    reactor = Reactor(client, subscriptions, name)
+
+    @reactor.on(*kinds)
+    def effect(event: Event, _: sqlite3.Connection) -> None:
+        if command is None:
+            app.line(describe(event))
+        else:
+            run_command(command, event)
+
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        if dead:
+            show_dead(app, subscriptions.dead_letters(name))
+        elif retry is not None:
+            reactor.retry(retry)
+            app.show("retried", {"index": retry}, lambda: click.echo(f"entry {retry} was handled"))
+        else:
+            if from_start:
+                reactor.start_at(0)
+            reactor.run(stop, until=client.head().size if once else None)
+    finally:
+        subscriptions.close()
+
+
+def show_dead(app: App, letters: list[DeadLetter]) -> None:
+    """Print the events this watcher gave up."""
+    data = [{"index": one.event_index, "id": one.event_id, "error": one.error} for one in letters]
+    rows = [(one.event_index, one.event_id, one.error) for one in letters]
+    app.show("dead_letters", {"dead_letters": data}, lambda: print_table(("index", "id", "error"), rows))
+
+
+def watcher_name(agent: str, kinds: tuple[str, ...], command: str | None) -> str:
+    """Return the name under which this watcher's position is kept."""
+    said = "\0".join([agent, *sorted(set(kinds)), command or ""])
+    return f"watch-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+
+
+def run_command(command: str, event: Event) -> None:
+    """Run the operator's command for one event.
+
+    Raises:
+        RuntimeError: it failed or took too long; the reactor counts that and tries again.
+    """
+    environment = os.environ | {"BATON_EVENT_ID": event.id, "BATON_EVENT_INDEX": str(event.index)}
+    try:
+        # The command is the operator's own; nothing of the event becomes part of it.
+        done = subprocess.run(  # noqa: S603 - see above
+            ["/bin/sh", "-c", command],
+            input=msgspec.json.encode(describe(event)) + b"\n",
+            env=environment,
+            timeout=command_timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"the command took longer than {command_timeout_s} s") from error
+    if done.returncode:
+        raise RuntimeError(f"the command ended with exit code {done.returncode}")

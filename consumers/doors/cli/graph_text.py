@@ -1,0 +1,169 @@
+"""The graph of handoffs as text: a tree for people, Mermaid and DOT for whatever draws (seed 002, dependencies).
+
+Titles are other people's text: in Mermaid every mark that could end a label, begin markup or run a script is written as
+its number (Mermaid, "Entity codes to escape characters"); in DOT quotes, backslashes and entities are escaped (the DOT
+language's double-quoted strings). Node names are made from ids alone, so that two drawings can be compared.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from blake3 import blake3
+
+from consumers.doors.cli.tables import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+depth_drawn_max: Final = 16
+path_named_max: Final = 12
+
+_CLASSES: Final = {
+    "ready": ("fill:#d7f5dd,stroke:#1a7f37", 'style=filled fillcolor="#d7f5dd"'),
+    "over": ("fill:#eeeeee,stroke:#8c8c8c,color:#666666", 'style=filled fillcolor="#eeeeee"'),
+    "missing": ("stroke:#b42318,stroke-dasharray:4 3", 'style=dashed color="#b42318"'),
+    "critical": ("stroke-width:3px", "penwidth=3"),
+}
+OVER: Final = frozenset({"verified", "rejected", "cancelled", "superseded"})
+
+
+def tree_text(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a page of the tree, then what is critical and what is left out."""
+    nodes = {node["id"]: node for node in answer["nodes"]}
+    lines = answer["lines"]
+    if not lines:
+        yield "(none)"
+    if answer["path"]:
+        yield f"… below {_names(answer['path'])}:"
+    for line, stem in zip(lines, _stems(lines, goes_on=answer["next"] is not None), strict=True):
+        text = stem + node_text(nodes[line["id"]])
+        yield f"{text} (see above)" if line["is_again"] else text
+    if len(answer["critical_path"]) > 1:
+        yield f"critical path ({len(answer['critical_path'])}): {_names(answer['critical_path'])}"
+    if answer["totals"]["left_out"]:
+        yield left_out(answer)
+
+
+def left_out(answer: dict[str, Any]) -> str:
+    """Return in one sentence how much of the graph is not on this page, and how to go on."""
+    totals = answer["totals"]
+    text = f"{totals['left_out']} of {totals['nodes']} handoffs are left out"
+    return text if answer["next"] is None else f"{text}; go on with --cursor {answer['next']}"
+
+
+def node_text(node: dict[str, Any]) -> str:
+    """Return ``[status → to] title`` with what is done of it, as the seed's watcher lists it."""
+    if node["status"] is None:
+        return f"[missing] {clean(node['id'])}"
+    title = _line(node["title"])
+    parts = [f"[{node['status']} → {node['to'] or '?'}] {title}"]
+    if title != node["id"]:
+        parts.append(f"({_line(node['id'])})")
+    if node["tasks_total"]:
+        parts.append(f"{node['tasks_done']}/{node['tasks_total']} tasks done")
+    if node["is_ready"]:
+        parts.append("ready")
+    return " ".join(parts)
+
+
+def mermaid_text(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield a Mermaid flowchart: an arrow leads from what must be done to what waits for it."""
+    yield "flowchart LR"
+    for node in answer["nodes"]:
+        label = "<br/>".join(_mermaid(part) for part in _label(node))
+        yield f'  {name_of(node["id"])}["{label}"]'
+    for edge in answer["edges"]:
+        yield f"  {name_of(edge['to'])} --> {name_of(edge['from'])}"
+    for marked, (style, _) in _CLASSES.items():
+        names = [name_of(node["id"]) for node in answer["nodes"] if _is(marked, node, answer)]
+        if names:
+            yield f"  classDef {marked} {style}"
+            yield f"  class {','.join(names)} {marked}"
+    if answer["totals"]["left_out"]:
+        yield f"  %% {left_out(answer)}"
+
+
+def dot_text(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield a DOT graph: an arrow leads from what must be done to what waits for it."""
+    yield "digraph handoffs {"
+    yield "  rankdir=LR"
+    yield "  node [shape=box]"
+    for node in answer["nodes"]:
+        label = "\\n".join(_dot(part) for part in _label(node))
+        styles = "".join(f" {style}" for marked, (_, style) in _CLASSES.items() if _is(marked, node, answer))
+        yield f'  {name_of(node["id"])} [label="{label}"{styles}]'
+    for edge in answer["edges"]:
+        yield f"  {name_of(edge['to'])} -> {name_of(edge['from'])}"
+    if answer["totals"]["left_out"]:
+        yield f"  // {left_out(answer)}"
+    yield "}"
+
+
+FORMATS: Final[dict[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
+    "tree": tree_text,
+    "mermaid": mermaid_text,
+    "dot": dot_text,
+}
+
+
+def name_of(id_: str) -> str:
+    """Return the name of a node in a drawing: the same for the same id, and a word in any language."""
+    return "h" + blake3(id_.encode()).hexdigest()[:12]
+
+
+def _stems(lines: list[dict[str, Any]], *, goes_on: bool) -> list[str]:
+    """Return what stands before each line: the branches that lead to it, and those that go on below it."""
+    stems = []
+    deepest = max((line["depth"] for line in lines), default=0)
+    follows = [goes_on] * (deepest + 2)  # whether, further down, another line stands on a depth before a shallower one
+    for line in reversed(lines):
+        depth = line["depth"]
+        stem = "".join("│  " if follows[one] else "   " for one in range(1, depth))
+        if depth > depth_drawn_max:  # a hundred bars would leave no room for what they lead to
+            stem = f"⋯ {depth} deep "
+        stems.append(stem + ("" if depth == 0 else "├─ " if follows[depth] else "└─ "))
+        follows[depth] = True
+        follows[depth + 1 :] = [False] * len(follows[depth + 1 :])
+    return stems[::-1]
+
+
+def _names(names: list[str]) -> str:
+    if len(names) <= path_named_max:
+        return " → ".join(map(_line, names))
+    half = path_named_max // 2
+    shown = [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]
+    return " → ".join(map(_line, shown))
+
+
+def _label(node: dict[str, Any]) -> list[str]:
+    if node["status"] is None:
+        return [_line(node["id"]), "missing"]
+    done = f" · {node['tasks_done']}/{node['tasks_total']}" if node["tasks_total"] else ""
+    return [_line(node["title"]), f"{node['status']} → {node['to'] or '?'}{done}"]
+
+
+def _is(marked: str, node: dict[str, Any], answer: dict[str, Any]) -> bool:
+    match marked:
+        case "missing":
+            return node["status"] is None
+        case "ready":
+            return bool(node["is_ready"])
+        case "over":
+            return node["status"] in OVER
+        case _:
+            return node["id"] in answer["critical_path"]
+
+
+def _line(text: str) -> str:
+    return " ".join(clean(text).split())
+
+
+def _mermaid(text: str) -> str:
+    # The space, letters and digits of every script, and marks without a meaning of their own within quotes.
+    return re.sub(r"[^\w .,:/+=→·…—–-]|_", lambda found: f"#{ord(found[0])};", text)
+
+
+def _dot(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")

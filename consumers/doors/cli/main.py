@@ -1,0 +1,154 @@
+"""The entry point: run a verb, print its error in the form that was asked for, exit with its code."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+
+from consumers.doors.cli.app import SCHEMA_VERSION, App
+from consumers.doors.cli.lazy import Group, Lazy
+from ledger.errors import BatonError, Exit, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERBS: Final = {
+    "init": Lazy("init:init", "Make a new ledger in this folder."),
+    "doctor": Lazy("doctor:doctor", "Check the installation, the ledger and its keys."),
+    "agent": Lazy("agents:agent", "Register and list agents."),
+    "key": Lazy("keys:key", "Delegate, revoke and list signing keys."),
+    "emit": Lazy("events:emit", "Sign and append one event."),
+    "submit": Lazy("events:submit", "Append events that were signed elsewhere."),
+    "log": Lazy("events:log_", "List events, or follow them as they come."),
+    "show": Lazy("events:show", "Show one event, by index or reference."),
+    "why": Lazy("events:why", "Walk from an event to what it follows from."),
+    "verify": Lazy("audit:verify", "Verify the ledger, or an exported bundle."),
+    "fsck": Lazy("audit:fsck", "Check every stored byte of the ledger in this folder."),
+    "checkpoint": Lazy("audit:checkpoint", "Print a signed checkpoint."),
+    "export": Lazy("audit:export", "Export the log to a bundle that anyone can verify."),
+    "project": Lazy("views:project", "Bring the views up to date, or rebuild them."),
+    "handoff": Lazy("handoffs:handoff", "Hand work over: create, approve, claim, complete."),
+    "next": Lazy("next:next_", "Show what waits for you, and the command with which it goes on."),
+    "reasoning": Lazy("reasoning:reasoning", "Record reasoning, brief it, fetch it."),
+    "snapshot": Lazy("snapshots:snapshot", "Take what you know along; receive it with a decision."),
+    "notes": Lazy("notes:notes", "Keep reports as git notes and files; push, fetch."),
+    "session": Lazy("sessions:session", "Keep what you do and learn, from start to end."),
+    "report": Lazy("reports:report", "Make, find and resume from reports of what sessions learned."),
+    "search": Lazy("searching:search", "Find text in all that was written."),
+    "review": Lazy("reviews:review", "See what waits for a human, and answer it."),
+    "tot": Lazy("tot:tot", "Let six agents search a tree of thoughts; show and prove it."),
+    "import": Lazy("importing:import_", "Import the history of other tools; it grants nothing."),
+    "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready."),
+    "notify": Lazy("notifying:notify", "Tell agents and people once that something waits for them."),
+    "watch": Lazy("watch:watch", "Run a command for every event of a kind."),
+    "mcp": Lazy("mcp:mcp", "Serve eight tools to agents over MCP, on stdio or HTTP."),
+    "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),
+    "setup": Lazy("setup:setup", "Put Baton into Claude Code, Codex or Gemini, or remove it."),
+    "prime": Lazy("prime:prime", "Print what an agent should know before it starts."),
+    "hook": Lazy("hook:hook", "Answer what a harness calls at an event of its session."),
+    "demo": Lazy("demo:demo", "Tell the whole story with real processes, in under a minute."),
+}
+
+# What a shell reports of a command that SIGINT ended.
+stopped_by_user: Final = 130
+
+ALIASES: Final = {
+    "audit": "verify",
+    "tail": "log",
+    "events": "log",
+    "append": "emit",
+    "create": "emit",
+    "ls": "log",
+    "ready": "next",
+    "grep": "search",
+    "find": "search",
+}
+
+
+@click.command(
+    "baton",
+    cls=Group,
+    lazy=VERBS,
+    aliases=ALIASES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="baton-ledger", message="%(version)s")
+@click.pass_context
+def baton(context: click.Context) -> None:
+    """Baton: a signed, append-only ledger for AI agents that hand work to each other."""
+    context.ensure_object(App)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit.
+
+    Exit codes: 0 ok, 1 unexpected, 2 usage or malformed input, 3 not found, 4 conflict, 5 gated, 6 verification
+    failed, 7 store or bus unavailable.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    app = App()
+    try:
+        code = run(given, app)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python must not complain about it again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = Exit.OK
+    finally:
+        app.close()
+    gc.freeze()  # what ends with the process is not searched for garbage first: a tenth of a short verb (measured)
+    sys.exit(code)
+
+
+def run(arguments: list[str], app: App) -> int:
+    """Run one command and return its exit code; whatever it raises was printed."""
+    as_json = "--json" in arguments
+    try:
+        # click returns, and does not raise, the exit code that a command ends with.
+        code = baton.main(arguments, prog_name="baton", standalone_mode=False, obj=app)
+    except click.Abort:
+        click.echo("stopped", err=True)
+        return stopped_by_user
+    except SystemExit:
+        # So click ends a command whose reader has gone: that is no failure of ours.
+        return Exit.OK
+    except click.UsageError as error:
+        return _print_usage(error, as_json=as_json)
+    except BatonError as error:
+        return _print_error(error, as_json=as_json)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        from ledger.config import wants_traceback  # noqa: PLC0415 - only when something went wrong
+
+        if wants_traceback():
+            raise
+        message = f"{type(error).__name__}: {error} (run again with BATON_TRACEBACK=1, and please report it)"
+        return _print_error(BatonError("UNEXPECTED", message), as_json=as_json)
+    return code if isinstance(code, int) else Exit.OK
+
+
+def _print_usage(error: click.UsageError, *, as_json: bool) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        if not as_json and error.ctx is not None:
+            click.echo(error.ctx.get_help(), err=True)
+            return Exit.USAGE
+        error = click.UsageError("a verb is missing", error.ctx)
+    hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
+    return _print_error(Refused("USAGE", error.format_message().rstrip(".") + hint), as_json=as_json)
+
+
+def _print_error(error: BatonError, *, as_json: bool) -> int:
+    if as_json:
+        document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": "error", "error": error.to_dict()}
+        App().line(document)
+        return error.exit_code
+    click.secho(f"{error.code}: ", err=True, nl=False, bold=True)
+    click.echo(error.message, err=True)
+    for event in error.details.get("events", []):
+        click.echo(f"  event {event['position']}: {event['code']}: {event['message']}", err=True)
+    return error.exit_code

@@ -1,0 +1,145 @@
+"""Which session a verb is about, and how its events are appended so that a refusal says what to do.
+
+The session may be left out: then ``BATON_SESSION`` names it, or it is the only open one of the acting agent. A verb
+that writes names the stream and asks no view first, because a view costs more than the append; only when the gate
+refuses is the session looked up, for the beginning of an id that fits one session, or for the right words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from consumers.doors.cli.tables import clean
+from ledger.author import Draft
+from ledger.config import present_session
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from consumers.doors.cli.app import App
+    from ledger.admission.decide import Accepted
+    from ledger.events import EventData
+
+listed_max: Final = 10
+_task_cells_max: Final = 60
+
+
+def session_and(app: App, words: Sequence[str], what: str) -> tuple[str, str]:
+    """Return the session and the one word of ``[ID] WHAT``.
+
+    Raises:
+        Refused: ``USAGE`` when ``what`` is missing or there are too many words; the codes of ``chosen_session``.
+    """
+    if len(words) not in (1, 2):
+        raise Refused("USAGE", f"give [ID] {what}: {'nothing' if not words else f'{len(words)} words'} came")
+    if len(words) == 1 and _is_session(app, words[0]):
+        raise Refused("USAGE", f"{words[0]} is a session: {what} is missing")
+    return chosen_session(app, words[0] if len(words) == 2 else None), words[-1]
+
+
+def chosen_session(app: App, given: str | None) -> str:
+    """Return the session that is meant: the one given, that of ``BATON_SESSION``, or the only open one.
+
+    Raises:
+        Refused: ``USAGE`` without anybody whose it could be; ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    """
+    named = given if given is not None else present_session()
+    if named is not None:
+        return named.removeprefix("session/")
+    agent = app.settings().agent
+    if agent is None:
+        raise Refused("USAGE", "no session is named: give its ID, set BATON_SESSION, or add --as NAME for the open one")
+    found = app.query("sessions.list", author=agent, status="open", limit=listed_max)
+    if not found["sessions"]:
+        raise Refused("NOT_FOUND", f"{agent} has no open session: `baton session start --as {agent}` opens one")
+    if found["total"] > 1:
+        raise _several(agent, found)
+    name: str = found["sessions"][0]["id"]
+    return name
+
+
+def _is_session(app: App, word: str) -> bool:
+    """Return whether the only word that was given names a session, and what was to be recorded was forgotten."""
+    named = present_session()
+    if named is not None or " " in word or "\n" in word:
+        return word.removeprefix("session/") == named
+    try:
+        return bool(word.removeprefix("session/") == app.query("sessions.show", id=word)["id"])
+    except Refused:
+        return False  # no session, or the beginning of several: words like any other
+
+
+def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]:
+    """Sign and append events of a session; return its whole id and what was accepted.
+
+    Raises:
+        Refused: ``NOT_FOUND`` for a session that there is not, and what the gate says.
+    """
+    author = app.author()
+
+    def emit(name: str) -> list[Accepted]:
+        return author.emit(*(Draft(stream=f"session/{name}", data=one) for one in data))
+
+    try:
+        return given, emit(given)
+    except Refused as refusal:
+        if refusal.code not in {"TRANSITION_NOT_ALLOWED", "NOT_AUTHORIZED"}:
+            raise
+        name = whole_id(app, given)
+        if name == given:
+            raise _with_advice(refusal, name, author.name) from refusal
+    try:
+        return name, emit(name)
+    except Refused as refusal:
+        raise _with_advice(refusal, name, author.name) from refusal
+
+
+def whole_id(app: App, given: str) -> str:
+    """Return the id of a session of which ``given`` is the id or its beginning.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    """
+    name: str = find_session(app, given)["id"]
+    return name
+
+
+def find_session(app: App, given: str) -> dict[str, Any]:
+    """Return a session with all that was recorded in it.
+
+    Raises:
+        Refused: ``NOT_FOUND`` (which says where to look) or ``REF_AMBIGUOUS``.
+    """
+    try:
+        return app.query("sessions.show", id=given)
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        advice = "`baton session list` shows those there are, `baton session start` opens one"
+        raise Refused("NOT_FOUND", f"{refusal.message}: {advice}", **refusal.details) from refusal
+
+
+def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
+    """Return the refusal with what can be done instead."""
+    from shlex import quote  # noqa: PLC0415 - only advice needs it
+
+    command = f"`baton session start --resumes {quote(name)} --as {agent}`"
+    if refusal.code == "NOT_AUTHORIZED" and "owner" in refusal.details:
+        advice = f"only its owner writes to it; {command} goes on from it"
+    elif refusal.code == "TRANSITION_NOT_ALLOWED":
+        advice = f"{command} goes on in a new one"
+    else:
+        return refusal
+    return Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details)
+
+
+def _several(agent: str, found: dict[str, Any]) -> Refused:
+    names = [one["id"] for one in found["sessions"]]
+    lines = [f"\n  {one['id']}  {clean(' '.join(one['task'].split()))[:_task_cells_max]}" for one in found["sessions"]]
+    more = f"\n  and {found['total'] - len(names)} more" if found["total"] > len(names) else ""
+    return Refused(
+        "REF_AMBIGUOUS",
+        f"{agent} has {found['total']} open sessions: give the ID of one, or set BATON_SESSION{''.join(lines)}{more}",
+        candidates=names,
+    )

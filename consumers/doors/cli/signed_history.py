@@ -1,0 +1,113 @@
+"""The history of a handoff: who signed each event with which key, and whether that holds (`handoff show --history`).
+
+Signatures are verified here, from the entries' own bytes: what a server says about them is not asked. That a key was
+its author's comes from the view of agents; the whole chain, from the root key on, is what `baton verify` audits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from consumers.doors.cli.tables import clean, when
+from ledger.bundle.layout import fingerprint
+from ledger.client import read_event
+from ledger.envelope import batch_pae, decode_entry, pae
+from ledger.errors import BatonError
+from ledger.identity import verify
+
+if TYPE_CHECKING:
+    from consumers.doors.cli.app import App
+    from ledger.client import Client
+    from ledger.envelope import Entry
+
+fingerprint_digits_shown = 16
+
+
+def gate_of(app: App) -> str | None:
+    """Return ``open`` or ``bound`` as `baton doctor` says it, or None where the ledger's own folder cannot be seen."""
+    from consumers.doors.cli.commands.doctor import gate  # noqa: PLC0415 - loads what only this line needs
+
+    home = app.ledger_home()
+    try:
+        if not home.is_local():
+            return None
+        state, _ = gate(home, app.client())
+    except (BatonError, OSError):  # the keys are another account's, which is for `baton doctor` to say
+        return None
+    return state
+
+
+def signed_history(app: App, found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events of a handoff (an answer of ``handoffs.show``), each with its key and ``is_verified``."""
+    client = app.client()
+    keys = {one["key"]: one for one in app.query("agents.keys")["keys"]}
+    texts = {line["event_index"]: line["text"] for line in found["log"]}
+    return [_signed(client, index, data, keys, texts) for index, data in _entries(client, f"handoff/{found['id']}")]
+
+
+def print_history(history: list[dict[str, Any]]) -> None:
+    """Print one event a line, and below it what it says."""
+    click.echo("\nHistory")
+    for one in history:
+        click.echo(f"  {one['index']}  {when(one['accepted_ms'])}  {one['author']}  {one['kind']}")
+        short = one["fingerprint"][:fingerprint_digits_shown]
+        click.echo(f"      {one['key_sort'] or 'unknown'} key {short}: ", nl=False)
+        click.secho(
+            "the signature fits" if one["is_verified"] else f"NOT VERIFIED: {one['problem']}",
+            fg=None if one["is_verified"] else "red",
+        )
+        if one["text"]:
+            click.echo(f"      {clean(one['text'])}")
+
+
+def is_signed(client: Client, index: int, entry: Entry) -> bool:
+    """Return whether the signature of an entry fits it; that of a batch, all of its events."""
+    if entry.batch_size == 1:
+        return verify(entry.key, pae(entry.body), entry.sig)
+    start = index - entry.batch_index
+    members: list[bytes] = []
+    while len(members) < entry.batch_size:
+        page = client.entries(start + len(members), limit=entry.batch_size - len(members))
+        if not page.entries:
+            return False
+        members += [pae(decode_entry(data).body) for _, data in page.entries]
+    return verify(entry.key, batch_pae(members), entry.sig)
+
+
+def _entries(client: Client, stream: str) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+    position = 0
+    while True:
+        page = client.entries(position, stream=stream)
+        found += page.entries
+        if page.next_index >= page.size or page.next_index == position:
+            return found
+        position = page.next_index
+
+
+def _signed(
+    client: Client, index: int, data: bytes, keys: dict[str, dict[str, Any]], texts: dict[int, str]
+) -> dict[str, Any]:
+    entry, event = decode_entry(data), read_event(index, data)
+    key = entry.key.hex()
+    held = keys.get(key)
+    problem = None
+    if held is None or held["agent"] != event.author:
+        problem = f"this is no key of {event.author}"
+    elif not is_signed(client, index, entry):
+        problem = "the signature does not fit"
+    return {
+        "index": index,
+        "at": event.at,
+        "accepted_ms": event.accepted_ms,
+        "author": event.author,
+        "kind": event.kind,
+        "text": texts.get(index, ""),
+        "key": key,
+        "fingerprint": fingerprint(entry.key),
+        "key_sort": None if held is None else held["sort"],
+        "is_verified": problem is None,
+        "problem": problem,
+    }

@@ -1,0 +1,125 @@
+"""The process of one agent: acts come in as JSON lines, are done over NATS with the agent's own key, and answered.
+
+Each line is ``{"act": name, "arguments": {…}}``; each answer ``{"done": …}`` or ``{"refused": {code, …}}``. The first
+line holds where the ledger is and, for a sealed key, its passphrase: it never stands in the process's arguments.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from consumers.doors.demo.script import DOMAIN, HANDOFFS, audit_graph
+from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief, verify_brief
+from ledger.author import Author, Draft
+from ledger.bus.remote import RemoteClient
+from ledger.config import read_settings
+from ledger.errors import BatonError, Refused
+from ledger.events import handoff, reasoning
+from ledger.home import Home
+from projections.briefs.prompt import TransferLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Actor:
+    """One agent at work."""
+
+    def __init__(self, *, name: str, home: str, server: str, passphrase: str | None) -> None:
+        """Connect to the ledger as ``name``."""
+        settings = read_settings(home=Path(home), server=server, agent=name)
+        self.client = RemoteClient(settings)
+        folder = Home(settings.home)
+        self.author = Author(self.client, name, lambda kinds: folder.signing_key(name, kinds, lambda _: passphrase))
+
+    def record_audit(self, name: str) -> list[int]:
+        """Record the audit as an agent at work does: one signed event a step; return the entries' indexes."""
+        graph, stream = audit_graph(), f"reasoning/{name}"
+        started = reasoning.ReasoningStarted(
+            task=graph.task, ai_id=graph.ai_id, reasoning_strategy=graph.reasoning_strategy, domain=DOMAIN
+        )
+        indexes = [self._emit(stream, started)]
+        for step in graph.steps:
+            number = step.step_number
+            added = reasoning.ReasoningExtended(
+                steps=[msgspec.convert(step.to_dict(), reasoning.Step)],
+                dependencies={number: graph.dependencies[number]} if number in graph.dependencies else {},
+            )
+            indexes.append(self._emit(stream, added))
+        concluded = reasoning.ReasoningConcluded(
+            conclusion=graph.conclusion,
+            confidence_in_reasoning=graph.confidence_in_reasoning,
+            known_limitations=graph.known_limitations,
+        )
+        return [*indexes, self._emit(stream, concluded)]
+
+    def create_handoff(self, name: str) -> int:
+        """Create one of the script's handoffs."""
+        return self._emit(f"handoff/{name}", HANDOFFS[name])
+
+    def approve(self, name: str) -> int:
+        """Approve the version of a handoff that is there now."""
+        found = self.client.view("handoffs.show", {"id": name})
+        return self._emit(f"handoff/{name}", handoff.HandoffApproved(version=found["version"]))
+
+    def claim(self, name: str) -> int:
+        """Claim a handoff."""
+        return self._emit(f"handoff/{name}", handoff.HandoffClaimed())
+
+    def work(self, name: str, reasoning_ref: str) -> int:
+        """Tick everything of a claimed handoff and complete it; return the index of the completion."""
+        found = self.client.view("handoffs.show", {"id": name})
+        stream = f"handoff/{name}"
+        for position in range(len(found["tasks"])):
+            self._emit(stream, handoff.HandoffTaskChecked(position=position))
+        for position in range(len(found["criteria"])):
+            self._emit(stream, handoff.HandoffCriterionChecked(position=position))
+        done = handoff.HandoffCompleted(
+            summary="event-bus.ts 完成，測試通過", artifacts=["src/event-bus.ts"], reasoning_ref=reasoning_ref
+        )
+        return self._emit(stream, done)
+
+    def receive_brief(self, name: str, level: str) -> dict[str, Any]:
+        """Receive the brief of a reasoning and say which of the seed's rules asks for the whole graph, if any."""
+        return describe(receive_brief(self.client.view, name, TransferLevel(level)))
+
+    def fetch_graph(self, ref: str) -> dict[str, Any]:
+        """Fetch a graph by its ref, recompute its hash, and compare the brief's facts with it."""
+        fetched = fetch(self.client.view, ref)
+        verify_brief(receive_brief(self.client.view, ref, TransferLevel.STANDARD).brief, fetched)
+        return {"ref": fetched.ref, "verified": fetched.ref == ref, "steps": len(fetched.memory.steps)}
+
+    def _emit(self, stream: str, data: Any) -> int:
+        return self.author.emit(Draft(stream=stream, data=data))[0].index
+
+
+def main() -> None:
+    """Do what standard input says until it ends."""
+    lines = sys.stdin.buffer
+    actor = Actor(**msgspec.json.decode(lines.readline()))
+    _answer({"done": actor.client.ledger})
+    with actor.client:
+        for line in lines:
+            asked = msgspec.json.decode(line)
+            act: Callable[..., Any] = getattr(actor, asked["act"])
+            try:
+                _answer({"done": act(**asked["arguments"])})
+            except Refused as refusal:
+                _answer({"refused": refusal.to_dict()})
+
+
+def _answer(answer: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BatonError as error:
+        _answer({"failed": error.to_dict()})
+        sys.exit(error.exit_code)

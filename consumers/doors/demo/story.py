@@ -1,0 +1,195 @@
+"""The acts of the demo in order, and what each must come to; anything else ends the demo with an error."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from consumers.doors.demo.script import AUDIT, PHASE_2A, PHASE_2C, RETURN_2A
+from ledger.client import read_event
+from ledger.errors import Corrupted, Unavailable
+from ledger.local import LocalClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from consumers.doors.demo.stage import Stage
+    from ledger.events.body import Event
+
+wait_max_s: Final = 30.0
+poll_s: Final = 0.02
+
+
+class Line(NamedTuple):
+    """One sentence of the story: who, what, and what came of it."""
+
+    who: str
+    did: str
+    came_of_it: str
+
+
+class Story:
+    """Plays the acts on a stage; ``tell`` gets each line as it happens, ``data`` holds what a checker wants."""
+
+    def __init__(self, stage: Stage, tell: Callable[[Line], None]) -> None:
+        """Play on ``stage``."""
+        self._stage = stage
+        self._tell = tell
+        self.data: dict[str, Any] = {"refusals": [], "brief": [], "agents": {}}
+
+    @property
+    def acts(self) -> list[Callable[[], None]]:
+        """The acts in order."""
+        return [
+            self._cast,
+            self._reasoning,
+            self._handoffs,
+            self._gate,
+            self._dependency,
+            self._work,
+            self._reaction,
+            self._brief,
+            self._audit,
+            self._count,
+        ]
+
+    def _cast(self) -> None:
+        self._stage.open()
+        for name, actor in self._stage.actors.items():
+            self.data["agents"][name] = {"pid": actor.pid, "key": self._stage.keys[name]}
+        self._tell(Line("baton serve", "serves the ledger", self._stage.url))
+
+    def _reasoning(self) -> None:
+        indexes = self._do("claude-code", "record_audit", name=AUDIT)
+        self._tell(Line("claude-code", f"records the security audit, {len(indexes) - 2} steps", _entries(indexes)))
+        briefs = self._wait(lambda events: [one for one in events if one.kind == "reasoning.briefed"], at_least=2)
+        levels = ", ".join(f"{one.data.brief.level} {one.data.tokens} tokens" for one in briefs)
+        self._tell(Line("compressor", "publishes signed briefs of it", levels))
+
+    def _handoffs(self) -> None:
+        for name in (PHASE_2A, PHASE_2C):
+            index = self._do("kuro", "create_handoff", name=name)
+            self._tell(Line("kuro", f"hands over {name}", f"entry {index}"))
+
+    def _gate(self) -> None:
+        self._refused("claude-code", "approve", PHASE_2A, "SELF_APPROVAL")
+        for name in (PHASE_2A, PHASE_2C):
+            index = self._do("alex", "approve", name=name)
+            self._tell(Line("alex", f"approves {name}, with a sealed key", f"entry {index}"))
+
+    def _dependency(self) -> None:
+        self._refused("minimax", "claim", PHASE_2C, "DEPENDENCY_PENDING")
+        command = self._stage.watch_command("--as", "minimax", "handoff", "claim", PHASE_2C, "--json")
+        arguments = ["--as", "minimax", "--server", self._stage.url, "watch", "--kind", "handoff.completed"]
+        watcher = self._stage.start(
+            ["-m", "consumers.doors.cli", *arguments, "--from-start", "--exec", command + " >/dev/null"]
+        )
+        self.data["agents"]["minimax"]["subscriber_pid"] = watcher.pid
+        self._tell(Line("minimax", "subscribes to handoff.completed", f"baton watch, pid {watcher.pid}"))
+
+    def _work(self) -> None:
+        index = self._do("claude-code", "claim", name=PHASE_2A)
+        self._tell(Line("claude-code", f"claims {PHASE_2A}", f"entry {index}"))
+        ref = self._stage.actors["minimax"].act("receive_brief", name=AUDIT, level="minimal")["done"]["reasoning_ref"]
+        index = self._do("claude-code", "work", name=PHASE_2A, reasoning_ref=ref)
+        self.data["reaction"] = {"after_index": index}
+        self._tell(Line("claude-code", "checks every task and criterion, completes", f"entry {index}"))
+        index = self._do("claude-code", "create_handoff", name=RETURN_2A)
+        self._tell(Line("claude-code", f"hands back to kuro: {RETURN_2A}", f"entry {index}"))
+
+    def _reaction(self) -> None:
+        def claims(events: list[Event]) -> list[Event]:
+            return [one for one in events if one.kind == "handoff.claimed" and one.name == PHASE_2C]
+
+        claimed = self._wait(claims)[0]
+        after = self.data["reaction"]["after_index"]
+        if claimed.index <= after:
+            raise Corrupted("VERIFICATION_FAILED", f"{PHASE_2C} was claimed before {PHASE_2A} was completed")
+        self.data["reaction"] |= {"event": claimed.kind, "by": claimed.author, "index": claimed.index}
+        self._tell(Line("minimax", f"is woken by entry {after} and claims {PHASE_2C}", f"entry {claimed.index}"))
+
+    def _brief(self) -> None:
+        ref = ""
+        for level in ("minimal", "standard"):
+            found = self._do("minimax", "receive_brief", name=AUDIT, level=level)
+            ref = found["reasoning_ref"]
+            rule = found["rule_fired"]
+            wanted = ("tokens", "exact", "budget", "fidelity")
+            fired = None if rule is None else rule["name"]
+            self.data["brief"].append(
+                {"level": level.upper(), **{one: found[one] for one in wanted}, "rule_fired": fired}
+            )
+            came = f"{found['tokens']} of {found['budget']} tokens, fidelity {found['fidelity']:.2f}"
+            self._tell(Line("minimax", f"receives the {level} brief", came))
+            if fired is None:
+                raise Corrupted("VERIFICATION_FAILED", "a security brief must not be enough by itself")
+        self._tell(Line("minimax", "must not act on a brief here", f"{rule['name']}: {rule['reason']}"))
+        self.data["fetch"] = self._do("minimax", "fetch_graph", ref=ref)
+        self._tell(Line("minimax", "fetches the whole graph and recomputes its hash", f"{ref[:19]}… is right"))
+
+    def _audit(self) -> None:
+        root = self._stage.home.key_file("root")
+        from ledger.identity import read_key_file  # noqa: PLC0415 - only the auditor is given the fingerprint
+
+        fingerprint = read_key_file(root).public
+        pid, report = self._stage.run_baton("verify", "--views", "--root", fingerprint)
+        bundle = self._stage.folder / "demo.tar"
+        self._stage.run_baton("export", str(bundle))
+        _, bundled = self._stage.run_baton("verify", "--bundle", str(bundle), "--root", fingerprint)
+        self.data["agents"]["auditor"] = {"pid": pid, "key": fingerprint}
+        self.data["bundle"] = str(bundle)
+        self.data["audit"] = {
+            "signatures": report["signatures"],
+            "tree": (bundled["size"], bundled["root"]) == (report["size"], report["root"]),
+            "views": report["views"],
+            "ok": report["ok"] and bundled["ok"],
+        }
+        if not all(self.data["audit"].values()):
+            raise Corrupted("VERIFICATION_FAILED", f"the audit did not come out right: {self.data['audit']}")
+        self._tell(Line("auditor", "verifies every signature, rule and hash", f"{report['signatures']} signatures"))
+        self._tell(Line("auditor", "rebuilds the views and compares them", "equal"))
+        self._tell(Line("auditor", "verifies the exported bundle", bundle.name))
+
+    def _count(self) -> None:
+        kinds: dict[str, int] = {}
+        events = self._events()
+        for event in events:
+            kinds[event.kind] = kinds.get(event.kind, 0) + 1
+        self.data |= {"events": len(events), "kinds": kinds, "home": str(self._stage.home.path)}
+
+    def _do(self, who: str, act: str, **arguments: Any) -> Any:
+        answer = self._stage.actors[who].act(act, **arguments)
+        if "refused" in answer:
+            refusal = answer["refused"]
+            raise Corrupted("VERIFICATION_FAILED", f"{who} was refused: {refusal['code']}: {refusal['message']}")
+        return answer["done"]
+
+    def _refused(self, name: str, act: str, handoff: str, code: str) -> None:
+        answer = self._stage.actors[name].act(act, name=handoff)
+        refusal = answer.get("refused", {"code": None, "message": "it was accepted"})
+        if refusal["code"] != code:
+            raise Corrupted("VERIFICATION_FAILED", f"{name}'s {act} should be refused with {code}: {refusal}")
+        self.data["refusals"].append({"code": code, "by": name, "act": act, "handoff": handoff})
+        self._tell(Line(name, f"tries to {act} {handoff}", f"refused: {code}: {refusal['message']}"))
+
+    def _events(self) -> list[Event]:
+        with LocalClient(self._stage.settings) as client:
+            events: list[Event] = []
+            page = client.entries(0)
+            while page.entries:
+                events += [read_event(index, data) for index, data in page.entries]
+                page = client.entries(page.next_index)
+        return events
+
+    def _wait(self, wanted: Callable[[list[Event]], list[Event]], *, at_least: int = 1) -> list[Event]:
+        deadline = time.monotonic() + wait_max_s
+        while time.monotonic() < deadline:
+            found = wanted(self._events())
+            if len(found) >= at_least:
+                return found
+            time.sleep(poll_s)
+        raise Unavailable("BUS_UNAVAILABLE", f"nothing happened within {wait_max_s:g} s")
+
+
+def _entries(indexes: list[int]) -> str:
+    return f"entries {indexes[0]} to {indexes[-1]}"

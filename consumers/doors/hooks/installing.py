@@ -1,0 +1,273 @@
+"""Setup in a harness: what stands in its files, writing our parts into them, and taking them out again.
+
+Everything is read and decided before anything is written, so what is refused leaves nothing behind; a write that fails
+puts back what was written before it. A file that nobody touched since setup gets its earlier bytes back, or goes where
+there was none; in a file that somebody changed, only our part goes. A part that somebody edited is left alone: with
+``force`` it is replaced or removed, and the whole file is kept beside the record's or the ledger's first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from consumers.doors.hooks.ours import parts_of
+from consumers.doors.hooks.parts import State
+from consumers.doors.hooks.record import (
+    FileRecord,
+    Record,
+    digest,
+    make_folders,
+    missing_folders,
+    read_record,
+    record_path,
+    remove_leftovers,
+    remove_record,
+    write_record,
+)
+from consumers.sdk.files import read_file, remove_file, write_file
+from ledger.errors import BatonError, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from consumers.doors.hooks.harnesses import Harness
+    from consumers.doors.hooks.ours import Launcher
+    from consumers.doors.hooks.parts import Part
+
+T = TypeVar("T")
+settings_size_max_bytes: Final = 16 * 1024**2
+_kept_digits: Final = 12
+
+
+class Told(NamedTuple):
+    """What became of one file: ``done`` is wrote, updated, removed, unchanged; ``kept`` a copy of what was edited."""
+
+    path: Path
+    state: State
+    done: str = "unchanged"
+    kept: Path | None = None
+
+
+class _Change(NamedTuple):
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    record: FileRecord | None
+    told: Told
+
+
+class Installation:
+    """Baton in one harness, in one folder: a project's or the user's home."""
+
+    def __init__(
+        self, harness: Harness, folder: Path, launcher: Launcher, *, is_user: bool = False, kept: Path | None = None
+    ) -> None:
+        """Name the place; ``kept`` is the folder for copies of what was edited (default: beside the record)."""
+        self.harness = harness
+        self.launcher = launcher
+        self.parts = parts_of(harness, folder, launcher, is_user=is_user)
+        self.record_path = record_path(harness.name, folder)
+        self.record = read_record(self.record_path)
+        self.kept = kept or self.record_path.parent / "kept"
+
+    def check(self) -> list[Told]:
+        """Return what stands in each file.
+
+        Raises:
+            Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` or ``NESTING_TOO_DEEP`` for a file that cannot be read as what
+                it should be. Unavailable: it cannot be read at all.
+        """
+        return [Told(path, self._state(path, part, _read(path))) for path, part in self.parts.items()]
+
+    def install(self, *, force: bool = False) -> list[Told]:
+        """Write our parts where they are missing or outdated, and say what was done.
+
+        Raises:
+            Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed; ``INVALID_FIELD`` where
+                something stands in the way. Unavailable: a file cannot be written; then every file is as before.
+        """
+        changes = [self._insertion(path, part, force=force) for path, part in self.parts.items()]
+        if all(one.before == one.after for one in changes):
+            return [one.told for one in changes]
+        folders = self.record.folders if self.record is not None else []
+        made: list[Path] = []
+        try:
+            made += make_folders(self.record_path.parent, mode=0o700)
+            self._remove_leftovers()
+            told = self._keep(changes)
+            # What happens if we crash from here on: the record names every file and folder, so removal finds them.
+            planned = dict.fromkeys(folder for one in changes for folder in missing_folders(one.path.parent))
+            write_record(self.record_path, self._record(changes, [*folders, *map(str, [*made, *planned])]))
+            for one in changes:
+                made += make_folders(one.path.parent)
+            _write(changes)
+        except BatonError:
+            self._undo(made)
+            raise
+        return told
+
+    def remove(self, *, force: bool = False) -> list[Told]:
+        """Take our parts out, and say what was done.
+
+        Raises:
+            Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed. Unavailable: as ``install``.
+        """
+        changes = [self._removal(path, part, force=force) for path, part in self.parts.items()]
+        told = self._keep(changes)
+        _write(changes)
+        self._remove_leftovers()
+        if self.record is not None:
+            remove_record(self.record_path, self.record)
+        return told
+
+    def _state(self, path: Path, part: Part, current: bytes | None) -> State:
+        if current is None:
+            return State.MISSING
+        known = self._known(path)
+        return _in(path, lambda: part.state(_text(current), None if known is None else known.written))
+
+    def _known(self, path: Path) -> FileRecord | None:
+        return None if self.record is None else self.record.of(path)
+
+    def _insertion(self, path: Path, part: Part, *, force: bool) -> _Change:
+        current, known = _read(path), self._known(path)
+        state = self._state(path, part, current)
+        if state is State.INSTALLED:
+            return _Change(path, current, current, known, Told(path, state))
+        if state is State.EDITED and not force:
+            raise _edited(path, self.harness)
+        base, after = _in(path, lambda: self._bases(part, current, known, state))
+        record = FileRecord(path=str(path), before=base, after=digest(after), written=part.written)
+        done = "wrote" if state is State.MISSING else "updated"
+        return _Change(path, current, after, record, Told(path, state, done))
+
+    def _bases(
+        self, part: Part, current: bytes | None, known: FileRecord | None, state: State
+    ) -> tuple[bytes | None, bytes]:
+        """Return what the file holds without our part (None: there is none), and what it will hold."""
+        if current is not None and known is not None and digest(current) == known.after:
+            current, state = known.before, State.MISSING
+        if state is State.MISSING:
+            text = part.new_file if current is None else _text(current)
+            return current, _bytes(part.insert(text))
+        text = _text(current or b"")
+        rest = part.remove(text, _before(part, known))
+        is_ours_alone = known is not None and known.before is None and _is_blank(part, rest)
+        return None if is_ours_alone else _bytes(rest), _bytes(part.update(text))
+
+    def _removal(self, path: Path, part: Part, *, force: bool) -> _Change:
+        current, known = _read(path), self._known(path)
+        state = self._state(path, part, current)
+        if current is None:
+            return _Change(path, None, None, None, Told(path, state))
+        if known is not None and digest(current) == known.after:
+            return _Change(path, current, known.before, None, Told(path, state, "removed"))
+        if state is State.MISSING:
+            return _Change(path, current, current, None, Told(path, state))
+        if state is State.EDITED and not force:
+            raise _edited(path, self.harness)
+        rest = _in(path, lambda: part.remove(_text(current), _before(part, known)))
+        is_ours_alone = known is not None and known.before is None and _is_blank(part, rest)
+        after = None if is_ours_alone else _bytes(rest)
+        return _Change(path, current, after, None, Told(path, state, "removed"))
+
+    def _record(self, changes: list[_Change], folders: list[str]) -> Record:
+        files = [one.record for one in changes if one.record is not None]
+        launcher = self.launcher
+        return Record(agent=launcher.agent, home=launcher.home, server=launcher.server, files=files, folders=folders)
+
+    def _keep(self, changes: list[_Change]) -> list[Told]:
+        """Copy the files in which a person edited our part, and return what was done with the copies named."""
+        told = []
+        for one in changes:
+            if one.told.state is State.EDITED and one.before is not None:
+                make_folders(self.kept, mode=0o700)
+                copy = self.kept / f"{one.path.name}-{digest(one.before)[:_kept_digits]}"
+                write_file(copy, one.before)
+                told.append(one.told._replace(kept=copy))
+            else:
+                told.append(one.told)
+        return told
+
+    def _remove_leftovers(self) -> None:
+        remove_leftovers({self.record_path.parent, *(path.parent for path in self.parts)})
+
+    def _undo(self, made: list[Path]) -> None:
+        """Put the record back as it was, and take away folders that were made for nothing."""
+        undone = Record(agent="", home=None, server=None, files=[], folders=[str(one) for one in made])
+        remove_record(self.record_path, undone)
+        if self.record is not None:
+            write_record(self.record_path, self.record)
+
+
+def _read(path: Path) -> bytes | None:
+    return read_file(path, size_max_bytes=settings_size_max_bytes)
+
+
+def _write(changes: list[_Change]) -> None:
+    """Write all changes, or put back those that were written."""
+    written: list[_Change] = []
+    try:
+        for one in changes:
+            if one.before != one.after:
+                _put(one.path, one.after, expected=one.before)
+                written.append(one)
+    except BatonError as error:
+        lost = [str(one.path) for one in reversed(written) if not _is_back(one)]
+        if lost:
+            error.with_details(not_put_back=lost)
+        raise
+
+
+def _is_back(change: _Change) -> bool:
+    try:
+        _put(change.path, change.before, expected=change.after)
+    except BatonError:
+        return False
+    return True
+
+
+def _put(path: Path, content: bytes | None, *, expected: bytes | None) -> None:
+    if _read(path) != expected:
+        raise Refused("EDITED_BY_HAND", f"{path} was saved by somebody just now: run it again", path=str(path))
+    if content is None:
+        remove_file(path)
+    elif not write_file(path, content, expected=expected):
+        raise Refused("EDITED_BY_HAND", f"{path} was saved by somebody just now: run it again", path=str(path))
+
+
+def _before(part: Part, known: FileRecord | None) -> str:
+    return part.new_file if known is None or known.before is None else _text(known.before)
+
+
+def _is_blank(part: Part, text: str) -> bool:
+    return "".join(text.split()) == "".join(part.new_file.split())
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused("INVALID_FORMAT", "the file is not UTF-8") from error
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8")
+
+
+def _in(path: Path, decide: Callable[[], T]) -> T:
+    """Return what is decided about a file; a refusal names the file."""
+    try:
+        return decide()
+    except Refused as refusal:
+        raise Refused(refusal.code, f"{path}: {refusal.message}", **refusal.details | {"file": str(path)}) from refusal
+
+
+def _edited(path: Path, harness: Harness) -> Refused:
+    return Refused(
+        "EDITED_BY_HAND",
+        f"{path}: somebody edited what `baton setup {harness.name}` wrote there: move the change elsewhere, "
+        "or add --force (the file is kept)",
+        file=str(path),
+    )

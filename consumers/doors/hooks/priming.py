@@ -1,0 +1,257 @@
+"""What an agent reads first: `baton prime`, and the brief that a hook puts into a new session.
+
+In this order, within one budget of tokens: the page for agents, who acts and in which session, dead ends of similar
+tasks, what waits, the last session. A section has only whole items, and no item is cut; what found no room is counted
+under "Left out", with the command that shows it. A ledger with nothing in it says what to do first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from consumers.doors.hooks.page import agents_page
+from consumers.sessions.reports.resuming import resume
+from ledger.errors import Refused
+from ledger.lifecycle.authority import NODE, ROOT
+from projections.briefs.text import one_line
+from projections.briefs.tokens import count_tokens, tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ledger.errors import BatonError
+
+    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+    Blobs = Callable[[str], bytes]
+
+budget_tokens: Final = 2000
+budget_min_tokens: Final = 450
+"""Less would not hold the page and the list of what was left out."""
+
+waiting_max: Final = 10
+dead_ends_max: Final = 10
+named_agents_max: Final = 12
+_share_of: Final = {"dead ends": 0.25, "what waits": 0.4}
+"""What a section may take of what is left when its turn comes."""
+
+_rest_tokens: Final = 110
+_LEVELS: Final = ("detailed", "summary")
+_LISTS: Final = {
+    "accomplished": "Done",
+    "key_findings": "Learned",
+    "remaining_unknowns": "Still unknown",
+    "next_steps": "Next",
+    "artifacts_created": "Artifacts",
+}
+
+
+_RECORDED: Final = ("key_findings", "remaining_unknowns", "epistemic_deltas", "assessments", "investigation_tools")
+
+
+class Primed(NamedTuple):
+    """The text, what it costs, which sections it has, and what was left out (``{"what", "command"}``)."""
+
+    text: str
+    tokens: int
+    exact: bool
+    tokenizer: str
+    sections: list[str]
+    left_out: list[dict[str, str]]
+
+
+class _Section(NamedTuple):
+    name: str
+    heading: str
+    items: Sequence[str]
+    total: int
+    command: str
+
+
+def prime(
+    view: View,
+    get_blob: Blobs,
+    *,
+    agent: str | None = None,
+    session: str | None = None,
+    task: str | None = None,
+    budget: int = budget_tokens,
+) -> Primed:
+    """Return what an agent should know at the start; ``session`` is the one that is open for it, if known.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for a budget under ``budget_min_tokens``. Unavailable: the ledger cannot be read.
+    """
+    if budget < budget_min_tokens:
+        raise Refused(
+            "INVALID_FIELD", f"a budget under {budget_min_tokens} tokens would not hold the page", field="budget"
+        )
+    waiting = _waiting(view, agent)
+    resumed = resume(view, get_blob, detail_level=_LEVELS[0])
+    packing = _Packing(budget)
+    packing.add(_acting(view, agent, session))
+    packing.add(_dead_ends(view, task, waiting, resumed))
+    packing.add(_what_waits(agent, waiting))
+    if not packing.add_whole(_last_session(resumed, session)):
+        packing.add_or_name(_last_session(resume(view, get_blob, detail_level=_LEVELS[1]), session))
+    return packing.finished()
+
+
+def page_alone(error: BatonError) -> str:
+    """Return the brief where the ledger cannot be read: the page, and why there is no more."""
+    return f"{agents_page()}\nThe ledger cannot be read now ({error.code}): {one_line(error.message)}\n"
+
+
+class _Packing:
+    """A text that grows by whole items within a budget."""
+
+    def __init__(self, budget: int) -> None:
+        self._limit = budget - _rest_tokens
+        self._budget = budget
+        self._text = agents_page()
+        self._sections = ["page"]
+        self._left_out: list[dict[str, str]] = []
+
+    def add(self, section: _Section) -> None:
+        """Add as many items of a section as its share holds."""
+        used = count_tokens(self._text)
+        limit = used + int((self._limit - used) * _share_of.get(section.name, 1.0))
+        kept: list[str] = []
+        for item in section.items:
+            if count_tokens(self._with(section.heading, [*kept, item])) > limit:
+                break
+            kept.append(item)
+        if kept:
+            self._text = self._with(section.heading, kept)
+            self._sections.append(section.name)
+        if missing := section.total - len(kept):
+            self._left_out.append({"what": f"{missing} of {section.name}", "command": section.command})
+
+    def add_whole(self, section: _Section) -> bool:
+        """Add a section if it fits whole; return whether it did."""
+        text = self._with(section.heading, section.items)
+        if count_tokens(text) > self._limit:
+            return False
+        self._text = text
+        self._sections.append(section.name)
+        return True
+
+    def add_or_name(self, section: _Section) -> None:
+        """Add a section if it fits whole, else name it among what was left out."""
+        if not self.add_whole(section):
+            self._left_out.append({"what": section.name, "command": section.command})
+
+    def finished(self) -> Primed:
+        """Return the text with the list of what was left out."""
+        text = self._text
+        if self._left_out:
+            lines = [f"- {one['what']}: `{one['command']}`" for one in self._left_out]
+            text = self._with("Left out", lines)
+        used = tokenizer()
+        return Primed(text, count_tokens(text), used.exact, used.name, self._sections, self._left_out)
+
+    def _with(self, heading: str, items: Sequence[str]) -> str:
+        return "\n".join([self._text, f"### {heading}", *items, ""])
+
+
+def _acting(view: View, agent: str | None, session: str | None) -> _Section:
+    """Return who acts and in which session, and what must be done before anything can be."""
+    registered = [one["name"] for one in view("agents.list", {})["agents"] if one["name"] not in {NODE, ROOT}]
+    if not registered:
+        lines = ["- Nobody is registered in this ledger yet: begin with `baton agent add NAME --role agent`."]
+    elif agent is None:
+        named = ", ".join(registered[:named_agents_max])
+        more = "" if len(registered) <= named_agents_max else f" and {len(registered) - named_agents_max} more"
+        lines = [f"- Nobody acts: set BATON_AGENT, or add `--as`, to one of {named}{more}."]
+    elif agent not in registered:
+        lines = [f"- {agent} is not registered: `baton agent add {agent} --role agent`."]
+    else:
+        lines = [f"- You act as {agent}.", _session_line(view, agent, session)]
+    return _Section("you", "You", lines, len(lines), "baton agent list")
+
+
+def _session_line(view: View, agent: str, session: str | None) -> str:
+    found = view("sessions.list", {"author": agent, "status": "open", "limit": 1})
+    if session is not None:
+        return (
+            f"- Your open session is {session}: start no other. Where BATON_SESSION is not set, name it in each verb."
+        )
+    if found["total"] == 0:
+        return "- You have no open session."
+    if found["total"] == 1:
+        return f"- Your open session is {found['sessions'][0]['id']}."
+    listed = f"`baton session list --agent {agent} --status open`"
+    return f"- You have {found['total']} open sessions ({listed}): set BATON_SESSION to one."
+
+
+def _waiting(view: View, agent: str | None) -> dict[str, Any]:
+    try:
+        return view("handoffs.next", {"limit": waiting_max} | ({} if agent is None else {"agent": agent}))
+    except Refused as refusal:
+        if refusal.code != "AGENT_UNKNOWN":
+            raise
+        return {"items": [], "total": 0}
+
+
+def _what_waits(agent: str | None, waiting: Mapping[str, Any]) -> _Section:
+    whom = "" if agent is None else f" for {agent}"
+    items = [_wait_line(one, agent) for one in waiting["items"]]
+    command = "baton next" if agent is None else f"baton next --as {agent}"
+    if not items:
+        return _Section(
+            "what waits", f"Nothing waits{whom}", [f"- `{command}` shows it when something does."], 1, command
+        )
+    return _Section("what waits", f"What waits{whom}", items, waiting["total"], command)
+
+
+def _wait_line(one: Mapping[str, Any], agent: str | None) -> str:
+    whom = f"{one['agent']}: " if agent is None else ""
+    return (
+        f"- {whom}{one['action']} {one['id']}: {one_line(one['title'])} ({one_line(one['why'])})\n  `{one['command']}`"
+    )
+
+
+def _dead_ends(view: View, task: str | None, waiting: Mapping[str, Any], resumed: Mapping[str, Any]) -> _Section:
+    """Return what failed in work like the task that was given, else like what waits and what was done last."""
+    wanted = task or next((one["title"] for one in waiting["items"] if one["kind"] == "handoff"), "")
+    found: list[Mapping[str, Any]] = []
+    if wanted.strip():
+        found += view("reports.dead_ends", {"task": wanted, "limit": dead_ends_max})["dead_ends"]
+    found += resumed["dead_ends"]
+    lines = [f"- {one_line(one['approach'])}: {one_line(one['why_failed'])}" for one in found]
+    items = list(dict.fromkeys(lines))
+    command = f"baton report similar {_quoted(wanted)}" if wanted.strip() else "baton report resume --detail-level full"
+    return _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
+
+
+def _last_session(resumed: Mapping[str, Any], present: str | None) -> _Section:
+    """Return the last session; the present one only if something was recorded in it."""
+    name, command = "the last session", "baton report resume"
+    for one in resumed["sessions"]:
+        if one["session_id"] != present or any(one.get(what) for what in _RECORDED):
+            return _Section(name, f"The last session: {one_line(one['session_id'])}", _session_items(one), 1, command)
+    return _Section(name, "The last session", ["- No session was recorded yet."], 1, command)
+
+
+def _session_items(one: Mapping[str, Any]) -> list[str]:
+    facts = [one["ai_id"], one["timestamp"], one["report_type"], one["calibration_status"]]
+    lines = [f"({', '.join(one_line(str(fact)) for fact in facts if fact)})"]
+    if one.get("no_report"):
+        lines.append("There is no report: this is taken from the session's events.")
+    lines.append(f"Task: {one_line(one['task'])}")
+    if one["epistemic_deltas"]:
+        deltas = one["epistemic_deltas"].items()
+        lines.append("Changed: " + ", ".join(f"{name.replace('_', ' ')} {value:+.2f}" for name, value in deltas))
+    for name, title in _LISTS.items():
+        if one.get(name):
+            lines += [f"{title}:", *(f"- {one_line(str(each))}" for each in one[name])]
+    if one["next_session_context"]:
+        lines.append(f"Context: {one_line(one['next_session_context'])}")
+    if see := one.get("left_out", {}).get("see"):
+        lines.append(f"More: `{see}`")
+    return lines
+
+
+def _quoted(text: str) -> str:
+    from shlex import quote  # noqa: PLC0415 - only where something was left out
+
+    return quote(one_line(text))

@@ -1,0 +1,128 @@
+"""What each hook does, in a process of its own that the supervisor ends (``supervising``).
+
+SessionStart opens the Baton session that stands for the harness's, and prints a brief, what `baton prime` prints,
+where the conversation has none: at startup, after clear and after compaction, not on resume. Where the key is locked
+or the disk is full the brief comes all the same, and where the ledger cannot be read, the page for agents alone.
+
+The events before compaction, at the end of a turn and of a session save silently: a ``snapshot.taken`` of what the
+session's events say, when something was recorded since the last one; nothing when nothing was. They do not end the
+session: that is the agent's own POSTFLIGHT, and `baton session sweep` for one that never came to it.
+
+What goes wrong is written to the log of hooks and said nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+from consumers.doors.cli.app import App
+from consumers.doors.hooks.harness_session import open_session, session_name, to_save
+from consumers.doors.hooks.harnesses import HARNESSES, brief_sources
+from consumers.doors.hooks.hook_log import log_failure
+from ledger.config import environment_variable, present_session
+from ledger.errors import BatonError, Refused
+
+if TYPE_CHECKING:
+    from consumers.doors.hooks.harnesses import Harness
+    from consumers.doors.hooks.supervising import Work
+
+brief_max_chars: Final = 9_800
+"""Claude Code cuts what a hook prints at 10,000 characters."""
+
+_budget_step: Final = 0.8
+
+
+def respond_to(work: Work) -> bytes:
+    """Do what an event asks for; return what the harness is to read, most often nothing."""
+    harness = HARNESSES.get(work.call.harness)
+    does = None if harness is None else harness.events.get(work.event)
+    if harness is None or does is None:
+        _log(work, Refused("USAGE", f"{work.call.harness} has no event {work.event!r} that a hook is for"))
+        return b""
+    app = App()
+    app.home, app.agent, app.server = work.home, work.call.agent, work.call.server
+    try:
+        return _start(app, harness, work) if does == "start" else _save(app, work)
+    finally:
+        app.close()
+
+
+def _start(app: App, harness: Harness, work: Work) -> bytes:
+    session = _opened(app, harness, work)
+    source = work.given.get("source", "startup")
+    if not isinstance(source, str) or source not in brief_sources:
+        return b""
+    brief = _brief(app, work, session)
+    said = {"hookSpecificOutput": {"hookEventName": work.event, "additionalContext": brief}}
+    return json.dumps(said).encode() + b"\n"
+
+
+def _opened(app: App, harness: Harness, work: Work) -> str | None:
+    """Return the id of the session that is open for the harness's; None where it cannot be."""
+    name = session_name(harness.name, work.given.get("session_id"))
+    if name is None or work.call.agent is None:
+        return None
+    try:
+        session = open_session(app.author, app.query_with, work.call.agent, name)
+        if harness.has_env_file:
+            _export(work, session)
+    except (BatonError, OSError) as error:
+        _log(work, error)
+        return None
+    return session
+
+
+def _export(work: Work, session: str) -> None:
+    """Set the variables of the session's shell commands: which session, who acts and where, so that verbs need none."""
+    file = environment_variable("CLAUDE_ENV_FILE")
+    if not file:
+        return
+    variables = {"BATON_SESSION": session, "BATON_AGENT": work.call.agent, "BATON_SERVER": work.call.server}
+    variables["BATON_HOME"] = None if work.call.home is None else str(work.call.home)
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if value is not None]
+    # Appended, as other hooks write to it too; the documentation of SessionStart asks for it.
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, "".join(lines).encode())
+    finally:
+        os.close(descriptor)
+
+
+def _brief(app: App, work: Work, session: str | None) -> str:
+    from consumers.doors.hooks.priming import budget_tokens, page_alone, prime  # noqa: PLC0415 - only a start needs it
+
+    budget = budget_tokens
+    try:
+        while True:
+            made = prime(app.query_with, app.client().get_blob, agent=work.call.agent, session=session, budget=budget)
+            if len(made.text) <= brief_max_chars:
+                return made.text
+            budget = int(budget * _budget_step)
+    except BatonError as error:
+        _log(work, error)
+        return page_alone(error)
+
+
+def _save(app: App, work: Work) -> bytes:
+    agent = work.call.agent
+    if agent is None:
+        return b""
+    try:
+        name = session_name(work.call.harness, work.given.get("session_id"))
+        found = to_save(app.query_with, agent, name, present_session())
+        if found is not None:
+            from consumers.reasoning.snapshots.take import take_snapshot  # noqa: PLC0415 - most turns have nothing to save
+
+            take_snapshot(app.author(), app.query_with, session=found["id"])
+    except BatonError as error:
+        _log(work, error)
+    return b""
+
+
+def _log(work: Work, error: BatonError | OSError) -> None:
+    code = error.code if isinstance(error, BatonError) else "STORE_UNAVAILABLE"
+    message: Any = error.message if isinstance(error, BatonError) else error
+    log_failure(work.home, work.call.harness, work.event, code, str(message))

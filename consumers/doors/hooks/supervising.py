@@ -1,0 +1,181 @@
+"""Running a hook so that its host never waits for it long, never fails with it, and never sees half of its output.
+
+The work is done in a child process; this one waits until the deadline, then ends it, prints what came whole or nothing,
+and exits with 0, whatever happened (2 would block the host). A process of its own, because that also ends what no
+thread can interrupt: a call that never comes back from the disk, the network or a lock. Killing it is safe: LMDB and
+SQLite take a process that dies at any moment. The child also carries an alarm, for a host that kills only the parent.
+
+Standard input is read to its end, so that the host can write all of it, but only so much is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from consumers.doors.hooks.hook_log import log_failure
+from ledger.config import find_home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+deadline_s: Final = 2.5
+"""Under the shortest timeout that setup asks a harness for (3 s), with room for the interpreter's start."""
+
+input_size_max_bytes: Final = 1024**2
+output_size_max_bytes: Final = 256 * 1024
+_alarm_slack_s: Final = 0.3
+_chunk_bytes: Final = 64 * 1024
+
+
+class Call(NamedTuple):
+    """What a harness called: its name, who acts, and where the ledger is if the command line says so."""
+
+    harness: str
+    agent: str | None
+    home: Path | None
+    server: str | None
+
+
+class Work(NamedTuple):
+    """A call with the JSON it came with and the ledger that it is about."""
+
+    call: Call
+    home: Path
+    given: dict[str, Any]
+
+    @property
+    def event(self) -> str:
+        """The name of the event."""
+        return str(self.given.get("hook_event_name", ""))
+
+
+def supervise(call: Call, respond: Callable[[Work], bytes]) -> None:
+    """Answer one call of a hook on standard output, within the deadline."""
+    until = time.monotonic() + deadline_s
+    try:
+        content = _read_all(until)
+        home = _home_of(call, content)
+        if home is None:
+            return  # no ledger here: this project has nothing to do with Baton
+        work = _work_of(call, home, content)
+        if work is not None:
+            _print(_answer(work, respond, until))
+    except OSError:
+        return  # no pipe, no process, or nobody who reads: there is nothing left to do, and nobody to tell
+
+
+def _read_all(until: float) -> bytes | None:
+    """Return standard input; None when it is too long or does not end in time."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return None
+    kept = bytearray()
+    for piece in _pieces(sys.stdin.fileno(), until):
+        if piece is None:
+            return None
+        kept += piece[: input_size_max_bytes + 1 - len(kept)]
+    return bytes(kept) if len(kept) <= input_size_max_bytes else None
+
+
+def _pieces(descriptor: int, until: float) -> Iterator[bytes | None]:
+    """Yield what comes from a descriptor to its end; None when the time is over first."""
+    while True:
+        left = until - time.monotonic()  # asked each time, for what never ends and is always ready
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            yield None
+            return
+        piece = os.read(descriptor, _chunk_bytes)
+        if not piece:
+            return
+        yield piece
+
+
+def _home_of(call: Call, content: bytes | None) -> Path | None:
+    """Return the ledger's folder: given, else found from the folder that the JSON names, else from here."""
+    if call.home is not None:
+        return call.home if call.home.is_dir() else None
+    try:
+        cwd = json.loads(content or b"").get("cwd")
+        start = Path(cwd) if isinstance(cwd, str) and "\0" not in cwd else Path.cwd()
+    except (ValueError, AttributeError, RecursionError):
+        start = Path.cwd()
+    found = find_home(start)
+    return found if found is not None and found.is_dir() else None
+
+
+def _work_of(call: Call, home: Path, content: bytes | None) -> Work | None:
+    """Return what is to be done; None, and a line in the log, for what is no JSON object."""
+    if content is None:
+        log_failure(home, call.harness, "", "TOO_LARGE", f"standard input is over {input_size_max_bytes} bytes or open")
+        return None
+    try:
+        given = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        log_failure(home, call.harness, "", "INVALID_FORMAT", f"standard input is not JSON: {error}")
+        return None
+    if not isinstance(given, dict):
+        log_failure(home, call.harness, "", "INVALID_FORMAT", "standard input is no JSON object")
+        return None
+    return Work(call, home, given)
+
+
+def _answer(work: Work, respond: Callable[[Work], bytes], until: float) -> bytes:
+    """Return what the child answers, whole or not at all."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _work(work, respond, writing, until)
+    os.close(writing)
+    answer: bytes | None = b""
+    try:
+        for piece in _pieces(reading, until):
+            answer = None if piece is None or answer is None else answer + piece
+    finally:
+        os.close(reading)
+        if answer is None:
+            os.kill(child, signal.SIGKILL)
+        # A child that hangs in the kernel cannot be waited for, not even after that.
+        _, status = os.waitpid(child, os.WNOHANG if answer is None else 0)
+    if answer is None:
+        message = f"the hook took longer than {deadline_s} s and was ended"
+        log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", message)
+    elif status:
+        message = f"the hook's process ended with {os.waitstatus_to_exitcode(status)}"
+        log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", message)
+    return answer if answer is not None and not status else b""
+
+
+def _work(work: Work, respond: Callable[[Work], bytes], writing: int, until: float) -> None:
+    """Do the work in the child, which never returns from here."""
+    status = 1
+    try:
+        signal.setitimer(signal.ITIMER_REAL, max(0.01, until - time.monotonic()) + _alarm_slack_s)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        answer = respond(work)
+        if len(answer) <= output_size_max_bytes:
+            _write_all(writing, answer)
+        status = 0
+    except BaseException as error:  # noqa: BLE001 - nothing may leave this process but its status; it is logged
+        log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", f"{type(error).__name__}: {error}")
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _print(answer: bytes) -> None:
+    if answer:
+        _write_all(1, answer)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(descriptor, content) :]

@@ -1,0 +1,166 @@
+"""The tool that gives another agent's reasoning: a brief with its measured fidelity, or the whole graph in pages.
+
+The graph's hash is recomputed here before any of it is told. A page of it ends between words; the pages one after the
+other are the bytes that were hashed, or with ``have`` the delta that was sent.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+from pydantic import Field
+
+from consumers.doors.mcp.answering import Answer
+from consumers.doors.mcp.reporting import NUMBER, Id
+from consumers.doors.mcp.sizing import filled_tokens_max, tokens_of
+from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
+from ledger.errors import Refused
+from projections.briefs.gates import check_level, choose_level
+from projections.briefs.prompt import TransferLevel
+from projections.briefs.tokens import count_tokens, tokenizer
+
+if TYPE_CHECKING:
+    from consumers.doors.mcp.desk import Desk
+    from consumers.reasoning.compressor.transfer import Received
+
+LOSSLESS: Final = 1.0
+
+_CURSOR: Final = re.compile(r"(sha256:[0-9a-f]{64})@([0-9]{1,9})\Z")
+_BREAK: Final = re.compile(r"[\s,;，。；、]")
+_chars_a_token_max: Final = 6
+
+
+class Gate(Answer):
+    """Whether the level's fidelity may be relied on, and the lowest level whose fidelity may."""
+
+    gate: str
+    level: str
+    level_that_passes: str
+    reason: str
+
+
+class Graph(Answer):
+    """A page of the whole graph (or of the delta to it), whose hash was recomputed."""
+
+    text: str
+    sent_as: Annotated[str, Field(description="full, or chain or squashed: a delta on `base`.")]
+    base: str | None
+    from_char: int
+    chars: Annotated[int, Field(description="Characters of all pages together.")]
+
+
+class FetchedReasoning(Answer):
+    """A brief, judged, and at level full the graph."""
+
+    reasoning_ref: str
+    level: str
+    prompt: str
+    tokens: int
+    exact: bool
+    budget: int
+    fidelity: float
+    gate: Gate
+    fetch_full: Annotated[bool, Field(description="Read level full before acting on this.")]
+    rule_fired: dict[str, str] | None
+    dropped: dict[str, Any]
+    published: bool
+    graph: Graph | None = None
+    next: Annotated[str | None, Field(description="The cursor of the graph's next page; null on the last.")]
+
+
+class Fetching:
+    """The tool of reasoning briefs at one desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Work at ``desk``."""
+        self._desk = desk
+
+    def fetch_reasoning(
+        self,
+        ref: Annotated[Id, Field(description="A reasoning's id or ref, or 12 or more digits of the ref.")],
+        level: Annotated[
+            Literal["minimal", "standard", "full"] | None,
+            Field(
+                description="At most 200 or 700 tokens, or the whole graph in pages; default: the lowest that holds."
+            ),
+        ] = None,
+        budget: Annotated[int | None, Field(ge=1, le=100_000, description="Tokens of the prompt."), NUMBER] = None,
+        have: Annotated[Id | None, Field(description="A version you have: only what changed since is sent.")] = None,
+        cursor: Annotated[str, Field(max_length=100, description="The `next` of the page before.")] = "",
+    ) -> FetchedReasoning:
+        """Read what another agent reasoned, as briefly as may be relied on."""
+        view = self._desk.answer
+        at, ref = read_cursor(cursor, ref)
+        received = {one: receive_brief(view, ref, one) for one in (TransferLevel.MINIMAL, TransferLevel.STANDARD)}
+        fidelities = {one: found.brief.fidelity.value for one, found in received.items()}
+        asked = TransferLevel.FULL if at is not None or have is not None else None
+        wanted = asked or (choose_level(fidelities) if level is None else TransferLevel(level))
+        found = received.get(wanted)
+        if found is None or budget is not None:
+            found = receive_brief(view, ref, wanted, budget=budget)
+        if budget is not None:
+            fidelities[wanted] = found.brief.fidelity.value
+        gate = msgspec.to_builtins(check_level(wanted, fidelities))
+        answer = told(found, gate, with_prompt=not at)
+        is_whole = found.brief.fidelity.value == LOSSLESS and cursor == "" and have is None
+        if wanted is TransferLevel.FULL and not is_whole:  # else the graph stands in the prompt already
+            self._add_graph(answer, found.brief.reasoning_ref, have, at or 0)
+        return FetchedReasoning.model_validate(answer)
+
+    def _add_graph(self, answer: dict[str, Any], ref: str, have: str | None, at: int) -> None:
+        view = self._desk.answer
+        base = None if have is None else fetch(view, have).memory
+        graph = fetch(view, ref, have=base)
+        text = graph.canonical
+        if graph.sent.base is not None:
+            text = view("reasoning.fetch", {"ref": ref, "have": graph.sent.base})["payload"]
+        if not 0 <= at <= len(text):
+            raise Refused("INVALID_FIELD", "this cursor is not one that a page of this graph gave", field="cursor")
+        head = {"sent_as": graph.sent.sent_as, "base": graph.sent.base, "from_char": at, "chars": len(text)}
+        page = page_of(text[at:], filled_tokens_max - tokens_of(answer | {"graph": head}) - 80)
+        answer["graph"] = {"text": page, **head}
+        if at + len(page) < len(text):
+            answer["next"] = f"{graph.ref}@{at + len(page)}"
+
+
+def told(found: Received, gate: dict[str, Any], *, with_prompt: bool) -> dict[str, Any]:
+    """Return what a receiver is told of a brief; pages after the first repeat no prompt."""
+    described = describe(found)
+    names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next"}
+    answer = {name: value for name, value in described.items() if name in names}
+    answer |= {"gate": gate, "next": None, "exact": described["exact"] and tokenizer().exact}
+    return answer if with_prompt else answer | {"prompt": "", "tokens": 0}
+
+
+def read_cursor(cursor: str, ref: str) -> tuple[int | None, str]:
+    """Return where the next page begins and of which version; None and ``ref`` without a cursor.
+
+    Raises:
+        Refused: ``INVALID_FIELD``.
+    """
+    if not cursor:
+        return None, ref
+    found = _CURSOR.match(cursor)
+    if found is None:
+        raise Refused("INVALID_FIELD", "this cursor is not one that fetch_reasoning gave", field="cursor")
+    return int(found[2]), found[1]
+
+
+def page_of(text: str, tokens: int) -> str:
+    """Return a beginning of ``text`` within ``tokens`` (in JSON) that ends between words, at least one word long."""
+    low, high = 1, min(len(text), max(tokens, 1) * _chars_a_token_max)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count_tokens(msgspec.json.encode(text[:middle]).decode()) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    if low >= len(text):
+        return text
+    ends = [one.end() for one in _BREAK.finditer(text, 0, low)]
+    if ends:
+        return text[: ends[-1]]
+    following = _BREAK.search(text, low)
+    return text if following is None else text[: following.end()]

@@ -1,0 +1,243 @@
+"""The tools of handoffs: what waits, each with the call that goes on with it, and every act on one (seed 002).
+
+The gate decides who may do what; this surface adds only that a review is signed here by an agent that has the role of
+a reviewer, and never by a human's key (``desk``).
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from pydantic import Field, StrictBool
+
+from consumers.doors.mcp.acts import READING, REVIEWING, check_given, creation, events_of
+from consumers.doors.mcp.answering import Answer
+from consumers.doors.mcp.desk import roles_of
+from consumers.doors.mcp.reporting import NUMBER, Id, PageSize
+from consumers.doors.mcp.sizing import filled_tokens_max, fitting, shorten, tokens_of
+from ledger.author import Draft
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from consumers.doors.mcp.desk import Desk
+
+Action = Literal[
+    "create", "amend", "claim", "check", "log", "block", "unblock", "release", "complete", "cancel",
+    "approve", "reject", "waive", "verify", "request_changes", "why", "show",
+]  # fmt: skip
+Label = Annotated[str, Field(min_length=1, max_length=200)]
+Line = Annotated[str, Field(min_length=1, max_length=2_000)]
+Lines = Annotated[list[Line], Field(max_length=100)]
+Words = Annotated[str, Field(max_length=40_000)]
+Numbers = Annotated[list[Annotated[int, Field(ge=1, le=100_000), NUMBER]], Field(max_length=200)]
+
+_NOT_GIVEN: Final = frozenset({"self", "action", "id", "idempotency_key"})
+_why_tokens: Final = 80
+_text_tokens: Final = 250
+_rows_max: Final = 40
+_log_lines_max: Final = 8
+
+
+class Waiting(Answer):
+    """One thing that waits for somebody."""
+
+    kind: str
+    id: str
+    title: str
+    action: str
+    agent: str
+    status: str
+    sender: Annotated[str, Field(alias="from")]
+    to: str
+    since_index: int
+    since_ms: int
+    why: str
+    command: Annotated[str, Field(description="The command line that goes on with it.")]
+    call: Annotated[
+        dict[str, Any] | None,
+        Field(description="The tool call that goes on with it; null where a person must decide in a terminal."),
+    ]
+    shortened: list[str] | None = None
+
+
+class WaitingPage(Answer):
+    """What waits, most urgent first."""
+
+    agent: Annotated[str | None, Field(description="Whose queue this is; null for everybody's.")]
+    items: list[Waiting]
+    total: int
+    next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
+
+
+class ActDone(Answer):
+    """Where a handoff stands now, and what the act recorded; `show` adds the handoff itself."""
+
+    id: str
+    status: str
+    version: str
+    is_ready: bool
+    why: Annotated[str, Field(description="Why it is ready or not, in one sentence.")]
+    events: list[dict[str, Any]]
+    handoff: dict[str, Any] | None = None
+    left_out: list[str] | None = None
+
+
+class Handing:
+    """The tools of handoffs at one desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Work at ``desk``."""
+        self._desk = desk
+
+    def handoff_next(
+        self,
+        agent: Annotated[Id | None, Field(description="Whose queue; default: the acting agent's.")] = None,
+        limit: PageSize = 10,
+        cursor: Annotated[str, Field(max_length=2_000, description="The `next` of the page before.")] = "",
+    ) -> WaitingPage:
+        """Show what waits, most urgent first, with the call that goes on with each."""
+        whose = agent or self._desk.agent
+
+        def page(rows: int) -> dict[str, Any]:
+            return self._desk.ask("handoffs.next", agent=whose, limit=rows, after=cursor or None)
+
+        found = page(limit)
+        people = {one.name for one in self._desk.client.agents() if "human" in one.roles}
+        items = [
+            shorten(one, ("why", "title"), _why_tokens) | {"call": None if one["agent"] in people else call_of(one)}
+            for one in found["items"]
+        ]
+        kept = fitting(items, found | {"items": [], "agent": whose})
+        if kept < len(items):
+            found = page(kept)
+        return WaitingPage.model_validate(found | {"agent": whose, "items": items[:kept]})
+
+    def handoff_act(  # noqa: PLR0917 - one tool for all acts
+        self,
+        action: Action,
+        id: Annotated[  # noqa: A002 - the word of every surface
+            Id | None, Field(description="The handoff; with create: its new id (default: day, title).")
+        ] = None,
+        title: Label | None = None,
+        to: Annotated[Id | None, Field(description="Who receives the work.")] = None,
+        reviewer: Annotated[
+            Id | None, Field(description="Who approves and verifies: neither sender nor receiver.")
+        ] = None,
+        tasks: Annotated[Lines | None, Field(description="create, amend: the steps of the work.")] = None,
+        criteria: Annotated[Lines | None, Field(description="create, amend: acceptance criteria.")] = None,
+        depends_on: Annotated[Lines | None, Field(description="Handoffs that must be done first.")] = None,
+        unlock_at: Literal["completed", "verified"] | None = None,
+        body: Annotated[Words, Field(description="create, amend: what is to be done.")] = "",
+        context: Annotated[Words, Field(description="create, amend: what the receiver should know.")] = "",
+        proposal: Line | None = None,
+        answers: Annotated[Id | None, Field(description="The handoff that this one is the return of.")] = None,
+        reasoning_ref: Annotated[
+            str | None, Field(max_length=80, description="A whole ref, sha256:…, by fetch_reasoning.")
+        ] = None,
+        task_numbers: Annotated[Numbers | None, Field(description="check: tasks, counted from 1.")] = None,
+        criterion_numbers: Annotated[Numbers | None, Field(description="check, waive: criteria, from 1.")] = None,
+        all_open: Annotated[StrictBool | None, Field(description="check: every open task and criterion.")] = None,
+        undo: Annotated[StrictBool | None, Field(description="check: take the ticks back.")] = None,
+        lease_minutes: Annotated[
+            int | None, Field(ge=1, le=43_200, description="claim: give up after."), NUMBER
+        ] = None,
+        text: Annotated[Words, Field(description="log: the line.")] = "",
+        reason: Annotated[Words, Field(description="block, cancel, reject, waive, request_changes, amend.")] = "",
+        comment: Annotated[Words, Field(description="unblock, approve, verify.")] = "",
+        summary: Annotated[Words, Field(description="complete: what was done.")] = "",
+        artifacts: Annotated[Lines | None, Field(description="complete: files, commits, pages.")] = None,
+        version: Annotated[str | None, Field(max_length=80, description="approve: the version you read.")] = None,
+        idempotency_key: Annotated[
+            Label | None, Field(description="Makes a repeated call harmless: same key and content add nothing.")
+        ] = None,
+    ) -> ActDone:
+        """Do one thing with a handoff."""
+        given = {name: value for name, value in locals().items() if name not in _NOT_GIVEN and value not in (None, "")}
+        check_given(action, id, given)
+        if action in READING:
+            return self._told(id or "", [], with_handoff=action == "show")
+        return self._act(action, id, given, idempotency_key)
+
+    def _act(self, action: str, id_: str | None, given: dict[str, Any], key: str | None) -> ActDone:
+        desk = self._desk
+        author = desk.author()
+        if action in REVIEWING and "reviewer" not in (roles_of(desk.client, author.name) or ()):
+            raise Refused(
+                "NOT_AUTHORIZED",
+                f"{author.name} is no reviewer: {action} is for the reviewer, who does it with `baton handoff`",
+                name=author.name,
+            )
+        if action == "create":
+            name, events = creation(desk, author.name, id_, given)
+        else:
+            shown = desk.ask("handoffs.show", id=id_)
+            name, events = shown["id"], events_of(desk, action, shown, given)
+        drafts = [
+            Draft(stream=f"handoff/{name}", data=data, idem=None if key is None else f"{key}:{at}"[:200])
+            for at, data in enumerate(events)
+        ]
+        accepted = author.emit(*drafts)
+        return self._told(
+            name,
+            [{"event_index": one.index, "event_id": one.id, "is_repeat": one.is_repeat} for one in accepted],
+            with_handoff=False,
+        )
+
+    def _told(self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool) -> ActDone:
+        shown = self._desk.ask("handoffs.show", id=id_)
+        answer: dict[str, Any] = {
+            "id": shown["id"],
+            "status": shown["status"],
+            "version": shown["version"],
+            "is_ready": shown["is_ready"],
+            "events": [],
+        }
+        answer |= shorten({"why": shown["why"]["sentence"]}, ("why",), _text_tokens)
+        answer.pop("shortened", None)
+        kept = fitting(events, answer)
+        answer["events"] = events[:kept]
+        if kept < len(events):
+            answer["left_out"] = [f"{len(events) - kept} events"]
+        return ActDone.model_validate(answer | (handoff_within(shown, answer) if with_handoff else {}))
+
+
+def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the tool call that does what an item's command does; None for what a person answers in a terminal."""
+    if item["kind"] != "handoff":
+        return None
+    words = shlex.split(item["command"])
+    arguments: dict[str, Any] = {"action": words[2].replace("-", "_"), "id": item["id"]}
+    if "--criterion" in words:
+        arguments["criterion_numbers"] = [int(words[words.index("--criterion") + 1])]
+    return {"tool": "handoff_act", "arguments": arguments}
+
+
+def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """Return a handoff within an answer's tokens: texts cut at words, the newest of its log, and what was left out."""
+    left_out: list[str] = []
+    whole = {
+        name: value for name, value in shown.items() if name not in {"why", "log", "skeleton", "tasks", "criteria"}
+    }
+    told = shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
+    left_out += [f"the rest of {name}" for name in told.pop("shortened", [])]
+    told |= {"tasks": [], "criteria": [], "log": []}
+    for name, rows in (
+        ("criteria", shown["criteria"]),
+        ("tasks", shown["tasks"]),
+        ("log", [line["line"] for line in reversed(shown["log"])][:_log_lines_max]),
+    ):
+        kept: list[Any] = []
+        for row in rows[:_rows_max]:
+            small = row if isinstance(row, str) else shorten(row, ("text",), _why_tokens)
+            if tokens_of(answer | {"handoff": told | {name: [*kept, small]}}) > filled_tokens_max:
+                break
+            kept.append(small)
+        told[name] = kept[::-1] if name == "log" else kept
+        if len(kept) < len(shown[name]):
+            left_out.append(f"{len(shown[name]) - len(kept)} of {len(shown[name])} {name}")
+    for name in ("dependents", "answered_by", "depends_on", "artifacts"):
+        if tokens_of(answer | {"handoff": told}) > filled_tokens_max and told.get(name):
+            left_out.append(name)
+            told[name] = []
+    return {"handoff": told} | ({"left_out": left_out} if left_out else {})

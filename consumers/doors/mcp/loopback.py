@@ -1,0 +1,165 @@
+"""Streamable HTTP for clients on this machine: one address, one token, one allowed origin.
+
+The server listens on 127.0.0.1 only. Who calls it has read the token's file, which only its owner can; a browser page
+of another origin is refused by its Origin, and one that rebinds a name to this address by its Host (MCP specification,
+"Transports", Security Warning). The socket is bound before anything is said, so the address that is printed holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import secrets
+import signal
+import socket
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import AnyHttpUrl
+from starlette.requests import ClientDisconnect
+
+from consumers.doors.mcp.server import make_server
+from ledger.errors import Refused, Unavailable
+from ledger.identity import read_private, write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from consumers.doors.mcp.desk import Desk
+
+HOST: Final = "127.0.0.1"
+PATH: Final = "/mcp"
+TOKEN_FILE: Final = "mcp.token"  # noqa: S105 - the name of a file
+body_size_max_bytes: Final = 1024**2
+sessions_max: Final = 256
+"""With room for clients that were killed: their sessions stay until they have been idle."""
+
+session_idle_max_s: Final = 1_800.0
+stop_wait_max_s: Final = 5
+_token_bytes: Final = 32
+_token_chars_min: Final = 32
+_token_chars_max: Final = 4_096
+"""More is no header that a client can send."""
+
+
+class OneToken:
+    """Verifies the one bearer token there is (the SDK's ``TokenVerifier``)."""
+
+    def __init__(self, token: str) -> None:
+        """Know the token."""
+        self._token = token.encode()
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Return whom the token lets in; None for any other token."""
+        if not hmac.compare_digest(token.encode(), self._token):
+            return None
+        return AccessToken(token=token, client_id="owner", scopes=[])
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file that only its owner can read, made now if there is none.
+
+    Raises:
+        Refused: ``KEY_FILE_MODE`` when others can read it, ``INVALID_FORMAT`` when it is too short to be one.
+        Unavailable: ``STORE_UNAVAILABLE``.
+    """
+    try:
+        write_private(path, secrets.token_urlsafe(_token_bytes).encode() + b"\n")
+    except Refused as refusal:
+        if refusal.code != "KEY_EXISTS":
+            raise
+    token = read_private(path).decode("ascii", "replace").strip()
+    if not _token_chars_min <= len(token) <= _token_chars_max or not token.isprintable() or " " in token:
+        raise Refused(
+            "INVALID_FORMAT",
+            f"{path} holds no token of {_token_chars_min} characters or more: delete it, and a new one is made",
+            path=str(path),
+        )
+    return token
+
+
+def bind(port: int) -> socket.socket:
+    """Return a socket that listens on the loopback interface; port 0 takes a free one.
+
+    Raises:
+        Unavailable: ``STORE_IN_USE`` when the port is taken.
+    """
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+    except OSError as error:
+        listening.close()
+        raise Unavailable("STORE_IN_USE", f"port {port} of {HOST} is taken: {error.strerror}", port=port) from error
+    return listening
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return the address of the server on a socket."""
+    return f"http://{HOST}:{listening.getsockname()[1]}{PATH}"
+
+
+async def serve_http(desk: Desk, listening: socket.socket, token: str, ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM; ``ready`` is called when calls are answered."""
+    port = listening.getsockname()[1]
+    hosts = [f"{name}:{port}" for name in (HOST, "localhost")]
+    server = make_server(
+        desk,
+        # Nobody issues tokens here; the SDK asks for an address none the less, and tells it to nobody.
+        auth=AuthSettings(issuer_url=AnyHttpUrl(f"http://{HOST}:{port}"), resource_server_url=None),
+        token_verifier=OneToken(token),
+    )
+    app = server.streamable_http_app(
+        streamable_http_path=PATH,
+        max_request_body_size=body_size_max_bytes,
+        max_sessions=sessions_max,
+        session_idle_timeout=session_idle_max_s,
+        transport_security=TransportSecuritySettings(
+            allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts]
+        ),
+    )
+    app.router.redirect_slashes = False  # a redirect would lead to the Host that was sent, before it is checked
+    config = uvicorn.Config(
+        _unheard(app), log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=stop_wait_max_s
+    )
+    await _Serving(config, ready).serve(sockets=[listening])
+
+
+def _unheard(app: Starlette) -> ASGIApp:
+    """Return the application for clients that go while they are served: no error, and nobody is left to hear of it."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        with contextlib.suppress(ClientDisconnect):
+            await app(scope, receive, send)
+
+    return serve
+
+
+class _Serving(uvicorn.Server):
+    """A uvicorn server that says when it answers, and ends with its process's own exit code."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at SIGINT and SIGTERM; uvicorn's own would raise them again, and so end us before we have closed."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and say so."""
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._ready()

@@ -1,0 +1,228 @@
+"""The seed's three tools: make a session's report, resume from sessions, find reports (seed 004, "MCP Tools").
+
+Names, arguments and keys are the seed's. Two defaults differ, because the log holds more than one agent's sessions and
+what they said: without ``ai_id`` all agents are meant, and what is not given of a report is taken from the session's
+events (SEEDS, 004).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from consumers.doors.mcp.answering import Answer
+from consumers.doors.mcp.sizing import filled_tokens_max, fitting, shorten, shorten_list, tokens_of
+from consumers.sessions.reports.generator import inputs_of
+from consumers.sessions.reports.mirroring import mirrored
+from consumers.sessions.reports.publishing import publish_report
+from consumers.sessions.reports.querying import query_reports
+from consumers.sessions.reports.resuming import resume
+from ledger.limits import json_integer_max
+from projections.briefs.tokens import count_tokens
+
+if TYPE_CHECKING:
+    from consumers.doors.mcp.desk import Desk
+
+Id = Annotated[str, Field(min_length=1, max_length=400)]
+Said = Annotated[str, Field(max_length=40_000)]
+Lines = Annotated[list[Annotated[str, Field(max_length=40_000)]], Field(max_length=200)]
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        raise PydanticCustomError("int_type", "this is no whole number")
+    return value
+
+
+NUMBER = BeforeValidator(_number)
+"""Of an integer: JSON's 3.0 is one, and ``true`` and ``"3"`` are none, though pydantic takes them."""
+
+PageSize = Annotated[int, Field(ge=1, le=100), NUMBER]
+After = Annotated[int | None, Field(ge=0, le=json_integer_max, description="The `next` of the page before."), NUMBER]
+
+_task_tokens = 160
+_findings_tokens = 400
+
+
+class ReportMade(Answer):
+    """The seed's answer of ``generate_handoff_report``."""
+
+    session_id: str
+    report_id: Annotated[str, Field(description="The id of the signed event that holds the report.")]
+    markdown: Annotated[str, Field(description="The report, in whole sections as far as an answer holds them.")]
+    storage_location: str
+    token_count: Annotated[int, Field(description="Tokens of the compressed report that others resume from.")]
+    exact: bool
+    status: str
+    report_type: str
+    event_index: int
+    is_repeat: Annotated[bool, Field(description="The same report stood there already, and nothing was added.")]
+    warnings: list[str]
+    left_out: Annotated[list[str], Field(description="Sections left out; the resource has the whole.")] | None = None
+    resource: str
+
+
+class ResumedSession(Answer):
+    """What is to be read of one session; a level adds fields, and ``left_out`` names what found no room."""
+
+    session_id: str
+    ai_id: str
+    timestamp: str
+    task: str
+    epistemic_deltas: dict[str, float]
+    key_findings: list[str]
+    remaining_unknowns: list[str]
+    next_steps: list[str]
+    calibration_status: str
+    no_report: bool | None = None
+    left_out: dict[str, Any] | None = None
+
+
+class Resumed(Answer):
+    """The seed's answer of ``resume_previous_session``, with what failed before."""
+
+    sessions: list[ResumedSession]
+    total_sessions: int
+    token_estimate: int
+    tokens_exact: bool
+    detail_level: str
+    dead_ends: Annotated[list[dict[str, str]], Field(description="Approaches that failed: do not try them again.")]
+    dead_ends_left_out: int | None = None
+    message: str | None = None
+
+
+class ReportFound(Answer):
+    """One report as ``query_handoff_reports`` tells it."""
+
+    session_id: str
+    ai_id: str
+    timestamp: str
+    task: str
+    key_findings: list[str]
+    epistemic_growth: Annotated[float, Field(description="Change of overall confidence; 0 where not assessed.")]
+    is_assessed: bool
+    shortened: list[str] | None = None
+    findings_left_out: int | None = None
+
+
+class ReportsFound(Answer):
+    """The seed's answer of ``query_handoff_reports``."""
+
+    reports: list[ReportFound]
+    total_found: int
+    next: Annotated[int | None, Field(description="The cursor of the next page; null on the last.")]
+
+
+class Reporting:
+    """The tools of handoff reports at one desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Work at ``desk``."""
+        self._desk = desk
+
+    def generate_handoff_report(  # noqa: PLR0917 - the seed's signature
+        self,
+        session_id: Annotated[Id, Field(description="The session, or an unambiguous beginning of its id.")],
+        task_summary: Annotated[Said | None, Field(description="What was accomplished, in 2 or 3 sentences.")] = None,
+        key_findings: Annotated[Lines | None, Field(description="What was learned, 3 to 5 points.")] = None,
+        remaining_unknowns: Annotated[Lines | None, Field(description="What is still unclear.")] = None,
+        next_session_context: Annotated[Said | None, Field(description="What the next session must know.")] = None,
+        artifacts_created: Annotated[Lines | None, Field(description="Files, commits or pages made.")] = None,
+    ) -> ReportMade:
+        """Sign the report of a session and keep it where the project keeps reports."""
+        desk = self._desk
+        given = inputs_of(task_summary, key_findings, remaining_unknowns, next_session_context, artifacts_created)
+        made = mirrored(desk.answer, desk.settings, publish_report(desk.author(), desk.answer, session_id, given))
+        return fit_report(made)
+
+    def resume_previous_session(
+        self,
+        ai_id: Annotated[Id | None, Field(description="Whose sessions, by label or agent name; default: all.")] = None,
+        resume_mode: Literal["last", "last_n", "session_id"] = "last",
+        session_id: Annotated[Id | None, Field(description="With resume_mode session_id: which one.")] = None,
+        count: Annotated[int, Field(ge=1, le=5, description="With resume_mode last_n: how many."), NUMBER] = 1,
+        detail_level: Annotated[
+            Literal["summary", "detailed", "full"],
+            Field(description="At most 400, 800 or 1,250 tokens a session."),
+        ] = "summary",
+    ) -> Resumed:
+        """Read what the last session, or several, learned and left open."""
+        found = resume(
+            self._desk.answer,
+            self._desk.client.get_blob,
+            ai_id=ai_id,
+            resume_mode=resume_mode,
+            session_id=session_id,
+            count=count,
+            detail_level=detail_level,
+        )
+        return Resumed.model_validate(found)
+
+    def query_handoff_reports(
+        self,
+        ai_id: Annotated[Id | None, Field(description="Only this agent's, as minimax.")] = None,
+        since: Annotated[
+            Annotated[str, Field(max_length=100)] | None,
+            Field(description='A date or time (UTC), or as "7 days ago".'),
+        ] = None,
+        task_pattern: Annotated[
+            Annotated[str, Field(max_length=1_000)] | None,
+            Field(description="A regular expression (RE2, ignoring case) that the task matches."),
+        ] = None,
+        limit: PageSize = 10,
+        cursor: After = None,
+    ) -> ReportsFound:
+        """Find reports by agent, date and task."""
+
+        def page(rows: int) -> dict[str, Any]:
+            return query_reports(
+                self._desk.answer,
+                datetime.now(UTC),
+                ai_id=ai_id,
+                since=since,
+                task_pattern=task_pattern,
+                limit=rows,
+                cursor=cursor,
+            )
+
+        found = page(limit)
+        reports = [fit_found(one) for one in found["reports"]]
+        kept = fitting(reports, found | {"reports": []})
+        if kept < len(reports):
+            found = page(kept)  # its `next` goes on behind what is told
+        return ReportsFound.model_validate(found | {"reports": reports[:kept]})
+
+
+def fit_report(made: dict[str, Any]) -> ReportMade:
+    """Return what a published report came to, its Markdown in whole sections within an answer's tokens."""
+    names = set(ReportMade.model_fields) - {"left_out", "resource"}
+    answer = {name: value for name, value in made.items() if name in names}
+    answer["resource"] = f"baton://report/{made['session_id']}"
+    answer["warnings"] = made["warnings"][:10]
+    head, *sections = made["markdown"].split("\n## ")
+    left_out: list[str] = []
+    answer["markdown"] = ""
+    room = filled_tokens_max - tokens_of(answer) - 4 * len(sections)
+    kept = []
+    for text in (head, *(f"\n## {one}" for one in sections)):
+        room -= count_tokens(text) + text.count("\n")  # a line break costs more in JSON
+        if room >= 0:
+            kept.append(text)
+        else:
+            left_out.append(text.partition("\n\n")[0].strip("\n# ")[:80])
+            room += count_tokens(text) + text.count("\n")
+    answer["markdown"] = "".join(kept)
+    if left_out:
+        answer["left_out"] = left_out
+    return ReportMade.model_validate(answer)
+
+
+def fit_found(report: dict[str, Any]) -> dict[str, Any]:
+    """Return a found report with its task and findings within their share of an answer."""
+    found = shorten(report, ("task",), _task_tokens)
+    findings, left_out = shorten_list(found["key_findings"], _findings_tokens)
+    more = {"findings_left_out": left_out} if left_out else {}
+    return found | {"key_findings": findings} | more

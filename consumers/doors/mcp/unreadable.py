@@ -1,0 +1,123 @@
+"""The answer to a line that is no message: the SDK drops it without a word, and its sender would wait for ever.
+
+JSON-RPC 2.0, "Response object": an error with the id of the request, or null where that cannot be told. A line is JSON
+and yet no message if it holds half of a surrogate pair, which some clients write, or an id that is a fraction. An id is
+taken only from a request's own level: another one could be that of a request which is still to be answered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
+
+from consumers.doors.mcp.faults import told
+from consumers.doors.mcp.standard_io import line_size_max_bytes
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    import contextvars
+    from types import TracebackType
+
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+
+id_max_chars: Final = 200
+_BEGINNING: Final = re.compile(
+    r'\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,)*\s*"id"\s*:\s*(-?[0-9]{1,15}|"[^"\\]{1,200}")\s*[,}]'
+)
+"""A line that cannot be read to its end, if its id stands before everything that is nested."""
+
+
+class Answering:
+    """The SDK's stream of messages, from which each line that is none was answered and taken out."""
+
+    def __init__(self, reading: ReadStream[SessionMessage | Exception], writing: WriteStream[SessionMessage]) -> None:
+        """Read from one stream, and answer on the other."""
+        self._reading = reading
+        self._writing = writing
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """The context of the last message's sender, which the SDK restores."""
+        return getattr(self._reading, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message.
+
+        Raises:
+            anyio.EndOfStream: there is none.
+        """
+        while isinstance(item := await self._reading.receive(), Exception):
+            answer = answer_to(item)
+            if answer is not None:
+                await self._writing.send(SessionMessage(answer))
+        return item
+
+    async def aclose(self) -> None:
+        """Close what is read from."""
+        await self._reading.aclose()
+
+    def __aiter__(self) -> Answering:
+        """Return this stream, which gives its messages one after the other."""
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        """Return the next message."""
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        """Return this stream, closed at the end."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close what is read from."""
+        await self.aclose()
+
+
+def answer_to(failure: Exception) -> JSONRPCError | None:
+    """Return the answer to a line that the SDK could not read as a message; None for an empty line."""
+    if not isinstance(failure, ValidationError):
+        return None
+    found = failure.errors(include_url=False, include_context=False)
+    if found[0]["type"] == "json_invalid":
+        line = str(found[0]["input"])
+        return _unparsed(line) if line.strip() else None
+    # Of a message that lacks something, the whole of it is the input; and none is a request and an answer at once.
+    whole = next((one["input"] for one in found if one["type"] == "missing" and len(one["loc"]) == 2), None)
+    return _refusal(INVALID_REQUEST, id_of(whole), Refused("INVALID_FORMAT", "this line is no JSON-RPC 2.0 request"))
+
+
+def _unparsed(line: str) -> JSONRPCError:
+    if len(line.encode("utf-8", "surrogatepass")) >= line_size_max_bytes:
+        refused = Refused("TOO_LARGE", f"a line has at most {line_size_max_bytes} bytes: send less at once")
+    else:
+        refused = Refused("INVALID_FORMAT", "this line is no JSON, or its texts are not Unicode")
+    try:
+        name = id_of(json.loads(line))
+    except (ValueError, RecursionError):
+        begun = _BEGINNING.match(line)
+        name = None if begun is None else json.loads(begun[1])
+    return _refusal(PARSE_ERROR, name, refused)
+
+
+def id_of(message: Any) -> int | str | None:
+    """Return the id of a request that is wrong in something else; None where there is none that can be answered."""
+    name = message.get("id") if isinstance(message, dict) and isinstance(message.get("method"), str) else None
+    if isinstance(name, str) and len(name) <= id_max_chars and name.isprintable():
+        return name
+    return name if isinstance(name, int) and not isinstance(name, bool) else None
+
+
+def _refusal(code: int, name: int | str | None, refused: Refused) -> JSONRPCError:
+    error = ErrorData(code=code, message=refused.message, data=told(refused))
+    return JSONRPCError(jsonrpc="2.0", id=name, error=error)

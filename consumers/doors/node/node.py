@@ -1,0 +1,274 @@
+"""A node: starts the log, the embedded server, the service, the publisher, the views and the service agents.
+
+Order matters, so every part that starts says at once how it stops, and parts stop in the opposite order, also when a
+later one could not start. Starting: the log and the views → the server (which locks the bus folder: a second
+``serve`` ends here) → the stream → background tasks and the compressor → the service. Stopping: no new requests, and
+those that run are finished → the compressor → the tasks → publish what is left → the server → the views and the log.
+After a kill at any point the next start needs nothing but to be started: the log is the truth and everything else is
+compared with it.
+
+Whatever runs in the background is started again when it fails, and the failure logged: nothing here dies silently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import structlog
+from nats.aio.client import Client as NatsClient
+
+from consumers.doors.node.publishing import Publishing
+from consumers.doors.node.users import current_users
+from consumers.doors.node.workers import workers_of
+from ledger.admission.committer import Committer
+from ledger.admission.gate import Gate
+from ledger.bus import subjects
+from ledger.bus.faults import bus_errors
+from ledger.bus.news import News
+from ledger.bus.outbox import Outbox
+from ledger.bus.server import EmbeddedServer
+from ledger.bus.service import Service
+from ledger.errors import BatonError, Unavailable
+from ledger.home import Home
+from ledger.lifecycle.authority import NODE
+from ledger.local import LocalClient
+from projections.reader import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ledger.config import Settings
+
+log = structlog.get_logger("baton.node")
+
+checkpoint_interval_s: Final = 1.0
+watch_interval_s: Final = 1.0
+news_wait_max_s: Final = 60.0
+connect_wait_max_s: Final = 10.0
+close_wait_max_s: Final = 2.0
+publish_left_max_s: Final = 30.0
+
+
+class Node:
+    """One running node; use it in an ``async with`` block.
+
+    Inside it ``url`` is where agents connect, ``client`` the local client, ``published`` how much the stream holds.
+    """
+
+    client: LocalClient
+
+    def __init__(self, settings: Settings, *, port: int | None = None) -> None:
+        """Prepare a node of the ledger in ``settings.home``; nothing is opened or started yet."""
+        self._settings = settings
+        self._home = Home(settings.home)
+        self._port = port
+        self._parts = contextlib.AsyncExitStack()
+        # One thread, so that a start, a reload and a stop of the server never overlap, whatever is cancelled.
+        self._server_thread = ThreadPoolExecutor(1, thread_name_prefix="baton-server")
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return self._server.url
+
+    @property
+    def published(self) -> int:
+        """The number of entries that the stream holds."""
+        return self._publishing.published
+
+    async def __aenter__(self) -> Self:
+        """Start everything.
+
+        Raises:
+            Unavailable: ``NO_LEDGER``, ``SERVER_MISSING``; ``STORE_IN_USE`` when another node serves this ledger;
+                ``BUS_UNAVAILABLE``.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self._parts.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop everything, in order."""
+        await self._parts.aclose()
+
+    async def _start(self) -> None:
+        self._parts.callback(self._server_thread.shutdown)
+        self.client = self._parts.enter_context(LocalClient(self._settings))
+        reader = self._parts.enter_context(Reader(self.client, self._settings))
+        program = self._settings.config.nats_server
+        self._server = EmbeddedServer(self._home.bus, self.client.ledger, program=Path(program) if program else None)
+        workers = workers_of(self.client, reader)
+        self._users = current_users(self.client, self._home)
+        self._parts.push_async_callback(self._on_server, self._server.stop)
+        await self._on_server(self._server.start, self._users, self._port)
+        self._nats = await self._connect()
+        self._parts.push_async_callback(self._disconnect)
+        self._news = News(self.client.log)
+        outbox = Outbox(self.client.log, self.client.ledger)
+        self._publishing = Publishing(self.client.ledger, outbox, self._news, self._home.bus / "incarnation.json")
+        await self._publishing.start(self._nats)
+        self._parts.push_async_callback(self._publish_left)
+        self._start_tasks()
+        for name, worker in workers.items():
+            self._start_thread(worker.run, f"baton-{name}")
+        committer = Committer(Gate(self.client.log))
+        self._parts.push_async_callback(asyncio.to_thread, committer.close)
+        self._service = Service(self.client, committer, self._news, reader.answer)
+        self._parts.push_async_callback(self._service.stop)
+        await self._service.start(self._nats)
+        self._announce_url()
+
+    def _start_tasks(self) -> None:
+        works = (
+            self._news.run,
+            self._publishing.run,
+            self._publishing.scrub,
+            self._publish_checkpoints,
+            self._follow_users,
+            self._watch_bus,
+        )
+        tasks = [asyncio.create_task(_keep_running(work), name=work.__qualname__) for work in works]
+
+        async def cancel() -> None:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        self._parts.push_async_callback(cancel)
+
+    def _start_thread(self, work: Callable[[threading.Event], None], name: str) -> None:
+        stop = threading.Event()
+        thread = threading.Thread(target=_keep_running_in_thread, args=(work, stop), name=name)
+
+        async def join() -> None:
+            stop.set()
+            await asyncio.to_thread(thread.join)
+
+        thread.start()
+        self._parts.push_async_callback(join)
+
+    def _announce_url(self) -> None:
+        # Only now, and so taken away only by the node that wrote it: a second `serve` never came so far.
+        file = self._home.bus / "url"
+        self._parts.callback(file.unlink, missing_ok=True)
+        try:
+            file.write_text(self.url + "\n", "ascii")
+        except OSError as error:
+            raise Unavailable("STORE_UNAVAILABLE", f"{file} cannot be written: {error}") from error
+
+    async def _on_server(self, call: Callable[..., object], *arguments: object) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._server_thread, call, *arguments)
+
+    async def _connect(self) -> NatsClient:
+        client = NatsClient()
+        connecting = client.connect(
+            self._server.url,
+            nkeys_seed_str=self._home.bus_seed(NODE),
+            inbox_prefix=subjects.INBOX_OF_NODES.encode(),
+            error_cb=_log_error,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=1,
+        )
+        with bus_errors("connecting to the embedded server"):
+            try:
+                await asyncio.wait_for(connecting, connect_wait_max_s)
+            except BaseException:
+                await client.close()
+                raise
+        return client
+
+    async def _disconnect(self) -> None:
+        try:
+            with bus_errors("closing the connection"):
+                await asyncio.wait_for(self._nats.close(), close_wait_max_s)
+        except Unavailable as error:
+            log.warning("bus", error=error.message)  # The server is ended next, and the connection with it.
+
+    async def _publish_left(self) -> None:
+        if not self._nats.is_connected:
+            log.warning("the bus is away: the next start publishes what is left")
+            return
+        try:
+            async with asyncio.timeout(publish_left_max_s):
+                await self._publishing.finish()
+        except (Unavailable, TimeoutError) as error:
+            log.warning("not all of the log was published: the next start goes on", error=str(error))
+
+    async def _follow_users(self) -> None:
+        """Let newly registered agents in: look whenever who may do what has changed."""
+        seen = -1
+        while True:
+            size = self._news.size
+            with self.client.log.snapshot() as snapshot:
+                changed = snapshot.head.authority_index if snapshot.head else 0
+            if changed != seen:
+                users = current_users(self.client, self._home)
+                if users != self._users:
+                    await self._on_server(self._server.reload, users)
+                    self._users = users
+                    log.info("users reloaded", agents=len(users.agents))
+                seen = changed
+            await self._news.wait_beyond(size, news_wait_max_s)
+
+    async def _publish_checkpoints(self) -> None:
+        size = 0
+        subject = subjects.checkpoint_subject(self.client.ledger)
+        while True:
+            size = await self._news.wait_beyond(size, news_wait_max_s)
+            note = await asyncio.to_thread(self.client.checkpoint)
+            with bus_errors("publishing a checkpoint"):
+                await self._nats.publish(subject, json.dumps({"checkpoint": note}).encode())
+            await asyncio.sleep(checkpoint_interval_s)
+
+    async def _watch_bus(self) -> None:
+        """Start the server again when it died, and connect again when the connection was closed for good.
+
+        Clients reconnect by themselves, and the publisher compares. nats-py gives up after some of the server's errors.
+        """
+        while True:
+            await asyncio.sleep(watch_interval_s)
+            if not self._server.is_running:
+                log.error("nats-server ended: starting it again")
+                await self._on_server(self._server.start, self._users)
+            if self._nats.is_closed:
+                log.error("the connection to the bus was closed: connecting again")
+                self._nats = await self._connect()
+                await self._publishing.start(self._nats)
+                await self._service.start(self._nats)
+
+
+async def _keep_running(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a task for ever: log what it raises, pause, and start it again; only cancelling ends it."""
+    while True:
+        try:
+            await work()
+        except BatonError as error:
+            log.warning("task failed", task=work.__qualname__, code=error.code, error=error.message)
+        except Exception:
+            log.exception("task failed", task=work.__qualname__)
+        await asyncio.sleep(watch_interval_s)
+
+
+def _keep_running_in_thread(work: Callable[[threading.Event], None], stop: threading.Event) -> None:
+    """Do the same in a thread, until ``stop`` is set."""
+    while not stop.is_set():
+        try:
+            work(stop)
+        except BatonError as error:
+            log.warning("thread failed", thread=threading.current_thread().name, code=error.code, error=error.message)
+        except Exception:
+            log.exception("thread failed", thread=threading.current_thread().name)
+        stop.wait(watch_interval_s)
+
+
+async def _log_error(error: Exception) -> None:
+    log.warning("bus", error=str(error) or type(error).__name__)

@@ -1,0 +1,1 @@
+"""Handoffs: their acts, their files, the router of chains and the notifier."""

@@ -1,0 +1,286 @@
+"""Bringing handoff files and `active.md` tables into the ledger as claims: shown, and granting nothing (DESIGN §10).
+
+Every original is kept byte for byte as a blob, whatever becomes of it. A file that cannot be read as a handoff is kept
+aside with the reason. Importing the same folder again adds nothing; a file that changed since is imported anew as long
+as nobody confirmed it here, and one whose handoff goes on in the ledger is left to `watch`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from consumers.handoffs.files.mapping import (
+    claimed_author,
+    claims_of_file,
+    content_of_file,
+    day_of,
+    label_max_chars,
+    line_max_chars,
+    name_of,
+    shortened,
+    title_max_chars,
+)
+from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table, row_id
+from consumers.handoffs.files.syntax.meta import is_handoff_id
+from consumers.handoffs.files.syntax.parsing import parse
+from consumers.importers.records import Aside, Record, kept_aside
+from consumers.importers.standing import standing_records
+from ledger.errors import Refused, Unavailable
+from ledger.events.handoff import HandoffClaims, HandoffContent
+from ledger.events.imported import RecordImported
+from projections.handoffs.files import TABLE_FORMAT
+from projections.query import page_rows_max
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from consumers.handoffs.files.syntax.active_table import TableRow
+    from consumers.handoffs.files.syntax.lines import Problem
+    from consumers.handoffs.files.telling import Answers
+
+file_read_max_bytes: Final = 8 * 1024**2
+UNREAD: Final = "unread"
+
+
+class Source(NamedTuple):
+    """One file: what it is called in the ledger, its name and its bytes."""
+
+    name: str
+    stem: str
+    content: bytes
+
+
+class Warned(NamedTuple):
+    """Something odd in a file that was read all the same; ``line`` counts from 1."""
+
+    source: str
+    line: int
+    text: str
+
+
+class Found(NamedTuple):
+    """What files become: a record each (a row of a table is one, too), and what is odd in them.
+
+    ``unread`` are files that could not even be kept aside, because they cannot be stored.
+    """
+
+    records: tuple[Record, ...]
+    warnings: tuple[Warned, ...]
+    unread: tuple[Aside, ...] = ()
+
+
+def find_files(path: Path) -> Iterator[Path]:
+    """Yield the markdown files of a folder and its subfolders in the order of their names, or the one file.
+
+    Hidden files and folders are passed over, and so are links: what is imported lies where it was looked for.
+
+    Raises:
+        Refused: ``NOT_FOUND``. Unavailable: a folder cannot be read.
+    """
+
+    def fail(error: OSError) -> None:
+        raise Unavailable("STORE_UNAVAILABLE", f"{error.filename} cannot be read: {error.strerror}") from error
+
+    if path.is_file():
+        yield path
+        return
+    if not path.is_dir():
+        raise Refused("NOT_FOUND", f"there is no file or folder {path}", path=str(path))
+    for folder, names, files in os.walk(path, onerror=fail):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        for name in sorted(files):
+            file = path.__class__(folder) / name
+            if name.endswith(".md") and not name.startswith(".") and not file.is_symlink():
+                yield file
+
+
+def read_source(file: Path, root: Path) -> Source:
+    """Return a file's bytes, named by its place under ``root``.
+
+    Raises:
+        Refused: ``TOO_LARGE``. Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read.
+    """
+    # A name that is not UTF-8 shows "\ufffd" where it is not; such a file is kept aside.
+    name = os.fsencode(file.name if file == root else file.relative_to(root)).decode("utf-8", "replace")
+    try:
+        if file.stat().st_size > file_read_max_bytes:
+            raise Refused("TOO_LARGE", f"{name} has more than {file_read_max_bytes} bytes", path=str(file))
+        return Source(name, name.rpartition("/")[2].removesuffix(".md"), file.read_bytes())
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{file} cannot be read: {error.strerror}", path=str(file)) from error
+
+
+def read_records(
+    path: Path,
+    put_blob: Callable[[bytes], str],
+    *,
+    reviewer: str | None,
+    step: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Found:
+    """Return what a file, or all files of a folder become; ``step(done, total)`` tells of progress.
+
+    Two files of one name in different folders would be one handoff: the second is kept aside.
+
+    Raises:
+        Refused: ``NOT_FOUND``. Unavailable: a file cannot be read, or a blob not be stored.
+    """
+    records: list[Record] = []
+    warnings: list[Warned] = []
+    unread: list[Aside] = []
+    taken: dict[str, str] = {}
+    paths = list(find_files(path))
+    for done, file in enumerate(paths, 1):
+        try:
+            source = read_source(file, path)
+            found = records_of(source, put_blob, reviewer=reviewer)
+        except Refused as refusal:
+            unread.append(Aside(str(file), f"{refusal.code}: {refusal.message}"))
+            continue
+        for record in found.records:
+            is_file = record.data.mapped_kind is not None and record.data.format != TABLE_FORMAT
+            first = taken.setdefault(record.stream, source.name) if is_file else source.name
+            again = f"{first} has the same name, and so the same id: rename one of them"
+            records.append(record if first == source.name else _aside(record, again))
+        warnings += found.warnings
+        step(done, len(paths))
+    return Found(tuple(records), tuple(warnings), tuple(unread))
+
+
+def _aside(record: Record, reason: str) -> Record:
+    return kept_aside(record.data.original, record.data.source, record.data.format, reason)
+
+
+def records_of(source: Source, put_blob: Callable[[bytes], str], *, reviewer: str | None) -> Found:
+    """Return what a file becomes; ``reviewer`` is who reviews where the file names nobody.
+
+    Raises:
+        Refused: ``TOO_LARGE`` or ``SECRET_DETECTED`` by ``put_blob``. Unavailable: the blob cannot be stored.
+    """
+    original = put_blob(source.content)
+    try:
+        if is_active_table(source.content):
+            return _rows(source, original, reviewer)
+        return _file(source, original, reviewer)
+    except Refused as refusal:
+        record = kept_aside(original, _source(source), UNREAD, f"{refusal.code}: {refusal.message}")
+        return Found((record,), ())
+
+
+def _file(source: Source, original: str, reviewer: str | None) -> Found:
+    file = parse(source.content)
+    if not is_handoff_id(source.stem) or "\ufffd" in source.stem:
+        raise Refused("INVALID_FIELD", f"no handoff can be called {source.stem!r}: rename the file")
+    if not file.meta and file.status is None:
+        raise Refused("INVALID_FORMAT", "it has no Meta block and no status: it is no handoff")
+    data = RecordImported(
+        original=original,
+        source=_source(source),
+        format=file.format,
+        mapped_kind="handoff.created",
+        mapped=_builtins(content_of_file(file, skeleton=original, reviewer=reviewer)),
+        claimed_author=claimed_author(file.sender),
+        claimed_at=shortened(file.created, label_max_chars) if file.created else None,
+        claims=_builtins(claims_of_file(file)),
+    )
+    return Found((Record(f"handoff/{source.stem}", data),), tuple(_warned(source, file.problems)))
+
+
+def _rows(source: Source, original: str, reviewer: str | None) -> Found:
+    table = parse_table(source.content)
+    records: list[Record] = []
+    first_lines: dict[str, int] = {}
+    for row in table.rows:
+        name = row_id(row)
+        where = f"{_source(source)}:{row.line}"
+        if name in first_lines:
+            records.append(kept_aside(original, where, TABLE_FORMAT, f"it repeats line {first_lines[name]}"))
+            continue
+        first_lines[name] = row.line
+        records.append(Record(f"handoff/{name}", _row(row, original, where, reviewer)))
+    if not records:
+        records.append(kept_aside(original, _source(source), TABLE_FORMAT, "the table has no row that can be read"))
+    return Found(tuple(records), tuple(_warned(source, table.problems)))
+
+
+def _row(row: TableRow, original: str, where: str, reviewer: str | None) -> RecordImported:
+    sender, to = name_of(row.sender), name_of(row.to)
+    content = HandoffContent(
+        title=shortened(row.task, title_max_chars) or "—",
+        to=to,
+        reviewer=None if reviewer in (sender, to) else reviewer,
+        created=day_of(row.created),
+        task=row.task if len(row.task) > title_max_chars else "",
+    )
+    claims = HandoffClaims(
+        status=shortened(row.status + row.status_rest, line_max_chars) or None,
+        done=shortened(row.done, label_max_chars) if row.done else None,
+    )
+    return RecordImported(
+        original=original,
+        source=where,
+        format=TABLE_FORMAT,
+        mapped_kind="handoff.created",
+        mapped=_builtins(content),
+        claimed_author=claimed_author(row.sender),
+        claimed_at=shortened(row.created, label_max_chars) if row.created else None,
+        claims=_builtins(claims),
+    )
+
+
+def _source(source: Source) -> str:
+    return shortened(source.name, line_max_chars - 20) or "—"
+
+
+def _builtins(data: msgspec.Struct) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(data)
+    return found
+
+
+def _warned(source: Source, problems: tuple[Problem, ...]) -> Iterator[Warned]:
+    for problem in problems:
+        yield Warned(source.name, problem.line, problem.text)
+
+
+def changed_records(records: Sequence[Record], answer: Answers) -> tuple[list[Record], int]:
+    """Return the records that differ from what stands in the ledger, and how many do not.
+
+    A file that changed since it was imported from the same place is imported over what stands. A row is compared by
+    what it claims, because its table changes with every other row. What came in once and was replaced by the same
+    handoff of another place stays replaced, whoever imports it again.
+    """
+    ids = [record.stream.partition("/")[2] for record in records if record.data.mapped_kind is not None]
+    standing: dict[str, dict[str, Any]] = {}
+    for start in range(0, len(ids), page_rows_max):
+        standing |= answer("handoffs.standings", {"ids": ids[start : start + page_rows_max]})["handoffs"]
+    changed: list[Record] = []
+    for record in records:
+        found = standing.get(record.stream.partition("/")[2]) if record.data.mapped_kind is not None else None
+        place = None if found is None else _place(found["source"] or "", found["format"])
+        if found is None or place != _place(record.data.source, record.data.format):
+            changed.append(record)
+        elif not _says_the_same(record.data, found):
+            changed.append(record._replace(over=found["skeleton_index"]))
+    others = [one.data for one in changed if one.over is None and one.data.mapped_kind is not None]
+    rows = standing_records(answer, ((data.original, data.source) for data in others))
+    replaced = {(row["original"], row["source"]) for row in rows if row["mapped_kind"] is not None}
+    changed = [one for one in changed if one.over is not None or (one.data.original, one.data.source) not in replaced]
+    return changed, len(records) - len(changed)
+
+
+def _place(source: str, read_as: str | None) -> str:
+    return source.rpartition(":")[0] if read_as == TABLE_FORMAT else source
+
+
+def _says_the_same(data: RecordImported, found: dict[str, Any]) -> bool:
+    if data.original == found["original"]:
+        return True
+    if data.format != TABLE_FORMAT or found["claimed_status"] is None:
+        return False
+    return (data.claims.get("status") or "", data.claims.get("done")) == (
+        found["claimed_status"],
+        found["claimed_done"],
+    )

@@ -1,0 +1,306 @@
+"""What an edited file asks for: events that the acting agent signs, and edits that are somebody else's to make.
+
+Pure. An edit that means approve, reject, verify or ask for changes is never signed here, whoever saves the file: it is
+held, with the command to run (DESIGN §10). So is whatever the acting agent has no part in. What the ledger says already
+is not asked for again, so a plan made twice, after a crash, asks for nothing twice.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from consumers.handoffs.files.merging import is_text_changed, moved
+from consumers.handoffs.files.syntax.comparing import Edits, differences, with_progress_of
+from consumers.handoffs.files.syntax.lines import apply_edits, join_lines
+from consumers.handoffs.files.syntax.parsing import parse
+from consumers.handoffs.files.syntax.rendering import replace_at
+from ledger.events import KIND_OF
+from ledger.events import handoff as kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile, LogLine
+    from ledger.events.fields import EventData
+
+# The verb of a status that only a reviewer may set, in the words of the command line.
+_REVIEWS: Final = {
+    "approved": "approve",
+    "rejected": "reject --reason …",
+    "verified": "verify",
+    "changes_requested": "request-changes --reason …",
+}
+# What the receiver does to lead a handoff from one status to another.
+_COMMANDS: Final = {
+    "claim": "claim",
+    "release": "release",
+    "block": "block --reason …",
+    "unblock": "unblock",
+    "complete": "complete",
+}
+_WAYS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("approved", "in_progress"): ("claim",),
+    ("approved", "completed"): ("claim", "complete"),
+    ("approved", "blocked"): ("claim", "block"),
+    ("in_progress", "approved"): ("release",),
+    ("in_progress", "blocked"): ("block",),
+    ("in_progress", "completed"): ("complete",),
+    ("blocked", "in_progress"): ("unblock",),
+    ("blocked", "completed"): ("unblock", "complete"),
+}
+_BULLET: Final = re.compile(r"[-*+][ \t]+")
+_BRACKETS: Final = " ()（）[]—-:：,，"
+
+
+class Held(NamedTuple):
+    """An edit that is not made: what it is, who may make it, and by which command."""
+
+    what: str
+    who: str
+    command: str
+
+
+class Plan(NamedTuple):
+    """What to sign, in this order; ``amends`` tells that the file's content becomes a new skeleton; what is held."""
+
+    steps: tuple[EventData, ...]
+    amends: bool
+    held: tuple[Held, ...]
+
+
+class Standing(NamedTuple):
+    """The handoff an edit is about: its id, who has which part, and its status in the ledger.
+
+    ``news`` are the kinds of its events, with their authors, since file and ledger last agreed. ``claimed`` are the
+    criteria that an imported file ticked and nobody here has. ``importer`` is named as long as nobody confirmed it.
+    """
+
+    id: str
+    senders: tuple[str, ...]
+    receiver: str
+    reviewer: str
+    status: str
+    news: tuple[tuple[str, str], ...] = ()
+    claimed: tuple[int, ...] = ()
+    importer: str | None = None
+
+    @classmethod
+    def of(cls, shown: dict[str, Any], position: int | None = None) -> Standing:
+        """Return the standing of a handoff as views show it, with its news after ``position`` (an index)."""
+        senders = tuple(name for name in (shown["from"], shown["importer"]) if name)
+        log = () if position is None else shown["log"]
+        return cls(
+            shown["id"],
+            senders,
+            shown["to"],
+            shown["reviewer"] or (senders[0] if senders else ""),
+            shown["status"],
+            news=tuple((line["kind"], line["author"]) for line in log if line["event_index"] > (position or 0)),
+            claimed=tuple(one["position"] for one in shown.get("criteria", ()) if one["mark"] == "claimed"),
+            importer=shown["importer"] if shown["claimed_status"] is not None else None,
+        )
+
+
+def plan_edits(handoff: Standing, *, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile, acting: str) -> Plan:
+    """Return what the edits from ``base`` to ``edited`` ask for that ``ledger``, the file as it is now, lacks."""
+    reason = _reason(edited, ledger)
+    planner = _Planner(handoff, acting, reason)
+    edits = differences(base, edited)
+    if handoff.importer is not None:
+        planner.hold_import(edits)
+        return planner.plan()
+    plain = _without_reason(edited, base) if reason and edits.status else edited
+    if is_text_changed(base, plain) and is_text_changed(ledger, plain):
+        planner.amend(differences(base, plain))
+    way = planner.way(edits.status)
+    planner.begin(way)
+    if planner.amends:
+        after = parse(with_progress_of(plain, ledger))
+        planner.tick(differences(after, plain), after, after, way)
+    else:
+        planner.tick(edits, base, ledger, way)
+    planner.finish(way)
+    planner.log(edits.log, Counter(map(_said, ledger.log)) - Counter(map(_said, base.log)))
+    return planner.plan()
+
+
+def plan_status(handoff: Standing, *, status: str, reason: str, acting: str) -> Plan:
+    """Return what a status that somebody wrote asks for; ``reason`` are the words that he wrote beside it."""
+    planner = _Planner(handoff, acting, reason)
+    way = planner.way(status)
+    planner.begin(way)
+    planner.finish(way)
+    return planner.plan()
+
+
+def reason_in(text: str) -> str:
+    """Return the words beside a status, without the brackets or dashes they stand in."""
+    return text.strip(_BRACKETS)
+
+
+class _Planner:
+    """The plan while it is made."""
+
+    def __init__(self, handoff: Standing, acting: str, reason: str) -> None:
+        self._handoff = handoff
+        self._acting = acting
+        self._reason = reason
+        self._done = Counter(kind for kind, author in handoff.news if author == acting)
+        self._steps: list[EventData] = []
+        self._held: list[Held] = []
+        self.amends = False
+
+    def plan(self) -> Plan:
+        """Return the plan."""
+        return Plan(tuple(self._steps), self.amends, tuple(self._held))
+
+    def hold_import(self, edits: Edits) -> None:
+        """Leave a file that was imported and never confirmed to another import: it is a claim as a whole."""
+        if edits != Edits(None, {}, {}, (), is_content_changed=False, fields=()):
+            name = self._handoff.importer or ""
+            command = f"baton handoff import {shlex.quote(self._handoff.id + '.md')} --as {name}"
+            self._held.append(Held("take over what the file says now", name, command))
+
+    def _step(self, data: EventData) -> bool:
+        """Sign it, unless the acting agent has since the file last agreed: here, before a crash, or by a command."""
+        kind = KIND_OF[type(data)]
+        if self._done[kind]:
+            self._done[kind] -= 1
+            return False
+        self._steps.append(data)
+        return True
+
+    def amend(self, edits: Edits) -> None:
+        """Let the sender change the content, as long as nobody works on it."""
+        what = "change " + (", ".join(edits.fields) if edits.fields else "the text")
+        if "sender" in edits.fields:
+            what += " (From is who signed it, and stays)"
+        elif self._handoff.status not in ("pending", "approved"):
+            what += f" (it is {self._handoff.status}: content is amended before work begins)"
+        elif self._acting in self._handoff.senders:
+            self.amends = True
+            return
+        self._hold(what, self._handoff.senders[:1], "amend …")
+
+    def way(self, status: str | None) -> tuple[str, ...]:
+        """Return the receiver's steps that lead to the edited status; hold what is not his to do."""
+        now = self._handoff.status
+        if status is None or status == now:
+            return ()
+        if (now, status) in _WAYS:
+            steps = _WAYS[now, status]
+            if self._acting == self._handoff.receiver and (self._reason or "block" not in steps):
+                return steps
+            self._hold(f"set the status to {status}", (self._handoff.receiver,), _COMMANDS[steps[-1]])
+        elif status in _REVIEWS or (now, status) == ("completed", "in_progress"):
+            command = _REVIEWS.get(status, _REVIEWS["changes_requested"])
+            self._hold(f"set the status to {status}", (self._handoff.reviewer,), command)
+        elif status == "cancelled" and self._acting in self._handoff.senders and self._reason:
+            self._step(kinds.HandoffCancelled(reason=self._reason))
+        elif status in ("cancelled", "superseded"):
+            command = "cancel --reason …" if status == "cancelled" else "supersede --by …"
+            self._hold(f"set the status to {status}", self._handoff.senders[:1], command)
+        else:
+            self._hold(f"set the status to {status}, which does not follow from {now}", (), "why")
+        return ()
+
+    def begin(self, way: tuple[str, ...]) -> None:
+        """Take up the work, before anything is ticked."""
+        is_all = len(way) == 1  # then the words beside the status are about this step
+        if "claim" in way and self._step(kinds.HandoffClaimed()) and is_all and self._reason:
+            self._steps.append(kinds.HandoffLogged(text=self._reason))
+        if "unblock" in way:
+            self._step(kinds.HandoffUnblocked(comment=self._reason if is_all else ""))
+
+    def tick(self, edits: Edits, base: HandoffFile, ledger: HandoffFile, way: tuple[str, ...]) -> None:
+        """Tick what was ticked, and take back what was not; ``edits`` has the positions of ``base``."""
+        works = self._handoff.status == "in_progress" or "claim" in way or "unblock" in way
+        may = self._acting == self._handoff.receiver and works
+        for position, checked in _missing(moved(edits.tasks, base.tasks, ledger.tasks), ledger.tasks):
+            if may:
+                self._steps.append(kinds.HandoffTaskChecked(position=position, checked=checked))
+            else:
+                self._hold_tick("task", position, checked=checked)
+        criteria = moved(edits.criteria, base.criteria, ledger.criteria)
+        for position, checked in _missing(criteria, ledger.criteria):
+            if may:
+                self._steps.append(kinds.HandoffCriterionChecked(position=position, checked=checked))
+            else:
+                self._hold_tick("criterion", position, checked=checked)
+        if may and "complete" in way:
+            # An imported tick is only a claim; who completes the work with it in the file makes it his own.
+            for position in self._handoff.claimed:
+                if criteria.get(position, True):
+                    self._steps.append(kinds.HandoffCriterionChecked(position=position))
+
+    def finish(self, way: tuple[str, ...]) -> None:
+        """Give the work back, stop or end it, after everything was ticked."""
+        if "release" in way:
+            self._step(kinds.HandoffReleased(reason=self._reason))
+        if "block" in way:
+            self._step(kinds.HandoffBlocked(reason=self._reason))
+        if "complete" in way:
+            self._step(kinds.HandoffCompleted(summary=self._reason))
+
+    def log(self, added: tuple[LogLine, ...], known: Counter[tuple[str | None, str]]) -> None:
+        """Log the lines that were added, but for those that the ledger knows; one without a name is the receiver's."""
+        parties = (*self._handoff.senders, self._handoff.receiver, self._handoff.reviewer)
+        for line in added:
+            author, text = line.author or self._handoff.receiver, _words(line.text)
+            if known[author, text]:
+                known[author, text] -= 1
+            elif not text:
+                continue
+            elif author == self._acting and self._acting in parties:
+                self._steps.append(kinds.HandoffLogged(text=text))
+            else:
+                hint = "" if line.author else f" (or put [{self._acting}] before it)"
+                self._hold(f"log {text!r}{hint}", (author,), f"log {shlex.quote(text)}")
+
+    def _hold_tick(self, what: str, position: int, *, checked: bool) -> None:
+        undo = "" if checked else " --undo"
+        verb = "tick" if checked else "untick"
+        text = f"{verb} {what} {position + 1}"
+        if self._handoff.status != "in_progress":
+            text += f" (it is {self._handoff.status})"
+        self._hold(text, (self._handoff.receiver,), f"check --{what} {position + 1}{undo}")
+
+    def _hold(self, what: str, who: tuple[str, ...], command: str) -> None:
+        name = who[0] if who and who[0] else self._handoff.reviewer
+        verb, _, options = command.partition(" ")
+        words = f"baton handoff {verb} {shlex.quote(self._handoff.id)}" + (f" {options}" if options else "")
+        self._held.append(Held(what, name, words if verb == "why" else f"{words} --as {name}"))
+
+
+def _missing(ticks: Mapping[int, bool], boxes: Sequence[Checkbox]) -> Iterator[tuple[int, bool]]:
+    for position, checked in ticks.items():
+        if position < len(boxes) and boxes[position].is_checked != checked:
+            yield position, checked
+
+
+def _reason(edited: HandoffFile, ledger: HandoffFile) -> str:
+    if edited.status is None or (ledger.status is not None and edited.status.rest == ledger.status.rest):
+        return ""  # words that stood there before are no reason for this change
+    return reason_in(edited.status.rest)
+
+
+def _without_reason(edited: HandoffFile, base: HandoffFile) -> HandoffFile:
+    """Return the edited file without the words beside its status, which go into the event instead."""
+    if edited.status is None or base.status is None:
+        return edited
+    column = edited.status.column + len(edited.status.written)
+    line = edited.lines[edited.status.line - 1].rstrip("\r\n")
+    edit = replace_at(edited, edited.status.line, column, line[column:], base.status.rest)
+    return parse(join_lines(apply_edits(edited.lines, [edit]), has_mark=edited.has_mark))
+
+
+def _words(text: str) -> str:
+    """Return a log line's text as the ledger's own line will have it."""
+    return " ".join(_BULLET.sub("", text, count=1).split() if _BULLET.match(text) else text.split())
+
+
+def _said(line: LogLine) -> tuple[str | None, str]:
+    return line.author, _words(line.text)

@@ -1,0 +1,161 @@
+"""What a person changed in a file: progress, or content (DESIGN §10).
+
+Progress is signed by itself, changed content asks for a new approval; so the two are told apart here.
+
+Check boxes and log lines are matched by their text, equal ones in their order, so that a line put in above moves
+nothing. Content is everything else: the file with its progress taken back is compared byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile, LogLine
+from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines
+from consumers.handoffs.files.syntax.rendering import replace_at, tick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_FIELDS: Final = ("title", "sender", "to", "reviewer", "created", "proposal", "depends_on", "task", "context")
+
+
+class Edits(msgspec.Struct, frozen=True):
+    """The difference between two readings of a file.
+
+    ``tasks`` and ``criteria`` map positions in the base to their new tick. ``fields`` names what of the content reads
+    differently; it may be empty although ``is_content_changed``, when only text of no field (or spacing) changed.
+    """
+
+    status: str | None
+    tasks: Mapping[int, bool]
+    criteria: Mapping[int, bool]
+    log: tuple[LogLine, ...]
+    is_content_changed: bool
+    fields: tuple[str, ...]
+
+
+def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
+    """Return what was changed from ``base`` to ``edited``; a log line that was taken away is a change of content."""
+    added = _added_log(base, edited)
+    word = edited.status.word if edited.status else None
+    is_log_kept = [_key(line) for line in base.log] == [_key(line) for line in edited.log if line not in added]
+    return Edits(
+        status=word if word != (base.status.word if base.status else None) else None,
+        tasks=_changed_ticks(base.tasks, edited.tasks),
+        criteria=_changed_ticks(base.criteria, edited.criteria),
+        log=tuple(added),
+        is_content_changed=not is_log_kept or with_progress_of(edited, base) != base.content,
+        fields=tuple(_changed_fields(base, edited)),
+    )
+
+
+def with_progress_of(edited: HandoffFile, base: HandoffFile) -> bytes:
+    """Return ``edited`` with the status, ticks and log of ``base``; boxes that ``base`` lacks are left open."""
+    edits = [*_status_taken_back(edited, base)]
+    edits += _ticks_taken_back(edited, edited.tasks, base, base.tasks)
+    edits += _ticks_taken_back(edited, edited.criteria, base, base.criteria)
+    edits += _log_taken_back(edited, base)
+    return join_lines(apply_edits(edited.lines, edits), has_mark=edited.has_mark)
+
+
+def _changed_fields(base: HandoffFile, edited: HandoffFile) -> Iterator[str]:
+    for name in _FIELDS:
+        if getattr(base, name) != getattr(edited, name):
+            yield name
+    for name, before, after in (("tasks", base.tasks, edited.tasks), ("criteria", base.criteria, edited.criteria)):
+        if [box.text for box in before] != [box.text for box in after]:
+            yield name
+
+
+def matched(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict[int, int]:
+    """Map positions in ``edited`` to those of the same text in ``base``, the n-th to the n-th."""
+    places: dict[tuple[str, int], int] = {}
+    seen: Counter[str] = Counter()
+    for position, box in enumerate(base):
+        places[box.text, seen[box.text]] = position
+        seen[box.text] += 1
+    seen.clear()
+    pairs: dict[int, int] = {}
+    for position, box in enumerate(edited):
+        place = places.get((box.text, seen[box.text]))
+        if place is not None:
+            pairs[position] = place
+        seen[box.text] += 1
+    return pairs
+
+
+def _changed_ticks(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict[int, bool]:
+    pairs = matched(base, edited).items()
+    changed = {place: edited[at].is_checked for at, place in pairs if base[place].is_checked != edited[at].is_checked}
+    return dict(sorted(changed.items()))
+
+
+def _key(line: LogLine) -> tuple[str | None, str | None, str]:
+    return line.day, line.author, line.text
+
+
+def _added_log(base: HandoffFile, edited: HandoffFile) -> list[LogLine]:
+    known = Counter(map(_key, base.log))
+    added: list[LogLine] = []
+    for line in edited.log:
+        if known[_key(line)]:
+            known[_key(line)] -= 1
+        else:
+            added.append(line)
+    return added
+
+
+def _status_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
+    if not edited.status:
+        return
+    if base.status:
+        yield replace_at(edited, edited.status.line, edited.status.column, edited.status.written, base.status.written)
+        return
+    line = edited.status.line - 1
+    entry = edited.entry("Status")
+    if entry is None or entry.line != line + 1 or edited.status.rest:
+        return
+    if before := base.entry("Status"):
+        # The key was there without a word; what stood there comes back.
+        old = base.lines[before.line - 1].rstrip("\r\n")[before.column :]
+        yield replace_at(edited, line + 1, edited.status.column, edited.status.written, old)
+    elif (meta := edited.section("Meta")) and not base.section("Meta") and len(edited.meta) == 1:
+        is_spaced = base.title_stop < len(base.lines) and not is_blank(base.lines[base.title_stop])
+        last = line + 2 if is_spaced and line + 1 < meta.stop and is_blank(edited.lines[line + 1]) else line + 1
+        first = meta.start - 1 if meta.start and is_blank(edited.lines[meta.start - 1]) else meta.start
+        yield Edit(first, last)
+    else:
+        yield Edit(line, line + 1)
+
+
+def _ticks_taken_back(
+    edited: HandoffFile, boxes: Sequence[Checkbox], base: HandoffFile, before: Sequence[Checkbox]
+) -> Iterator[Edit]:
+    pairs = matched(before, boxes)
+    for position, box in enumerate(boxes):
+        mark = " "
+        if position in pairs:
+            old = before[pairs[position]]
+            mark = base.lines[old.line - 1][old.column]
+        if edited.lines[box.line - 1][box.column] != mark:
+            yield tick(edited, box, mark)
+
+
+def _log_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
+    section, before = edited.section("Log"), base.section("Log")
+    if before:
+        old = base.lines[before.body : before.stop]
+        if section:
+            if edited.lines[section.body : section.stop] != old:
+                yield Edit(section.body, section.stop, old)
+        elif base.log:
+            blank = () if is_blank(edited.lines[-1]) else ("",)
+            yield Edit(len(edited.lines), len(edited.lines), (*blank, *base.lines[before.start : before.stop]))
+    elif section:
+        is_spaced = not is_blank(base.lines[-1]) and section.start and is_blank(edited.lines[section.start - 1])
+        yield Edit(section.start - 1 if is_spaced else section.start, section.stop)

@@ -1,0 +1,228 @@
+"""Reading a handoff or proposal file (seed 002, v1 and v2; DESIGN §10).
+
+Whatever can be read is read, and what is odd about it is a problem with its line. Refused is only what would be
+read as something else than its author meant: bytes that are no text, a file without a title or, for a handoff,
+without a Meta block, one that ends inside that block (half written), or one where a code fence left open swallows
+a section.
+
+Sections are begun by ``# `` and ``## `` headings alone (not by underlined ones, so that a rule below a paragraph cuts
+nothing off). ``section_text`` says how a text keeps
+lines that look like these.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from consumers.handoffs.files.syntax.blocks import Heading, read_blocks
+from consumers.handoffs.files.syntax.checkboxes import checkbox_problems, read_checkboxes, read_log
+from consumers.handoffs.files.syntax.document import META_KEYS, Format, HandoffFile, MetaEntry, Section, StatusText
+from consumers.handoffs.files.syntax.headings import section_name, split_title, status_heading, value_or_none
+from consumers.handoffs.files.syntax.lines import Problem, quoted, read_lines, settled, text_of, text_problems
+from consumers.handoffs.files.syntax.meta import (
+    STATUS_WORDS,
+    entry_problems,
+    first_of,
+    read_dependencies,
+    read_entries,
+    read_status,
+)
+from consumers.handoffs.files.syntax.section_text import text_in
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from consumers.handoffs.files.syntax.blocks import Blocks
+
+_HASHED: Final = re.compile(r" {0,3}#{1,2}[ \t]+(.*)$")
+
+
+class _Title(NamedTuple):
+    sort: str | None
+    text: str
+    heading: Heading
+
+
+def parse(content: bytes) -> HandoffFile:
+    """Return what a file says, with every byte of it kept.
+
+    Raises:
+        Refused: ``TOO_LARGE`` or ``INVALID_FORMAT``, with ``line`` and what to do; such a file is to be left alone.
+    """
+    has_mark, lines = read_lines(content)
+    blocks = read_blocks(lines)
+    title = _read_title(lines, blocks)
+    _refuse_swallowed(lines, blocks)
+    sections = _read_sections(title.heading, blocks, len(lines))
+    by_name = {section.name: section for section in reversed(sections)}
+    meta = _read_meta(lines, title, sections, blocks.code)
+    entries = {entry.name: entry for entry in reversed(meta)}
+    _refuse_unfinished(lines, title, sections, meta)
+    depends_on, problems = read_dependencies(entries.get("Depends-on"))
+    log, log_problems = read_log(lines, by_name.get("Log"), blocks.code)
+    status, status_problems = _pick_status(_statuses(lines, entries.get("Status"), blocks))
+    tasks = read_checkboxes(lines, by_name.get("Tasks"), blocks)
+    criteria = read_checkboxes(lines, by_name.get("Acceptance Criteria"), blocks)
+    problems += [*log_problems, *status_problems, *text_problems(lines, has_mark=has_mark), *entry_problems(meta)]
+    problems += checkbox_problems(lines, by_name.get("Tasks"), tasks, blocks)
+    problems += checkbox_problems(lines, by_name.get("Acceptance Criteria"), criteria, blocks)
+    problems += _form_problems(title, sections, entries, blocks)
+    sender, to, reviewer, created, proposal = (
+        value_or_none(first_of(entries.get(key))) for key in ("From", "To", "Reviewer", "Created", "Proposal")
+    )
+    return HandoffFile(
+        format=_format_of(title, by_name, entries),
+        title=title.text,
+        title_line=title.heading.start + 1,
+        title_stop=title.heading.stop,
+        meta=tuple(meta),
+        status=status,
+        sender=sender,
+        to=to,
+        reviewer=reviewer,
+        created=created,
+        proposal=proposal,
+        depends_on=depends_on,
+        task=text_in(lines, by_name.get("Task"), blocks.code),
+        tasks=tasks,
+        criteria=criteria,
+        context=text_in(lines, by_name.get("Context"), blocks.code),
+        log=log,
+        sections=sections,
+        problems=settled(problems),
+        has_mark=has_mark,
+        lines=lines,
+        open_line=None if blocks.open_start is None else blocks.open_start + 1,
+    )
+
+
+def _read_title(lines: Sequence[str], blocks: Blocks) -> _Title:
+    heading = next((one for one in blocks.headings if one.level == 1), None)
+    if heading is None:
+        line = len(lines) if blocks.open_start is None else blocks.open_start + 1
+        advice = "begin it with '# Handoff: …' or '# Proposal: …'"
+        if blocks.open_start is not None:
+            advice = f"close the block that line {line} opens, or {advice}"
+        raise Refused("INVALID_FORMAT", f"the file has no title: {advice}", line=max(1, line))
+    sort, text = split_title(heading.text)
+    if not text:
+        raise Refused("INVALID_FORMAT", f"the title on line {heading.start + 1} is empty", line=heading.start + 1)
+    return _Title(sort, text, heading)
+
+
+def _refuse_swallowed(lines: Sequence[str], blocks: Blocks) -> None:
+    """Refuse a file where a block that is never closed hides a section, as when it was cut while being written."""
+    if blocks.open_start is None:
+        return
+    for index in range(blocks.open_start + 1, len(lines)):
+        found = _HASHED.match(text_of(lines[index]))
+        if found and (section_name(found[1]) or status_heading(found[1]) is not None):
+            line = blocks.open_start + 1
+            what = f"the block that line {line} opens is never closed and swallows {quoted(found[0].strip())}"
+            raise Refused("INVALID_FORMAT", f"{what} on line {index + 1}: close it", line=line)
+
+
+def _read_sections(title: Heading, blocks: Blocks, end: int) -> tuple[Section, ...]:
+    begins = [one for one in blocks.headings if one is title or (one.is_hashed and one.level <= 2)]
+    stops = [*(one.start for one in begins[1:]), end]
+    taken: set[str] = set()
+    sections: list[Section] = []
+    for one, stop in zip(begins, stops, strict=True):
+        if one is title:
+            continue
+        name = section_name(one.text)
+        sections.append(Section("" if name in taken else name, one.text, one.start, one.stop, stop))
+        taken.add(name)
+    return tuple(sections)
+
+
+def _read_meta(
+    lines: Sequence[str], title: _Title, sections: Sequence[Section], code: frozenset[int]
+) -> list[MetaEntry]:
+    """Return the entries of the Meta section or, without one, the known keys between title and first section."""
+    meta = next((section for section in sections if section.name == "Meta"), None)
+    if meta:
+        return read_entries(lines, meta.body, meta.stop, code=code, is_wanted=bool)
+    stop = min((one.start for one in sections if one.start > title.heading.start), default=len(lines))
+    return read_entries(lines, title.heading.stop, stop, code=code, is_wanted=META_KEYS.__contains__)
+
+
+def _refuse_unfinished(
+    lines: Sequence[str], title: _Title, sections: Sequence[Section], meta: Sequence[MetaEntry]
+) -> None:
+    line = title.heading.start + 1
+    if title.sort is None and not {"Status", "From", "To"}.intersection(entry.name for entry in meta):
+        what = f"{quoted(title.text)} is neither a handoff nor a proposal: it has no Meta block"
+        raise Refused("INVALID_FORMAT", f"{what}, and its title no 'Handoff:' or 'Proposal:'", line=line)
+    if title.sort != "proposal" and not meta:
+        message = "the handoff has no Meta block: add '## Meta' with Status, From and To, or finish the file"
+        raise Refused("INVALID_FORMAT", message, line=max(line, len(lines)))
+    named = next((section for section in sections if section.name == "Meta"), None)
+    is_last = not sections if named is None else named.stop == len(lines)
+    is_whole = lines[-1].endswith(("\n", "\r"))
+    if title.sort == "proposal":
+        # A proposal may end in its Meta block, or have little else; only a last line without an end gives it away.
+        is_cut = is_last and not is_whole and bool(meta) and meta[-1].last_line == len(lines)
+    else:
+        is_cut = is_last and (len(sections) <= 1 or not is_whole)
+    if is_cut:
+        message = f"the file ends inside its Meta block on line {len(lines)}, as if half written: finish it"
+        raise Refused("INVALID_FORMAT", message, line=len(lines))
+
+
+def _statuses(lines: Sequence[str], entry: MetaEntry | None, blocks: Blocks) -> Iterator[StatusText]:
+    """Yield the status of the Meta block, and those that stand in headings."""
+    if entry and (found := read_status(entry.value.split("\n")[0], entry.line, entry.column)):
+        yield found
+    for heading in blocks.headings:
+        start = status_heading(heading.text) if heading.level == 2 and heading.is_hashed else None
+        if start is not None:
+            column = lines[heading.start].index(heading.text) + start
+            if found := read_status(heading.text[start:], heading.start + 1, column):
+                yield found
+
+
+def _pick_status(statuses: Iterator[StatusText]) -> tuple[StatusText | None, list[Problem]]:
+    found = sorted(statuses, key=lambda one: one.line)
+    if not found:
+        return None, []
+    first = found[0]
+    problems = [
+        Problem(other.line, f"Status stands on line {first.line} and again on line {other.line}: the first counts")
+        for other in found[1:]
+    ]
+    if first.word not in STATUS_WORDS:
+        problems.append(Problem(first.line, f"{quoted(first.written)} is no status of the protocol"))
+    return first, problems
+
+
+def _form_problems(
+    title: _Title, sections: Sequence[Section], entries: dict[str, MetaEntry], blocks: Blocks
+) -> Iterator[Problem]:
+    """Yield what the file lacks or has twice, and a block that nothing closes."""
+    line = title.heading.start + 1
+    if title.sort is None:
+        yield Problem(line, "the title has no 'Handoff:' or 'Proposal:' in front")
+    for key in ("From", "To") if title.sort != "proposal" else ():
+        if value_or_none(first_of(entries.get(key))) is None:
+            yield Problem(entries[key].line if key in entries else line, f"the Meta block does not say {key}")
+    first = {section.name: section for section in reversed(sections) if section.name}
+    for section in sections:
+        name = section_name(section.heading)
+        if name and not section.name:
+            both = f"a section {name} begins on line {first[name].start + 1} and again on line {section.start + 1}"
+            yield Problem(section.start + 1, f"{both}: only the first counts")
+    if title.sort != "proposal" and not first.keys() - {"Meta"}:
+        message = "no Task, Tasks, Acceptance Criteria, Context or Log follows: is the file whole?"
+        yield Problem(sections[-1].start + 1, message)
+    if blocks.open_start is not None:
+        yield Problem(blocks.open_start + 1, "this block is never closed: it goes on to the end of the file")
+
+
+def _format_of(title: _Title, by_name: dict[str, Section], entries: dict[str, MetaEntry]) -> Format:
+    if title.sort == "proposal":
+        return "proposal"
+    is_second = "Tasks" in by_name or "Reviewer" in entries or "Depends-on" in entries
+    return "handoff/v2" if is_second else "handoff/v1"

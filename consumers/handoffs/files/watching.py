@@ -1,0 +1,273 @@
+"""Watching a folder and the log at once: whatever changes on either side is brought into step within a second.
+
+Two threads only say which handoffs to look at, the one from the file system, the other from the log; one thread
+looks, one handoff at a time. A file is looked at when it has been left alone for ``settle_s``, so that one which is
+half written is not read. What the file system fails to tell of is found by a look at the whole folder now and then.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from consumers.handoffs.files.current import file_name
+from consumers.handoffs.files.folder import CONFLICT
+from consumers.handoffs.files.syntax.meta import is_handoff_id
+from consumers.handoffs.files.telling import Told
+from consumers.sdk.files import settled_for_s
+from ledger.client import follow
+from ledger.errors import BatonError, Unavailable
+from projections.handoffs.fold import HANDLED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from consumers.handoffs.files.folder import Folder
+    from consumers.handoffs.files.keeper import Keeper
+
+settle_s: Final = 0.25
+rescan_interval_s: Final = 30.0
+retry_wait_s: Final = 1.0
+retry_wait_max_s: Final = 5.0
+follow_wait_s: Final = 0.5
+page_rows: Final = 500
+_notify_step_ms: Final = 20
+_notify_debounce_ms: Final = 80
+_notify_timeout_ms: Final = 200
+_RESCAN: Final = "\0rescan"
+
+
+class Watcher:
+    """Keeps one folder in step; who is told hears of everything that happens and of what is left undone."""
+
+    def __init__(self, folder: Folder, keeper: Keeper, *, is_everything: bool = False) -> None:
+        """Watch for ``folder`` as its keeper; with ``is_everything`` finished handoffs get a file, too."""
+        self._folder = folder
+        self._client = keeper.author.client
+        self._answer = keeper.answer
+        self._store = keeper.store
+        self._tell = keeper.tell
+        self._is_everything = is_everything
+        self._asked: queue.SimpleQueue[tuple[str, int | None]] = queue.SimpleQueue()
+        self._stamps: dict[str, tuple[int, int]] = {}
+        self._position = 0
+        self._waiting: dict[str, str] = {}
+
+    def reconcile(self, step: Callable[[int, int], None] = lambda _done, _total: None) -> list[Unavailable]:
+        """Bring everything into step once: all files of the folder and all handoffs that should have one.
+
+        Return why files could not be looked at; they are looked at again by ``run``.
+
+        Raises:
+            Unavailable: the folder, the ledger or the store cannot be used at all.
+        """
+        head = self._client.head().size
+        # Files come first: a table says of which handoffs it has the rows.
+        ids = list(dict.fromkeys([*self._scan(), *self._wanted_ids(), *self._store.ids()]))
+        failures: list[Unavailable] = []
+        ids.sort(key=lambda id_: self._unsettled_s(id_) or 0.0)  # what is being written comes last
+        for done, id_ in enumerate(ids, 1):
+            time.sleep(self._unsettled_s(id_) or 0.0)
+            failure = self._look_at(id_)
+            if failure is not None:
+                failures.append(failure)
+                self._asked.put((id_, None))
+            step(done, len(ids))
+        if not failures:
+            self._store.move(head)
+        return failures
+
+    def run(self, stop: threading.Event) -> None:
+        """Watch until ``stop`` is set; an outage of the ledger or the folder is waited out, and told."""
+        self._position = self._store.position() or 0
+        threads = [
+            threading.Thread(target=self._until_stopped, args=(what, work, stop), name=f"baton-{what}")
+            for what, work in (("log", self._follow_log), ("files", self._follow_files))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._work(stop)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+    def _work(self, stop: threading.Event) -> None:
+        """Look at what was asked for, in the order in which files have settled."""
+        due: dict[str, float] = {}
+        rescan_at = time.monotonic() + rescan_interval_s
+        while not stop.is_set():
+            self._take(due)
+            now = time.monotonic()
+            for id_ in [id_ for id_, at in due.items() if at <= now]:
+                del due[id_]
+                wait_s = self._unsettled_s(id_)
+                if wait_s is None and self._look_at(id_) is not None:
+                    wait_s = retry_wait_s
+                    due[id_] = now + wait_s
+                    break  # the others wait behind it, so that an outage is not met a thousand times in a row
+                if wait_s is not None:
+                    due[id_] = now + wait_s
+            if now >= rescan_at:
+                rescan_at = now + rescan_interval_s
+                for id_ in self._changed_unseen():
+                    due.setdefault(id_, now)
+
+    def _take(self, due: dict[str, float]) -> None:
+        """Wait a moment for something to look at; what the log asks for is looked at at once."""
+        try:
+            id_, position = self._asked.get(timeout=settle_s / 5)
+        except queue.Empty:
+            return
+        now = time.monotonic()
+        if id_ == _RESCAN:
+            for one in self._changed_unseen():
+                due.setdefault(one, now)
+        elif position is None:
+            due[id_] = now + settle_s
+        elif id_:
+            due.setdefault(id_, now)
+            for one in self._folder.refused:
+                due.setdefault(one, now)  # an event may allow what was refused
+        elif not due:
+            self._position_done(position)
+
+    def _position_done(self, position: int) -> None:
+        """Remember that all up to an index is in step; what is not remembered is only looked at again."""
+        try:
+            self._store.move(position)
+        except Unavailable as error:
+            self._told_waiting("", error)
+
+    def _unsettled_s(self, id_: str) -> float | None:
+        """Return for how long to wait until a file was left alone for ``settle_s``; None when it was."""
+        age_s = settled_for_s(self._folder.path / file_name(id_))
+        return settle_s - age_s if age_s is not None and age_s < settle_s else None
+
+    def _look_at(self, id_: str) -> Unavailable | None:
+        try:
+            self._folder.reconcile(id_)
+        except Unavailable as error:
+            self._told_waiting(id_, error)
+            return error
+        self._waiting.pop(id_, None)
+        return None
+
+    def _told_waiting(self, id_: str, error: BatonError | OSError) -> None:
+        """Tell of an outage once, for as long as it is the same."""
+        text = f"{error.code}: {error.message}" if isinstance(error, BatonError) else str(error)
+        is_known = text in self._waiting.values()
+        self._waiting[id_] = text
+        if not is_known:
+            self._tell(Told("waiting", id_, text))
+
+    def _follow_log(self, stop: threading.Event) -> None:
+        for item in follow(self._client, self._position, kinds=sorted(HANDLED), stop=stop, wait_s=follow_wait_s):
+            self._waiting.pop("log", None)
+            if isinstance(item, int):
+                self._asked.put(("", item))
+            elif item.stream.startswith("handoff/"):
+                self._asked.put((item.name, item.index))
+            self._position = item if isinstance(item, int) else item.index + 1
+
+    def _follow_files(self, stop: threading.Event) -> None:
+        from watchfiles import watch  # noqa: PLC0415 - only watching needs it
+
+        watched = self._folder_identity()
+        is_told = False
+        told = watch(
+            self._folder.path,
+            stop_event=stop,
+            step=_notify_step_ms,
+            debounce=_notify_debounce_ms,
+            recursive=False,
+            rust_timeout=_notify_timeout_ms,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+        )
+        while (changes := self._next(told)) is not None:
+            if not is_told:
+                self._waiting.pop("files", None)
+                self._asked.put((_RESCAN, None))  # what changed before the file system told of it
+                is_told = True
+            for _, name in changes:
+                id_ = handoff_of(self._folder.path / name)
+                if id_ is not None:
+                    self._asked.put((id_, None))
+            if self._folder_identity() != watched:
+                return  # another folder stands in its place, and the file system tells of the old one
+
+    def _next(self, told: Iterator[Any]) -> Any:
+        try:
+            return next(told, None)
+        except RuntimeError as error:  # what watchfiles makes of the system's refusals, as when too many are watched
+            raise Unavailable("STORE_UNAVAILABLE", f"{self._folder.path} cannot be watched: {error}") from error
+
+    def _folder_identity(self) -> tuple[int, int]:
+        found = self._folder.path.stat()
+        return found.st_dev, found.st_ino
+
+    def _until_stopped(self, what: str, work: Callable[[threading.Event], None], stop: threading.Event) -> None:
+        wait_s = retry_wait_s
+        while not stop.is_set():
+            started = time.monotonic()
+            try:
+                work(stop)
+            except (BatonError, OSError) as error:
+                self._told_waiting(what, error)
+                wait_s = retry_wait_s if time.monotonic() - started > retry_wait_max_s else wait_s
+                stop.wait(wait_s)
+                wait_s = min(2 * wait_s, retry_wait_max_s)
+
+    def _wanted_ids(self) -> Iterable[str]:
+        """Yield the handoffs that should have a file."""
+        after: int | None = None
+        while True:
+            arguments: dict[str, Any] = {"limit": page_rows, "after": after, "finished": self._is_everything}
+            page = self._answer(
+                "handoffs.files", {name: value for name, value in arguments.items() if value is not None}
+            )
+            yield from page["ids"]
+            after = page["next"]
+            if after is None:
+                return
+
+    def _scan(self) -> list[str]:
+        """Return the handoffs that files are named after, remembering what each file looks like from outside."""
+        found: dict[str, tuple[int, int]] = {}
+        try:
+            for path in self._folder.path.iterdir():
+                id_ = handoff_of(path)
+                if id_ is not None:
+                    stat = path.lstat()
+                    found[id_] = max(found.get(id_, (0, 0)), (stat.st_ctime_ns, stat.st_size))
+        except OSError as error:
+            raise Unavailable(
+                "STORE_UNAVAILABLE",
+                f"{self._folder.path} cannot be read: {error.strerror}",
+                path=str(self._folder.path),
+            ) from error
+        self._stamps = found
+        return sorted(found)
+
+    def _changed_unseen(self) -> list[str]:
+        before = self._stamps
+        try:
+            self._scan()
+        except Unavailable as error:
+            self._told_waiting("files", error)
+            return []
+        return [id_ for id_ in before.keys() | self._stamps.keys() if before.get(id_) != self._stamps.get(id_)]
+
+
+def handoff_of(path: Path) -> str | None:
+    """Return the handoff that a file is the file of, or stands beside; None for any other file."""
+    if path.name.startswith(".") or not path.name.endswith(".md"):
+        return None  # what is hidden is ours while it is written, or nobody's
+    id_ = path.name.removesuffix(CONFLICT).removesuffix(".md")
+    is_text = not any("\ud800" <= one <= "\udfff" for one in id_)  # else the name is not UTF-8
+    return id_ if is_text and is_handoff_id(id_) else None

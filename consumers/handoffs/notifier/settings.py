@@ -1,0 +1,169 @@
+"""Whom to tell, and how: the tables ``[[notify]]`` of ``config.toml``, checked before anything is sent.
+
+A channel is a command of the operator's own or a webhook. A webhook's address must be https, or this machine, unless
+the operator allows plain http; its secret stands in the environment variable that the table names, never in the file.
+Neither a secret nor the path of an address (which is a secret with many receivers) is shown in a message, ``repr`` or
+log: ``Channel.target`` is what may be shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from consumers.handoffs.notifier.signature import Secret, read_secret
+from consumers.sdk.loopback import is_loopback
+from ledger.codec import schema_error
+from ledger.config import environment_variable
+from ledger.errors import Refused
+from ledger.events.fields import NAME_PATTERN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.config import Settings
+
+channels_max: Final = 20
+EVERYBODY: Final = "*"
+
+Action: TypeAlias = Literal["approve", "claim", "continue", "unblock", "verify", "review"]
+_Agent = Annotated[str, msgspec.Meta(pattern=rf"{NAME_PATTERN}|^\*\Z")]
+_Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+
+
+class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What an operator says of one channel, as in a table ``[[notify]]``.
+
+    ``agents`` are names, or ``["*"]`` for everybody; ``actions`` narrows what is told, and empty tells everything.
+    One of ``command`` (for sh) and ``webhook`` (with ``secret_variable``) says how. ``timeout_s`` bounds one attempt;
+    after ``attempts_max`` attempts, at most ``retry_wait_max_s`` apart, a delivery is a dead letter. ``name`` is what
+    deliveries are kept under; without one it follows from the target, so a new target is a new channel.
+    """
+
+    agents: Annotated[list[_Agent], msgspec.Meta(min_length=1, max_length=1_000)]
+    actions: list[Action] = []
+    name: Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)] | None = None
+    command: Annotated[str, msgspec.Meta(min_length=1, max_length=10_000, pattern=r"^[^\x00]*\Z")] | None = None
+    webhook: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)] | None = None
+    secret_variable: _Variable | None = None
+    allow_http: bool = False
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 15.0
+    attempts_max: Annotated[int, msgspec.Meta(ge=1, le=30)] = 12
+    retry_wait_max_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 21_600.0
+
+
+class Channel(msgspec.Struct, frozen=True):
+    """One checked channel: its name, what may be shown of its target, its settings, and a webhook's secret.
+
+    ``secret`` is None for a command, and for a webhook whose variable the environment does not have.
+    """
+
+    name: str
+    target: str
+    settings: ChannelSettings
+    secret: Secret | None = None
+
+    def takes(self, agent: str, action: str) -> bool:
+        """Whether this channel tells ``agent`` of ``action``."""
+        chosen = self.settings
+        is_for = EVERYBODY in chosen.agents or agent in chosen.agents
+        return is_for and (not chosen.actions or action in chosen.actions)
+
+
+def read_channels(
+    settings: Settings, variable: Callable[[str], str | None] = environment_variable
+) -> tuple[Channel, ...]:
+    """Return the channels that ``config.toml`` names, in its order; a secret that is not there is left out.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the file and the path of the field.
+    """
+    tables = settings.config.notify
+    if len(tables) > channels_max:
+        raise _wrong(settings, Refused("INVALID_FIELD", f"there are at most {channels_max} channels", path="$.notify"))
+    channels: list[Channel] = []
+    for number, table in enumerate(tables):
+        try:
+            channel = _channel(table, f"$.notify[{number}]", variable)
+        except Refused as refusal:
+            raise _wrong(settings, refusal) from refusal
+        if channel.name in [other.name for other in channels]:
+            message = f"another channel is called {channel.name} or has the same target: give each a name"
+            raise _wrong(settings, Refused("INVALID_FIELD", message, path=f"$.notify[{number}].name"))
+        channels.append(channel)
+    return tuple(channels)
+
+
+def configured_channels(
+    settings: Settings, variable: Callable[[str], str | None] = environment_variable
+) -> tuple[Channel, ...]:
+    """Return the channels that ``config.toml`` names, ready to send.
+
+    Raises:
+        Refused: as ``read_channels``, and ``INVALID_FIELD`` when the environment lacks the variable of a secret.
+    """
+    channels = read_channels(settings, variable)
+    for number, channel in enumerate(channels):
+        if channel.settings.webhook is not None and channel.secret is None:
+            message = f"the environment has no {channel.settings.secret_variable}"
+            path = f"$.notify[{number}].secret_variable"
+            raise _wrong(settings, Refused("INVALID_FIELD", message, path=path))
+    return channels
+
+
+def _wrong(settings: Settings, refusal: Refused) -> Refused:
+    """Return a refusal that names the file and the path."""
+    file, path = str(settings.home / "config.toml"), refusal.details["path"]
+    where = "" if refusal.message.endswith(path) else f" at {path}"
+    return Refused(refusal.code, f"{file}: {refusal.message}{where}", **refusal.details, file=file)
+
+
+def _channel(table: object, path: str, variable: Callable[[str], str | None]) -> Channel:
+    try:
+        chosen = msgspec.convert(table, ChannelSettings)
+    except msgspec.ValidationError as error:
+        raise schema_error(error, path) from error
+    if (chosen.command is None) == (chosen.webhook is None):
+        raise Refused("INVALID_FIELD", "a channel has either a command or a webhook", path=path)
+    if chosen.command is not None:
+        if chosen.secret_variable is not None or chosen.allow_http:
+            raise Refused("INVALID_FIELD", "secret_variable and allow_http are for a webhook", path=path)
+        return Channel(chosen.name or _derived("command", chosen.command), "a command", chosen)
+    url = chosen.webhook or ""
+    target = _checked_target(url, f"{path}.webhook", allow_http=chosen.allow_http)
+    if chosen.secret_variable is None:
+        raise Refused("INVALID_FIELD", "a webhook is signed: name its secret_variable", path=f"{path}.secret_variable")
+    given = variable(chosen.secret_variable)
+    secret = read_secret(given, chosen.secret_variable, f"{path}.secret_variable") if given else None
+    return Channel(chosen.name or _derived("webhook", url), target, chosen, secret)
+
+
+def _derived(sort: str, target: str) -> str:
+    return f"{sort}-{hashlib.sha256(target.encode()).hexdigest()[:12]}"
+
+
+def _checked_target(url: str, path: str, *, allow_http: bool) -> str:
+    """Return what may be shown of an address: scheme, host and port.
+
+    Raises:
+        Refused: ``INVALID_FIELD``; the message does not repeat the address.
+    """
+    try:
+        parts = urlsplit(url)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        raise Refused("INVALID_FIELD", "webhook is no URL", path=path) from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
+        raise Refused("INVALID_FIELD", "webhook must be http(s)://HOST[:PORT][/PATH]", path=path)
+    if parts.username is not None or parts.fragment:
+        raise Refused("INVALID_FIELD", "webhook must have no user or fragment", path=path)
+    if not url.isprintable() or not url.isascii() or " " in url:
+        raise Refused("INVALID_FIELD", "webhook must be printable ASCII", path=path)
+    if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname):
+        message = "webhook must be https, or on this machine, unless allow_http = true"
+        raise Refused("INVALID_FIELD", message, path=path)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}{port}"

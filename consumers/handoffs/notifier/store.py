@@ -1,0 +1,203 @@
+"""What the notifier remembers: open episodes and an outbox, in the file of its subscription.
+
+An episode, its deliveries and the position in the log are written in one transaction: after any crash an episode is
+either known with all of its deliveries or will be found again. A delivery's attempt is counted before it is made, so
+one that ends the process is counted too; a crash between sending and forgetting sends the same id once more.
+
+Every method works in the caller's transaction or is one SQL statement; each thread has a store of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from consumers.handoffs.notifier.episodes import Key, Open
+from consumers.handoffs.notifier.message import Notification
+from consumers.sdk.subscriptions import Subscriptions
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from consumers.handoffs.notifier.episodes import Waiting
+
+dead_letters_max: Final = 1_000
+listed_max: Final = 500
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS episodes (
+    kind TEXT NOT NULL, id TEXT NOT NULL, agent TEXT NOT NULL, action TEXT NOT NULL,
+    episode_id TEXT NOT NULL, seen_size INTEGER NOT NULL, began_ms INTEGER NOT NULL, title TEXT NOT NULL,
+    PRIMARY KEY (kind, id, agent, action)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS deliveries (
+    number INTEGER PRIMARY KEY, episode_id TEXT NOT NULL, channel TEXT NOT NULL, notification BLOB NOT NULL,
+    attempts INTEGER NOT NULL, next_ms INTEGER, error TEXT NOT NULL, created_ms INTEGER NOT NULL,
+    UNIQUE (episode_id, channel));
+CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (channel, next_ms);
+CREATE TABLE IF NOT EXISTS stopped_channels (
+    channel TEXT PRIMARY KEY, error TEXT NOT NULL, since_ms INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+class Delivery(NamedTuple):
+    """One notification on its way to one channel; ``next_ms`` is None for a dead letter."""
+
+    number: int
+    channel: str
+    notification: Notification
+    attempts: int
+    next_ms: int | None
+    error: str
+    created_ms: int
+
+
+class NotifierStore:
+    """The notifier's tables in its file, and the position beside them."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``, as from every method.
+        """
+        self.subscriptions = Subscriptions(path)
+        try:
+            with self.subscriptions.translated():
+                self.subscriptions.db.executescript(_SCHEMA)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self.subscriptions.close()
+
+    def open_episodes(self) -> dict[Key, Open]:
+        """Return the episodes that are on."""
+        rows = self._run("SELECT kind, id, agent, action, episode_id, seen_size FROM episodes")
+        return {Key(*row[:4]): Open(*row[4:]) for row in rows}
+
+    def begin(self, waiting: Waiting, opened: Open, began_ms: int) -> None:
+        """Record an episode."""
+        row = (*waiting.key, *opened, began_ms, waiting.title)
+        self._run("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def end(self, keys: Iterable[Key]) -> None:
+        """Forget episodes that are over; their deliveries stay until they are delivered or given up."""
+        for key in keys:
+            self._run("DELETE FROM episodes WHERE kind = ? AND id = ? AND agent = ? AND action = ?", key)
+
+    def add_delivery(self, channel: str, notification: Notification, now_ms: int) -> None:
+        """Put a notification into the outbox, due at once."""
+        self._run(
+            "INSERT INTO deliveries (episode_id, channel, notification, attempts, next_ms, error, created_ms) "
+            "VALUES (?, ?, ?, 0, ?, '', ?)",
+            (notification.id, channel, msgspec.msgpack.encode(notification), now_ms, now_ms),
+        )
+
+    def due(self, channel: str, now_ms: int) -> Delivery | None:
+        """Return the delivery of a channel that is to be tried now, the one that has waited longest first."""
+        sql = f"{_SELECT} WHERE channel = ? AND next_ms <= ? ORDER BY next_ms, number LIMIT 1"
+        found = self._deliveries(sql, (channel, now_ms))
+        return found[0] if found else None
+
+    def count_attempt(self, delivery: Delivery) -> None:
+        """Count an attempt that is about to be made; the delivery stays due until it is known what came of it."""
+        self._run("UPDATE deliveries SET attempts = attempts + 1 WHERE number = ?", (delivery.number,))
+
+    def delivered(self, delivery: Delivery) -> None:
+        """Forget a delivery that arrived."""
+        self._run("DELETE FROM deliveries WHERE number = ?", (delivery.number,))
+
+    def failed(self, delivery: Delivery, error: str, next_ms: int | None) -> None:
+        """Remember when a delivery is tried again, or that it is a dead letter; the oldest of too many are dropped."""
+        with self.subscriptions.transaction():
+            self._run(
+                "UPDATE deliveries SET error = ?, next_ms = ? WHERE number = ?", (error, next_ms, delivery.number)
+            )
+            self._limit_dead_letters()
+
+    def stop_channel(self, channel: str, error: str, now_ms: int) -> None:
+        """Give up all that waits for a channel whose receiver wants no more, and what will wait for it."""
+        with self.subscriptions.transaction():
+            self._run("INSERT OR REPLACE INTO stopped_channels VALUES (?, ?, ?)", (channel, error, now_ms))
+            sql = "UPDATE deliveries SET error = ?, next_ms = NULL WHERE channel = ? AND next_ms IS NOT NULL"
+            self._run(sql, (error, channel))
+            self._limit_dead_letters()
+
+    def stopped(self) -> dict[str, str]:
+        """Return the channels that nothing is sent to, and why."""
+        return dict(self._run("SELECT channel, error FROM stopped_channels"))
+
+    def bury_strangers(self, channels: Sequence[str]) -> None:
+        """Give up what waits for channels that are configured no longer."""
+        marks = ", ".join("?" * len(channels))
+        sql = f"UPDATE deliveries SET error = ?, next_ms = NULL WHERE next_ms IS NOT NULL AND channel NOT IN ({marks})"  # noqa: S608 - question marks
+        self._run(sql, ("the channel is configured no longer", *channels))
+
+    def retry(self, episode_id: str | None, now_ms: int) -> int:
+        """Make dead letters due again, of one episode or all, with all of their attempts; return how many.
+
+        A channel that was stopped is tried again too.
+
+        Raises:
+            Refused: ``NOT_FOUND`` when an episode is named that has none.
+        """
+        where = "next_ms IS NULL" if episode_id is None else "next_ms IS NULL AND episode_id = ?"
+        values = () if episode_id is None else (episode_id,)
+        with self.subscriptions.transaction():
+            restart = f"DELETE FROM stopped_channels WHERE channel IN (SELECT channel FROM deliveries WHERE {where})"  # noqa: S608 - fixed texts
+            self._run(restart, values)
+            sql = f"UPDATE deliveries SET next_ms = ?, attempts = 0 WHERE {where} RETURNING number"  # noqa: S608 - fixed texts
+            count = len(self._run(sql, (now_ms, *values)))
+        if episode_id is not None and not count:
+            raise Refused("NOT_FOUND", f"{episode_id} is no dead letter", id=episode_id)
+        return count
+
+    def restart_channel(self, channel: str) -> None:
+        """Send to a channel again."""
+        self._run("DELETE FROM stopped_channels WHERE channel = ?", (channel,))
+
+    def listed_episodes(self) -> tuple[list[dict[str, Any]], int]:
+        """Return the open episodes, oldest first and at most ``listed_max``, and how many there are."""
+        names = ("kind", "id", "agent", "action", "episode_id", "began_ms", "title")
+        sql = f"SELECT {', '.join(names)} FROM episodes ORDER BY began_ms, kind, id LIMIT ?"  # noqa: S608 - fixed names
+        rows = [dict(zip(names, row, strict=True)) for row in self._run(sql, (listed_max,))]
+        return rows, self._count("episodes", "1")
+
+    def listed_deliveries(self, *, dead: bool) -> tuple[list[Delivery], int]:
+        """Return what is pending or what is dead, oldest first and at most ``listed_max``, and how many there are."""
+        where = f"next_ms IS {'' if dead else 'NOT '}NULL"
+        found = self._deliveries(f"{_SELECT} WHERE {where} ORDER BY number LIMIT ?", (listed_max,))
+        return found, self._count("deliveries", where)
+
+    def _limit_dead_letters(self) -> None:
+        self._run(
+            "DELETE FROM deliveries WHERE number IN (SELECT number FROM deliveries WHERE next_ms IS NULL "
+            "ORDER BY number DESC LIMIT -1 OFFSET ?)",
+            (dead_letters_max,),
+        )
+
+    def _count(self, table: str, where: str) -> int:
+        ((count,),) = self._run(f"SELECT count(*) FROM {table} WHERE {where}")  # noqa: S608 - fixed texts
+        return int(count)
+
+    def _deliveries(self, sql: str, values: tuple[Any, ...]) -> list[Delivery]:
+        rows = self._run(sql, values)
+        return [Delivery(number, channel, _read(stored), *more) for number, channel, stored, *more in rows]
+
+    def _run(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        with self.subscriptions.translated():
+            cursor: sqlite3.Cursor = self.subscriptions.db.execute(sql, values)
+            return cursor.fetchall()
+
+
+_SELECT: Final = "SELECT number, channel, notification, attempts, next_ms, error, created_ms FROM deliveries"
+
+
+def _read(stored: bytes) -> Notification:
+    return msgspec.msgpack.decode(stored, type=Notification)

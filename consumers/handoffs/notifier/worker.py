@@ -1,0 +1,185 @@
+"""The notifier: follows the log, looks who is waited for, and records what begins together with what is to be sent.
+
+It signs nothing. A look is one question to the views; it is made when events that can change the answer were read to
+the end of the log, at every start, and every ``sweep_interval_s`` for leases that run out, which is no event. Position,
+episodes and outbox move in one transaction, so a crash at any point leaves a state from which the next look goes on.
+
+At its very first start it records what waits already as known and tells nobody, unless it is told to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from consumers.handoffs.notifier.episodes import Open, episodes, interrupted
+from consumers.handoffs.notifier.message import episode_id, notification_of
+from consumers.handoffs.notifier.sender import Sender
+from consumers.handoffs.notifier.store import NotifierStore
+from consumers.handoffs.notifier.waiting import Lookout
+from ledger.client import read_event
+from ledger.errors import Unavailable
+from ledger.events import KINDS as ALL_KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from consumers.handoffs.notifier.episodes import Waiting
+    from consumers.handoffs.notifier.settings import Channel
+    from consumers.handoffs.notifier.waiting import Answers
+    from ledger.client import Client
+    from ledger.events.body import Event
+
+NAME: Final = "notifier"
+KINDS: Final = frozenset(
+    name for name, kind in ALL_KINDS.items() if kind.stream in {"handoff", "review"} or name == "record.imported"
+)
+poll_wait_s: Final = 0.5
+sweep_interval_s: Final = 30.0
+pause_max_s: Final = 10.0
+
+
+def unix_ms() -> int:
+    """Return the time in unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class NotifierWorker:
+    """Tells agents, once for each waiting episode, that something waits for them."""
+
+    def __init__(
+        self,
+        client: Client,
+        answer: Answers,
+        store: Path,
+        channels: Sequence[Channel],
+        *,
+        notify_existing: bool = False,
+        clock_ms: Callable[[], int] = unix_ms,
+        sweep_s: float = sweep_interval_s,
+    ) -> None:
+        """Follow what ``client`` reads, ask the views by ``answer``, remember in ``store``, send to ``channels``.
+
+        With ``notify_existing`` the very first start also tells of what waits already.
+        """
+        self._client = client
+        self._lookout = Lookout(client, answer)
+        self._path = store
+        self._channels = tuple(channels)
+        self._notify_existing = notify_existing
+        self._clock_ms = clock_ms
+        self._sweep_s = sweep_s
+
+    def run(self, stop: threading.Event, *, until: int | None = None) -> None:
+        """Notify until ``stop`` is set; or until everything before index ``until`` was read and all due was tried.
+
+        Raises:
+            Unavailable: the ledger or the store cannot be used; ``STORE_IN_USE`` when another notifier has the store.
+        """
+        with _alone(self._path), contextlib.closing(NotifierStore(self._path)) as store:
+            store.bury_strangers([channel.name for channel in self._channels])
+            senders = [Sender(channel, self._path, self._clock_ms) for channel in self._channels]
+            if until is not None:
+                self._follow(store, stop, until, [])
+                for sender in senders:
+                    sender.send_due(store, stop)
+                return
+            ended = threading.Event()
+            with ThreadPoolExecutor(max(1, len(senders)), thread_name_prefix="baton-notify") as pool:
+                sending = [pool.submit(sender.run, ended) for sender in senders]
+                try:
+                    self._follow(store, stop, None, sending)
+                finally:
+                    ended.set()
+            for future in sending:
+                future.result()
+
+    def _follow(
+        self, store: NotifierStore, stop: threading.Event, until: int | None, sending: list[Future[None]]
+    ) -> None:
+        """Read on and look, until told to stop or a sender could not go on.
+
+        A look is followed by a pause as long as it took, so that looking never takes more than half of the time.
+        """
+        position = store.subscriptions.position(NAME)
+        if position is None:
+            position = self._begin(store)
+        looked_s = ready_s = 0.0
+        must_look = True
+        while not stop.is_set() and not any(future.done() for future in sending):
+            page = self._client.entries(position, kinds=KINDS, wait_s=0.0 if must_look else poll_wait_s)
+            events = [read_event(index, data) for index, data in page.entries]
+            must_look = must_look or bool(events) or time.monotonic() - looked_s >= self._sweep_s
+            if must_look and page.next_index >= page.size:
+                stop.wait(max(0.0, ready_s - time.monotonic()))
+                began_s = time.monotonic()
+                seen_size, waiting = self._lookout.look()
+                self._record(store, events, page.next_index, waiting, seen_size)
+                must_look, looked_s = False, time.monotonic()
+                ready_s = looked_s + min(looked_s - began_s, pause_max_s)
+            elif page.next_index != position:
+                self._record(store, events, page.next_index, None, 0)
+            position = page.next_index
+            if until is not None and position >= until and not must_look:
+                return
+
+    def _begin(self, store: NotifierStore) -> int:
+        """Take what waits already as known, and return the position to go on from."""
+        seen_size, waiting = self._lookout.look()
+        with store.subscriptions.transaction():
+            self._open(store, waiting, seen_size, is_told=self._notify_existing)
+            store.subscriptions.move(NAME, seen_size)
+        return seen_size
+
+    def _record(
+        self, store: NotifierStore, events: list[Event], position: int, waiting: list[Waiting] | None, seen_size: int
+    ) -> None:
+        """Commit what events ended, what a look found and the position, or nothing of it.
+
+        Without a look the ended episodes are closed all the same: the look that follows must find them begun anew.
+        """
+        with store.subscriptions.transaction():
+            known = store.open_episodes()
+            over = interrupted(known, [(event.index, event.kind, event.name) for event in events])
+            store.end(over)
+            if waiting is not None:
+                begun, ended = episodes(known.keys() - over, waiting)
+                store.end(ended)
+                self._open(store, begun, seen_size, is_told=True)
+            store.subscriptions.move(NAME, position)
+
+    def _open(self, store: NotifierStore, begun: list[Waiting], seen_size: int, *, is_told: bool) -> None:
+        now_ms = self._clock_ms()
+        for waiting in begun:
+            identity = episode_id(self._client.ledger, waiting.key, seen_size, now_ms)
+            store.begin(waiting, Open(identity, max(seen_size, waiting.since_index + 1)), now_ms)
+            if not is_told:
+                continue
+            notification = notification_of(self._client.ledger, identity, waiting, now_ms)
+            for channel in self._channels:
+                if channel.takes(waiting.key.agent, waiting.key.action):
+                    store.add_delivery(channel.name, notification, now_ms)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep a second notifier off the same store: both would send what is due. The lock ends with the process."""
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = lock.open("a")
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{lock} cannot be opened: {error}", path=str(lock)) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            message = f"another notifier works with {path}"
+            raise Unavailable("STORE_IN_USE", message, path=str(path)) from error
+        yield

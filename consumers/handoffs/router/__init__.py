@@ -1,0 +1,37 @@
+"""The router: declarative chains of handoffs, and the news that a handoff is ready (DESIGN §10; seed 002, seed 004).
+
+The operator writes ``chains.toml`` in the ledger's folder; the router follows the log and signs what it says::
+
+    >>> from consumers.handoffs.router import read_chains
+    >>> chains = read_chains(b'''
+    ... [[chain]]
+    ... name = "validate"
+    ... when = "handoff.verified"
+    ... where = {to = "minimax", title = "Tests*"}
+    ... then = {to = "claude", reviewer = "rita", title = "Validate: {title}", depends_on = ["{id}"]}
+    ... ''')
+    >>> [(chain.name, sorted(chain.kinds), chain.hops_max) for chain in chains.chains]
+    [('validate', ['handoff.verified'], 8)]
+
+The words used here: a *chain* says when, where and then; a *step* is one handoff of its ``then``; the *cause* is the
+event that fires a chain; a *hop* is how many chains lie between a handoff and what nobody's chain began.
+
+- ``templates``, ``chains``, ``reading``, ``loops``, ``matching``: pure but for ``ChainsFile``; from the file's text to
+  the handoffs that an event causes
+- ``facts``: what a chain may know of an event, read from the log as it was at that event
+- ``worker``: the service agent that signs
+
+Exactly one handoff comes of a step and a cause, however often it is tried and by however many routers: its content and
+its id are functions of the chain and the log up to the cause, and its idempotency key names chain, step and cause. An
+unbounded loop is impossible: the hop is counted in what the router itself signed, whatever chains are called.
+Refused: a router that keeps "already done" in its own store (a lost store would do everything again), and limiting a
+loop by the chain's name (renaming it would begin anew).
+"""
+
+from __future__ import annotations
+
+from consumers.handoffs.router.chains import CHAINS_FILE, Chain, Chains, Step
+from consumers.handoffs.router.reading import ChainsFile, read_chains
+from consumers.handoffs.router.worker import RouterWorker
+
+__all__ = ["CHAINS_FILE", "Chain", "Chains", "ChainsFile", "RouterWorker", "Step", "read_chains"]

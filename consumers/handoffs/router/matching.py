@@ -1,0 +1,216 @@
+"""Which handoffs an event causes: a function of a chain and what is known of the event, and of nothing else.
+
+So a retry, another router and a dry run come to the same id, the same content and the same idempotency key. The one
+thing a chain does not decide is the default reviewer, which is the ledger's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+from blake3 import blake3
+
+from consumers.handoffs.router.chains import label_max_chars, line_max_chars, text_max_chars
+from consumers.handoffs.router.templates import fill_line, fill_text, one_line, shorten
+from ledger.codec import converted, encode_canonical
+from ledger.errors import Refused
+from ledger.events.handoff import HandoffCreated
+from ledger.limits import entry_size_max_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from consumers.handoffs.router.chains import Chain, Step
+    from consumers.handoffs.router.templates import Template
+
+id_max_chars: Final = 200
+id_max_bytes: Final = 240
+"""An id names a file: its UTF-8 and ``.md`` stay within the 255 bytes that file systems take."""
+envelope_reserve_bytes: Final = 3 * 1024
+"""Room for the stream, cause, idempotency key, key and signature around the data."""
+
+_DIGEST_DIGITS: Final = 12
+_ROOT_DIGITS: Final = 16
+_CORR: Final = re.compile(r"chain:([a-z0-9][a-z0-9_-]{0,62}):([0-9a-f]{16}):([0-9]{1,2})")
+
+
+class Lineage(NamedTuple):
+    """Which chain made a handoff, for which root, after how many hops; all empty for what no chain made."""
+
+    chain: str = ""
+    root: str = ""
+    hop: int = 0
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a chain may know of an event and of its handoff, as both were at that event."""
+
+    event_id: str
+    index: int
+    kind: str
+    author: str
+    day: str
+    id: str
+    title: str
+    sender: str
+    receiver: str
+    reviewer: str
+    summary: str = ""
+    reasoning_ref: str = ""
+    artifacts: tuple[str, ...] = ()
+    lineage: Lineage = Lineage()
+
+    def properties(self) -> dict[str, str]:
+        """Return what conditions speak of."""
+        return {
+            "from": self.sender,
+            "to": self.receiver,
+            "reviewer": self.reviewer,
+            "author": self.author,
+            "id": self.id,
+            "title": self.title,
+            "kind": self.kind,
+            "chain": self.lineage.chain,
+        }
+
+
+class Planned(NamedTuple):
+    """A handoff to be created; ``spare_id`` serves when ``id`` is somebody else's already."""
+
+    chain: str
+    step: int
+    id: str
+    spare_id: str
+    data: HandoffCreated
+    corr: str
+    idem: str
+
+
+def mismatch(chain: Chain, facts: Facts) -> str | None:
+    """Return why ``chain`` does not fire on this event, in words; None when it does."""
+    if facts.kind not in chain.kinds:
+        return f"when: {facts.kind} is not {' or '.join(sorted(chain.kinds))}"
+    properties = facts.properties()
+    for condition in chain.where:
+        if not condition.is_met_by(properties[condition.name]):
+            value = shorten(one_line(properties[condition.name]), 80)
+            return f"where.{condition.name}: {value!r} is not {' or '.join(map(repr, condition.patterns))}"
+    return None
+
+
+def stopped(chain: Chain, facts: Facts) -> str | None:
+    """Return why ``chain`` must not fire although it matches: its handoffs would lie more hops away than it allows."""
+    hop = facts.lineage.hop + 1
+    if hop <= chain.hops_max:
+        return None
+    return f"chain {chain.name} stopped a loop: hop {hop} of at most {chain.hops_max}, begun by {facts.lineage.root}"
+
+
+def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | None) -> Planned:
+    """Return the handoff that step ``number`` (from 1) of ``chain`` makes of an event.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` when a template gives what its field cannot hold, as a name that is none.
+    """
+    step = chain.steps[number - 1]
+    lineage = Lineage(
+        chain.name, facts.lineage.root or facts.event_id.partition(":")[2][:_ROOT_DIGITS], facts.lineage.hop + 1
+    )
+    values = facts.properties() | {
+        "summary": facts.summary,
+        "reasoning_ref": facts.reasoning_ref,
+        "artifacts": ", ".join(facts.artifacts),
+        "chain": chain.name,
+        "hop": str(lineage.hop),
+        "day": facts.day,
+    }
+    idem = f"{chain.name}:{number}:{facts.event_id}"
+    wanted = None if step.id is None else handoff_id(fill_line(step.id, values))
+    name = wanted or handoff_id(f"{facts.id}-{chain.name}-{number}")
+    return Planned(
+        chain=chain.name,
+        step=number,
+        id=name,
+        spare_id=_cut(name, _digest(idem), always=True),
+        data=_content(step, values, chain.name, default_reviewer),
+        corr=f"chain:{lineage.chain}:{lineage.root}:{lineage.hop}",
+        idem=idem,
+    )
+
+
+def read_lineage(corr: str | None) -> Lineage:
+    """Return the lineage that the creating event of a handoff carries in ``corr``; empty when it carries none."""
+    found = None if corr is None else _CORR.fullmatch(corr)
+    return Lineage() if found is None else Lineage(found.group(1), found.group(2), int(found.group(3)))
+
+
+def handoff_id(text: str) -> str:
+    """Return an id a handoff can have, as like ``text`` as possible; empty when nothing of it can stand in one."""
+    name = re.sub(r"[/\\]", "-", one_line(text)).lstrip(". \t\u3000").removesuffix(".md").strip()
+    return _cut(name, _digest(name))
+
+
+def _content(step: Step, values: Mapping[str, str], chain: str, default_reviewer: str | None) -> HandoffCreated:
+    to = fill_line(step.to, values)
+    if step.reviewer is not None:
+        reviewer: str | None = fill_line(step.reviewer, values)
+    else:
+        reviewer = default_reviewer if default_reviewer != to else None  # nobody is made to review his own work
+    data = HandoffCreated(
+        title=fill_line(step.title, values, label_max_chars) or shorten(f"{chain}: {values['id']}", label_max_chars),
+        to=to,
+        reviewer=reviewer,
+        created=values["day"],
+        proposal=_optional(step.proposal, values),
+        depends_on=list(dict.fromkeys(filter(None, (handoff_id(fill_line(one, values)) for one in step.depends_on)))),
+        unlock_at=step.unlock_at,
+        task="" if step.task is None else fill_text(step.task, values, text_max_chars),
+        tasks=_lines(step.tasks, values),
+        criteria=_lines(step.criteria, values),
+        context="" if step.context is None else fill_text(step.context, values, text_max_chars),
+        answers=None if step.answers is None else handoff_id(fill_line(step.answers, values)) or None,
+    )
+    return converted(msgspec.to_builtins(_fitting(data)), HandoffCreated, f"chain {chain}")
+
+
+def _lines(templates: tuple[Template, ...], values: Mapping[str, str]) -> list[str]:
+    """Return lines of a list; one that came out empty has nothing to say and is left out."""
+    return [line for one in templates if (line := fill_line(one, values, line_max_chars))]
+
+
+def _optional(template: Template | None, values: Mapping[str, str]) -> str | None:
+    return None if template is None else fill_line(template, values, line_max_chars) or None
+
+
+def _fitting(data: HandoffCreated) -> HandoffCreated:
+    """Return content that fits an entry: texts that others filled are shortened, the context first."""
+    for name in ("context", "task"):
+        excess = len(encode_canonical(data)) - (entry_size_max_bytes - envelope_reserve_bytes)
+        if excess > 0:
+            text = getattr(data, name)
+            # A character has at least one byte: as many characters less is enough.
+            data = msgspec.structs.replace(
+                data, **{name: shorten(text, max(len(text) - excess - len("…".encode()), 0))}
+            )
+    return data
+
+
+def _digest(text: str) -> str:
+    return blake3(text.encode()).hexdigest()[:_DIGEST_DIGITS]
+
+
+def _cut(name: str, digest: str, *, always: bool = False) -> str:
+    """Return ``name`` within the limits of an id; what is cut off, or ``always``, is stood for by the digest."""
+    if not always and len(name) <= id_max_chars and len(name.encode()) <= id_max_bytes:
+        return name
+    room = id_max_bytes - len(digest) - 1
+    kept = name[: id_max_chars - len(digest) - 1].encode()[:room].decode(errors="ignore")
+    return f"{kept.rstrip()}-{digest}"
+
+
+def not_created(planned: Planned, name: str) -> Refused:
+    """Return the refusal for a step whose ids are all taken by other handoffs."""
+    message = f"both {planned.id} and {planned.spare_id} are other handoffs already"
+    return Refused("TRANSITION_NOT_ALLOWED", message, chain=planned.chain, step=planned.step, id=name)

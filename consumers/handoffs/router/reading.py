@@ -1,0 +1,254 @@
+"""Reading the chains an operator wrote: strictly, with every fault named before anything is signed.
+
+A key that is unknown, a type that is wrong, a template that no event can fill or that could never fit its field: all
+of it is refused with the file and the place in it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import tomllib
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+import structlog
+
+from consumers.handoffs.router.chains import (
+    CHAINS_FILE,
+    CONDITIONS,
+    KINDS_OF_HANDOFFS,
+    Chain,
+    Chains,
+    Condition,
+    Step,
+    chains_max,
+    chains_size_max_bytes,
+    conditions_values_max,
+    hops_default,
+    hops_limit,
+    label_max_chars,
+    line_max_chars,
+    lines_max,
+    steps_max,
+    text_max_chars,
+)
+from consumers.handoffs.router.loops import check_breadth
+from consumers.handoffs.router.templates import Template, parse_template
+from ledger.codec import converted
+from ledger.errors import Refused, Unavailable
+from ledger.events.fields import NAME_PATTERN, Name
+
+log = structlog.get_logger("baton.router")
+
+settle_wait_s: Final = 0.1
+settle_reads_max: Final = 20
+
+_SINGLE: Final = {
+    "to": label_max_chars,
+    "reviewer": label_max_chars,
+    "title": label_max_chars,
+    "id": label_max_chars,
+    "task": text_max_chars,
+    "context": text_max_chars,
+    "proposal": line_max_chars,
+    "answers": label_max_chars,
+}
+_LISTS: Final = {"tasks": line_max_chars, "criteria": line_max_chars, "depends_on": label_max_chars}
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of what stands in the file: nothing that is unknown."""
+
+
+class _Step(_Table, frozen=True):
+    to: str
+    title: str
+    reviewer: str | None = None
+    id: str | None = None
+    task: str | None = None
+    context: str | None = None
+    proposal: str | None = None
+    answers: str | None = None
+    tasks: list[str] = []
+    criteria: list[str] = []
+    depends_on: list[str] = []
+    unlock_at: Literal["completed", "verified"] = "completed"
+
+
+class _Chain(_Table, frozen=True):
+    name: Name
+    when: str | list[str]
+    then: _Step | list[_Step]
+    where: dict[str, str | list[str]] = {}
+    hops_max: Annotated[int, msgspec.Meta(ge=1, le=hops_limit)] = hops_default
+
+
+class _File(_Table, frozen=True):
+    chain: list[_Chain] = []
+
+
+def read_chains(content: bytes, file: str = CHAINS_FILE) -> Chains:
+    """Return the chains in a TOML file's bytes; an empty file has none.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` (not TOML), ``UNKNOWN_FIELD``, ``INVALID_FIELD`` or ``TOO_LARGE``, each with the
+            ``file`` and, for a field, its ``path``.
+    """
+    if len(content) > chains_size_max_bytes:
+        raise Refused("TOO_LARGE", f"{file} has more than {chains_size_max_bytes} bytes", file=file)
+    try:
+        text = content.decode()
+        tables = converted(tomllib.loads(text), _File, "$").chain
+        _require(len(tables) <= chains_max, "$.chain", f"there are more than {chains_max} chains")
+        chains = [_chain(table, f"$.chain[{position}]", text) for position, table in enumerate(tables)]
+        names = [chain.name for chain in chains]
+        for position, name in enumerate(names):
+            _require(name not in names[:position], f"$.chain[{position}].name", f"there are two chains {name!r}")
+        found = Chains(tuple(chains))
+        check_breadth(found)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused("INVALID_FORMAT", f"{file} is not TOML: {error}", file=file) from error
+    except Refused as refusal:
+        raise Refused(refusal.code, f"{file}: {refusal.message}", **(refusal.details | {"file": file})) from refusal
+    return found
+
+
+class ChainsFile:
+    """The chains of a file that its operator edits while the router runs."""
+
+    def __init__(self, path: Path, default_reviewer: str | None = None) -> None:
+        """Read from ``path`` when asked; ``default_reviewer`` reviews what names no reviewer."""
+        self.path = path
+        self.default_reviewer = default_reviewer
+        self.problem: Refused | Unavailable | None = None
+        self._content: bytes | None = None
+        self._chains: Chains | None = None
+
+    def current(self) -> Chains | None:
+        """Return the chains as the file says now; no file, no chains.
+
+        A file that became unreadable or wrong is reported once (``problem``, and the log), and what it said before
+        goes on. None when it never could be read: then nothing is known to be right, and nothing must be routed.
+        """
+        try:
+            content = self._settled()
+            if content != self._content or isinstance(self.problem, Unavailable):
+                self._content = content
+                self._chains = read_chains(content, str(self.path))
+                self.problem = None
+                log.info("chains read", file=str(self.path), chains=len(self._chains.chains))
+        except (Refused, Unavailable) as error:
+            if self.problem is None or self.problem.message != error.message:
+                kept = None if self._chains is None else len(self._chains.chains)
+                log.error("chains file not used", code=error.code, error=error.message, chains_kept=kept)
+            self.problem = error
+        return self._chains
+
+    def read(self) -> Chains:
+        """Return the chains, or say what is wrong with the file.
+
+        Raises:
+            Refused: as ``read_chains``. Unavailable: ``STORE_UNAVAILABLE`` when it is there and cannot be read.
+        """
+        return read_chains(self._read(), str(self.path))
+
+    def _settled(self) -> bytes:
+        """Return the file's bytes; after a change, those that stay: an editor may have truncated it, or be writing.
+
+        The beginning of a file may well be right, and would pass for one with fewer chains or none.
+        """
+        content = self._read()
+        for _ in range(settle_reads_max):
+            if self._content is None or content == self._content:
+                break
+            time.sleep(settle_wait_s)
+            before, content = content, self._read()
+            if content == before:
+                break
+        return content
+
+    def _read(self) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                return file.read(chains_size_max_bytes + 1)  # One byte more shows that it is too long.
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            message = f"{self.path} cannot be read: {error}"
+            raise Unavailable("STORE_UNAVAILABLE", message, path=str(self.path)) from error
+
+
+def _chain(table: _Chain, path: str, text: str) -> Chain:
+    kinds = _several(table.when)
+    _require(bool(kinds), f"{path}.when", "it names no kind")
+    for kind in kinds:
+        known = ", ".join(sorted(KINDS_OF_HANDOFFS))
+        _require(kind in KINDS_OF_HANDOFFS, f"{path}.when", f"{kind!r} is no kind of a handoff's events: {known}")
+    steps = table.then if isinstance(table.then, list) else [table.then]
+    _require(bool(steps), f"{path}.then", "the chain has no step")
+    _require(len(steps) <= steps_max, f"{path}.then", f"there are more than {steps_max} steps")
+    return Chain(
+        name=table.name,
+        kinds=frozenset(kinds),
+        where=tuple(_condition(name, given, f"{path}.where") for name, given in table.where.items()),
+        steps=tuple(_step(step, f"{path}.then[{position}]", text) for position, step in enumerate(steps)),
+        hops_max=table.hops_max,
+    )
+
+
+def _condition(name: str, given: str | list[str], path: str) -> Condition:
+    if name not in CONDITIONS:
+        message = f"unknown field {name!r} at {path}: there are {', '.join(CONDITIONS)}"
+        raise Refused("UNKNOWN_FIELD", message, field=name, path=path)
+    patterns = _several(given)
+    fits = 1 <= len(patterns) <= conditions_values_max
+    _require(fits, f"{path}.{name}", f"a condition has 1 to {conditions_values_max} values")
+    for pattern in patterns:
+        _require(len(pattern) <= label_max_chars, f"{path}.{name}", f"a value has at most {label_max_chars} characters")
+    return Condition(name, patterns)
+
+
+def _step(step: _Step, path: str, text: str) -> Step:
+    found: dict[str, Template | None] = {}
+    for name, chars_max in _SINGLE.items():
+        given: str | None = getattr(step, name)
+        found[name] = None if given is None else _template(given, chars_max, f"{path}.{name}", text)
+    lists: dict[str, tuple[Template, ...]] = {}
+    for name, chars_max in _LISTS.items():
+        lines: list[str] = getattr(step, name)
+        _require(len(lines) <= lines_max, f"{path}.{name}", f"there are more than {lines_max}")
+        lists[name] = tuple(
+            _template(line, chars_max, f"{path}.{name}[{position}]", text) for position, line in enumerate(lines)
+        )
+    to, title = found.pop("to"), found.pop("title")
+    assert to is not None  # noqa: S101 - required by the table
+    assert title is not None  # noqa: S101 - as above
+    for name, template in (("to", to), ("reviewer", found["reviewer"])):
+        literal = None if template is None else template.literal
+        is_name = literal is None or re.match(NAME_PATTERN, literal) is not None
+        _require(is_name, f"{path}.{name}", f"{literal!r} is no agent's name")
+    _require(bool(title.source.strip()), f"{path}.title", "it is empty")
+    return Step(to=to, title=title, unlock_at=step.unlock_at, **found, **lists)  # type: ignore[arg-type]  # by name
+
+
+def _template(given: str, chars_max: int, path: str, text: str) -> Template:
+    _require(len(given) <= chars_max, path, f"the template has more than {chars_max} characters")
+    try:
+        return parse_template(given)
+    except Refused as refusal:
+        placeholder = refusal.details["placeholder"]
+        # TOML's reader tells no lines: where the template stands as it is in the file, else its first placeholder.
+        line = text[: max(text.find(given), text.find(placeholder), 0)].count("\n") + 1
+        message = f"{refusal.message}, at {path} (line {line})"
+        raise Refused(refusal.code, message, path=path, line=line, placeholder=placeholder) from refusal
+
+
+def _several(given: str | list[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _require(is_met: bool, path: str, message: str) -> None:  # noqa: FBT001 - what is required comes first
+    if not is_met:
+        raise Refused("INVALID_FIELD", f"{message}, at {path}", path=path)

@@ -1,0 +1,1 @@
+"""Reasoning memory: the compressor, the validator and snapshots."""

@@ -1,0 +1,267 @@
+"""Receiving reasoning: the brief at a level, the rule that says whether it is enough, the full graph if it is not.
+
+The seed's runtime flow (001, "Runtime Flow"). The receiver trusts nobody: a fetched graph must hash to the reference
+it was asked for by, and the brief's facts and its fidelity are compared with that graph. Whoever asks by a reasoning's
+id instead of a reference takes the server's word for which graph that is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from consumers.reasoning.compressor.compress import compress
+from ledger.errors import Corrupted, Refused
+from ledger.events.brief import Brief, Prose
+from projections.briefs.brief import check_certificate
+from projections.briefs.fidelity import measure
+from projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
+from projections.briefs.prompt import TransferLevel, to_context_prompt
+from projections.reasoning.memory import ReasoningMemory, canonical_json, compute_reasoning_ref, memory_from_dict
+from projections.reasoning.sending import Size, read_payload, write_full
+from projections.reasoning.sending import measure as measure_payload
+from projections.refs import prefix_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from projections.briefs.prompt import Prompt
+
+    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+T = TypeVar("T")
+
+IMPORTED: Final = "Imported: nobody here vouches for it."
+
+
+class _FetchAnswer(msgspec.Struct):
+    ref: str
+    reasoning_id: str
+    sent_as: str
+    payload: str
+    sizes: dict[str, dict[str, int] | None]
+
+
+class _BriefData(msgspec.Struct):
+    brief: Brief
+    prose: Prose | None = None
+    prose_missing: str = ""
+
+
+class _BriefAnswer(msgspec.Struct):
+    data: _BriefData
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A brief as a receiver has it: rendered, judged, and whether it was published or made on the spot.
+
+    ``prose`` is what a model wrote beside a published brief, if one did; ``prose_missing`` why it did not. ``imported``
+    says where the reasoning came from, if it was imported.
+    """
+
+    brief: Brief
+    prompt: Prompt
+    answer: FetchAnswer
+    domain: str
+    is_published: bool
+    prose: Prose | None = None
+    prose_missing: str = ""
+    imported: dict[str, Any] | None = None
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """How a graph arrived: as what, on which base, how long it was, and how long the full graph would have been.
+
+    Both lengths are measured here; ``sizes`` are the sender's for full, chain and squashed (None: not possible).
+    """
+
+    sent_as: str
+    base: str | None
+    transferred: Size
+    full: Size
+    sizes: dict[str, dict[str, int] | None]
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """A full graph whose hash was recomputed and is ``ref``."""
+
+    ref: str
+    memory: ReasoningMemory
+    canonical: str
+    sent: Sent
+
+
+class SnapshotProvider:
+    """Gives full reasoning to whoever was sent a snapshot or a brief of it (seed 001, ``snapshot_provider``)."""
+
+    def __init__(self, view: View) -> None:
+        """Ask ``view``: ``Reader.answer`` beside a ledger, ``RemoteClient.view`` elsewhere."""
+        self._view = view
+
+    def get_full_reasoning(self, reasoning_ref: str, *, have: ReasoningMemory | None = None) -> ReasoningMemory:
+        """Return the graph that a reference names, its hash recomputed; ``have`` is a version at hand already.
+
+        Raises:
+            Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+            Corrupted: ``VERIFICATION_FAILED`` when what was sent is not what the reference names.
+        """
+        return fetch(self._view, reasoning_ref, have=have).memory
+
+
+def receive_brief(
+    view: View,
+    ref: str,
+    level: TransferLevel,
+    *,
+    budget: int | None = None,
+    vectors: Mapping[str, float | None] | None = None,
+) -> Received:
+    """Return the brief of a reasoning (id, ref or beginning of one) and the rule that fired, if any.
+
+    The published brief is taken when there is one for this level and no budget was asked for; else it is made here. Of
+    imported reasoning it always is, because its CONTEXT has to say that nobody vouches for it.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    """
+    shown = view("reasoning.show", {"id": ref})
+    imported = shown.get("imported")
+    published = None if budget is not None or imported is not None else _published(view, ref, level)
+    if published is None:
+        memory = fetch(view, ref).memory
+        context = None if imported is None else f"{IMPORTED} {memory.task}"
+        brief = compress(memory, level, budget, context=context, domain=shown["domain"] or None)
+    else:
+        brief = published.brief
+    prompt = to_context_prompt(brief, level, budget)
+    answer = should_fetch_full_reasoning(
+        fidelity=brief.fidelity.value,
+        domain=shown["domain"] or None,
+        vectors=vectors,
+        evidence_refs=brief.top_evidence_refs,
+        is_imported=imported is not None,
+    )
+    if published is None:
+        return Received(brief, prompt, answer, shown["domain"], is_published=False, imported=imported)
+    return Received(
+        brief,
+        prompt,
+        answer,
+        shown["domain"],
+        is_published=True,
+        prose=published.prose,
+        prose_missing=published.prose_missing,
+    )
+
+
+def fetch(view: View, ref: str, *, have: ReasoningMemory | None = None) -> Fetched:
+    """Return the full graph of a reasoning, its hash recomputed; of what is in ``have`` nothing is sent again.
+
+    Raises:
+        Refused: ``NOT_FOUND`` (also when the ledger does not know ``have``) or ``REF_AMBIGUOUS``;
+            ``VERSION_MISMATCH`` when a delta for another base than ``have`` was sent.
+        Corrupted: ``VERIFICATION_FAILED`` when what was sent is not what the reference names.
+    """
+    base = None if have is None else compute_reasoning_ref(have)
+    arguments = {"ref": ref} if base is None else {"ref": ref, "have": base}
+    answer = _readable(view("reasoning.fetch", arguments), _FetchAnswer)
+    received = read_payload(answer.sent_as, answer.payload, have)
+    canonical = canonical_json(received)
+    computed = "sha256:" + hashlib.sha256(canonical).hexdigest()
+    asked = prefix_range(ref, "sha256")
+    if ref in {answer.reasoning_id, f"reasoning/{answer.reasoning_id}"}:
+        asked = None
+    if computed != answer.ref or (asked is not None and not asked[0] <= computed < asked[1]):
+        wanted = answer.ref if asked is None else ref
+        raise Corrupted("VERIFICATION_FAILED", f"the graph hashes to {computed}, not {wanted}", ref=wanted)
+    memory, _ = memory_from_dict(msgspec.json.decode(canonical))
+    used = None if answer.sent_as == "full" else base
+    sent = Sent(
+        answer.sent_as, used, measure_payload(answer.payload), measure_payload(write_full(memory)), answer.sizes
+    )
+    return Fetched(computed, memory, canonical.decode(), sent)
+
+
+def verify_brief(brief: Brief, fetched: Fetched) -> None:
+    """Compare every fact of a brief with the graph it was made of, and measure its fidelity again.
+
+    Raises:
+        Corrupted: ``VERIFICATION_FAILED``, naming what is not the graph's.
+    """
+    problems = check_certificate(brief, fetched.memory)
+    if problems:
+        raise Corrupted(
+            "VERIFICATION_FAILED",
+            f"the brief says {problems[0].field} of step {problems[0].step} otherwise: {problems[0].message}",
+            problems=msgspec.to_builtins(problems),
+        )
+    prompt = to_context_prompt(brief)
+    measured = measure(fetched.memory, prompt.prompt)
+    # Counted by another tokenizer, the prompt may be cut elsewhere: then only the facts can be compared here.
+    if prompt.tokenizer == brief.tokenizer and measured != brief.fidelity:
+        raise Corrupted(
+            "VERIFICATION_FAILED",
+            f"the brief says its fidelity is {brief.fidelity.value}, but it is {measured.value}",
+            measured=msgspec.to_builtins(measured),
+        )
+
+
+def describe(received: Received) -> dict[str, Any]:
+    """Return what a receiver wants to know of a brief, as plain values."""
+    rule = received.answer.rule
+    return {
+        "reasoning_ref": received.brief.reasoning_ref,
+        "level": received.prompt.level,
+        "prompt": received.prompt.prompt,
+        "tokens": received.prompt.tokens,
+        "exact": received.prompt.exact,
+        "tokenizer": received.prompt.tokenizer,
+        "budget": received.prompt.budget,
+        "fidelity": received.brief.fidelity.value,
+        "parts": msgspec.to_builtins(received.brief.fidelity),
+        "dropped": {
+            "steps": received.brief.dropped_steps,
+            "sections": received.prompt.dropped,
+            "shortened": received.prompt.shortened,
+        },
+        "budget_needed_for_0.90": received.brief.budget_needed_for_090,
+        "published": received.is_published,
+        "imported": received.imported,
+        "fetch_full": received.answer.fetch,
+        "rule_fired": None if rule is None else {"name": rule.name, "reason": rule.reason},
+        "not_assessed": received.answer.not_assessed,
+        "brief": msgspec.to_builtins(received.brief),
+        "prose": msgspec.to_builtins(received.prose),
+        "prose_missing": received.prose_missing,
+    }
+
+
+def describe_sent(sent: Sent) -> dict[str, Any]:
+    """Return how a graph arrived, as plain values."""
+    return {
+        "sent_as": sent.sent_as,
+        "base": sent.base,
+        "transferred": sent.transferred._asdict(),
+        "full": sent.full._asdict(),
+        "sizes": sent.sizes,
+    }
+
+
+def _published(view: View, ref: str, level: TransferLevel) -> _BriefData | None:
+    try:
+        found = view("briefs.best", {"ref": ref, "level": level.value})
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        return None
+    return _readable(found, _BriefAnswer).data
+
+
+def _readable(answer: dict[str, Any], form: type[T]) -> T:
+    try:
+        return msgspec.convert(answer, form)
+    except msgspec.ValidationError as error:
+        raise Corrupted("VERIFICATION_FAILED", f"the answer is not what was asked for: {error}") from error

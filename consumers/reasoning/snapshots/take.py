@@ -1,0 +1,194 @@
+"""Taking a snapshot: from a session and a reasoning to one signed event that fits an entry (seed 001).
+
+The reasoning is compressed for both levels, with the snapshot's own context, and measured. What is too large for an
+entry is left out in this order: the embedding, the MINIMAL brief, then both briefs (the seed's fields alone remain, and
+their fidelity is measured anew). Of the evidence only ``evidence_size_max_bytes`` travel, references to secrets first,
+because a gate reads them; ``evidence_count`` says how many there are.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from consumers.reasoning.compressor.compress import compress
+from consumers.reasoning.compressor.transfer import fetch
+from ledger.admission.check import ENTRY_OVERHEAD_BYTES
+from ledger.author import Draft
+from ledger.client import read_event
+from ledger.codec import encode_canonical
+from ledger.errors import Refused
+from ledger.events.brief import Sizes
+from ledger.events.session import Vectors
+from ledger.events.snapshot import SnapshotTaken
+from ledger.limits import entry_size_max_bytes
+from projections.briefs.fidelity import LOSSLESS, measure
+from projections.briefs.gates import is_critical_evidence
+from projections.briefs.prompt import TransferLevel
+from projections.snapshots.context import derive_context
+from projections.snapshots.snapshot import snapshot_of, to_context_prompt
+from projections.snapshots.vectors import read_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from consumers.reasoning.compressor.transfer import Fetched
+    from ledger.author import Author
+    from ledger.events.brief import Brief
+    from projections.reasoning.memory import ReasoningMemory
+    from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
+
+    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+evidence_size_max_bytes: Final = 6 * 1024
+envelope_reserve_bytes: Final = 3 * 1024
+"""Room for the longest stream, causes and names around the data."""
+
+data_size_max_bytes: Final = entry_size_max_bytes - ENTRY_OVERHEAD_BYTES - envelope_reserve_bytes
+_id_bytes: Final = 6
+
+
+def take_snapshot(
+    author: Author,
+    view: View,
+    *,
+    snapshot_id: str | None = None,
+    session: str | None = None,
+    reasoning: str | None = None,
+    domain: str | None = None,
+    context: str | None = None,
+    vectors: Mapping[str, Any] | None = None,
+) -> EnhancedEpistemicSnapshot:
+    """Sign and append a snapshot, and return it (see ``assemble``).
+
+    Raises:
+        Refused: as ``assemble``; it was not admitted, or the key cannot be used. Unavailable: see ``Client.submit``.
+    """
+    data, causes = assemble(view, session=session, reasoning=reasoning, domain=domain, context=context, vectors=vectors)
+    name = snapshot_id or secrets.token_hex(_id_bytes)
+    ids = [read_event(index, author.client.entry(index)).id for index in causes]
+    accepted = author.emit(Draft(stream=f"snapshot/{name}", data=data, causes=ids))[0]
+    return snapshot_of(data, snapshot_id=name, author=author.name, event_id=accepted.id)
+
+
+def assemble(
+    view: View,
+    *,
+    session: str | None = None,
+    reasoning: str | None = None,
+    domain: str | None = None,
+    context: str | None = None,
+    vectors: Mapping[str, Any] | None = None,
+) -> tuple[SnapshotTaken, list[int]]:
+    """Return the data of a snapshot, and the indexes of the events it follows from.
+
+    The vectors are those that the session assessed last, each replaced by one given here; the domain is the
+    reasoning's unless given; the context is the author's, else derived from the session, else the reasoning's task.
+
+    Raises:
+        Refused: ``USAGE`` without session, reasoning and context; ``NOT_FOUND``; ``INVALID_FIELD`` for a vector;
+            ``TOO_LARGE`` when context and conclusion alone fit no entry.
+    """
+    if session is None and reasoning is None and not (context or "").strip():
+        raise Refused("USAGE", "a snapshot of nothing: name a session, a reasoning, or give a context")
+    shown = None if session is None else view("sessions.show", {"id": session})
+    fetched = None if reasoning is None else fetch(view, reasoning)
+    given = msgspec.to_builtins(read_vectors(vectors or {}))
+    told = (context or "").strip() or derive_context(shown, task="" if fetched is None else fetched.memory.task)
+    data = SnapshotTaken(
+        vectors=Vectors(**(_assessed(shown) | given)),
+        context_source="author" if (context or "").strip() else "derived" if told else "none",
+        session_id="" if shown is None else shown["id"],
+        context_summary=told,
+        domain=domain or "",
+    )
+    causes = [] if shown is None else [shown["updated_index"]]
+    if fetched is None:
+        return _fitting([data]), causes
+    found = view("reasoning.full", {"ref": fetched.ref})
+    data = replace(data, domain=domain or found["domain"])
+    return _fitting(_with_reasoning(data, fetched)), [*causes, found["event_index"]]
+
+
+def _assessed(session: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return the value that each vector was last assessed at."""
+    found: dict[str, float] = {}
+    for assessment in () if session is None else session["assessments"]:
+        found |= assessment["vectors"]
+    return found
+
+
+def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotTaken]:
+    """Yield the snapshot with its reasoning, each time with less of it."""
+    memory, context, domain = fetched.memory, data.context_summary, data.domain or None
+    minimal = compress(memory, TransferLevel.MINIMAL, context=context, domain=domain)
+    briefs = [minimal]
+    if minimal.fidelity.value < LOSSLESS:
+        briefs.append(compress(memory, TransferLevel.STANDARD, context=context, domain=domain))
+    last = briefs[-1]
+    references = list(dict.fromkeys(text for step in memory.steps for text in step.evidence))
+    whole = replace(
+        data,
+        conclusion=last.conclusion,
+        reasoning_brief=last.reasoning_brief,
+        reasoning_tags=[tag.tag for tag in last.tags],
+        top_assumptions=last.top_assumptions,
+        reasoning_embedding=last.embedding,
+        reasoning_ref=fetched.ref,
+        reasoning_fidelity=last.fidelity.value,
+        reasoning_size=last.sizes,
+        evidence_refs=_most_telling(references),
+        evidence_count=len(references),
+        top_evidence_refs=last.top_evidence_refs,
+        level=last.level,
+        briefs=[_lean(brief) for brief in briefs],
+    )
+    yield whole
+    whole = replace(whole, reasoning_embedding=None)
+    yield whole
+    yield replace(whole, briefs=whole.briefs[-1:])
+    yield _measured_bare(replace(whole, briefs=[]), memory)
+
+
+def _lean(brief: Brief) -> Brief:
+    """Return a brief without what the snapshot holds once for all of them."""
+    return replace(brief, context="", embedding=None)
+
+
+def _measured_bare(data: SnapshotTaken, memory: ReasoningMemory) -> SnapshotTaken:
+    """Return a snapshot without briefs, with the fidelity and size of the prompt that it renders to."""
+    assert data.level is not None  # noqa: S101 - there is a reasoning
+    level = TransferLevel(data.level)
+    prompt = to_context_prompt(snapshot_of(data, snapshot_id=""), level)
+    full = data.reasoning_size.full if data.reasoning_size is not None else 0
+    fidelity = measure(memory, prompt.prompt).value
+    return replace(data, reasoning_fidelity=fidelity, reasoning_size=Sizes(compressed=prompt.tokens, full=full))
+
+
+def _most_telling(references: list[str]) -> list[str]:
+    """Return the references that fit, those to secrets first, the others in the order of the graph."""
+    kept: list[str] = []
+    room = evidence_size_max_bytes
+    for reference in sorted(references, key=lambda text: not is_critical_evidence(text)):
+        room -= len(reference.encode()) + len('"",')
+        if room < 0:
+            break
+        kept.append(reference)
+    return kept
+
+
+def _fitting(candidates: Iterator[SnapshotTaken] | list[SnapshotTaken]) -> SnapshotTaken:
+    size = 0
+    for data in candidates:
+        size = len(encode_canonical(data))
+        if size <= data_size_max_bytes:
+            return data
+    raise Refused(
+        "TOO_LARGE",
+        f"context and conclusion have {size} bytes; a snapshot holds {data_size_max_bytes}: shorten the context",
+        size=size,
+        limit=data_size_max_bytes,
+    )

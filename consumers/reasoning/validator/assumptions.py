@@ -1,0 +1,288 @@
+"""Assumptions: which can be checked, and what came of it (seed 001, ``verify_assumption``).
+
+An event is data: nothing in it is ever run. A ``validation_method`` is only acted on when it is, word for word, one of
+the named checks below; each reads a bounded number of files of the tree and searches for a plain text::
+
+    file_exists PATH             file_absent PATH
+    file_contains PATH TEXT      any_match PATH|GLOB TEXT
+    no_match PATH|GLOB TEXT      json_value PATH POINTER VALUE   (RFC 6901)
+
+Arguments are quoted as a shell would want it; a glob knows ``*``, ``?``, ``[…]`` and ``**``, and a folder stands for
+all below it. A method such as the seed's "grep logs/ for 'encryption'" is recognised, and the named check that it comes
+to is *offered*, not taken for a verdict: its words do not say which outcome would bear the assumption out.
+
+**What fails.** A validation fails over an assumption only when its check was made and speaks against it
+(``refuted``). One that nobody could check is listed as ``not_checked``, with its method, and does not fail: to state
+what one takes for granted is what an honest graph does, and failing it for that would teach agents to keep silent. The
+receiver sees the number. ``settled`` is what the author says was settled since; it was not checked here.
+
+A search proves absence only if it was complete: when a file could not be read, or there was none to search,
+``no_match`` is ``not_checked``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from consumers.reasoning.validator.evidence import cut
+from consumers.reasoning.validator.trees import parts_of
+from ledger.codec import check_strict
+from ledger.errors import Refused
+from ledger.events.validation import AssumptionCheck, AssumptionStatus
+from projections.briefs.critical import is_open_assumption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from consumers.reasoning.validator.reads import Reads
+    from consumers.reasoning.validator.trees import Parts
+    from projections.reasoning.memory import ReasoningStep
+
+method_max_chars: Final = 2_000
+globstars_max: Final = 2
+
+_GLOB: Final = re.compile(r"[*?\[]")
+_QUOTED: Final = r"""(?:'(?P<a>[^'"]+)'|"(?P<b>[^'"]+)"|‘(?P<c>[^’]+)’|“(?P<d>[^”]+)”)"""
+_PATH: Final = r"(?P<path>[^\s'\"|;&<>$`()*?\[\]\\]+)"
+_GREPS: Final = (
+    re.compile(rf"(?:grep|rg|search)\s+(?:-[rniF]+\s+)*{_PATH}\s+for\s+{_QUOTED}(?:\s+or\s.*)?", re.IGNORECASE),
+    re.compile(rf"(?:grep|rg)\s+(?:-[rniF]+\s+)*{_QUOTED}\s+{_PATH}", re.IGNORECASE),
+)
+_NEGATED: Final = re.compile(r"\b(?:not?|never|without|none|nothing)\b|n't\b|没|不|无|未", re.IGNORECASE)
+
+
+class Check(NamedTuple):
+    """A named check with its arguments."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+    def spelled(self) -> str:
+        """Return the check as it is written in a ``validation_method``."""
+        return shlex.join((self.name, *self.arguments))
+
+
+class Result(NamedTuple):
+    """What came of a check, and what was seen."""
+
+    status: AssumptionStatus
+    note: str
+
+
+def parse_check(method: str) -> Check | None:
+    """Return the named check that a method is, word for word; None for anything else."""
+    if len(method) > method_max_chars:
+        return None
+    try:
+        name, *arguments = shlex.split(method) or [""]
+    except ValueError:  # a quote without its end
+        return None
+    known = CHECKS.get(name)
+    return Check(name, tuple(arguments)) if known is not None and known[0] == len(arguments) else None
+
+
+def offered_check(method: str, assumption: str) -> Check | None:
+    """Return the named check that a "grep PATH for 'TEXT'" comes to, as far as the assumption's words tell."""
+    if len(method) > method_max_chars:
+        return None
+    for pattern in _GREPS:
+        found = pattern.fullmatch(method.strip())
+        if found is not None:
+            text = found["a"] or found["b"] or found["c"] or found["d"]
+            path = found["path"]
+            return Check("no_match" if _NEGATED.search(assumption) else "any_match", (path, text))
+    return None
+
+
+def run_check(check: Check, reads: Reads) -> Result:
+    """Return what came of a named check."""
+    if not reads.is_possible:
+        return Result("not_checked", "There was no tree to check it against")
+    return CHECKS[check.name][1](reads, *check.arguments)
+
+
+def check_assumptions(step: ReasoningStep, number: int | None, reads: Reads) -> Iterator[AssumptionCheck]:
+    """Yield a check for the step, if it is an assumption, and for each assumption that it states besides."""
+    method = step.validation_method.strip() if isinstance(step.validation_method, str) else ""
+    if step.type == "assumption" or is_open_assumption(step) or method:
+        yield check_assumption(step.content, method, reads, step=number, is_open=is_open_assumption(step))
+    for stated in step.assumptions:
+        yield AssumptionCheck(number, cut(stated), "not_checked", note="No method says how to check it")
+
+
+def check_assumption(
+    text: str, method: str, reads: Reads, *, step: int | None = None, is_open: bool = True
+) -> AssumptionCheck:
+    """Return what is known of one assumption; not ``is_open``: its author says that it was settled."""
+    check = parse_check(method)
+    if check is not None:
+        result = run_check(check, reads)
+        status = "settled" if result.status == "not_checked" and not is_open else result.status
+        return AssumptionCheck(step, cut(text), status, cut(method), cut(check.spelled()), cut(result.note))
+    if not is_open:
+        return AssumptionCheck(step, cut(text), "settled", cut(method), note="Its author says so; it was not checked")
+    offered = offered_check(method, text)
+    if offered is not None:
+        note = "Not run: write the check as it stands here to have it run"
+        return AssumptionCheck(step, cut(text), "not_checked", cut(method), cut(offered.spelled()), note)
+    note = "The method is none of the named checks" if method else "No method says how to check it"
+    return AssumptionCheck(step, cut(text), "not_checked", cut(method), note=note)
+
+
+def _file_exists(reads: Reads, path: str) -> Result:
+    outcome, _ = _text_of(reads, path)
+    if outcome in ("file", "unreadable", "too_large"):
+        return Result("held", "The file is there")
+    return _without_file(outcome)
+
+
+def _file_absent(reads: Reads, path: str) -> Result:
+    outcome, _ = _text_of(reads, path)
+    if outcome == "gone":
+        return Result("held", "There is no such file")
+    if outcome in ("file", "unreadable", "too_large", "directory", "not_a_file", "symlink"):
+        return Result("refuted", "There is something at that path")
+    return _without_file(outcome)
+
+
+def _file_contains(reads: Reads, path: str, text: str) -> Result:
+    outcome, content = _text_of(reads, path)
+    if content is None:
+        return _without_file(outcome)
+    return (
+        Result("held", _place(content, text)) if text in content else Result("refuted", "The text is not in the file")
+    )
+
+
+def _any_match(reads: Reads, pattern: str, text: str) -> Result:
+    found, searched, is_complete = _search(reads, pattern, text)
+    if found:
+        return Result("held", found)
+    if not is_complete or not searched:
+        return _incomplete(searched)
+    return Result("refuted", f"The text is in none of {searched} files")
+
+
+def _no_match(reads: Reads, pattern: str, text: str) -> Result:
+    found, searched, is_complete = _search(reads, pattern, text)
+    if found:
+        return Result("refuted", found)
+    if not is_complete or not searched:
+        return _incomplete(searched)
+    return Result("held", f"The text is in none of {searched} files")
+
+
+def _json_value(reads: Reads, path: str, pointer: str, value: str) -> Result:
+    outcome, content = _text_of(reads, path)
+    if content is None:
+        return _without_file(outcome)
+    try:
+        there = _at(check_strict(content.encode()), pointer)
+    except (Refused, RecursionError):
+        return Result("not_checked", "The file is not strict JSON")
+    except LookupError:
+        return Result("refuted", "The pointer leads to nothing")
+    try:
+        wanted = check_strict(value.encode())
+    except (Refused, RecursionError):
+        wanted = value  # a word without quotes stands for itself
+    if json.dumps(there, sort_keys=True) == json.dumps(wanted, sort_keys=True):
+        return Result("held", "The value is there")
+    return Result("refuted", "There is another value")
+
+
+CHECKS: Final[dict[str, tuple[int, Callable[..., Result]]]] = {
+    "file_exists": (1, _file_exists),
+    "file_absent": (1, _file_absent),
+    "file_contains": (2, _file_contains),
+    "any_match": (2, _any_match),
+    "no_match": (2, _no_match),
+    "json_value": (3, _json_value),
+}
+
+
+def _text_of(reads: Reads, path: str) -> tuple[str, str | None]:
+    parts, outcome = parts_of(path)
+    if outcome != "file":
+        return outcome, None
+    file = reads.file(parts)
+    return ("unreadable", None) if file.outcome == "file" and file.text is None else (file.outcome, file.text)
+
+
+def _without_file(outcome: str) -> Result:
+    if outcome == "gone":
+        return Result("refuted", "There is no such file")
+    return Result("not_checked", f"The path cannot be read: {outcome.replace('_', ' ')}")
+
+
+def _incomplete(searched: int) -> Result:
+    if not searched:
+        return Result("not_checked", "There is no file to search there")
+    return Result("not_checked", f"The text is in none of {searched} files, but not all could be read")
+
+
+def _search(reads: Reads, pattern: str, text: str) -> tuple[str, int, bool]:
+    """Return where a text was found (or ""), the number of files searched, and whether that was all of them."""
+    files, is_complete = _matching(reads, pattern)
+    searched = 0
+    for parts in files:
+        content = reads.file(parts).text
+        if content is None:
+            is_complete = False
+            continue
+        searched += 1
+        if text in content:
+            return f"{'/'.join(parts)}: {_place(content, text)}", searched, True
+    return "", searched, is_complete
+
+
+def _matching(reads: Reads, pattern: str) -> tuple[list[Parts], bool]:
+    parts, outcome = parts_of(pattern)
+    if outcome == "directory":  # "." or "./": the whole tree
+        listing = reads.listing(())
+        return listing.files, listing.complete
+    if outcome != "file" or parts.count("**") > globstars_max:
+        return [], False
+    if _GLOB.search(pattern) is None:
+        if reads.file(parts).outcome != "directory":
+            return [parts], True
+        listing = reads.listing(parts)
+        return listing.files, listing.complete
+    fixed = next(position for position, part in enumerate(parts) if _GLOB.search(part))
+    listing = reads.listing(parts[:fixed])
+    return [file for file in listing.files if _fits(file[fixed:], parts[fixed:])], listing.complete
+
+
+def _fits(path: Parts, pattern: Parts) -> bool:
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(_fits(path[start:], pattern[1:] or ("*",)) for start in range(len(path)))
+    return bool(path) and fnmatchcase(path[0], pattern[0]) and _fits(path[1:], pattern[1:])
+
+
+def _place(content: str, text: str) -> str:
+    return f"The text is on line {content.count(chr(10), 0, content.index(text)) + 1}"
+
+
+def _at(value: Any, pointer: str) -> Any:
+    """Return what a JSON pointer (RFC 6901) leads to.
+
+    Raises:
+        LookupError: it leads to nothing.
+    """
+    if pointer and not pointer.startswith("/"):
+        raise LookupError(pointer)
+    for token in pointer.split("/")[1:]:
+        name = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list) and re.fullmatch(r"0|[1-9][0-9]{0,8}", name):
+            value = value[int(name)]
+        elif isinstance(value, dict):
+            value = value[name]
+        else:
+            raise LookupError(pointer)
+    return value

@@ -1,0 +1,163 @@
+"""The report of a validation: filled while checking, then turned into the event that is published (seed 001).
+
+``passed`` is nothing but "there is no issue". An issue can be added by anything and removed by nothing: that is why a
+judge, who only ever adds, cannot turn a failed check into a pass.
+
+An entry has a limit, a graph of thousands of steps does not care. ``to_event`` keeps all numbers and lists the worst
+first, up to ``report_size_max_bytes``; what it leaves out it counts, and its caller may keep the whole as a blob.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from consumers.reasoning.validator.evidence import HOLDING, cut
+from ledger.events.validation import (
+    AssumptionCheck,
+    CheckedTree,
+    Counts,
+    EvidenceCheck,
+    InferenceCheck,
+    Issue,
+    JudgeMark,
+    ReasoningValidated,
+    listed_max,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.events.brief import Part
+
+VALIDATOR_NAME: Final = "baton-validator"
+VALIDATOR_VERSION: Final = "1"
+report_size_max_bytes: Final = 36 * 1024
+
+P = TypeVar("P", bound="Part")
+
+
+class ValidationReport:
+    """What was checked, and what is wrong; ``checkable`` and ``not_checkable`` (step numbers) are of a brief only."""
+
+    def __init__(self, reasoning_ref: str = "", *, steps: int = 0, of_brief: bool = False) -> None:
+        self.reasoning_ref = reasoning_ref
+        self.of_brief = of_brief
+        self.steps = steps
+        self.issues: list[Issue] = []
+        self.evidence: list[EvidenceCheck] = []
+        self.assumptions: list[AssumptionCheck] = []
+        self.inferences: list[InferenceCheck] = []
+        self.checkable: list[int] = []
+        self.not_checkable: list[int] = []
+        self.tree = CheckedTree(sort="none")
+        self.judge: JudgeMark | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.issues
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of a brief's inferences that can be checked from it alone; None of a graph, or without any."""
+        seen = len(self.checkable) + len(self.not_checkable)
+        return round(len(self.checkable) / seen, 4) if self.of_brief and seen else None
+
+    def add_issue(self, message: str, *, code: str = "INVALID", step: int | None = None) -> None:
+        """Note something wrong; the report does not pass any more."""
+        self.issues.append(Issue(code, cut(message), step))
+
+    def counts(self) -> Counts:
+        """Return the complete numbers."""
+        assumed = Counter(check.status for check in self.assumptions)
+        return Counts(
+            steps=self.steps,
+            issues=len(self.issues),
+            evidence=len(self.evidence),
+            evidence_ok=sum(check.status in HOLDING for check in self.evidence),
+            assumptions=len(self.assumptions),
+            assumptions_held=assumed["held"],
+            assumptions_refuted=assumed["refuted"],
+            assumptions_settled=assumed["settled"],
+            inferences=len(self.inferences),
+            inferences_sound=sum(check.sound for check in self.inferences),
+            inferences_judged=sum(check.method == "judged" for check in self.inferences),
+            inferences_doubted=sum(check.opinion == "does_not_follow" for check in self.inferences),
+        )
+
+    def stale(self) -> list[EvidenceCheck]:
+        """Return the evidence that does not hold."""
+        return [check for check in self.evidence if check.status not in HOLDING]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole report as plain values."""
+        values: dict[str, Any] = msgspec.to_builtins(
+            {
+                "reasoning_ref": self.reasoning_ref,
+                "passed": self.passed,
+                "issues": self.issues,
+                "evidence": self.evidence,
+                "assumptions": self.assumptions,
+                "inferences": self.inferences,
+                "tree": self.tree,
+                "counts": self.counts(),
+                "judge": self.judge,
+                "validator_name": VALIDATOR_NAME,
+                "validator_version": VALIDATOR_VERSION,
+            }
+        )
+        if self.of_brief:
+            values |= {"checkable": self.checkable, "not_checkable": self.not_checkable, "coverage": self.coverage}
+        return values
+
+    def to_event(self, *, whole: str | None = None) -> ReasoningValidated:
+        """Return the event's data, the worst first; ``whole`` is the blob with what it had to leave out."""
+        room = _Room()
+        issues = room.take(self.issues)
+        evidence = room.take(sorted(self.evidence, key=lambda check: check.status in HOLDING))
+        assumptions = room.take(sorted(self.assumptions, key=lambda check: _ASSUMPTIONS.index(check.status)))
+        inferences = room.take(
+            sorted(self.inferences, key=lambda check: (check.sound, check.opinion != "does_not_follow"))
+        )
+        return ReasoningValidated(
+            reasoning_ref=self.reasoning_ref,
+            passed=self.passed,
+            issues=issues,
+            evidence=evidence,
+            assumptions=assumptions,
+            inferences=inferences,
+            tree=self.tree,
+            counts=self.counts(),
+            validator_name=VALIDATOR_NAME,
+            validator_version=VALIDATOR_VERSION,
+            judge=self.judge,
+            omitted=room.omitted,
+            whole=whole if room.omitted else None,
+        )
+
+
+class _Room:
+    """The bytes that the lists of an event may take: no list more than half of what the lists before it left."""
+
+    def __init__(self) -> None:
+        self._left = report_size_max_bytes
+        self.omitted = 0
+
+    def take(self, lines: Sequence[P]) -> list[P]:
+        """Return as many of the lines as there is room for, from the first on."""
+        kept: list[P] = []
+        left = self._left // 2
+        for line in lines[:listed_max]:
+            left -= len(msgspec.json.encode(line)) + 1
+            if left < 0:
+                break
+            kept.append(line)
+            self._left -= len(msgspec.json.encode(line)) + 1
+        self.omitted += len(lines) - len(kept)
+        return kept
+
+
+_ASSUMPTIONS: Final = ("refuted", "not_checked", "held", "settled")

@@ -1,0 +1,179 @@
+"""From a response to a reasoning graph, and back to the response's own words (seed 001, "MiniMax M2 Thinking Blocks").
+
+Every step's ``content`` is, character for character, the span of its source that ``Extraction.spans`` names; spans and
+the gaps between them give each source back whole. What the graph's shape has no field for stands beside it:
+
+- ``inferred`` says which fields of which step were guessed from the wording (SEEDS, 001);
+- ``conclusion_from`` says where the conclusion was found: the last concluding step, else the answer beside the
+  thinking (whole when it is short, else its first part), else nowhere: then it is empty and named in ``absent``;
+- ``notes`` names redacted blocks, other choices and tags that were not balanced.
+
+Refused: guessing dependencies from the order of steps. A graph without them keeps every step in its briefs, a graph
+with wrong ones drops the right steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from consumers.sdk.thinking.blocks import Note, Source
+from consumers.sdk.thinking.classify import classify_step_type, infer_reasoning_type, stated_step_type
+from consumers.sdk.thinking.response import Format, Response, read_response
+from consumers.sdk.thinking.split import split_steps, trimmed
+from consumers.sdk.thinking.tags import Region
+from ledger.errors import Refused
+from projections.reasoning.memory import ReasoningMemory, ReasoningStep, steps_max
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ConclusionFrom = Literal["step", "answer", "absent"]
+
+TASK_NOT_STATED: Final = "(the response does not state its task)"
+conclusion_max_chars: Final = 1_000
+
+_INFERRING: Final = frozenset({"inference", "hypothesis", "conclusion"})
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Where a text stands: the number of its source, and the characters from ``start`` to before ``end``."""
+
+    source: int
+    start: int
+    end: int
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A part of a source: the span of a step, or with ``step`` None a gap."""
+
+    text: str
+    step: int | None
+
+
+class Extraction(msgspec.Struct, frozen=True):
+    """A graph extracted from a response, with all that says how it came about."""
+
+    memory: ReasoningMemory
+    format: Format
+    sources: list[Source]
+    spans: dict[int, Span]
+    inferred: dict[int, list[str]]
+    conclusion_from: ConclusionFrom
+    conclusion_span: Span | None
+    absent: list[str]
+    notes: list[Note]
+
+    def pieces(self, source: int) -> Iterator[Piece]:
+        """Yield the steps of a source and the gaps between them; their texts together are the source."""
+        text = self.sources[source].text
+        position = 0
+        for number, span in self.spans.items():
+            if span.source != source:
+                continue
+            if span.start > position:
+                yield Piece(text[position : span.start], None)
+            yield Piece(text[span.start : span.end], number)
+            position = span.end
+        if position < len(text):
+            yield Piece(text[position:], None)
+
+
+def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extraction:
+    """Return the reasoning graph of a response in any form that ``consumers.sdk.thinking.response`` lists.
+
+    ``response`` is bytes, text or decoded JSON. ``task`` and ``ai_id`` win over what the response says of itself.
+
+    Raises:
+        Refused: as ``read_response``; ``TOO_LARGE`` for more than ``steps_max`` steps.
+    """
+    read = read_response(response)
+    spans = dict(enumerate(_spans(read), start=1))
+    if len(spans) > steps_max:
+        raise Refused("TOO_LARGE", f"the thinking has {len(spans)} steps; a graph has at most {steps_max}")
+    texts = {number: _words(read, span) for number, span in spans.items()}
+    steps, inferred = _steps(texts)
+    conclusion_from, conclusion_span = _find_conclusion(read, steps, spans)
+    task = task or read.task
+    memory = ReasoningMemory(
+        reasoning_id="",
+        ai_id=ai_id or read.model,
+        task=task or TASK_NOT_STATED,
+        conclusion=_words(read, conclusion_span) if conclusion_span else "",
+        steps=steps,
+    )
+    absent = [name for name, is_there in (("task", task), ("conclusion", memory.conclusion)) if not is_there]
+    return Extraction(
+        memory=memory,
+        format=read.format,
+        sources=read.sources,
+        spans=spans,
+        inferred=inferred,
+        conclusion_from=conclusion_from,
+        conclusion_span=conclusion_span,
+        absent=absent,
+        notes=read.notes,
+    )
+
+
+def extract_reasoning_from_minimax(response: Any) -> ReasoningMemory:
+    """Return the reasoning graph of a MiniMax response (seed 001): ``{"thinking": "…"}``, or any other known form.
+
+    Which of its fields are inferred, ``extract_reasoning`` tells of the same response.
+
+    Raises:
+        Refused: as ``extract_reasoning``.
+    """
+    return extract_reasoning(response).memory
+
+
+def parse_thinking_process(thinking: str) -> list[str]:
+    """Return the texts of the steps that thinking consists of (seed 001); empty when there are none."""
+    return [thinking[slice(*span)] for span in split_steps(thinking, (0, len(thinking)))]
+
+
+def _spans(read: Response) -> Iterator[Span]:
+    for position, source in enumerate(read.sources):
+        for region in source.thinking:
+            yield from (Span(position, *span) for span in split_steps(source.text, region))
+
+
+def _words(read: Response, span: Span) -> str:
+    return read.sources[span.source].text[span.start : span.end]
+
+
+def _steps(texts: dict[int, str]) -> tuple[list[ReasoningStep], dict[int, list[str]]]:
+    steps: list[ReasoningStep] = []
+    inferred: dict[int, list[str]] = {}
+    for number, text in texts.items():
+        sort = classify_step_type(text)
+        reasoning_type = infer_reasoning_type(text) if sort in _INFERRING else ""
+        steps.append(ReasoningStep(step_number=number, type=sort, content=text, reasoning_type=reasoning_type))
+        guessed = [] if stated_step_type(text) else ["type"]
+        guessed += ["reasoning_type"] if reasoning_type else []
+        if guessed:
+            inferred[number] = guessed
+    return steps, inferred
+
+
+def _find_conclusion(
+    read: Response, steps: list[ReasoningStep], spans: dict[int, Span]
+) -> tuple[ConclusionFrom, Span | None]:
+    concluding = [step.step_number for step in steps if step.type == "conclusion"]
+    if concluding:
+        return "step", spans[concluding[-1]]
+    for position in reversed(range(len(read.sources))):
+        source = read.sources[position]
+        for region in reversed(source.answer):
+            if span := _short(source.text, region):
+                return "answer", Span(position, *span)
+    return "absent", None
+
+
+def _short(text: str, region: Region) -> Region | None:
+    """Return a region if it is short enough for a conclusion, else its first part."""
+    whole = trimmed(text, region)
+    if whole is None or whole[1] - whole[0] <= conclusion_max_chars:
+        return whole
+    return split_steps(text, whole)[0]

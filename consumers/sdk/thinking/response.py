@@ -1,0 +1,209 @@
+"""What a model's response holds of thinking and answer, whatever vendor's form it has.
+
+Forms that are recognised, by their shape and not by their vendor's name:
+
+- ``minimax``: ``{"thinking": "…"}`` (seed 001), the answer beside it as ``content``, ``answer``, ``response`` or
+  ``text``;
+- ``anthropic``: ``{"content": [{"type": "thinking", "thinking", "signature"?}, {"type": "redacted_thinking"}, …]}``, or
+  the list alone, or another list of blocks that ``thinking.blocks`` knows: ``output`` (OpenAI's Responses),
+  ``parts``, ``{"candidates": [{"content": {"parts"}}]}`` (Gemini);
+- ``openai``: ``{"choices": [{"message": {"reasoning_content" or "reasoning" or "reasoning_details", "content"}}]}``
+  (DeepSeek and compatible), or one such message alone;
+- ``text``: plain text, or an answer of the forms above, with ``<think>…</think>`` in it.
+
+Rules this module keeps: strings are taken as they are (no trimming, no normalising: other modules give spans in them);
+what cannot be read is refused with its place; what is there but not readable (redacted blocks, other choices) is noted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from consumers.sdk.thinking.blocks import Note, Source, answer_at, read_blocks, read_texts, text_at
+from consumers.sdk.thinking.tags import has_tags, read_tags
+from ledger.codec import check_strict, encode_utf8
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Format = Literal["minimax", "anthropic", "openai", "text"]
+
+response_size_max_bytes: Final = 16 * 1024**2
+thinking_size_max_bytes: Final = 1024**2
+
+_REASONING_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details", "thoughts")
+_ANSWER_FIELDS: Final = ("content", "answer", "response", "text", "value", "generation", "completion", "output")
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A response as far as reasoning is concerned; ``model`` and ``task`` are empty when it does not name them."""
+
+    format: Format
+    sources: list[Source]
+    notes: list[Note]
+    model: str = ""
+    task: str = ""
+
+
+def read_response(given: Any) -> Response:
+    """Return the thinking and answer of a response: bytes or text (JSON or plain), or decoded JSON.
+
+    Raises:
+        Refused: ``TOO_LARGE``, the strict JSON codes, ``INVALID_FORMAT`` when it has no recognised form or no thinking
+            that can be read (``redacted`` names the blocks that cannot), ``INVALID_FIELD`` with the field's path.
+    """
+    if isinstance(given, bytes):
+        given = _decode(given)
+    response = _read_text(given) if isinstance(given, str) else _read_value(given)
+    size = sum(_checked_size(source) for source in response.sources)
+    if size > thinking_size_max_bytes:
+        message = f"the thinking has {size} bytes; at most {thinking_size_max_bytes} become one graph"
+        raise Refused("TOO_LARGE", message, size=size)
+    if not any(source.text[slice(*region)].strip() for source in response.sources for region in source.thinking):
+        redacted = [note.path for note in response.notes if note.sort == "redacted"]
+        why = "its thinking is redacted" if redacted else "there is no thinking in it"
+        raise Refused("INVALID_FORMAT", f"no reasoning can be read from this response: {why}", redacted=redacted)
+    return response
+
+
+def _decode(given: bytes) -> str:
+    if len(given) > response_size_max_bytes:
+        message = f"the response has {len(given)} bytes, more than {response_size_max_bytes}"
+        raise Refused("TOO_LARGE", message, size=len(given))
+    try:
+        return given.decode()
+    except UnicodeDecodeError as error:
+        raise Refused("INVALID_FORMAT", f"the response is not UTF-8 (at byte {error.start})") from error
+
+
+def _read_text(text: str) -> Response:
+    encoded = encode_utf8(text, "response")
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            value = check_strict(encoded)
+        except Refused:
+            if not has_tags(text):
+                raise
+        else:
+            return _read_value(value)
+    source, notes = _tagged("", text)
+    return Response("text", [source], notes)
+
+
+def _read_value(value: Any) -> Response:
+    if isinstance(value, list):
+        value = {"content": value}
+    if not isinstance(value, dict):
+        raise Refused("INVALID_FORMAT", "a response is a JSON object, a list of content blocks, or text")
+    inner = next((name for name in ("message", "response") if isinstance(value.get(name), dict)), None)
+    if inner == "response":
+        response = _of_object(value[inner])
+    else:
+        response = _of_message(value[inner], inner) if inner else _of_object(value)
+    model = text_at(value.get("model"), "model") or _first_text(value, ("modelVersion",))
+    outer = {"model": model, "task": _first_text(value, ("task", "prompt"))}
+    named = {name: text for name, text in outer.items() if text}
+    return msgspec.structs.replace(_with_tags(response), **named)
+
+
+def _of_object(value: dict[str, Any]) -> Response:
+    if value.get("type") == "reasoning":
+        return _of_message({"content": [value]}, "")
+    if isinstance(value.get("output"), list):
+        return _of_message(value | {"content": value["output"]}, "", "output")
+    for name, inner in (("choices", "message"), ("candidates", "content")):
+        if isinstance(value.get(name), list):
+            return _of_choices(value[name], name, inner)
+    return _of_message(value, "")
+
+
+def _of_choices(choices: list[Any], name: str, inner: str) -> Response:
+    place = f"{name}[0].{inner}"
+    message = choices[0].get(inner) if choices and isinstance(choices[0], dict) else None
+    if not isinstance(message, dict):
+        raise Refused("INVALID_FIELD", f"{place} is missing", field=place)
+    response = _of_message(message, place)
+    # Other choices are other answers to the same question, not more of this reasoning.
+    others = [Note("other_choice", f"{name}[{position}]") for position in range(1, len(choices))]
+    return msgspec.structs.replace(response, notes=[*response.notes, *others])
+
+
+def _of_message(message: dict[str, Any], path: str, name: str = "content") -> Response:
+    blocks = _blocks(message, path, name)
+    sources = [one for one in blocks if isinstance(one, Source)]
+    notes = [one for one in blocks if isinstance(one, Note)]
+    model = _first_text(message, ("model", "modelVersion"))
+    if message.get("thinking") is not None:
+        thinking = list(read_texts(message["thinking"], _at(path, "thinking"), ("thinking", "text")))
+        return Response("minimax", [*thinking, *sources, *_answers(message, path)], notes, model)
+    reasoning = [] if any(one.thinking for one in sources) else list(_reasoning(message, path))
+    if blocks and not reasoning:
+        return Response("anthropic", sources, notes, model)
+    answers = list(_answers(message, path))
+    if not reasoning and not answers:
+        known = "thinking, content blocks, choices, reasoning_content or <think> in a text"
+        raise Refused("INVALID_FORMAT", f"this is no response of a known form: it has none of {known}")
+    return Response("openai", [*reasoning, *sources, *answers], notes, model)
+
+
+def _blocks(message: dict[str, Any], path: str, name: str) -> list[Source | Note]:
+    """Return the thinking and answers of a message whose content, or ``parts``, are a list of blocks."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return list(read_blocks(content, _at(path, name)))
+    if isinstance(content, dict) and isinstance(content.get("parts"), list):
+        return list(read_blocks(content["parts"], _at(path, "content.parts")))
+    parts = message.get("parts")
+    return list(read_blocks(parts, _at(path, "parts"))) if isinstance(parts, list) else []
+
+
+def _reasoning(message: dict[str, Any], path: str) -> Iterator[Source]:
+    """Yield the thinking that a message names beside its content: where it is named twice, the first counts."""
+    for name in _REASONING_FIELDS:
+        given = message.get(name)
+        if given and not (isinstance(given, dict) and name == "reasoning"):  # an object says how it was asked to reason
+            found = list(read_texts(given, _at(path, name), ("text", "description")))
+            if found:
+                yield from found
+                return
+
+
+def _answers(message: dict[str, Any], path: str) -> Iterator[Source]:
+    for name in _ANSWER_FIELDS:
+        if isinstance(message.get(name), str) and message[name]:
+            yield answer_at(_at(path, name), message[name])
+
+
+def _with_tags(response: Response) -> Response:
+    """Look for tags in the answers of a response that names no thinking; elsewhere an answer may speak about them."""
+    if any(source.thinking for source in response.sources) or not any(has_tags(one.text) for one in response.sources):
+        return response
+    tagged = [_tagged(source.path, source.text) for source in response.sources]
+    notes = [*response.notes, *(note for _, found in tagged for note in found)]
+    return msgspec.structs.replace(response, sources=[source for source, _ in tagged], notes=notes)
+
+
+def _tagged(path: str, text: str) -> tuple[Source, list[Note]]:
+    tags = read_tags(text)
+    notes = [Note("unclosed_tag", path)] if tags.is_unclosed else []
+    notes += [Note("unopened_tag", path)] if tags.is_unopened else []
+    return Source(path, text, tags.thinking, tags.answer), notes
+
+
+def _checked_size(source: Source) -> int:
+    try:
+        return sum(len(source.text[slice(*region)].encode()) for region in (*source.thinking, *source.answer))
+    except UnicodeEncodeError as error:
+        # JSON escapes can spell half a surrogate pair, UTF-8 cannot, so no event could hold it.
+        raise Refused("INVALID_FIELD", f"{source.path} is not valid Unicode", field=source.path) from error
+
+
+def _first_text(value: dict[str, Any], names: tuple[str, ...]) -> str:
+    return next((value[name] for name in names if isinstance(value.get(name), str) and value[name]), "")
+
+
+def _at(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,261 @@
+"""Packing one session into a number of tokens: what an agent reads to go on with it (seed 004, detail levels).
+
+The count is exact: that of the session's JSON as commands print it, compact and with sorted keys. Words are never
+cut: a text is whole, or ends between words in ``…`` and is named under ``left_out.shortened``. How tokens are spent:
+
+1. the first of everything, shortened to a share, so that each of the seed's six questions has an answer;
+2. at level full the Markdown report, if it fits whole;
+3. in the order of ``ORDER``, as many of each as the seed keeps (5 findings, 5 unknowns, 3 next steps, …);
+4. in the same order whatever else fits, then what was shortened, made longer.
+
+A context that was derived comes last of all: what it tells stands mostly among the findings and unknowns.
+``left_out`` counts, by short names, what the level would show and the answer does not, and says how to get it; what
+only a higher level shows is not counted.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from consumers.sessions.reports.cutting import cut_to_tokens
+from projections.briefs.tokens import count_tokens
+from projections.reports.compressed import ELLIPSIS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+LEVELS: Final = {"summary": 400, "detailed": 800, "full": 1250}
+"""The tokens of a session at each level (seed 004)."""
+
+ORDER: Final = (
+    "task",
+    "key_findings",
+    "remaining_unknowns",
+    "next_steps",
+    "next_session_context",
+    "epistemic_deltas",
+    "knowledge_gaps_filled",
+    "investigation_tools",
+    "artifacts_created",
+    "accomplished",
+    "assessments",
+)
+SHORT_NAMES: Final = {
+    "key_findings": "findings",
+    "remaining_unknowns": "unknowns",
+    "next_session_context": "context",
+    "epistemic_deltas": "deltas",
+    "knowledge_gaps_filled": "gaps",
+    "investigation_tools": "tools",
+    "artifacts_created": "artifacts",
+    "full_markdown": "markdown",
+}
+"""The names of fields under ``left_out``, where they differ."""
+
+_FIELDS_OF_LEVEL: Final = {"summary": 7, "detailed": 10, "full": 11}
+_TEXTS: Final = frozenset({"task", "next_session_context"})
+_MAPS: Final = frozenset({"epistemic_deltas"})
+_SEED_COUNTS: Final = {"key_findings": 5, "remaining_unknowns": 5, "next_steps": 3, "knowledge_gaps_filled": 3}
+_OTHER_COUNT: Final = 8
+_share_tokens: Final = {"task": 40, "key_findings": 32, "next_session_context": 32, "knowledge_gaps_filled": 8}
+_other_share_tokens: Final = 20
+_item_tokens: Final = {"summary": 32, "detailed": 96, "full": 128}
+_gap_tokens: Final = 24
+"""What a gap's text may cost at first: the seed repeats in it a finding that stands among the findings."""
+_id_tokens_max: Final = 48
+_name_tokens_max: Final = 16
+_misses_max: Final = 6
+"""So many offers that did not fit, one after the other, end the spending on a field."""
+
+
+class Source(NamedTuple):
+    """A session as it could be told in full: ``fields`` by the names of ``ORDER``, each a list of JSON values.
+
+    A text is a list of one. ``head`` is what every level begins with, ``short_id`` what finds the session;
+    ``markdown`` the whole report, ``sections`` its parts by title. ``shortened`` names the fields that the report
+    itself holds shortened, ``last`` those that are spent on after all others.
+    """
+
+    head: Mapping[str, Any]
+    fields: Mapping[str, Sequence[Any]]
+    short_id: str
+    markdown: str = ""
+    sections: Sequence[tuple[str, str]] = ()
+    shortened: frozenset[str] = frozenset()
+    last: frozenset[str] = frozenset()
+
+
+def printed(value: Any) -> str:
+    """Return a value as commands print it under ``--json``."""
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def pack(source: Source, level: str, limit: int) -> dict[str, Any]:
+    """Return the session at a level of detail, its printed JSON within ``limit`` tokens."""
+    packer = _Packer(source, level, limit)
+    first = [name for name in packer.names if name not in source.last]
+    for name in first:
+        packer.begin(name)
+    if level == "full":
+        packer.offer_markdown()
+    for name in first:
+        packer.spend(name, _SEED_COUNTS.get(name, _OTHER_COUNT))
+    for name in first:
+        packer.spend(name, len(source.fields[name]))
+    for name in sorted(source.last):
+        packer.spend(name, len(source.fields[name]))
+    for name in packer.names:
+        packer.lengthen(name)
+    if level == "full" and not packer.markdown:
+        packer.offer_sections()
+    return packer.session()
+
+
+class _Packer:
+    """What has been taken of a source so far; every offer is kept only if the whole still fits."""
+
+    def __init__(self, source: Source, level: str, limit: int) -> None:
+        self.source = source
+        self.level = level
+        self.limit = limit
+        self.names = ORDER[: _FIELDS_OF_LEVEL[level]]
+        self.taken: dict[str, dict[int, Any]] = {name: {} for name in self.names}
+        self.markdown = ""
+        self.omitted: list[str] = []
+
+    def begin(self, name: str) -> None:
+        """Take the first of a field, shortened to its share."""
+        for value in self.source.fields[name][:1]:
+            self._offer(name, 0, cut(value, _share_tokens.get(name, _other_share_tokens)))
+
+    def spend(self, name: str, count: int) -> None:
+        """Take up to ``count`` of a field: each whole, or shortened to what one may cost at this level."""
+        misses = 0
+        for place, value in enumerate(self.source.fields[name][:count]):
+            if self.taken[name].get(place) == value:
+                continue
+            tokens = _gap_tokens if name == "knowledge_gaps_filled" else _item_tokens[self.level]
+            misses = 0 if self._offer(name, place, cut(value, tokens)) else misses + 1
+            if misses == _misses_max:
+                return
+
+    def lengthen(self, name: str) -> None:
+        """Replace what stands shortened by more of it, as far as there is room."""
+        for place, held in list(self.taken[name].items()):
+            value = self.source.fields[name][place]
+            if held == value or self._offer(name, place, value):
+                continue
+            for tokens in (8, 4, 2):
+                if self._offer(name, place, cut(value, tokens * _item_tokens[self.level])):
+                    break
+
+    def offer_markdown(self) -> None:
+        """Take the Markdown report if it fits whole."""
+        self.markdown = self.source.markdown
+        if not self._fits():
+            self.markdown = ""
+
+    def offer_sections(self) -> None:
+        """Take the sections of the Markdown report that fit, each whole, and name the others."""
+        kept: list[int] = []
+        for place in range(len(self.source.sections)):
+            self._show_sections([*kept, place])
+            if self._fits():
+                kept.append(place)
+        self._show_sections(kept)
+        if not kept or not self._fits():
+            self.markdown, self.omitted = "", []
+
+    def session(self) -> dict[str, Any]:
+        """Return the session with what has been taken."""
+        made = dict(self.source.head)
+        for key, tokens in (("session_id", _id_tokens_max), ("ai_id", _name_tokens_max)):
+            made[key] = _beginning(made[key], tokens) if key == "session_id" else cut_to_tokens(made[key], tokens)
+        for name in self.names:
+            taken = [self.taken[name][place] for place in sorted(self.taken[name])]
+            made[name] = (taken or [""])[0] if name in _TEXTS else dict(taken) if name in _MAPS else taken
+        if self.level == "full":
+            made["full_markdown"] = self.markdown
+        return made | ({"left_out": left_out} if (left_out := self._left_out(made)) else {})
+
+    def _left_out(self, made: Mapping[str, Any]) -> dict[str, Any]:
+        fields = self.source.fields
+        found: dict[str, Any] = {
+            SHORT_NAMES.get(name, name): left
+            for name in self.names
+            if (left := len(fields[name]) - len(self.taken[name]))
+        }
+        names = [SHORT_NAMES.get(name, name) for name in self.names if self._is_shortened(name)]
+        names += [key for key in ("session_id", "ai_id") if made[key] != self.source.head[key]]
+        if names:
+            found["shortened"] = names
+        if self.level == "full" and self.source.markdown and self.markdown != self.source.markdown:
+            found["markdown"] = self.omitted or ["all sections"]
+        if found:
+            # A report holds all but the single assessments and dead ends, which stand in its session.
+            verb = "session" if "no_report" in made else "report"
+            found["see"] = f"baton {verb} show {quote(_beginning(self.source.short_id, _id_tokens_max))}"
+        return found
+
+    def _is_shortened(self, name: str) -> bool:
+        if name in self.source.shortened:
+            return True
+        return any(held != self.source.fields[name][place] for place, held in self.taken[name].items())
+
+    def _show_sections(self, places: Sequence[int]) -> None:
+        shown = set(places)
+        parts = [text for place, (_, text) in enumerate(self.source.sections) if place in shown]
+        self.omitted = [title for place, (title, _) in enumerate(self.source.sections) if place not in shown]
+        ref = self.source.head["report_id"] or "none"
+        self.markdown = "\n\n".join([*parts, f"*Omitted: {', '.join(self.omitted)} (whole report: {ref})*"])
+
+    def _offer(self, name: str, place: int, value: Any) -> bool:
+        held = self.taken[name]
+        before = held.get(place)
+        if value == ELLIPSIS and (place or before is not None):
+            return False  # of a word too long nothing is left: only the first of a field is shown to be there
+        held[place] = value
+        if self._fits():
+            return True
+        if before is None:
+            del held[place]
+        else:
+            held[place] = before
+        return False
+
+    def _fits(self) -> bool:
+        return count_tokens(printed(self.session())) <= self.limit
+
+
+def cut(value: Any, limit: int) -> Any:
+    """Return a value with its texts shortened to a number of tokens each; the parts of a pair are kept as they are."""
+    if isinstance(value, str):
+        return cut_to_tokens(value, limit)
+    if isinstance(value, dict):
+        return {name: cut_to_tokens(part, limit) if isinstance(part, str) else part for name, part in value.items()}
+    return value
+
+
+def dead_ends_within(dead_ends: Iterator[dict[str, str]], limit: int) -> tuple[list[dict[str, str]], int]:
+    """Return the dead ends that fit into a number of tokens, in their order, and how many did not."""
+    kept: list[dict[str, str]] = []
+    left = 0
+    for one in dead_ends:
+        for offered in (one, cut(one, _other_share_tokens)):
+            if count_tokens(printed([*kept, offered])) <= limit:
+                kept.append(offered)
+                break
+        else:
+            left += 1
+    return kept, left
+
+
+def _beginning(text: str, tokens: int) -> str:
+    """Return as much of an id as fits, unmarked: every command takes the beginning of a session's id."""
+    kept = text
+    while count_tokens(kept) > tokens:
+        kept = kept[: len(kept) * 3 // 4]
+    return kept

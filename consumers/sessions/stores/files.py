@@ -1,0 +1,151 @@
+"""Reports as files that people read: ``{ai_id}/{session_id}.md`` and ``.json`` (seed 004, "Markdown Files").
+
+Rules kept here:
+
+- Names are those of ``names``: no agent's or session's id leads out of the folder, no two share a file. The folder of
+  an agent must be a folder, not a link to one, and links are never written through.
+- A file is replaced whole or not at all (``handoff_files.atomic``).
+- What a person wrote is never overwritten. The markdown's last line, a comment that no reader of markdown shows, holds
+  the digests of both files as Baton wrote them. A file that no longer fits its digest, or never had one, is left as it
+  is and reported, with what to do to have it written anew. Nothing is written beside it: the report is in the log, and
+  a second version of every edited file would make the folder say things twice. An older report does not take the place
+  of a later one, which two writers at once could do otherwise. A digest says who wrote a file last, not
+  that it is true: the ledger's signatures do that.
+
+The markdown is written first, with the digests of the new JSON and of the one before: a crash between the two leaves a
+JSON that is still known as ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import stat
+from typing import TYPE_CHECKING, Any, Final
+
+from consumers.sdk.files import read_file, write_file
+from consumers.sessions.stores.names import name_of
+from consumers.sessions.stores.notes import report_in
+from consumers.sessions.stores.stored import Stored
+from ledger.errors import BatonError, Refused, Unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from consumers.sessions.stores.note_history import Report
+
+_LAST_LINE: Final = re.compile(
+    rb"\n<!-- baton: (?P<id>[\w:.-]+) (?P<index>-?[0-9]{1,16}) sha256 (?P<markdown>[0-9a-f]{64}) "
+    rb"json (?P<json>[0-9a-f]{64})(?: or (?P<before>[0-9a-f]{64}))? -->\n\Z",
+    re.ASCII,
+)
+_CHANGED: Final = "somebody changed this file: it is left as it is; remove or rename it to have it written anew"
+
+
+def write_files(root: Path, report: dict[str, Any]) -> list[Stored]:
+    """Write a report's two files below ``root`` and return what came of each; nothing is raised."""
+    folder = root / name_of(report.get("ai_id") or report.get("author") or "")
+    name = name_of(report["session_id"])
+    path, json_path = folder / f"{name}.md", folder / f"{name}.json"
+    try:
+        _make(root, folder)
+        found, json_found = read_file(path), read_file(json_path)
+    except BatonError as error:
+        return [Stored("files", str(one), "failed", error.message) for one in (path, json_path)]
+    version, last = report_in(report), _last_line(found)
+    if last is not None and int(last["index"]) > version.event_index:
+        reason = f"the files are of a later report, {last['id'].decode()}"
+        return [Stored("files", str(one), "skipped", reason) for one in (path, json_path)]
+    markdown, compact = _with_newline(report["markdown"]), _with_newline(report["compressed_json"])
+    is_json_ours = last is not None and _digest(json_found) in {last["json"].decode(), (last["before"] or b"").decode()}
+    before = _digest(json_found) if is_json_ours and _digest(json_found) != _digest(compact) else None
+    content = _signed(markdown, compact, before, version)
+    is_same = last is not None and _said(last) == _said(_last_line(content))
+    return [
+        _write(path, content, found, is_same=is_same, is_ours=last is not None),
+        _write(json_path, compact, json_found, is_same=_is_same(json_found, compact), is_ours=is_json_ours),
+    ]
+
+
+def read_files(root: Path, session_id: str) -> tuple[str | None, str | None]:
+    """Return a session's JSON and markdown from whichever agent's folder has them; None for what is not there.
+
+    Raises:
+        Refused: ``TOO_LARGE``, ``INVALID_FORMAT`` for what is no regular file. Unavailable: a file cannot be read.
+    """
+    name = name_of(session_id)
+    try:
+        folders = sorted(one for one in root.iterdir() if one.is_dir() and not one.is_symlink())
+    except FileNotFoundError:
+        folders = []
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{root} cannot be read: {error.strerror}", path=str(root)) from error
+    for folder in folders:
+        compact, markdown = read_file(folder / f"{name}.json"), read_file(folder / f"{name}.md")
+        if compact is not None or markdown is not None:
+            text = None if markdown is None else _LAST_LINE.sub(b"\n", markdown).decode("utf-8", "replace")
+            return None if compact is None else compact.decode("utf-8", "replace"), text
+    return None, None
+
+
+def _make(root: Path, folder: Path) -> None:
+    """Make the folder of an agent.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` when something else has its name. Unavailable: it cannot be made.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
+        is_folder = stat.S_ISDIR(folder.lstat().st_mode)
+    except FileExistsError:
+        is_folder = False
+    except OSError as error:
+        raise Unavailable(
+            "STORE_UNAVAILABLE", f"{folder} cannot be made: {error.strerror}", path=str(folder)
+        ) from error
+    if not is_folder:
+        raise Refused("INVALID_FORMAT", f"{folder} is no folder: links and files are left alone", path=str(folder))
+
+
+def _write(path: Path, content: bytes, found: bytes | None, *, is_same: bool, is_ours: bool) -> Stored:
+    if is_same:
+        return Stored("files", str(path), "unchanged")
+    if found is not None and not is_ours:
+        return Stored("files", str(path), "skipped", _CHANGED)
+    try:
+        if write_file(path, content, expected=found):
+            return Stored("files", str(path), "written")
+    except BatonError as error:
+        return Stored("files", str(path), "failed", error.message)
+    return Stored("files", str(path), "skipped", "somebody saved this file just now: it is left as it is")
+
+
+def _is_same(found: bytes | None, content: bytes) -> bool:
+    return found is not None and _digest(found) == _digest(content)
+
+
+def _said(last: re.Match[bytes] | None) -> tuple[bytes, ...]:
+    """Return what tells two versions of a file apart."""
+    return () if last is None else last.group("id", "index", "markdown", "json")
+
+
+def _signed(markdown: bytes, compact: bytes, before: str | None, version: Report) -> bytes:
+    who = f"{version.report_id} {version.event_index}"
+    digests = f"{_digest(markdown)} json {_digest(compact)}{f' or {before}' if before else ''}"
+    return markdown + f"\n<!-- baton: {who} sha256 {digests} -->\n".encode()
+
+
+def _last_line(markdown: bytes | None) -> re.Match[bytes] | None:
+    """Return what the last line of a markdown file says; None when it does not fit what stands above it."""
+    plain = (markdown or b"").replace(b"\r\n", b"\n")  # git may have written other line ends at a checkout
+    last = _LAST_LINE.search(plain)
+    return last if last is not None and _digest(plain[: last.start()]) == last["markdown"].decode() else None
+
+
+def _digest(content: bytes | None) -> str:
+    return hashlib.sha256((content or b"").replace(b"\r\n", b"\n")).hexdigest()
+
+
+def _with_newline(text: str) -> bytes:
+    return (text if text.endswith("\n") else text + "\n").encode("utf-8", "replace")

@@ -1,0 +1,232 @@
+"""Reports as git notes: JSON under ``refs/notes/empirica/handoff/ID``, markdown under ``…/handoff-markdown/ID``.
+
+Seed 004 ("Git Notes") puts the markdown under ``handoff/ID/markdown``; git cannot have a ref below a ref, so it has a
+root beside the other (DESIGN §11). The JSON is read as the seed reads it, ``git notes --ref empirica/handoff/ID show
+HEAD``, at the commit that was HEAD when it was written (in a repository without commits: on the empty tree, where
+``show HEAD`` has no HEAD to show). Baton reads independently of HEAD: the latest report among the notes of the ref.
+
+Rules kept here:
+
+- ``git notes add`` replaces a ref without looking whether it is still the one it read, so of two writers at once one
+  may be lost. Here the new commit takes the ref's place only if the ref is where it was read; else it is tried again.
+- A note of the same content is left alone: writing twice adds nothing, wherever HEAD is by then.
+- An older report never takes a newer one's place. Which is newer says the commit of the notes ref: its author date is
+  the report's time, and ``Baton-Report`` in its message names event and index.
+- What another tool wrote on the same commit gives way, as the seed's ``add -f`` does, but its content stays in the
+  history of the ref and the answer says so; what it wrote on other commits stays where it is.
+- No history is ever rewritten, and nothing but the notes ref changes: no index, work tree, branch or reflog of HEAD.
+
+A crash at any point leaves objects that nobody refers to, or one of the two refs; the next repair writes the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from consumers.sessions.stores.git import Git, until_free
+from consumers.sessions.stores.names import name_of, text_of
+from consumers.sessions.stores.note_history import Note, Report, Tip, notes_of, tip_of
+from consumers.sessions.stores.stored import Status
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+NOTES: Final = "refs/notes/empirica/"
+JSON_NOTES: Final = f"{NOTES}handoff/"
+MARKDOWN_NOTES: Final = f"{NOTES}handoff-markdown/"
+
+_REPORT_ID: Final = re.compile(r"[\w:.-]{1,200}", re.ASCII)
+
+
+class Written(NamedTuple):
+    """What came of writing a note, and why."""
+
+    status: Status
+    reason: str = ""
+
+
+class Listed(NamedTuple):
+    """A session that has notes; ``session_id`` is None when the ref's name cannot be read back."""
+
+    session_id: str | None
+    ref: str
+    commit: str
+    written_ms: int
+    has_markdown: bool
+
+
+class Notes:
+    """The notes of one repository."""
+
+    def __init__(self, folder: Path) -> None:
+        """Find git; the repository is looked for when it is first asked."""
+        self.git = Git(folder)
+        self._target: str | None = None
+        self._algorithm: str | None = None
+
+    def check(self) -> None:
+        """Return when the folder lies in a repository that git uses.
+
+        Raises:
+            Refused: ``NOT_FOUND``. Unavailable: ``STORE_UNAVAILABLE``.
+        """
+        self._algorithm = self.git.ask("rev-parse", "--show-object-format")
+
+    def write(self, ref: str, content: str, report: Report, known: Collection[str] | None = None) -> Written:
+        """Make ``content`` the note of ``ref`` unless it is already.
+
+        ``known`` are the ids of all versions that the log has: with it, a note that claims to be of another version
+        (a remote can claim anything) counts no more than another tool's, and is taken off the ref's tree.
+
+        Raises:
+            Refused: ``INVALID_FORMAT`` when another tool's ref stands in the way.
+            Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``; ``STORE_IN_USE`` when others held the ref all the time.
+        """
+        blob = self._blob_of(_bytes(content))
+        return until_free(lambda: self._write_once(ref, content, blob, report, known))
+
+    def read(self, ref: str) -> str | None:
+        """Return the latest note of ``ref`` wherever HEAD is; None when there is none.
+
+        Raises:
+            Refused: ``NOT_FOUND`` in no repository, ``TOO_LARGE``. Unavailable: git's own errors.
+        """
+        tip = tip_of(self.git, ref)
+        notes = [] if tip is None else notes_of(self.git, tip)
+        return self.git.ask("cat-file", "blob", notes[0].blob) if notes else None
+
+    def listed(self) -> list[Listed]:
+        """Return the sessions with notes, the last written first.
+
+        Raises:
+            Refused: ``NOT_FOUND`` in no repository. Unavailable: git's own errors.
+        """
+        roots = (JSON_NOTES, MARKDOWN_NOTES)
+        answer = self.git.ask("for-each-ref", "--format=%(refname) %(objectname) %(committerdate:unix)", *roots)
+        found: dict[str, Listed] = {}
+        for line in sorted(answer.splitlines()):  # handoff-markdown/ sorts before handoff/
+            ref, commit, written = (*line.split(" "), "")[:3]
+            root = next(root for root in roots if ref.startswith(root))
+            name = ref.removeprefix(root)
+            has_markdown = root == MARKDOWN_NOTES or name in found
+            found[name] = Listed(text_of(name), ref, commit, int(written or 0) * 1000, has_markdown)
+        return sorted(found.values(), key=lambda one: (-one.written_ms, one.ref))
+
+    def find(self, asked: str) -> str:
+        """Return the ref's last part for a session's id, the start of an id, or that part itself.
+
+        Raises:
+            Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``.
+        """
+        names = sorted({one.ref.removeprefix(JSON_NOTES).removeprefix(MARKDOWN_NOTES) for one in self.listed()})
+        if name_of(asked) in names:
+            return name_of(asked)
+        found = [name for name in names if asked and (text_of(name) or name).startswith(asked)]
+        if not found:
+            raise Refused("NOT_FOUND", f"no notes of a session {asked} in {self.git.folder}", session=asked)
+        if len(found) > 1:
+            raise Refused("REF_AMBIGUOUS", f"{asked} fits {len(found)} sessions, as {found[0]} and {found[1]}")
+        return found[0]
+
+    def _write_once(self, ref: str, content: str, blob: str, report: Report, known: Collection[str] | None) -> Written:
+        tip = tip_of(self.git, ref)
+        if tip is not None and tip.only_blob == blob:
+            return Written("unchanged")  # so that a repair of many reports need not read their histories
+        found = [] if tip is None else notes_of(self.git, tip)
+        forged = [
+            one for one in found if one.report is not None and known is not None and one.report.report_id not in known
+        ]
+        notes = [one for one in found if one not in forged]
+        if notes and notes[0].blob == blob and not forged:
+            return Written("unchanged")
+        if notes and notes[0].report is not None and notes[0].report.order > report.order:
+            return Written("skipped", f"the note is of a later report, {notes[0].report.report_id}")
+        target = self._noted()
+        self.git.ask("hash-object", "-w", "--stdin", data=_bytes(content))
+        gone = {one.path for one in found if one.object_id == target or one in forged}
+        entries = {path: one for path, one in tip.entries.items() if path not in gone} if tip else {}
+        self.put(ref, tip, {**entries, target: blob}, report, f"Handoff report {ref.removeprefix(NOTES)}")
+        return Written("written", _told(notes, forged, target))
+
+    def put(
+        self, ref: str, tip: Tip | None, entries: dict[str, str], report: Report | None, subject: str, *more: str
+    ) -> None:
+        """Let ``ref`` go on from ``tip`` (and the commits ``more``) with ``entries``, if it is still at ``tip``.
+
+        Raises:
+            Unavailable: ``STORE_IN_USE`` when it is not.
+        """
+        modes = {} if tip is None else tip.modes
+        lines = [f"{modes.get(path, '100644')} {blob}\t{path}\0" for path, blob in entries.items()]
+        with tempfile.TemporaryDirectory(prefix="baton-") as folder:
+            index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            data = "".join(lines).encode("utf-8", "surrogateescape")
+            self.git.ask("update-index", "-z", "--add", "--index-info", data=data, variables=index)
+            tree = self.git.ask("write-tree", variables=index)
+        parents = [word for parent in ((tip.commit,) if tip else ()) + more for word in ("-p", parent)]
+        message, dated = f"{subject}\n", {}
+        if report is not None:
+            message += f"\nBaton-Report: {report.report_id} {report.event_index}\n"
+            dated = {"GIT_AUTHOR_DATE": f"@{report.at_s} +0000"}
+        commit = self.git.ask("commit-tree", *parents, "-F", "-", tree, data=message.encode(), variables=dated)
+        self.move(ref, commit, None if tip is None else tip.commit)
+
+    def move(self, ref: str, commit: str, expected: str | None) -> None:
+        """Set ``ref`` to ``commit`` if it is at ``expected`` (None: if it is not there).
+
+        Raises:
+            Unavailable: ``STORE_IN_USE`` when it is elsewhere by now.
+        """
+        self.git.ask("update-ref", "-m", "baton notes", ref, commit, expected or "0" * len(commit))
+
+    def _noted(self) -> str:
+        """Return what notes are attached to: the commit at HEAD when first asked, else the empty tree."""
+        if self._target is None:  # asked once: the two notes of a report stand on the same commit
+            answer = self.git.call("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+            head = answer.out.decode("ascii").strip()
+            self._target = head or self.git.ask("hash-object", "-w", "-t", "tree", "--stdin")
+        return self._target
+
+    def _blob_of(self, content: bytes) -> str:
+        """Return the id that git gives a blob, without asking it each time."""
+        if self._algorithm is None:
+            self.check()
+        digest = hashlib.new(self._algorithm or "sha1", usedforsecurity=False)
+        digest.update(b"blob %d\0" % len(content) + content)
+        return digest.hexdigest()
+
+
+def report_in(report: dict[str, Any]) -> Report:
+    """Return which report a dictionary of the shape of ``reports.show`` is: event, index and second."""
+    given = str(report.get("report_id") or "")
+    try:
+        at_s = int(datetime.fromisoformat(str(report.get("timestamp"))).timestamp())
+    except ValueError:
+        at_s = 0
+    index = report.get("event_index")
+    return Report(max(at_s, 0), index if isinstance(index, int) else -1, given if _REPORT_ID.fullmatch(given) else "-")
+
+
+def _bytes(content: str) -> bytes:
+    """Return a text as it is stored: with one newline at its end, as git's own notes have."""
+    return (content if content.endswith("\n") else content + "\n").encode("utf-8", "replace")
+
+
+def _told(notes: list[Note], forged: list[Note], target: str) -> str:
+    """Say what became of notes that are not ours."""
+    if forged:
+        return f"a note of a report that the ledger does not have gave way: it stays in the ref's history as blob \
+{forged[0].blob}"
+    foreign = [note for note in notes if note.report is None]
+    here = [note for note in foreign if note.object_id == target]
+    if here:
+        return f"another tool's note on {target[:12]} gave way: it stays in the ref's history as blob {here[0].blob}"
+    if foreign:
+        return f"another tool's note stands beside it, on {foreign[0].object_id[:12]}"
+    return ""

@@ -1,0 +1,233 @@
+"""Notes between repositories: git transfers notes only when it is told to (seed 004, "Distributed: travels with repo").
+
+A remote's notes are fetched into refs of their own, ``refs/notes/remotes/REMOTE/empirica/*``, and then merged into
+``refs/notes/empirica/*``. The refspec is added to the remote's configuration once, so a plain ``git fetch`` brings them
+too. Refused: a refspec straight into ``refs/notes/empirica/*``. With it ``git fetch --prune`` deletes every note that
+was not pushed yet, and ``git pull`` fails as soon as two clones wrote notes. Also refused: ``remote.NAME.push``, which
+would change what a plain ``git push`` pushes; ``push`` names its refspec itself, never with force.
+
+Merging: where one side's history holds the other's, the longer one is taken. Else a commit with both as parents holds
+the notes of both; of two notes on one object the later report is taken (``git notes merge -s union`` would put two JSON
+documents into one note, which nobody could parse), the other stays in the history. Local notes are never removed.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final, NamedTuple
+
+from consumers.sessions.stores.git import Answer, failure, remote_time_max_s, until_free
+from consumers.sessions.stores.note_history import Note, notes_of, tip_of
+from consumers.sessions.stores.notes import NOTES, Notes
+from ledger.errors import BatonError, Refused, Unavailable
+
+DEFAULT_REMOTE: Final = "origin"
+push_attempts_max: Final = 5
+
+_LOGIN: Final = (
+    "could not read Username", "could not read Password", "Authentication failed", "terminal prompts disabled",
+    "Permission denied (", "Invalid username or", "HTTP 401", "HTTP 403", "error: 401", "error: 403",
+    "Host key verification failed",
+)  # fmt: skip
+_OFFLINE: Final = (
+    "Could not resolve host", "Could not resolve hostname", "Connection refused", "Connection timed out",
+    "Network is unreachable", "No route to host", "Failed to connect", "Couldn't connect to server",
+    "Name or service not known", "Temporary failure in name resolution",
+)  # fmt: skip
+
+
+class Transfer(NamedTuple):
+    """What was transferred: refs that are new, went on, or were merged.
+
+    ``told`` names every note that gave way in a merge, ``failed`` every ref that could not be merged, and why.
+    """
+
+    remote: str
+    refspec: str
+    new: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    def answer(self) -> dict[str, Any]:
+        """Return the form that is printed."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in self._asdict().items()}
+
+    def with_ref(self, ref: str, *, is_new: bool) -> Transfer:
+        """Return the transfer with a ref that was written."""
+        return self._replace(new=(*self.new, ref)) if is_new else self._replace(updated=(*self.updated, ref))
+
+
+def choose_remote(notes: Notes, asked: str | None) -> str:
+    """Return the remote that is asked for, else ``origin``, else the only one.
+
+    Raises:
+        Refused: ``NOT_FOUND``.
+    """
+    remotes = notes.git.ask("remote").split("\n")
+    names = ", ".join(filter(None, remotes)) or "none: add one with `git remote add origin URL`"
+    if asked is None:
+        if DEFAULT_REMOTE in remotes:
+            return DEFAULT_REMOTE
+        if len(remotes) == 1 and remotes[0]:
+            return remotes[0]
+        raise Refused("NOT_FOUND", f"name a remote; there are {names}")
+    if not asked or asked not in remotes:
+        raise Refused("NOT_FOUND", f"there is no remote {asked!r}; there are {names}", remote=asked)
+    return asked
+
+
+def tracked_at(remote: str) -> str:
+    """Return the root of the refs that a remote's notes are fetched into."""
+    return f"refs/notes/remotes/{remote}/empirica/"
+
+
+def configure(notes: Notes, remote: str) -> str:
+    """Let a plain ``git fetch`` bring the remote's notes too, and return the refspec; adds nothing twice.
+
+    Raises:
+        Unavailable: the configuration cannot be written.
+    """
+    refspec = f"+{NOTES}*:{tracked_at(remote)}*"
+    key = f"remote.{remote}.fetch"
+
+    def add() -> None:
+        if refspec not in notes.git.call("config", "--local", "--get-all", key).out.decode("utf-8", "replace").split(
+            "\n"
+        ):
+            notes.git.ask("config", "--local", "--add", key, refspec)
+
+    until_free(add)
+    return refspec
+
+
+def fetch(notes: Notes, asked: str | None = None) -> Transfer:
+    """Fetch a remote's notes and merge them.
+
+    Raises:
+        Refused: ``NOT_FOUND`` for the remote or repository. Unavailable: offline, no login, git's own errors.
+    """
+    remote = choose_remote(notes, asked)
+    refspec = configure(notes, remote)
+    answer = notes.git.call(
+        "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-prune",
+        "--refmap=", remote, refspec, time_max_s=remote_time_max_s,
+    )  # fmt: skip
+    if answer.code:
+        raise _remote_failure(answer, "git fetch", remote, notes)
+    transfer = Transfer(remote, refspec)
+    here, there = _refs(notes, NOTES), _refs(notes, tracked_at(remote))
+    for name, commit in there.items():
+        if here.get(name) == commit:
+            continue
+        try:
+            merge = functools.partial(_merge, notes, name, tracked_at(remote) + name, transfer)
+            transfer = until_free(merge)
+        except BatonError as error:  # one ref that cannot be merged does not keep the others back
+            transfer = transfer._replace(failed=(*transfer.failed, f"{NOTES}{name}: {error.message}"))
+    return transfer
+
+
+def push(notes: Notes, asked: str | None = None) -> Transfer:
+    """Push all notes; where the remote has notes that are not here, fetch and merge them first.
+
+    Raises:
+        Refused: ``NOT_FOUND`` for the remote or repository. Unavailable: offline, no login, the remote refuses;
+            ``STORE_IN_USE`` when others pushed all the time.
+    """
+    remote = choose_remote(notes, asked)
+    refspec = f"{NOTES}*:{NOTES}*"
+    transfer = Transfer(remote, refspec)
+    for _ in range(push_attempts_max):
+        configure(notes, remote)
+        if not _refs(notes, NOTES):
+            return transfer
+        answer = notes.git.call(
+            "push", "--porcelain", "--no-verify", "--recurse-submodules=no", remote, refspec,
+            time_max_s=remote_time_max_s,
+        )  # fmt: skip
+        transfer = _pushed(answer, transfer)
+        if answer.code == 0:
+            return transfer
+        if not _is_behind(answer):
+            raise _remote_failure(answer, "git push", remote, notes)
+        fetched = fetch(notes, remote)
+        if fetched.failed:
+            return transfer._replace(failed=fetched.failed)
+        transfer = transfer._replace(merged=transfer.merged + fetched.merged, told=transfer.told + fetched.told)
+    raise Unavailable("STORE_IN_USE", f"others pushed notes to {remote} all the time: try again", remote=remote)
+
+
+def _merge(notes: Notes, name: str, theirs_ref: str, transfer: Transfer) -> Transfer:
+    """Bring the remote's notes of one ref in, and add to the transfer what came of it."""
+    ref, git = NOTES + name, notes.git
+    ours, theirs = tip_of(git, ref), tip_of(git, theirs_ref)
+    if theirs is None or (ours is not None and _holds(notes, ours.commit, theirs.commit)):
+        return transfer
+    if ours is None or _holds(notes, theirs.commit, ours.commit):
+        notes.move(ref, theirs.commit, None if ours is None else ours.commit)
+        return transfer.with_ref(ref, is_new=ours is None)
+    chosen, left = _latest([*notes_of(git, ours), *notes_of(git, theirs)])
+    rest = {path: blob for path, blob in (theirs.entries | ours.entries).items() if path.replace("/", "") not in chosen}
+    entries = rest | {one.object_id: one.blob for one in chosen.values()}
+    notes.put(ref, ours, entries, None, f"Merge notes of {transfer.remote}", theirs.commit)
+    told = [
+        f"{ref}: the later of two notes on {one.object_id[:12]} counts; the other stays in the history as {one.blob}"
+        for one in left
+    ]
+    return transfer._replace(merged=(*transfer.merged, ref), told=(*transfer.told, *told))
+
+
+def _latest(notes: list[Note]) -> tuple[dict[str, Note], list[Note]]:
+    """Return the latest note of each object, the same from whichever side, and those that gave way."""
+    chosen: dict[str, Note] = {}
+    left: list[Note] = []
+    for note in notes:
+        other = chosen.setdefault(note.object_id, note)
+        if other.blob != note.blob:
+            earlier, chosen[note.object_id] = sorted((other, note), key=lambda one: (one.order, one.blob))
+            left.append(earlier)
+    return chosen, left
+
+
+def _holds(notes: Notes, later: str, earlier: str) -> bool:
+    return notes.git.call("merge-base", "--is-ancestor", earlier, later).code == 0
+
+
+def _refs(notes: Notes, root: str) -> dict[str, str]:
+    """Return the refs below ``root``, without it, and where they are."""
+    lines = notes.git.ask("for-each-ref", "--format=%(objectname) %(refname)", root).splitlines()
+    return {ref.removeprefix(root): commit for commit, _, ref in (line.partition(" ") for line in lines)}
+
+
+def _pushed(answer: Answer, transfer: Transfer) -> Transfer:
+    """Add the refs that a push says it wrote: ``FLAG TAB from:to TAB summary``."""
+    for line in answer.out.decode("utf-8", "replace").splitlines():
+        flag, _, rest = line.partition("\t")
+        if flag in {"*", " "} and rest:
+            ref = rest.partition("\t")[0].rpartition(":")[2]
+            transfer = transfer.with_ref(ref, is_new=flag == "*")
+    return transfer
+
+
+def _is_behind(answer: Answer) -> bool:
+    """Whether refs were refused because the remote went on, and for nothing else."""
+    refused = [line for line in answer.out.decode("utf-8", "replace").splitlines() if line.startswith("!\t")]
+    stale = ("non-fast-forward", "fetch first", "cannot lock ref", "failed to update ref", "stale info",
+             "failed to lock", "incorrect old value provided", "reference already exists")  # fmt: skip
+    return bool(refused) and all(any(word in line for word in stale) for line in refused)
+
+
+def _remote_failure(answer: Answer, what: str, remote: str, notes: Notes) -> Exception:
+    """Return the error for what a remote or the way to it said."""
+    said = answer.error
+    if any(word in said for word in _LOGIN):
+        text = f"{what}: {remote} wants a login that git cannot give without asking: {said}"
+    elif any(word in said for word in _OFFLINE):
+        text = f"{what}: {remote} cannot be reached: {said}"
+    elif "does not appear to be a git repository" in said or "not found" in said.lower():
+        text = f"{what}: {remote} is no git repository that can be read: {said}"
+    else:
+        return failure(answer, what, notes.git.folder)
+    return Unavailable("STORE_UNAVAILABLE", text, remote=remote)

@@ -1,0 +1,120 @@
+"""A whole search in one process and in memory: for tests, for the bench, and to see the search without a ledger.
+
+It says the very messages that six agents would say, in one list, and can go on from any beginning of that list.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from consumers.thoughts import messages, tree
+from consumers.thoughts.search import next_action
+from consumers.thoughts.settings import search_config
+from ledger.events import tot as kinds
+from ledger.events.fields import EventData
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from consumers.thoughts.messages import Outgoing
+    from consumers.thoughts.thinking.protocol import Thinker
+    from consumers.thoughts.tree import TreeState
+
+TASK_ID: Final = "tot-20000101-000000-000000"
+
+
+class Spoken(NamedTuple):
+    """An entry of the in-memory log."""
+
+    id: str
+    kind: str
+    data: EventData
+    causes: list[str]
+
+
+class Solved(NamedTuple):
+    """How a search went; ``state`` is None when the problem could not be decomposed."""
+
+    entries: list[Spoken]
+    state: TreeState | None
+    solution: kinds.Solution | None
+    failure: kinds.Failure | None
+
+
+def solve(
+    problem: str,
+    config: kinds.SearchConfig | None,
+    thinker: Thinker,
+    *,
+    task_type: str = "math_reasoning",
+    entries: Sequence[Spoken] = (),
+    clock: Callable[[], float] | None = None,
+) -> Solved:
+    """Return the finished search, gone on with from ``entries``; ``clock`` tells seconds (none: no time passes).
+
+    Without ``config`` the table and the decomposition decide.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for a task type that cannot be searched without ``config``.
+    """
+    log = list(entries)
+    state: TreeState | None = None
+    for entry in log:
+        state = tree.advance(state, entry)
+    begun = clock() if clock else 0.0
+    while True:
+        said = _next(log, state, (problem, task_type, config), thinker, clock() - begun if clock else 0.0)
+        if said is None:
+            break
+        entry = Spoken(f"e{len(log) + 1}", said.kind, said.data, said.causes)
+        log.append(entry)
+        state = tree.advance(state, entry)
+    last = log[-1].data
+    failure = last.error if isinstance(last, kinds.Message) else None
+    return Solved(log, state, state.solution if state else None, failure)
+
+
+def prefixes(entries: Sequence[Spoken]) -> Iterator[Sequence[Spoken]]:
+    """Return every beginning of a search, the empty one first: what a killed explorer might find."""
+    return (entries[:count] for count in range(len(entries) + 1))
+
+
+def _next(
+    log: list[Spoken],
+    state: TreeState | None,
+    task: tuple[str, str, kinds.SearchConfig | None],
+    thinker: Thinker,
+    elapsed_s: float,
+) -> Outgoing | None:
+    if state is None:
+        return _open(log, task, thinker)
+    if state.requests:
+        request_id, request = next(iter(state.requests.items()))
+        return messages.respond(state, request, thinker)._replace(causes=[request_id])
+    return messages.outgoing(state, next_action(state, thinker.is_solution, elapsed_s))
+
+
+def _open(log: list[Spoken], task: tuple[str, str, kinds.SearchConfig | None], thinker: Thinker) -> Outgoing | None:
+    """Say what comes before a search: the decomposition, then the request to search."""
+    problem, task_type, config = task
+    if not log:
+        asked = kinds.DecomposePayload(problem=problem, task_type=task_type)
+        data = kinds.DecomposeTask(
+            sender="orchestrator", to="decomposer", type="decompose_task", task_id=TASK_ID, payload=asked
+        )
+        return messages.Outgoing("tot.decompose_task", data)
+    last = log[-1].data
+    if isinstance(last, kinds.DecomposeTask):
+        return messages.decompose(last, thinker)._replace(causes=[log[-1].id])
+    if not isinstance(last, kinds.DecompositionResult) or last.payload is None:
+        return None
+    payload = kinds.InitializePayload(
+        problem=problem,
+        task_type=task_type,
+        search_config=config or search_config(task_type, last.payload),
+        decomposition_result=last.payload,
+    )
+    begin = kinds.InitializeSearch(
+        sender="orchestrator", to="explorer", type="initialize_search", task_id=TASK_ID, payload=payload
+    )
+    return messages.Outgoing("tot.initialize_search", begin, [log[-1].id])

@@ -1,0 +1,209 @@
+"""A task from outside: six processes search a problem, and whoever started them reads what they come to.
+
+The ledger is all that they share. What happens if we crash here: the agents see their
+standard input end and stop; ``resume_task`` starts six others, which go on from the log.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import asdict
+
+from consumers.thoughts.orchestrating import TaskOptions
+from consumers.thoughts.processes import Cast, Part
+from consumers.thoughts.settings import read_task_type, search_config
+from consumers.thoughts.starting import bindings, held_keys, new_task_id, role_keys, thinker_named
+from consumers.thoughts.task import AGENTS, Task
+from ledger.client import read_event
+from ledger.connect import open_client
+from ledger.errors import Refused
+from ledger.events import tot as kinds
+from ledger.limits import range_events_max
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from ledger.client import Client
+    from ledger.config import Settings
+    from ledger.events.body import Event
+
+    Progress = Callable[[Event], None]
+
+poll_wait_s: Final = 0.25
+
+
+def run_task(
+    settings: Settings,
+    problem: str,
+    options: TaskOptions | None = None,
+    *,
+    thinker: str = "game24",
+    task_id: str | None = None,
+    progress: Progress | None = None,
+    client: Client | None = None,
+) -> dict[str, Any]:
+    """Search a problem with six agents and return the outcome; ``progress`` sees each event of the task.
+
+    ``client`` is one of the same ledger that is open already, and stays open.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for options or a problem that cannot be; ``USAGE`` for an unknown thinker; the codes
+            of keys.
+        Unavailable: the ledger cannot be used; ``resume_task`` goes on with what is there.
+    """
+    with _opened(settings, client) as ledger:
+        part = prepare(settings, ledger, problem, options or TaskOptions(), thinker=thinker, task_id=task_id)
+        return _play(part, _Reading(ledger, part, progress))
+
+
+def prepare(
+    settings: Settings, client: Client, problem: str, options: TaskOptions, *, thinker: str, task_id: str | None = None
+) -> Part:
+    """Return what the six processes of a new task are told; their keys are there and registered after this.
+
+    Raises:
+        Refused: as ``run_task``.
+    """
+    if not problem.strip():
+        raise Refused("INVALID_FIELD", "there is no problem to search", path="$.problem")
+    task_type = read_task_type(options.task_type)
+    search_config(task_type, None, options.overrides)
+    keys = role_keys(settings, client)
+    opened = kinds.TotStarted(
+        task_id=task_id or new_task_id(),
+        problem=problem,
+        task_type=task_type,
+        roles=bindings(keys),
+        thinker=thinker_named(thinker, settings.config).name,
+        options=options.to_strings(),
+    )
+    return _part(settings, opened, client.head().size)
+
+
+def resume_task(
+    settings: Settings, task_id: str, *, progress: Progress | None = None, client: Client | None = None
+) -> dict[str, Any]:
+    """Go on with a task, whatever became of its agents, and return the outcome.
+
+    For a task that is over and kept nobody is started, and ``pids`` is empty.
+
+    Raises:
+        Refused: ``NOT_FOUND`` for an unknown task; ``NOT_AUTHORIZED`` when its roles' keys are not here.
+        Unavailable: as ``run_task``.
+    """
+    with _opened(settings, client) as ledger:
+        found = _opening(ledger, task_id)
+        part = _part(settings, found.data, found.index)
+        reading = _Reading(ledger, part, progress)
+        reading.read(0)
+        if reading.is_kept():
+            return outcome(reading.task) | {"pids": {}}
+        bound = {binding.role: binding.key for binding in found.data.roles}
+        if bound != held_keys(settings):
+            raise Refused("NOT_AUTHORIZED", f"the roles of {task_id} are bound to keys that are not here", task=task_id)
+        return _play(part, reading)
+
+
+def _opened(settings: Settings, client: Client | None) -> AbstractContextManager[Client]:
+    """Return ``client``, which stays open, or a new one: a folder can be opened once in a process."""
+    if client is not None:
+        return nullcontext(client)
+    if settings.server is not None and settings.agent is None:
+        settings = msgspec.structs.replace(settings, agent=AGENTS["orchestrator"])
+    return open_client(settings)
+
+
+def _part(settings: Settings, opened: kinds.TotStarted, start: int) -> Part:
+    return Part(
+        home=str(settings.home),
+        config=settings.config,
+        server=settings.server,
+        task_id=opened.task_id,
+        thinker=opened.thinker,
+        start=start,
+        opening=opened,
+    )
+
+
+def _opening(client: Client, task_id: str) -> Event:
+    position = 0
+    while True:
+        page = client.entries(position, stream=f"tot/{task_id}", limit=range_events_max)
+        if page.entries:
+            return read_event(*page.entries[0])
+        position = page.next_index
+        if position >= page.size:
+            raise Refused("NOT_FOUND", f"there is no task {task_id}", task=task_id)
+
+
+def _play(part: Part, reading: _Reading) -> dict[str, Any]:
+    with Cast(part) as actors:
+        while not actors.is_done():
+            reading.read(poll_wait_s)
+        reading.read(0)
+        return outcome(reading.task) | {"pids": actors.pids}
+
+
+class _Reading:
+    """What whoever runs a task reads of it."""
+
+    def __init__(self, client: Client, part: Part, progress: Progress | None) -> None:
+        self.task = Task(part.task_id)
+        self._client = client
+        self._position = part.start
+        self._progress = progress
+
+    def read(self, wait_s: float) -> None:
+        """Read to the end; wait for news if there are none."""
+        while True:
+            page = self._client.entries(self._position, stream=f"tot/{self.task.id}", wait_s=wait_s)
+            for index, data in page.entries:
+                event = read_event(index, data)
+                self.task.apply(event)
+                if self._progress is not None:
+                    self._progress(event)
+            self._position = page.next_index
+            if self._position >= page.size:
+                return
+
+    def is_kept(self) -> bool:
+        """Return whether the task is over and its reasoning, if it came to one, is in the ledger."""
+        if not self.task.is_over or self.task.solution is None:
+            return self.task.is_over
+        index = self.task.solution.index
+        while True:
+            page = self._client.entries(index, stream=f"reasoning/{self.task.id}")
+            index = page.next_index
+            if page.entries or index >= page.size:
+                return bool(page.entries)
+
+
+def outcome(task: Task) -> dict[str, Any]:
+    """Return what a task came to; ``error`` is None when it was solved, and ``stats`` when no search began."""
+    solution: kinds.Solution | None = task.solution.data.payload if task.solution is not None else None
+    complete: kinds.SearchComplete | None = task.complete.data if task.complete is not None else None
+    return {
+        "task_id": task.id,
+        "answer": None if solution is None else solution.answer,
+        "reasoning_trace": [] if solution is None else solution.reasoning_trace,
+        "confidence": None if solution is None else solution.confidence,
+        "verification": None if solution is None else asdict(solution.verification),
+        "alternative_solutions": [] if solution is None else solution.alternative_solutions,
+        "stats": None if complete is None else asdict(complete.payload.stats),
+        "error": _failure(task, complete),
+        "reasoning": None if solution is None else f"reasoning/{task.id}",
+        "keys": _keys(task),
+    }
+
+
+def _failure(task: Task, complete: kinds.SearchComplete | None) -> dict[str, Any] | None:
+    failure = task.failure or (None if complete is None else complete.error)
+    return None if failure is None else asdict(failure)
+
+
+def _keys(task: Task) -> dict[str, str]:
+    return {binding.role: binding.key for binding in task.started.roles} if task.started is not None else {}

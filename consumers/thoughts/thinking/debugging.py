@@ -1,0 +1,218 @@
+"""Debugging by hypotheses: a small faulty program, a table of what it should give, and one change a thought.
+
+    debug: f(x) = x * 2 + 3; 0 -> 4; 1 -> 6; 2 -> 8
+
+A hypothesis says that one token should be another. It is tried against the table; under comparative voting each row is
+a voter that votes for the hypotheses that satisfy it, or, where none does, for the one that comes nearest. Programs are
+whole-number expressions in x, read by a grammar of our own: nothing of the problem's text is ever executed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from consumers.thoughts.thinking.protocol import Path, invalid, proposed, ranked
+from ledger.events.tot import (
+    Decomposition,
+    EvaluationContext,
+    EvaluationStrategy,
+    Failure,
+    GeneratedPayload,
+    GenerationContext,
+    GenerationStrategy,
+    NodeEvaluation,
+    ResultsPayload,
+    Solution,
+    Verification,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Tokens: TypeAlias = tuple[str, ...]
+
+tokens_max: Final = 15
+rows_max: Final = 32
+value_max: Final = 10**6
+faults_max: Final = 3
+
+_PROGRAM: Final = re.compile(r"f\(x\)\s*=\s*([^;；]{1,200})")
+_ROW: Final = re.compile(r"(-?\d{1,6})\s*(?:->|→)\s*(-?\d{1,7})")
+_TOKEN: Final = re.compile(r"\s*(x|\d{1,6}|[-+*])")
+_CHANGE: Final = re.compile(r"token (\d{1,2}) `([^`]{1,6})` should be `([^`]{1,6})`")
+_OPERATORS: Final = "+-*"
+
+
+class Fault(NamedTuple):
+    """The faulty program, and the rows (x, expected) that it should satisfy."""
+
+    tokens: Tokens
+    rows: tuple[tuple[int, int], ...]
+
+
+def read_fault(problem: str) -> Fault | Failure:
+    """Return the program and the table that a problem's text states."""
+    program = _PROGRAM.search(problem)
+    if program is None:
+        return invalid('a program to debug reads "debug: f(x) = x * 2 + 3; 0 -> 4; 1 -> 6"')
+    tokens, at = [], 0
+    text = program[1].strip()
+    while (found := _TOKEN.match(text, at)) is not None:
+        tokens.append(found[1])
+        at = found.end()
+    alternates = all((token in _OPERATORS) == bool(place % 2) for place, token in enumerate(tokens))
+    if at != len(text) or not alternates or not len(tokens) % 2 or len(tokens) > tokens_max:
+        return invalid(f"a program is x and whole numbers joined by + - *, at most {tokens_max} tokens")
+    rows = tuple((int(x), int(expected)) for x, expected in _ROW.findall(problem[program.end() :]))
+    if not 1 <= len(rows) <= rows_max:
+        return invalid(f"the table needs 1 to {rows_max} rows such as 2 -> 7")
+    return Fault(tuple(tokens), rows)
+
+
+def run(tokens: Tokens, x: int) -> int:
+    """Return what a program gives for ``x``; products bind before sums."""
+    values = [x if token == "x" else int(token) for token in tokens[::2]]  # noqa: S105 - a token of a program
+    total, sign, product = 0, 1, values[0]
+    for operator, value in zip(tokens[1::2], values[1:], strict=True):
+        if operator == "*":
+            product *= value
+        else:
+            total += sign * product
+            sign, product = (1 if operator == "+" else -1), value
+    return total + sign * product
+
+
+class Debugging:
+    """The program; see ``consumers.thoughts.thinking.Thinker``."""
+
+    name = "debugging"
+
+    def decompose(self, problem: str, task_type: str) -> Decomposition | Failure:
+        """Return the shape: up to ``faults_max`` changes until every row holds."""
+        fault = read_fault(problem)
+        if isinstance(fault, Failure):
+            return fault
+        return Decomposition(
+            thought_granularity="hypothesis",
+            intermediate_steps=["find the change after which the most rows hold", "repeat until all do"],
+            depth_estimate=faults_max,
+            constraints=["one token a hypothesis"],
+            success_criteria=f"all {len(fault.rows)} rows hold",
+        )
+
+    def generate(
+        self, path: Path, strategy: GenerationStrategy, k: int, context: GenerationContext
+    ) -> GeneratedPayload | Failure:
+        """Return up to ``k`` changes of one token that no earlier one touched: the smallest error first."""
+        fault = read_fault(path[0].content)
+        if isinstance(fault, Failure):
+            return fault
+        tokens, touched, errors = _changed(path, fault)
+        if errors:
+            return invalid(errors[0])
+        changes = [
+            (place, new) for place, old in enumerate(tokens) if place not in touched for new in _alternatives(old)
+        ]
+        changes.sort(key=lambda change: _distance(_with(tokens, *change), fault))
+        texts = ((f"token {place} `{tokens[place]}` should be `{new}`", "hypothesis") for place, new in changes)
+        return proposed(texts, strategy, k)
+
+    def evaluate(
+        self, paths: Sequence[Path], strategy: EvaluationStrategy, criteria: Sequence[str], context: EvaluationContext
+    ) -> ResultsPayload | Failure:
+        """Return the share of rows that hold, or, by comparison, of the rows' votes."""
+        fault = read_fault(paths[0][0].content)
+        if isinstance(fault, Failure):
+            return fault
+        programs = [_program(path, fault) for path in paths]
+        held = [0 if one is None else sum(run(one, x) == expected for x, expected in fault.rows) for one in programs]
+        votes = _votes(programs, fault) if strategy == "comparative_voting" else held
+        evaluations = []
+        for path, program, rows, votes_won in zip(paths, programs, held, votes, strict=True):
+            is_whole = rows == len(fault.rows)
+            share = 10.0 if is_whole else round(2.0 + 7.0 * votes_won / len(fault.rows), 2)
+            voted = f", {votes_won} votes" if strategy == "comparative_voting" else ""
+            why = f"{rows} of {len(fault.rows)} rows hold{voted}" if program else "the change cannot be made"
+            evaluations.append(
+                NodeEvaluation(
+                    node_id=path[-1].id,
+                    score=share if program else 0.0,
+                    confidence=1.0 if is_whole or not program else 0.6,
+                    reasoning=why,
+                )
+            )
+        return ranked(evaluations, strategy)
+
+    def is_solution(self, path: Path) -> bool:
+        """Return whether every row holds after the path's changes."""
+        fault = read_fault(path[0].content)
+        if isinstance(fault, Failure):
+            return False
+        program = _program(path, fault)
+        return program is not None and not _failing(program, fault)
+
+    def synthesize(self, path: Path, problem: str) -> Solution | Failure:
+        """Return the repaired program, run against every row."""
+        fault = read_fault(problem)
+        if isinstance(fault, Failure):
+            return fault
+        tokens, _, errors = _changed(path, fault)
+        errors = errors + _failing(tokens, fault)
+        return Solution(
+            answer=f"f(x) = {' '.join(tokens)}",
+            reasoning_trace=[node.content for node in path[1:]] or ["the program holds as it is"],
+            confidence=0.0 if errors else 1.0,
+            verification=Verification(is_valid=not errors, validation_errors=errors),
+        )
+
+
+def _alternatives(token: str) -> list[str]:
+    if token in _OPERATORS:
+        return [other for other in _OPERATORS if other != token]
+    if token.isdecimal():
+        value = int(token)
+        near = (value + 1, value - 1, value + 2, value - 2)
+        return [*(str(one) for one in near if 0 <= one <= value_max), "x"]
+    return ["1", "2"]
+
+
+def _with(tokens: Tokens, place: int, new: str) -> Tokens:
+    return (*tokens[:place], new, *tokens[place + 1 :])
+
+
+def _changed(path: Path, fault: Fault) -> tuple[Tokens, set[int], list[str]]:
+    """Return the program after a path's changes, the places changed, and what is wrong (the rest is not made)."""
+    tokens, touched = fault.tokens, set[int]()
+    for step, node in enumerate(path[1:], 1):
+        said = _CHANGE.fullmatch(node.content)
+        place = int(said[1]) if said else 0
+        if said is None or place >= len(tokens) or tokens[place] != said[2] or said[3] not in _alternatives(said[2]):
+            return tokens, touched, [f"step {step}: this change cannot be made: {node.content[:100]}"]
+        tokens = _with(tokens, place, said[3])
+        touched.add(place)
+    return tokens, touched, []
+
+
+def _program(path: Path, fault: Fault) -> Tokens | None:
+    tokens, _, errors = _changed(path, fault)
+    return None if errors else tokens
+
+
+def _failing(tokens: Tokens, fault: Fault) -> list[str]:
+    rows = ((x, expected, run(tokens, x)) for x, expected in fault.rows)
+    return [f"f({x}) is {found}, not {expected}" for x, expected, found in rows if found != expected]
+
+
+def _distance(tokens: Tokens, fault: Fault) -> int:
+    return sum(abs(run(tokens, x) - expected) for x, expected in fault.rows)
+
+
+def _votes(programs: list[Tokens | None], fault: Fault) -> list[int]:
+    votes = [0] * len(programs)
+    for x, expected in fault.rows:
+        misses = [abs(run(one, x) - expected) if one else None for one in programs]
+        best = min((miss for miss in misses if miss is not None), default=None)
+        for place, miss in enumerate(misses):
+            votes[place] += miss is not None and miss == best
+    return votes

@@ -1,0 +1,235 @@
+"""A language model as a thinker: any endpoint that ``consumers.sdk.llm`` can ask.
+
+What a model says is decoded strictly, bounded, and never trusted: of 10,000 candidates the first k are kept, one that
+is too long or said before is left out, an evaluation of a node nobody asked about is dropped. A malformed, late or
+refused answer becomes the seed's error: GENERATION_FAILED, EVALUATION_TIMEOUT, or INVALID_FORMAT for any other answer
+that came and cannot be read; what the endpoint would not take stays LLM_UNAVAILABLE. It is recoverable unless the
+endpoint refused the request itself.
+
+What the model thinks about (a problem and thoughts written by others) goes in as data, never as an instruction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from consumers.sdk.llm import Message, data_block
+from consumers.sdk.llm.prompt import UNTRUSTED
+from consumers.thoughts.thinking.protocol import Path, candidates_max, ranked
+from ledger.errors import Refused, Unavailable
+from ledger.events.fields import Label, Line, OptionalText, Text, Unit
+from ledger.events.tot import (
+    Candidate,
+    Decomposition,
+    EvaluationContext,
+    EvaluationStrategy,
+    Failure,
+    GeneratedPayload,
+    GenerationContext,
+    GenerationStrategy,
+    NodeEvaluation,
+    ResultsPayload,
+    Score,
+    Solution,
+    Verification,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from consumers.sdk.llm import LlmClient
+
+T = TypeVar("T")
+
+thought_max_chars: Final = 1_000
+thoughts_size_max_bytes: Final = 24 * 1024
+solution_score_min: Final = 5.0
+
+_ROLE: Final = "You are one part of a Tree-of-Thoughts search. What you think about stands between marks. " + UNTRUSTED
+_JSON: Final = " Answer with one JSON object and nothing else: "
+
+
+class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of every answer: strict."""
+
+
+class _Shape(_Form, frozen=True):
+    thought_granularity: Label
+    intermediate_steps: Annotated[list[Line], msgspec.Meta(max_length=64)]
+    depth_estimate: Annotated[int, msgspec.Meta(ge=1, le=64)]
+    constraints: Annotated[list[Line], msgspec.Meta(max_length=64)] = []
+    success_criteria: OptionalText = ""
+
+
+class _Thought(_Form, frozen=True):
+    content: Text
+    action_type: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    is_solution: bool = False
+
+
+class _Thoughts(_Form, frozen=True):
+    candidates: list[_Thought]
+
+
+class _Judged(_Form, frozen=True):
+    score: Score
+    confidence: Unit
+    reasoning: Annotated[str, msgspec.Meta(max_length=4_000)] = ""
+
+
+class _JudgedOne(_Judged, frozen=True, kw_only=True):
+    node_id: Label
+
+
+class _JudgedAll(_Form, frozen=True):
+    evaluations: list[_JudgedOne]
+
+
+class _Answered(_Form, frozen=True):
+    answer: Annotated[str, msgspec.Meta(min_length=1, max_length=8_000)]
+    reasoning_trace: Annotated[list[Line], msgspec.Meta(max_length=64)]
+    confidence: Unit
+    is_valid: bool
+    validation_errors: Annotated[list[Line], msgspec.Meta(max_length=16)] = []
+    alternative_solutions: Annotated[list[Line], msgspec.Meta(max_length=16)] = []
+
+
+class LlmThinker:
+    """A thinker that asks a model; see ``Thinker``. Its verification is the model's own word."""
+
+    def __init__(self, client: LlmClient) -> None:
+        """Ask ``client``."""
+        self._client = client
+
+    @property
+    def name(self) -> str:
+        """``llm:`` and the model that is asked."""
+        return f"llm:{self._client.model}"[:200]
+
+    def decompose(self, problem: str, task_type: str) -> Decomposition | Failure:
+        """Return the shape that the model gives a problem."""
+        asked = (
+            'Decompose the problem. {"thought_granularity": "…", "intermediate_steps": ["…"],'
+            ' "depth_estimate": 1 to 64, "constraints": ["…"], "success_criteria": "…"}'
+        )
+        said = self._ask(asked, {"problem": problem, "task_type": task_type}, _Shape)
+        if isinstance(said, _Shape):
+            return msgspec.convert(msgspec.structs.asdict(said), Decomposition)
+        return _failure(_code_of(said), said)
+
+    def generate(
+        self, path: Path, strategy: GenerationStrategy, k: int, context: GenerationContext
+    ) -> GeneratedPayload | Failure:
+        """Return up to ``k`` thoughts: one call that proposes them all, or k calls that each sample one."""
+        k = min(k, candidates_max)
+        about = {"problem": context.problem, "goal": context.goal, "constraints": context.constraints}
+        about |= {"steps_so_far": [node.content for node in path[1:]]}
+        calls = [(k, "")] if strategy == "sequential_proposal" else [(1, f" This is sample {n + 1}.") for n in range(k)]
+        thoughts: list[_Thought] = []
+        for count, which in calls:
+            asked = (
+                f"Propose {count} different next step(s), at most {thought_max_chars} characters each.{which}"
+                ' {"candidates": [{"content": "…", "action_type": "…", "is_solution": whether it solves the problem}]}'
+            )
+            said = self._ask(asked, about, _Thoughts)
+            if not isinstance(said, _Thoughts):
+                return _failure("GENERATION_FAILED", said)
+            thoughts += said.candidates[:count]
+        return GeneratedPayload(candidates=_kept(thoughts, k), llm_calls=len(calls))
+
+    def evaluate(
+        self, paths: Sequence[Path], strategy: EvaluationStrategy, criteria: Sequence[str], context: EvaluationContext
+    ) -> ResultsPayload | Failure:
+        """Return the model's scores: one call a path, or one call that compares them all."""
+        about: dict[str, Any] = {"problem": context.problem, "goal": context.goal, "criteria": list(criteria)}
+        shown = [{"node_id": path[-1].id, "steps": [node.content for node in path[1:]]} for path in paths]
+        form = '"score": 0 to 10, "confidence": 0 to 1, "reasoning": "…"'
+        found: list[NodeEvaluation] = []
+        if strategy == "comparative_voting":
+            asked = f'Compare the candidates. {{"evaluations": [{{"node_id": "…", {form}}}]}}'
+            said = self._ask(asked, about | {"candidates": shown}, _JudgedAll)
+            if not isinstance(said, _JudgedAll):
+                return _evaluation_failure(said)
+            by_id = {one.node_id: one for one in said.evaluations}
+            found = [_evaluation(path[-1].id, by_id[path[-1].id]) for path in paths if path[-1].id in by_id]
+            return ranked(found, strategy)
+        for candidate in shown:
+            judged = self._ask(f"Judge the last step. {{{form}}}", about | {"candidate": candidate}, _Judged)
+            if not isinstance(judged, _Judged):
+                return _evaluation_failure(judged)
+            found.append(_evaluation(str(candidate["node_id"]), judged))
+        return ranked(found, strategy)
+
+    def is_solution(self, path: Path) -> bool:
+        """Return whether the last thought was proposed as a solution and not judged below ``solution_score_min``."""
+        last = path[-1]
+        judged = last.evaluation is None or last.evaluation.score >= solution_score_min
+        return len(path) > 1 and last.metadata.get("is_solution") is True and judged
+
+    def synthesize(self, path: Path, problem: str) -> Solution | Failure:
+        """Return the model's answer and its own verdict on it."""
+        asked = (
+            'Write the answer that the steps lead to and check it. {"answer": "…", "reasoning_trace": ["…"],'
+            ' "confidence": 0 to 1, "is_valid": true|false, "validation_errors": ["…"], "alternative_solutions": ["…"]}'
+        )
+        said = self._ask(asked, {"problem": problem, "steps": [node.content for node in path[1:]]}, _Answered)
+        if not isinstance(said, _Answered):
+            return _failure(_code_of(said), said)
+        is_valid = said.is_valid and not said.validation_errors
+        return Solution(
+            answer=said.answer,
+            reasoning_trace=said.reasoning_trace,
+            confidence=said.confidence,
+            verification=Verification(is_valid=is_valid, validation_errors=said.validation_errors),
+            alternative_solutions=said.alternative_solutions,
+        )
+
+    def _ask(self, asked: str, about: Any, form: type[T]) -> T | Unavailable | Refused:
+        messages = [Message("system", f"{_ROLE}{_JSON}{asked}"), Message("user", data_block("thoughts", about))]
+        try:
+            return self._client.ask(messages, form).value
+        except (Unavailable, Refused) as error:
+            return error
+
+
+def _kept(thoughts: list[_Thought], k: int) -> list[Candidate]:
+    """Return at most ``k`` thoughts without those said before, too long, or beyond what a message holds."""
+    kept: dict[str, Candidate] = {}
+    size = 0
+    for thought in thoughts:
+        content = thought.content.strip()
+        if not content or content in kept or len(content) > thought_max_chars:
+            continue
+        size += len(content.encode())
+        if len(kept) == k or size > thoughts_size_max_bytes:
+            break
+        metadata = {"is_solution": True} if thought.is_solution else {}
+        kept[content] = Candidate(
+            temp_id=f"cand_{len(kept) + 1}", content=content, action_type=thought.action_type, metadata=metadata
+        )
+    return list(kept.values())
+
+
+def _evaluation(node_id: str, said: _Judged) -> NodeEvaluation:
+    reasoning = said.reasoning[:300]
+    return NodeEvaluation(node_id=node_id, score=said.score, confidence=said.confidence, reasoning=reasoning)
+
+
+def _evaluation_failure(said: Unavailable | Refused) -> Failure:
+    is_late = said.code == "LLM_UNAVAILABLE" and "status" not in said.details
+    return _failure("EVALUATION_TIMEOUT" if is_late else _code_of(said), said)
+
+
+def _code_of(said: Unavailable | Refused) -> str:
+    """Return the seed's code for what came and cannot be read; an endpoint that did not answer keeps ours."""
+    return said.code if said.code == "LLM_UNAVAILABLE" else "INVALID_FORMAT"
+
+
+def _failure(code: str, said: Unavailable | Refused) -> Failure:
+    status = said.details.get("status")
+    denied = isinstance(said, Refused) or (
+        isinstance(status, int) and 400 <= status < 500 and status not in (408, 425, 429)
+    )
+    return Failure(code=code, message=f"{said.code}: {said.message}", recoverable=not denied)

@@ -1,0 +1,174 @@
+"""Planning with blocks: a small task whose answer can be checked, and whose obvious first move is often a dead end.
+
+    blocks: C on A, A on table, B on table; goal: A on B, B on C
+
+A thought moves one clear block. Its score is how much of the goal holds, which is what misleads: with the blocks above
+(Sussman's anomaly) putting B on C first looks best and leads nowhere, so a depth-first search has to turn back. What is
+never proposed is a move back to a state that the path has seen.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from consumers.thoughts.thinking.protocol import Path, invalid, proposed, ranked
+from ledger.events.tot import (
+    Decomposition,
+    EvaluationContext,
+    EvaluationStrategy,
+    Failure,
+    GeneratedPayload,
+    GenerationContext,
+    GenerationStrategy,
+    NodeEvaluation,
+    ResultsPayload,
+    Solution,
+    Verification,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Block → what it stands on.
+State: TypeAlias = dict[str, str]
+
+table: Final = "table"
+blocks_max: Final = 8
+
+_PLACED: Final = re.compile(r"([A-Za-z0-9]{1,16}) on ([A-Za-z0-9]{1,16})")
+_GOAL: Final = re.compile(r"\bgoal\b|目标", re.IGNORECASE)
+_MOVE: Final = re.compile(r"move ([A-Za-z0-9]{1,16}) from ([A-Za-z0-9]{1,16}) to ([A-Za-z0-9]{1,16})")
+
+
+class Task(NamedTuple):
+    """How the blocks stand, and how they shall stand."""
+
+    start: State
+    goal: State
+
+
+def read_task(problem: str) -> Task | Failure:
+    """Return the task that a problem's text states."""
+    parts = _GOAL.split(problem)
+    if len(parts) != 2:
+        return invalid('a task of blocks reads "blocks: C on A, A on table; goal: A on C"')
+    start, goal = (dict(_PLACED.findall(part)) for part in parts)
+    if not goal or not 2 <= len(start) <= blocks_max:
+        return invalid(f"the task needs 2 to {blocks_max} blocks and a goal")
+    for state in (start, goal):
+        strange = [one for pair in state.items() for one in pair if one != table and one not in start]
+        supports = [place for place in state.values() if place != table]
+        if strange or table in state or len(set(supports)) != len(supports) or not _is_grounded(state):
+            return invalid("every block stands on the table or on one block of the task, alone and in no circle")
+    return Task(start, goal)
+
+
+def moves(state: State) -> list[tuple[str, str]]:
+    """Return every legal move (block, place) in the order of names, the table last."""
+    clear = sorted(block for block in state if block not in state.values())
+    places = [*clear, table]
+    return [(block, place) for block in clear for place in places if place not in (block, state[block])]
+
+
+class Planning:
+    """The program; see ``consumers.thoughts.thinking.Thinker``."""
+
+    name = "planning"
+
+    def decompose(self, problem: str, task_type: str) -> Decomposition | Failure:
+        """Return the shape of the task: no plan needs more than two moves a block."""
+        task = read_task(problem)
+        if isinstance(task, Failure):
+            return task
+        return Decomposition(
+            thought_granularity="action_step",
+            intermediate_steps=[f"bring about: {block} on {place}" for block, place in task.goal.items()],
+            depth_estimate=2 * len(task.start),
+            constraints=["one block at a time", "only a clear block moves, onto a clear block or the table"],
+            success_criteria=", ".join(f"{block} on {place}" for block, place in task.goal.items()),
+        )
+
+    def generate(
+        self, path: Path, strategy: GenerationStrategy, k: int, context: GenerationContext
+    ) -> GeneratedPayload | Failure:
+        """Return up to ``k`` moves to states that the path has not seen: those towards the goal first."""
+        task = read_task(path[0].content)
+        if isinstance(task, Failure):
+            return task
+        seen, errors = _states(path, task)
+        if errors:
+            return invalid(errors[0])
+        state = seen[-1]
+        fresh = [(block, place) for block, place in moves(state) if state | {block: place} not in seen]
+        fresh.sort(key=lambda move: (task.goal.get(move[0]) != move[1], move[1] != table))
+        texts = ((f"move {block} from {state[block]} to {place}", "move") for block, place in fresh)
+        return proposed(texts, strategy, k)
+
+    def evaluate(
+        self, paths: Sequence[Path], strategy: EvaluationStrategy, criteria: Sequence[str], context: EvaluationContext
+    ) -> ResultsPayload | Failure:
+        """Return scores by how much of the goal holds; a move that is not legal is worth nothing."""
+        task = read_task(paths[0][0].content)
+        if isinstance(task, Failure):
+            return task
+        return ranked([_judge(path, task) for path in paths], strategy)
+
+    def is_solution(self, path: Path) -> bool:
+        """Return whether the goal holds after the path's moves."""
+        task = read_task(path[0].content)
+        if isinstance(task, Failure):
+            return False
+        states, errors = _states(path, task)
+        return not errors and _holds(task, states[-1]) == len(task.goal)
+
+    def synthesize(self, path: Path, problem: str) -> Solution | Failure:
+        """Return the plan, replayed move by move."""
+        task = read_task(problem)
+        if isinstance(task, Failure):
+            return task
+        states, errors = _states(path, task)
+        missing = [f"{block} is not on {place}" for block, place in task.goal.items() if states[-1][block] != place]
+        plan = [node.content for node in path[1:]]
+        return Solution(
+            answer="; ".join(plan) or "nothing has to move",
+            reasoning_trace=[f"step {step}: {move}" for step, move in enumerate(plan, 1)],
+            confidence=0.0 if errors or missing else 1.0,
+            verification=Verification(is_valid=not errors and not missing, validation_errors=errors + missing),
+        )
+
+
+def _judge(path: Path, task: Task) -> NodeEvaluation:
+    states, errors = _states(path, task)
+    if errors:
+        return NodeEvaluation(node_id=path[-1].id, score=0.0, confidence=1.0, reasoning=errors[0])
+    held = _holds(task, states[-1])
+    score = 10.0 if held == len(task.goal) else round(4.0 + 5.0 * held / len(task.goal), 2)
+    why = f"{held} of {len(task.goal)} parts of the goal hold"
+    confidence = 1.0 if held == len(task.goal) else 0.5
+    return NodeEvaluation(node_id=path[-1].id, score=score, confidence=confidence, reasoning=why)
+
+
+def _states(path: Path, task: Task) -> tuple[list[State], list[str]]:
+    """Return the states of a path one after the other, and what is wrong with its moves (the rest is not made)."""
+    states = [task.start]
+    for step, node in enumerate(path[1:], 1):
+        state, said = states[-1], _MOVE.fullmatch(node.content)
+        if said is None or (said[1], said[3]) not in moves(state) or state[said[1]] != said[2]:
+            return states, [f"step {step}: this move cannot be made: {node.content[:100]}"]
+        states.append(state | {said[1]: said[3]})
+    return states, []
+
+
+def _holds(task: Task, state: State) -> int:
+    return sum(state[block] == place for block, place in task.goal.items())
+
+
+def _is_grounded(state: State) -> bool:
+    for start in state:
+        place = start
+        for _ in range(len(state) + 1):
+            place = state.get(place, table)
+        if place != table:
+            return False
+    return True

@@ -1,0 +1,222 @@
+"""Calling the command line: in this process, which is fast, or as a process of its own where that is the point.
+
+``Baton`` is somebody's shell in front of one ledger: it calls verbs with its ``--home`` (and ``--server``) and holds
+every call against the rules that all verbs keep: one JSON document on stdout, errors with their code and exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.main import run
+from ledger.errors import CODES
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import pytest
+
+wait_max_s: Final = 60.0
+
+
+class Place(NamedTuple):
+    """A ledger's folder and, where it is asked through one, its server."""
+
+    home: Path
+    server: str | None = None
+
+
+class Said(NamedTuple):
+    """What a call came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Baton:
+    """Calls verbs on one ledger, in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], place: Place | None) -> None:
+        self.place = place
+        self._capsys = capsys
+
+    @property
+    def home(self) -> Path:
+        """The ledger's folder."""
+        assert self.place is not None
+        return self.place.home
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the ledger is asked through a server."""
+        return self.place is not None and self.place.server is not None
+
+    def run(self, *arguments: object) -> Said:
+        """Call a verb and return what came of it."""
+        before: list[str] = []
+        if self.place is not None:
+            before = ["--home", str(self.place.home)]
+            before += ["--server", self.place.server] if self.place.server else []
+        self._capsys.readouterr()
+        app = App()
+        try:
+            code = run([*before, *map(str, arguments)], app)
+        finally:
+            app.close()
+        return Said(int(code), *self._capsys.readouterr())
+
+    def __call__(self, *arguments: object) -> str:
+        """Call a verb that succeeds, and return what it printed for people."""
+        said = self.run(*arguments)
+        assert said.code == 0, said.err
+        return said.out
+
+    def data(self, *arguments: object) -> Any:
+        """Call a verb with ``--json`` and return its data."""
+        return self.document(*arguments)["data"]
+
+    def document(self, *arguments: object) -> dict[str, Any]:
+        """Call a verb with ``--json`` and return its one document."""
+        said = self.run(*arguments, "--json")
+        assert said.code == 0, said.out
+        assert said.err == ""
+        document: dict[str, Any] = json.loads(said.out)
+        assert document["schema_version"] == 1
+        assert document.keys() <= {"schema_version", "kind", "data", "next"}
+        return document
+
+    def refuses(self, code: str, *arguments: object) -> dict[str, Any]:
+        """Call a verb that is refused with ``code`` both for people and for programs; return the error."""
+        said = self.run(*arguments)
+        assert said.err.startswith(f"{code}: "), said
+        assert said.out == ""
+        assert said.code == CODES[code].exit
+        said = self.run(*arguments, "--json")
+        document: dict[str, Any] = json.loads(said.out)
+        assert said.err == ""
+        assert said.code == CODES[code].exit
+        assert document.keys() == {"schema_version", "kind", "error"}
+        assert document["kind"] == "error"
+        error: dict[str, Any] = document["error"]
+        assert error.keys() == {"code", "message", "recoverable", "details"}
+        assert (error["code"], error["recoverable"]) == (code, CODES[code].recoverable)
+        return error
+
+    def refuses_verification(self, *arguments: object) -> dict[str, Any]:
+        """Call a verb that fails to verify something; return its report."""
+        said = self.run(*arguments)
+        assert said.code == CODES["VERIFICATION_FAILED"].exit
+        assert said.out == ""
+        assert "VERIFICATION_FAILED: FAILED: " in said.err
+        said = self.run(*arguments, "--json")
+        assert said.code == CODES["VERIFICATION_FAILED"].exit
+        report: dict[str, Any] = json.loads(said.out)["error"]["details"]["report"]
+        assert report["ok"] is False
+        return report
+
+    def size(self) -> int:
+        """Return the number of entries in the log."""
+        total: int = self.data("log", "--limit", 1)["total"]
+        return total
+
+
+def environment(**changed: str) -> dict[str, str]:
+    """Return this process's environment without anything that steers Baton."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("BATON_")} | changed
+
+
+def call(*arguments: object, cwd: Path | None = None, **changed: str) -> Said:
+    """Call a verb as a process of its own."""
+    command = [sys.executable, "-m", "consumers.doors.cli", *map(str, arguments)]
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=environment(**changed),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=wait_max_s,
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+class Running:
+    """A verb that runs on as a process of its own; ended by its own pid when the block ends."""
+
+    def __init__(self, *arguments: object, **changed: str) -> None:
+        command = [sys.executable, "-m", "consumers.doors.cli", *map(str, arguments)]
+        self._child = subprocess.Popen(
+            command,
+            env=environment(**changed),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._child.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._child.poll() is None:
+            self._child.terminate()
+        self._child.communicate(timeout=wait_max_s)
+
+    def line(self) -> str:
+        """Return its next line; empty when it ended instead."""
+        assert self._child.stdout is not None
+        return self._child.stdout.readline()
+
+    def signal(self, number: int) -> Said:
+        """Send it a signal and return how it ended."""
+        self._child.send_signal(number)
+        out, err = self._child.communicate(timeout=wait_max_s)
+        return Said(self._child.returncode, out, err)
+
+
+class Serving(Running):
+    """`baton serve` on a free port, ready to be asked."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__("--home", home, "serve", "--json")
+        first = self.line()
+        if not first:
+            raise AssertionError(self.signal(0).err)
+        self.document = json.loads(first)
+        self.place = Place(home, self.document["data"]["url"])
+
+
+def wait_until(what: Any, said: str) -> Any:
+    """Return what ``what()`` gives once that is true."""
+    deadline = time.monotonic() + wait_max_s
+    while time.monotonic() < deadline:
+        if found := what():
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"never: {said}")
+
+
+def start_session(baton: Baton, name: str, agent: str = "a") -> str:
+    """Start a session and return its stream."""
+    stream = f"session/{name}"
+    baton("emit", "session.started", "--stream", stream, "--as", agent, "--data", "{}")
+    return stream
+
+
+def emit_finding(baton: Baton, stream: str, finding: str = "it is so", *more: object) -> dict[str, Any]:
+    """Emit a finding and return what was answered."""
+    data = json.dumps({"finding": finding})
+    answer: dict[str, Any] = baton.data(
+        "emit", "finding.logged", "--stream", stream, "--as", "a", "--data", data, *more
+    )
+    return answer

@@ -1,0 +1,287 @@
+"""What goes wrong on the command line: the code, the exit code, where it is printed, and that nothing was appended."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from bad_inputs import BAD_DATA, BAD_INPUTS
+from building import Ledger
+from calling import Baton, Place, Serving, call, environment
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.main import run, stopped_by_user
+from ledger.errors import CODES
+from ledger.home import new_bus_key
+from ledger.lifecycle.authority import NODE, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from building import Actors
+
+
+@pytest.fixture(scope="module")
+def arranged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Actors, Path]:
+    """A ledger in which every bad input is bad for its own reason, and the actors who sign for it."""
+    home = tmp_path_factory.mktemp("bad") / ".baton"
+    with Ledger(home) as made:
+        for arrange in {bad.arrange for bad in BAD_INPUTS.values()}:
+            arrange(made)
+        made.write_keys()
+        for name in (ROOT, NODE):
+            new_bus_key(made.home.nkey_file(name))
+    return made, home
+
+
+@pytest.fixture(scope="module", params=["local", "server"])
+def bad_place(request: pytest.FixtureRequest, arranged: tuple[Actors, Path]) -> Iterator[Place]:
+    """The arranged ledger, in its folder and behind a server."""
+    if request.param == "local":
+        yield Place(arranged[1])
+        return
+    with Serving(arranged[1]) as serving:
+        yield serving.place
+
+
+@pytest.fixture
+def asked(bad_place: Place, capsys: pytest.CaptureFixture[str]) -> Baton:
+    """Verbs on the arranged ledger."""
+    return Baton(capsys, bad_place)
+
+
+@pytest.mark.parametrize("name", sorted(BAD_INPUTS))
+def test_bad_submission_is_refused_with_its_own_code(
+    asked: Baton, arranged: tuple[Actors, Path], tmp_path: Path, name: str
+) -> None:
+    bad = BAD_INPUTS[name]
+    file = tmp_path / "submission"
+    file.write_bytes(bad.build(arranged[0]))
+    before = asked.data("checkpoint")["checkpoint"].splitlines()[1:3]
+    asked.refuses(bad.code, "submit", file)
+    assert asked.data("checkpoint")["checkpoint"].splitlines()[1:3] == before
+
+
+@pytest.mark.parametrize("name", sorted(BAD_DATA))
+def test_bad_data_is_refused_with_the_same_code(alone_asked: Baton, tmp_path: Path, name: str) -> None:
+    bad = BAD_DATA[name]
+    file = tmp_path / "data"
+    file.write_bytes(bad.data)
+    before = alone_asked.data("checkpoint")
+    alone_asked.refuses(bad.code, "emit", bad.kind, "--stream", bad.stream, "--as", "alice", "--data", f"@{file}")
+    assert alone_asked.data("checkpoint")["checkpoint"].splitlines()[1:3] == before["checkpoint"].splitlines()[1:3]
+
+
+@pytest.fixture
+def alone_asked(arranged: tuple[Actors, Path], capsys: pytest.CaptureFixture[str]) -> Baton:
+    """Verbs on the arranged ledger, locally."""
+    return Baton(capsys, Place(arranged[1]))
+
+
+def test_every_line_of_a_refused_batch_is_named(
+    alone_asked: Baton, arranged: tuple[Actors, Path], tmp_path: Path
+) -> None:
+    actors = arranged[0]
+    head = {"ledger": actors.id, "author": "alice", "at": actors.clock.text(), "causes": [], "stream": "session/s1"}
+    findings: list[dict[str, object]] = [{"finding": "good"}, {"finding": ""}, {"finding": "good"}, {"mood": 1}]
+    bodies = [json.dumps(head | {"kind": "finding.logged", "data": data}).encode() for data in findings]
+    file = tmp_path / "batch"
+    file.write_bytes(actors.sign_bytes("alice", *bodies).encode())
+    said = alone_asked.run("submit", file)
+    assert said.code == 2
+    assert "event 1: INVALID_FIELD" in said.err
+    assert "event 3: " in said.err
+    assert "event 0: " not in said.err
+
+
+def test_no_ledger_says_how_to_make_one(nowhere: Baton) -> None:
+    error = nowhere.refuses("NO_LEDGER", "log")
+    assert "`baton init`" in error["message"]
+    nowhere.refuses("NO_LEDGER", "log", "--home", "not-there")
+    assert nowhere.run("log").code == 7
+    assert "baton init" in nowhere.run("doctor").out
+
+
+def test_missing_key_file_says_where_it_was_looked_for(alone: Baton) -> None:
+    data = ["emit", "session.started", "--stream", "session/s", "--data", "{}"]
+    error = alone.refuses("KEY_FILE_MISSING", *data, "--as", "bob")
+    assert str(alone.home / "keys" / "bob.key") in error["message"]
+    assert "register" in error["message"]
+    assert alone.run(*data, "--as", "bob").code == 3
+
+
+def test_key_file_that_others_can_read_is_refused_with_the_command_that_mends_it(alone: Baton) -> None:
+    alone("agent", "add", "a")
+    key = alone.home / "keys" / "a.key"
+    key.chmod(0o640)
+    error = alone.refuses(
+        "KEY_FILE_MODE", "emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "a"
+    )
+    assert f"chmod 600 {key}" in error["message"]
+    assert alone.size() == 2
+
+
+def test_key_file_of_something_else_is_refused(alone: Baton) -> None:
+    alone("agent", "add", "a")
+    (alone.home / "keys" / "a.key").write_text("garbage")
+    alone.refuses("INVALID_FORMAT", "emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "a")
+
+
+def test_key_of_another_ledger_is_refused(alone: Baton, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    assert call("--home", other, "init").code == 0
+    assert call("--home", other, "agent", "add", "a").code == 0
+    shutil.copy(other / "keys" / "a.key", alone.home / "keys" / "eve.key")
+    alone.refuses("KEY_UNKNOWN", "emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "eve")
+
+
+def test_somebody_must_sign(alone: Baton) -> None:
+    error = alone.refuses("USAGE", "emit", "session.started", "--stream", "session/s", "--data", "{}")
+    assert "--as NAME" in error["message"]
+    alone.refuses("INVALID_FIELD", "log", "--as", "No Name")
+
+
+def test_full_map_is_refused_and_can_be_raised(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "a")
+    alone("emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "a")
+    config = alone.home / "config.toml"
+    config.write_text("map_size_bytes = 1048576\n")
+    data = tmp_path / "data"
+    data.write_text(json.dumps({"finding": "x" * 40_000}))
+    finding = ["emit", "finding.logged", "--stream", "session/s", "--as", "a", "--data", f"@{data}"]
+    for _ in range(30):
+        said = alone.run(*finding)
+        if said.code:
+            break
+    error = alone.refuses("STORE_FULL", *finding)
+    assert "map_size_bytes" in error["message"]
+    assert "config.toml" in error["message"]
+    size = alone.size()
+    assert alone.data("verify")["size"] == size
+    assert alone.run("doctor").code == 7
+    config.write_text("map_size_bytes = 8388608\n")
+    alone(*finding)
+    assert alone.size() == size + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("= = =", "INVALID_FORMAT"),
+        ("map_size = 1", "UNKNOWN_FIELD"),
+        ("map_size_bytes = 1", "INVALID_FIELD"),
+        ('default_reviewer = "No Name"', "INVALID_FIELD"),
+    ],
+)
+def test_broken_configuration_is_named_by_its_file(alone: Baton, text: str, code: str) -> None:
+    (alone.home / "config.toml").write_text(text)
+    error = alone.refuses(code, "log")
+    assert str(alone.home / "config.toml") in error["message"]
+
+
+def test_file_that_cannot_be_read_is_named(alone: Baton, tmp_path: Path) -> None:
+    emit = ["emit", "session.started", "--stream", "session/s", "--as", "a", "--data"]
+    alone("agent", "add", "a")
+    assert "nothing" in alone.refuses("NOT_FOUND", *emit, f"@{tmp_path}/nothing")["message"]
+    alone.refuses("NOT_FOUND", *emit, f"@{tmp_path}")
+    alone.refuses("NOT_FOUND", "submit", tmp_path)
+    alone.refuses("NOT_FOUND", "verify", "--bundle", tmp_path / "nothing")
+    file = tmp_path / "no-bundle"
+    file.write_bytes(b"\0" * 1024)
+    assert alone.run("verify", "--bundle", file).code in (2, 6)
+    alone.refuses("STORE_UNAVAILABLE", "export", tmp_path / "no" / "folder.tar")
+
+
+def test_damaged_log_is_no_traceback(alone: Baton) -> None:
+    alone("agent", "add", "a")
+    (alone.home / "log" / "data.mdb").write_bytes(b"garbage" * 5000)
+    said = alone.run("log")
+    assert said.code in (6, 7)
+    assert "UNEXPECTED" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["handof"], "did you mean `baton handoff`?"),
+        (["handoff", "clam"], "did you mean `baton handoff claim`?"),
+        (["claim"], "did you mean `baton handoff claim`?"),
+        (["close", "x"], "did you mean `baton handoff complete` or `baton reasoning conclude`"),
+        (["append", "--bad"], "No such option"),
+        (["nonsense"], "there is no verb 'nonsense' (see `baton --help`)"),
+        (["emit", "finding.logged"], "--stream"),
+        (["log", "--limit", "0"], "--limit"),
+        (["log", "--limit", "many"], "--limit"),
+        (["log", "--after", "-2"], "--after"),
+        (["show"], "INDEX|REF"),
+        (["show", "1", "2"], "unexpected extra argument"),
+        (["agent", "add", "x", "--role", "king"], "king"),
+        (["serve", "--port", "99999"], "--port"),
+    ],
+)
+def test_wrong_call_is_a_usage_error_that_says_what_is_right(nowhere: Baton, arguments: list[str], hint: str) -> None:
+    error = nowhere.refuses("USAGE", *arguments)
+    assert hint in error["message"]
+    assert nowhere.run(*arguments).code == 2
+
+
+def test_unknown_kind_lists_those_there_are(alone: Baton) -> None:
+    error = alone.refuses("UNKNOWN_KIND", "emit", "finding.loged", "--stream", "s", "--data", "{}", "--as", "a")
+    assert "finding.logged" in error["message"]
+
+
+def test_without_a_verb_the_help_is_printed_where_errors_go(nowhere: Baton) -> None:
+    for arguments in ([], ["handoff"]):
+        said = nowhere.run(*arguments)
+        assert (said.code, said.out) == (2, "")
+        assert said.err.startswith("Usage: baton")
+        nowhere_said = nowhere.run(*arguments, "--json")
+        assert nowhere_said.code == 2
+        assert json.loads(nowhere_said.out)["error"]["code"] == "USAGE"
+
+
+def test_verbs_of_the_folder_refuse_a_server(alone: Baton) -> None:
+    for verb in (["fsck"], ["project"], ["verify", "--views"], ["serve"]):
+        assert "without --server" in alone.refuses("USAGE", *verb, "--server", "nats://127.0.0.1:1")["message"]
+
+
+def test_server_that_is_not_there_is_unavailable(alone: Baton) -> None:
+    said = alone.run("log", "--server", "nats://127.0.0.1:1")
+    assert (said.code, said.out) == (7, "")
+    assert said.err.startswith("BUS_UNAVAILABLE: ")
+    assert "is `baton serve` running?" in said.err
+
+
+def test_unforeseen_error_is_said_so_and_its_traceback_is_for_who_asks(
+    alone: Baton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(App, "client", lambda _: 1 / 0)
+    error = alone.refuses("UNEXPECTED", "log")
+    assert "ZeroDivisionError" in error["message"]
+    monkeypatch.setenv("BATON_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        run(["--home", str(alone.home), "log"], App())
+
+
+def test_every_error_has_an_exit_code_of_the_contract() -> None:
+    assert {int(code.exit) for code in CODES.values()} == set(range(1, 8))
+    assert stopped_by_user not in {int(code.exit) for code in CODES.values()}
+
+
+@pytest.mark.parametrize("arguments", [["log"], ["log", "--follow"], ["log", "--json"], ["--help"]])
+def test_reader_that_goes_away_is_no_error(alone: Baton, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(alone.home), *arguments]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    assert child.stdout is not None
+    child.stdout.close()
+    assert child.stderr is not None
+    if "--follow" in arguments:
+        assert call("--home", alone.home, "agent", "add", "a").code == 0
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    assert child.wait(60) == 0

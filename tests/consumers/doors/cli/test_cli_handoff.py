@@ -1,0 +1,296 @@
+"""`baton handoff`: the whole life of a handoff by verbs, why it is not ready, and what is refused with which code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from consumers.sdk.names import default_id, split_ids
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from calling import Baton
+
+    Fresh = Callable[[str], str]
+
+
+def create(baton: Baton, name: str, *more: object) -> str:
+    """Create a handoff from a to b that rita reviews, and return its id."""
+    parties = ["--as", "a", "--to", "b", "--reviewer", "rita"]
+    baton("handoff", "create", "--id", name, "--title", f"Do {name}", *parties, *more)
+    return name
+
+
+def claimed(baton: Baton, name: str, *more: object) -> str:
+    """Create, approve and claim a handoff, and return its id."""
+    create(baton, name, *more)
+    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "claim", name, "--as", "b")
+    return name
+
+
+def status(baton: Baton, name: str) -> str:
+    """Return where a handoff stands."""
+    found: str = baton.data("handoff", "show", name)["status"]
+    return found
+
+
+def why(baton: Baton, name: str) -> str:
+    """Return the sentence that says why a handoff is not ready."""
+    data: dict[str, Any] = baton.data("handoff", "why", name)
+    sentence: str = data["sentence"]
+    assert baton("handoff", "why", name).strip() == sentence
+    return sentence
+
+
+def test_handoff_lives_from_creation_to_verification(baton: Baton, fresh: Fresh) -> None:
+    name = create(baton, fresh("life"), "--task", "one", "--task", "two", "--criterion", "it works", "--body", "做")
+    assert status(baton, name) == "pending"
+    said = baton.data("handoff", "approve", name, "--as", "rita", "--comment", "go on")
+    assert (said["id"], said["status"]) == (name, "approved")
+    logged = [one["kind"] for one in baton.data("log", "--stream", f"handoff/{name}")["events"]]
+    # Where the ledger is served, its router may have told already that it is ready.
+    assert [kind for kind in logged if kind != "handoff.ready"] == ["handoff.created", "handoff.approved"]
+    assert baton("handoff", "claim", name, "--as", "b").startswith(f"{name} is in_progress (entry ")
+    baton("handoff", "check", name, "--task", 1, "--task", 2, "--as", "b")
+    error = baton.refuses("CRITERIA_OPEN", "handoff", "complete", name, "--as", "b")
+    assert "has 1 open acceptance criterion: check or waive it first" in error["message"]
+    baton("handoff", "check", name, "--criterion", 1, "--as", "b")
+    baton("handoff", "log", name, "nearly there", "--as", "b")
+    baton("handoff", "complete", name, "--as", "b", "--summary", "done", "--artifact", "src/a.py")
+    assert status(baton, name) == "completed"
+    baton("handoff", "verify", name, "--as", "rita")
+    shown = baton.data("handoff", "show", name)
+    assert (shown["status"], shown["task"]) == ("verified", "做")
+    assert [one["done"] for one in shown["tasks"]] == [True, True]
+    assert [one["mark"] for one in shown["criteria"]] == ["checked"]
+    assert any("nearly there" in one["line"] for one in shown["log"])
+
+
+def test_shown_handoff_reads_like_its_file(baton: Baton, fresh: Fresh) -> None:
+    name = claimed(baton, fresh("file"), "--task", "one", "--criterion", "it works", "--context", "see the notes")
+    baton("handoff", "check", name, "--task", 1, "--as", "b")
+    baton("handoff", "waive", name, "--criterion", 1, "--reason", "nobody asks", "--as", "rita")
+    text = baton("handoff", "show", name)
+    for wanted in (
+        f"Do {name}",
+        "in_progress → b",
+        "from a to b, reviewed by rita",
+        "see the notes",
+        "1. [x] one",
+        "1. [ ] it works  (waived: nobody asks)",
+        "[b] claimed",
+    ):
+        assert wanted in text
+    assert text.index("Tasks\n") < text.index("Acceptance criteria\n") < text.index("Context\n") < text.index("Log\n")
+
+
+def test_version_that_show_prints_is_the_one_to_approve(baton: Baton, fresh: Fresh) -> None:
+    name = create(baton, fresh("version"))
+    (printed,) = (line for line in baton("handoff", "show", name).splitlines() if line.startswith("version "))
+    version = printed.removeprefix("version ")
+    baton.refuses("USAGE", "handoff", "approve", name, "--version", version[:20], "--as", "rita")
+    baton("handoff", "amend", name, "--title", "Do more", "--as", "a")
+    baton.refuses("VERSION_MISMATCH", "handoff", "approve", name, "--version", version, "--as", "rita")
+
+
+def test_ids_are_taken_with_and_without_md(baton: Baton, fresh: Fresh) -> None:
+    first = create(baton, fresh("md"))
+    second = create(baton, fresh("md"), "--depends-on", f"{first}.md, (none)")
+    assert baton.data("handoff", "show", f"{second}.md")["depends_on"][0]["id"] == first
+    baton("handoff", "approve", f"{first}.md", "--as", "rita")
+    assert status(baton, first) == "approved"
+    third = fresh("md")
+    create(baton, f"{third}.md", "--answers", f"{first}.md")
+    assert baton.data("handoff", "show", third)["id"] == third
+    assert [one["id"] for one in baton.data("handoff", "show", first)["answered_by"]] == [third]
+    baton("handoff", "amend", third, "--answers", f"{second}.md", "--as", "a")
+    assert baton.data("handoff", "show", third)["answers"] == second
+
+
+def test_block_release_and_request_changes_go_back_and_forth(baton: Baton, fresh: Fresh) -> None:
+    name = claimed(baton, fresh("back"))
+    baton("handoff", "block", name, "--reason", "the disk is full", "--as", "b")
+    assert status(baton, name) == "blocked"
+    assert "the disk is full" in why(baton, name)
+    baton("handoff", "unblock", name, "--comment", "a new disk", "--as", "rita")
+    baton("handoff", "release", name, "--reason", "no time", "--as", "b")
+    assert status(baton, name) == "approved"
+    baton("handoff", "claim", name, "--lease-minutes", 30, "--as", "b")
+    baton("handoff", "complete", name, "--as", "b")
+    baton("handoff", "request-changes", name, "--reason", "too slow", "--reason", "too big", "--as", "rita")
+    assert status(baton, name) == "in_progress"
+    assert "too slow; too big" in baton("handoff", "list", "--limit", 1)
+    baton("handoff", "complete", name, "--as", "b")
+    assert "too slow" not in baton("handoff", "list", "--limit", 1)  # it was asked for, and done
+
+
+def test_rejected_and_cancelled_handoffs_are_over(baton: Baton, fresh: Fresh) -> None:
+    rejected = create(baton, fresh("over"))
+    baton("handoff", "reject", rejected, "--reason", "not now", "--as", "rita")
+    assert "rita rejected it (not now)" in why(baton, rejected)
+    cancelled = create(baton, fresh("over"))
+    baton("handoff", "cancel", cancelled, "--reason", "no need", "--as", "a")
+    assert "cancelled already (no need)" in why(baton, cancelled)
+    baton.refuses("TRANSITION_NOT_ALLOWED", "handoff", "approve", cancelled, "--as", "rita")
+
+
+def test_ticks_are_set_together_and_taken_back(baton: Baton, fresh: Fresh) -> None:
+    name = claimed(baton, fresh("ticks"), "--task", "one", "--task", "two", "--criterion", "it works")
+    baton.refuses("USAGE", "handoff", "check", name, "--as", "b")
+    assert len(baton.data("handoff", "check", name, "--all", "--as", "b")["accepted"]) == 3
+    baton.refuses("USAGE", "handoff", "check", name, "--all", "--as", "b")
+    baton("handoff", "check", name, "--task", 2, "--undo", "--as", "b")
+    shown = baton.data("handoff", "show", name)
+    assert [one["done"] for one in shown["tasks"]] == [True, False]
+    baton("handoff", "check", name, "--all", "--undo", "--as", "b")
+    assert baton.data("handoff", "show", name)["criteria"][0]["mark"] == "open"
+    error = baton.refuses("INVALID_FIELD", "handoff", "check", name, "--task", 3, "--as", "b")
+    assert error["message"] == "there is no task 3 (of 2)"
+    waived = baton.refuses("INVALID_FIELD", "handoff", "waive", name, "--criterion", 2, "--reason", "x", "--as", "rita")
+    assert waived["message"] == "there is no criterion 2 (of 1)"
+
+
+def test_why_names_what_is_waited_for(baton: Baton, fresh: Fresh) -> None:
+    first = create(baton, fresh("why"))
+    second = create(baton, fresh("why"), "--depends-on", first)
+    missing = create(baton, fresh("why"), "--depends-on", "nobody-made-this")
+    assert why(baton, first) == f"{first} is not ready: it waits for the approval of rita."
+    for name in (first, second, missing):
+        baton("handoff", "approve", name, "--as", "rita")
+    assert why(baton, first) == f"{first} is ready: b can claim it."
+    assert why(baton, second) == (
+        f"{second} is not ready: it waits for {first}, which is approved and not yet claimed by b."
+    )
+    error = baton.refuses("DEPENDENCY_PENDING", "handoff", "claim", second, "--as", "b")
+    assert first in error["message"]
+    assert "nobody-made-this, which does not exist" in why(baton, missing)
+    baton.refuses("DEPENDENCY_MISSING", "handoff", "claim", missing, "--as", "b")
+    baton("handoff", "claim", first, "--as", "b")
+    assert why(baton, first) == f"{first} is not ready: b has claimed it already."
+    baton("handoff", "complete", first, "--as", "b")
+    assert why(baton, second) == f"{second} is ready: b can claim it."
+
+
+def test_dependency_may_have_to_be_verified(baton: Baton, fresh: Fresh) -> None:
+    first = claimed(baton, fresh("unlock"))
+    second = create(baton, fresh("unlock"), "--depends-on", first, "--unlock-at", "verified")
+    baton("handoff", "approve", second, "--as", "rita")
+    baton("handoff", "complete", first, "--as", "b")
+    assert "completed but not yet verified by rita" in why(baton, second)
+    baton.refuses("DEPENDENCY_PENDING", "handoff", "claim", second, "--as", "b")
+    baton("handoff", "verify", first, "--as", "rita")
+    baton("handoff", "claim", second, "--as", "b")
+
+
+def test_only_the_reviewer_approves_and_only_the_receiver_claims(baton: Baton, fresh: Fresh) -> None:
+    name = create(baton, fresh("gate"))
+    before = baton.size()
+    for party in ("a", "b"):
+        baton.refuses("SELF_APPROVAL", "handoff", "approve", name, "--as", party)
+    baton.refuses("NOT_AUTHORIZED", "handoff", "approve", name, "--as", "ada")
+    baton.refuses("NOT_APPROVED", "handoff", "claim", name, "--as", "b")
+    baton.refuses("VERSION_MISMATCH", "handoff", "approve", name, "--version", "sha256:" + "0" * 64, "--as", "rita")
+    assert baton.size() == before
+    baton("handoff", "approve", name, "--as", "rita")
+    baton.refuses("NOT_AUTHORIZED", "handoff", "claim", name, "--as", "ada")
+    baton("handoff", "claim", name, "--as", "b")
+    baton.refuses("ALREADY_CLAIMED", "handoff", "claim", name, "--as", "b")
+    baton.refuses("NOT_AUTHORIZED", "handoff", "complete", name, "--as", "a")
+
+
+def test_handoff_that_cannot_be_is_not_created(baton: Baton, fresh: Fresh) -> None:
+    name = create(baton, fresh("bad"))
+    parties = ["--title", "t", "--as", "a", "--to", "b"]
+    baton.refuses("TRANSITION_NOT_ALLOWED", "handoff", "create", "--id", name, *parties, "--reviewer", "rita")
+    baton.refuses("REVIEWER_REQUIRED", "handoff", "create", *parties)
+    baton.refuses("SELF_APPROVAL", "handoff", "create", *parties, "--reviewer", "a")
+    baton.refuses("AGENT_UNKNOWN", "handoff", "create", "--title", "t", "--as", "a", "--to", "z", "--reviewer", "rita")
+    baton.refuses("INVALID_FIELD", "handoff", "create", "--id", "../x", *parties, "--reviewer", "rita")
+    first, second = fresh("cycle"), fresh("cycle")
+    create(baton, first, "--depends-on", second)
+    closing = ["--id", second, *parties, "--reviewer", "rita", "--depends-on", first]
+    error = baton.refuses("DEPENDENCY_CYCLE", "handoff", "create", *closing)
+    assert first in error["message"]
+    baton.refuses("NOT_FOUND", "handoff", "create", *parties, "--reviewer", "rita", "--body", "@/no/such/file")
+
+
+def test_unknown_handoff_is_not_found_by_any_verb(baton: Baton) -> None:
+    for verb in (["show"], ["why"], ["approve"], ["claim"], ["complete"], ["verify"], ["check", "--all"]):
+        baton.refuses("NOT_FOUND", "handoff", verb[0], "no-such-handoff", *verb[1:], "--as", "b")
+
+
+def test_list_filters_and_goes_on_with_the_command_it_prints(baton: Baton, fresh: Fresh) -> None:
+    carl = fresh("carl")
+    baton("agent", "add", carl, "--as", "ada")
+    names = [fresh("list") for _ in range(5)]
+    for name in names:
+        baton("handoff", "create", "--id", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", "rita")
+    baton("handoff", "approve", names[0], "--as", "rita")
+    assert [one["id"] for one in baton.data("handoff", "list", "--to", carl, "--ready")["handoffs"]] == [names[0]]
+    seen: list[str] = []
+    arguments = ["handoff", "list", "--to", carl, "--status", "pending", "--from", "a", "--limit", "3"]
+    while arguments:
+        document = baton.document(*arguments)
+        assert document["data"]["total"] == 4
+        seen += [one["id"] for one in document["data"]["handoffs"]]
+        arguments = document.get("next", "").split()[1:]
+    assert seen == names[:0:-1]
+    table = baton("handoff", "list", "--to", carl, "--limit", 2)
+    assert f"[pending → {carl}]" in table
+    assert "5 in all; go on with --cursor" in table
+    assert "(none)" in baton("handoff", "list", "--to", carl, "--status", "verified")
+    baton.refuses("USAGE", "handoff", "list", "--status", "finished")
+
+
+def test_guessed_verbs_are_aliases(baton: Baton, fresh: Fresh) -> None:
+    name = fresh("alias")
+    parties = ["--as", "a", "--to", "b", "--reviewer", "rita"]
+    baton("handoff", "new", "--id", name, "--title", "t", *parties)
+    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "claim", name, "--as", "b")
+    baton("handoff", "close", name, "--as", "b")
+    assert status(baton, name) == "completed"
+
+
+def test_default_reviewer_is_written_in_unless_it_is_a_party(alone: Baton) -> None:
+    for agent in ("a", "b"):
+        alone("agent", "add", agent)
+    alone("agent", "add", "rita", "--role", "human", "--role", "reviewer", "--unprotected")
+    (alone.home / "config.toml").write_text('default_reviewer = "rita"\n')
+    made = alone.data("handoff", "create", "--as", "a", "--to", "b", "--title", "Wähle 东西 aus!")
+    assert alone.data("handoff", "show", made["id"])["reviewer"] == "rita"
+    assert made["id"] == default_id("Wähle 东西 aus!")
+    assert made["id"].endswith("-wähle-东西-aus")
+    alone.refuses("REVIEWER_REQUIRED", "handoff", "create", "--as", "a", "--to", "rita", "--title", "t")
+
+
+def test_text_of_a_handoff_is_read_from_files(alone: Baton, tmp_path: Path) -> None:
+    test_default_reviewer_is_written_in_unless_it_is_a_party(alone)
+    body = tmp_path / "body.md"
+    body.write_text("第一行\nsecond line\n", "utf-8")
+    created = ["handoff", "create", "--as", "a", "--to", "b", "--title", "t", "--id", "from-file"]
+    alone(*created, "--body", f"@{body}")
+    assert alone.data("handoff", "show", "from-file")["task"].startswith("第一行\nsecond")
+    body.write_bytes(b"\xff\xfe")
+    alone.refuses("INVALID_FORMAT", *created, "--body", f"@{body}")
+
+
+def test_text_that_would_steer_a_terminal_is_shown_without_its_power(baton: Baton, fresh: Fresh) -> None:
+    name = create(baton, fresh("escape"), "--body", "\x1b[2J\u202egnol")
+    shown = baton("handoff", "show", name)
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert json.dumps(baton.data("handoff", "show", name)["task"]) == '"\\u001b[2J\\u202egnol"'
+
+
+def test_id_of_a_title_needs_a_word() -> None:
+    with pytest.raises(Refused) as refused:
+        default_id("!?")
+    assert refused.value.code == "USAGE"
+    assert split_ids("a.md, b,(none),") == ["a", "b"]

@@ -1,0 +1,163 @@
+"""`baton handoff list` and its board: columns that fit the terminal, cards in cells, and the same for programs."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from consumers.doors.cli.board_text import board_text, cut, wrap
+from consumers.doors.cli.tables import width
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from calling import Baton
+
+    Fresh = Callable[[str], str]
+
+PARTIES = ("--as", "a", "--reviewer", "rita")
+
+
+@pytest.fixture
+def carl(baton: Baton, fresh: Fresh) -> str:
+    """A receiver of this test's own."""
+    name = fresh("carl")
+    baton("agent", "add", name, "--as", "ada")
+    return name
+
+
+def create(baton: Baton, name: str, to: str, *more: object) -> str:
+    """Create a handoff and return its id."""
+    baton("handoff", "create", "--id", name, "--to", to, "--title", f"修復 {name}", *PARTIES, *more)
+    return name
+
+
+def test_list_names_dependencies_in_a_column(baton: Baton, fresh: Fresh, carl: str) -> None:
+    first = create(baton, fresh("dep"), carl, "--task", "one", "--task", "two")
+    second = create(baton, fresh("dep"), carl, "--depends-on", f"{first}, ghost")
+    rows = baton.data("handoff", "list", "--to", carl)["handoffs"]
+    assert [one["id"] for one in rows] == [second, first]
+    assert rows[0]["depends_on"] == [{"id": first, "status": "pending"}, {"id": "ghost", "status": None}]
+    assert rows[1]["depends_on"] == []
+    table = baton("handoff", "list", "--to", carl)
+    assert table.splitlines()[0].split() == ["id", "status", "title", "tasks", "depends", "on"]
+    assert f"{first}, ghost (missing)" in table
+    assert f"[pending → {carl}]" in table
+    assert "0/2 tasks done" in table
+
+
+def test_board_shows_each_state_with_its_cards(baton: Baton, fresh: Fresh, carl: str) -> None:
+    first = create(baton, fresh("card"), carl, "--task", "one")
+    second = create(baton, fresh("card"), carl, "--depends-on", first)
+    gone = create(baton, fresh("card"), carl)
+    baton("handoff", "approve", first, "--as", "rita")
+    baton("handoff", "cancel", gone, "--reason", "no need", "--as", "a")
+    columns = {one["status"]: one for one in baton.data("handoff", "list", "--board", "--to", carl)["columns"]}
+    assert list(columns)[:5] == ["pending", "approved", "in_progress", "blocked", "completed"]
+    assert [one["id"] for one in columns["pending"]["handoffs"]] == [second]
+    assert columns["approved"]["handoffs"][0]["is_ready"] is True
+    assert (columns["cancelled"]["total"], columns["cancelled"]["handoffs"]) == (1, [])
+    text = baton("handoff", "list", "--board", "--to", carl)
+    for wanted in ("pending (1)", "approved (1)", f"→ {carl} 0/1", "ready", f"waits for {first}", "cancelled 1"):
+        assert wanted in text
+    assert f"修復 {gone}" in baton("handoff", "list", "--board", "--to", carl, "--all")
+    assert baton("handoff", "list", "--board", "--from", carl) == "(none)\n"
+
+
+def test_board_says_what_is_left_out(baton: Baton, fresh: Fresh, carl: str) -> None:
+    for _ in range(3):
+        create(baton, fresh("many"), carl)
+    assert "and 2 more" in baton("handoff", "list", "--board", "--to", carl, "--limit", 1)
+
+
+@pytest.mark.parametrize("option", [["--status", "pending"], ["--ready"], ["--cursor", "3"]])
+def test_board_refuses_what_only_a_list_can_do(baton: Baton, option: list[str]) -> None:
+    baton.refuses("USAGE", "handoff", "list", "--board", *option)
+
+
+def test_list_refuses_what_only_a_board_can_do(baton: Baton) -> None:
+    baton.refuses("USAGE", "handoff", "list", "--all")
+    baton.refuses("USAGE", "handoff", "list", "--limit", 501)
+
+
+def test_next_page_of_a_list_keeps_its_filters(baton: Baton, fresh: Fresh, carl: str) -> None:
+    names = [create(baton, fresh("page"), carl) for _ in range(3)]
+    document = baton.document("handoff", "list", "--to", carl, "--limit", 2)
+    second = baton.document(*shlex.split(document["next"])[1:])
+    assert [one["id"] for one in second["data"]["handoffs"]] == names[:1]
+
+
+def card(status: str, title: str, **fields: Any) -> dict[str, Any]:
+    """Return a handoff as the board's query answers it."""
+    made = {
+        "id": "h",
+        "title": title,
+        "status": status,
+        "to": "bob",
+        "tasks_done": 3,
+        "tasks_total": 7,
+        "is_ready": False,
+        "depends_on": [],
+    }
+    return made | fields
+
+
+TITLE = "整合 TG 與 cron：把事件迴圈接上去 and a-very-long-word-that-has-no-end"
+COLUMNS = [
+    {"status": status, "total": 4, "handoffs": [card(status, TITLE)]}
+    for status in ("pending", "approved", "in_progress", "blocked", "completed")
+]
+
+
+@pytest.mark.parametrize("cells", [20, 40, 80, 81, 120, 200, 300])
+def test_no_line_is_wider_than_the_terminal(cells: int) -> None:
+    lines = list(board_text(COLUMNS, cells))
+    assert max(map(width, lines)) <= cells
+    text = "\n".join(lines)
+    assert text.count("3/7") == 5
+    assert text.count("and 3 more") == 5
+    is_side_by_side = any("pending (4)" in line and "completed (4)" in line for line in lines)
+    assert is_side_by_side == (cells >= 80)
+
+
+def test_columns_stand_under_each_other_in_cells() -> None:
+    lines = [line for line in board_text(COLUMNS, 120) if "3/7" in line]
+    (line,) = lines
+    at = [width(line[:place]) for place in range(len(line)) if line[place] == "→"]
+    assert at == [number * (22 + 2) for number in range(5)]
+
+
+def test_what_waits_and_what_steers_a_terminal() -> None:
+    waits = card(
+        "approved", "\x1b[2J標題", depends_on=[{"id": "x", "status": None}, {"id": "y", "status": "completed"}]
+    )
+    (column,) = [{"status": "approved", "total": 1, "handoffs": [waits]}]
+    text = "\n".join(board_text([column], 60))
+    assert "waits for x (missing)" in text
+    assert "y" not in text.replace("x (missing)", "")
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "cells", "lines"),
+    [
+        ("short", 10, ["short"]),
+        ("", 10, []),
+        ("整合事件迴圈", 4, ["整合", "事件", "迴圈"]),
+        ("整合事件迴圈與更多", 4, ["整合", "事件", "迴…"]),
+        ("one two three", 7, ["one two", "three"]),
+        ("unbreakable-word", 6, ["unbrea", "kable-", "word"]),
+        ("a\n b", 10, ["a b"]),
+    ],
+)
+def test_text_is_wrapped_by_cells(text: str, cells: int, lines: list[str]) -> None:
+    assert wrap(text, cells, 3) == lines
+    assert all(width(line) <= cells for line in wrap(text, cells, 3))
+
+
+def test_text_is_cut_with_an_ellipsis() -> None:
+    assert cut("迴圈迴圈", 8) == "迴圈迴圈"
+    assert cut("迴圈迴圈", 7) == "迴圈迴…"
+    assert cut("迴圈迴圈", 6) == "迴圈…"

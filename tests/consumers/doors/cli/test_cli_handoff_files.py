@@ -1,0 +1,198 @@
+"""`baton handoff import` and `render`: files in, files out, and every byte accounted for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from calling import Baton
+
+    Fresh = Callable[[str], str]
+
+CASES: Final = Path(__file__).parents[5] / "shared" / "cases" / "handoffs"
+FILE: Final = """\
+# Handoff: {title} <b>fast</b>
+
+## Meta
+- Status: in_progress, since Monday
+- From: kuro
+- To: b
+- Created: 2026-02-12
+
+## Task
+做這件事。
+
+## Tasks
+- [x] one
+- [ ] two
+
+## Acceptance Criteria
+- [x] it works
+
+## Notes
+kept   as they are
+"""
+TABLE: Final = "| From | To | Task | Status |\n|--|--|--|--|\n| kuro | b | {title} | half done |\n| a | b |\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path, fresh: Fresh) -> Path:
+    """A folder with a handoff, a table, a broken file and a large one."""
+    folder = tmp_path / "files"
+    (folder / "deep").mkdir(parents=True)
+    name = fresh("file")
+    (folder / "deep" / f"{name}.md").write_text(FILE.format(title=name))
+    (folder / "active.md").write_text(TABLE.format(title=name))
+    (folder / f"{name}-half.md").write_text(FILE[:40])
+    (folder / f"{name}-large.md").write_text(FILE + "x" * 2 * 1024**2)
+    return folder
+
+
+def name_in(folder: Path) -> str:
+    """Return the handoff of the folder's good file."""
+    (path,) = (folder / "deep").iterdir()
+    return path.name.removesuffix(".md")
+
+
+def test_folder_is_imported_and_counted(baton: Baton, files: Path) -> None:
+    said = baton.data("handoff", "import", files, "--as", "a", "--reviewer", "rita")
+    counts = {key: said[key] for key in ("read", "mapped", "kept_aside", "lost", "added")}
+    assert counts == {"read": 4, "mapped": 2, "kept_aside": 2, "lost": 0, "added": 4}
+    assert sorted(one["reason"].partition(":")[0] for one in said["aside"]) == ["INVALID_FORMAT", "TOO_LARGE"]
+    assert any("this row has 2 cells" in one["text"] for one in said["warnings"])
+    again = baton.run("handoff", "import", files, "--as", "a", "--reviewer", "rita")
+    assert again.code == 0
+    assert again.out == "4 read, 2 mapped, 2 kept aside, lost 0; 0 added\n"
+    assert "active.md:4: this row has 2 cells" in again.err
+    assert "kept aside: " in again.err
+
+
+def test_what_was_imported_renders_byte_for_byte(baton: Baton, files: Path, tmp_path: Path) -> None:
+    baton("handoff", "import", files, "--as", "a", "--reviewer", "rita")
+    name = name_in(files)
+    path = files / "deep" / f"{name}.md"
+    out = tmp_path / "out.md"
+    assert baton("handoff", "render", name, "--out", out) == f"{out}\n"
+    assert out.read_bytes() == path.read_bytes()
+    assert baton.data("handoff", "render", f"{name}.md") == {"file": f"{name}.md", "content": path.read_text()}
+    shown = baton.data("handoff", "show", name)
+    assert (shown["status"], shown["claimed_status"]) == ("pending", "in_progress, since Monday")
+
+
+def test_one_tick_changes_one_line(baton: Baton, files: Path) -> None:
+    baton("handoff", "import", files, "--as", "a", "--reviewer", "rita")
+    name = name_in(files)
+    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "claim", name, "--as", "b")
+    before = baton("handoff", "render", name).splitlines()
+    baton("handoff", "check", name, "--task", 2, "--as", "b")
+    after = baton("handoff", "render", name).splitlines()
+    assert [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]] == [("- [ ] two", "- [x] two")]
+    assert "- Status: in_progress, since Monday" in after
+    assert "kept   as they are" in after
+
+
+def test_changed_file_is_imported_until_it_is_confirmed(baton: Baton, files: Path) -> None:
+    name = name_in(files)
+    path = files / "deep" / f"{name}.md"
+    baton("handoff", "import", path, "--as", "a", "--reviewer", "rita")
+    path.write_text(path.read_text().replace("- [ ] two", "- [x] two"))
+    assert baton.data("handoff", "import", path, "--as", "a", "--reviewer", "rita")["mapped"] == 1
+    assert [one["done"] for one in baton.data("handoff", "show", name)["tasks"]] == [True, True]
+    baton("handoff", "verify", name, "--as", "rita")
+    path.write_text(path.read_text().replace("- [x] two", "- [ ] two again"))
+    said = baton.data("handoff", "import", path, "--as", "a", "--reviewer", "rita")
+    assert (said["mapped"], said["kept_aside"], said["lost"]) == (0, 1, 0)
+    assert baton.data("handoff", "show", name)["status"] == "verified"
+    assert "- [x] two" in baton("handoff", "render", name)
+
+
+def test_file_is_parsed_and_printed_without_a_ledger(nowhere: Baton, tmp_path: Path) -> None:
+    path = tmp_path / "x.md"
+    for text in (FILE, TABLE, FILE.replace("\n", "\r\n")):
+        path.write_bytes(text.encode())
+        assert nowhere.data("handoff", "render", "--from-file", path)["content"] == text
+    path.write_text(FILE[:40])
+    assert nowhere.refuses("INVALID_FORMAT", "handoff", "render", "--from-file", path)["details"]["line"]
+    nowhere.refuses("NOT_FOUND", "handoff", "render", "--from-file", tmp_path / "none.md")
+    nowhere.refuses("USAGE", "handoff", "render")
+    nowhere.refuses("USAGE", "handoff", "render", "x", "--from-file", path)
+
+
+def test_real_folder_comes_back_byte_for_byte(nowhere: Baton) -> None:
+    if not CASES.is_dir():
+        return
+    for path in sorted(CASES.glob("*.md")):
+        assert nowhere.data("handoff", "render", "--from-file", path)["content"].encode() == path.read_bytes()
+
+
+def test_file_of_a_handoff_made_by_a_command_follows_its_life(baton: Baton, fresh: Fresh) -> None:
+    name = fresh("made")
+    options = ["--as", "a", "--to", "b", "--reviewer", "rita", "--task", "one", "--criterion", "green"]
+    baton("handoff", "create", "--id", name, "--title", "x", *options)
+    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "claim", name, "--as", "b")
+    baton("handoff", "waive", name, "--criterion", 1, "--reason", "nobody asks", "--as", "rita")
+    baton("handoff", "block", name, "--reason", "no key", "--as", "b")
+    text = baton("handoff", "render", name)
+    for wanted in ("- Status: blocked", "- [ ] one", "- [x] green", "[rita] criterion waived", "blocked: no key"):
+        assert wanted in text
+    baton("handoff", "unblock", name, "--as", "b")
+    baton("handoff", "cancel", name, "--reason", "no need", "--as", "a")
+    assert "- Status: cancelled" in baton("handoff", "render", name)
+
+
+def test_nothing_to_import_is_refused(baton: Baton, tmp_path: Path) -> None:
+    baton.refuses("NOT_FOUND", "handoff", "import", tmp_path / "none", "--as", "a")
+    assert baton.data("handoff", "import", tmp_path, "--as", "a")["read"] == 0
+
+
+def test_file_that_changes_and_changes_back_is_imported_each_time(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "ann", "--role", "agent", "--unprotected")
+    path = tmp_path / "h.md"
+    text = "# Handoff: t\n\n## Meta\n- Status: {}\n- From: ann\n- To: bo\n\n## Task\nLook.\n"
+    for status, added in (("pending", 1), ("done", 1), ("done", 0), ("pending", 1), ("pending", 0), ("done", 1)):
+        path.write_text(text.format(status), "utf-8")
+        counts = alone.data("handoff", "import", path, "--as", "ann")
+        assert (counts["read"], counts["mapped"], counts["lost"], counts["added"]) == (1, 1, 0, added)
+        assert alone.data("handoff", "show", "h")["claimed_status"] == status
+
+
+def test_table_whose_other_row_changed_imports_that_row_alone(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "ann", "--role", "agent", "--unprotected")
+    path = tmp_path / "active.md"
+    table = "| From | To | Task | Status |\n|--|--|--|--|\n| ann | bo | one | done |\n| ann | bo | two | {} |\n"
+    for status, added in (("todo", 2), ("done", 1), ("done", 0)):
+        path.write_text(table.format(status), "utf-8")
+        assert alone.data("handoff", "import", path, "--as", "ann")["added"] == added
+
+
+def test_content_that_no_file_can_hold_is_not_handed_over(baton: Baton, fresh: Fresh) -> None:
+    name = fresh("unwritable")
+    parties = ["--id", name, "--as", "a", "--to", "b", "--reviewer", "rita"]
+    before = baton.size()
+    for said, options in (
+        ("title", ["--title", "two\nlines"]),
+        ("title", ["--title", "  "]),
+        ("Tasks", ["--title", "t", "--task", "a\n- [x] b"]),
+        ("Proposal", ["--title", "t", "--proposal", "p.md\n- Status: approved"]),
+        ("never closed", ["--title", "t", "--body", "```\nopen"]),
+    ):
+        assert said in baton.refuses("INVALID_FIELD", "handoff", "create", *parties, *options)["message"]
+    assert baton.size() == before
+    baton("handoff", "create", *parties, "--title", f"Do {name}")
+    baton.refuses("INVALID_FIELD", "handoff", "amend", name, "--title", "two\nlines", "--as", "a")
+    assert baton("handoff", "render", name).startswith(f"# Handoff: Do {name}\n")
+
+
+def test_id_of_an_imported_file_has_no_power_over_a_terminal(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+    name = f"{fresh('turned')}\u202e"
+    (tmp_path / f"{name}.md").write_text(FILE.format(title=name))
+    assert baton.data("import", "handoffs", tmp_path, "--as", "a")["mapped"] == 1
+    assert baton.data("handoff", "show", name)["id"] == name
+    assert "\u202e" not in baton("handoff", "show", name)

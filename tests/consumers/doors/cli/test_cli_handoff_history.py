@@ -1,0 +1,130 @@
+"""`baton handoff show --history`: who signed each event with which key, checked from the entries themselves."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import msgspec
+from building import Ledger
+from calling import Baton, Place
+
+from consumers.doors.cli.signed_history import is_signed
+from ledger.author import Draft
+from ledger.envelope import decode_entry
+from ledger.events.handoff import HandoffTaskChecked
+from ledger.log.tables import index_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+    Fresh = Callable[[str], str]
+
+PARTIES = ("--as", "a", "--to", "b", "--reviewer", "rita")
+
+
+def life(baton: Baton, name: str) -> str:
+    """Create, approve and claim a handoff, and tick its tasks in one signed batch."""
+    baton("handoff", "create", "--id", name, "--title", "修復", "--task", "一", "--task", "二", *PARTIES)
+    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "claim", name, "--as", "b")
+    baton("handoff", "check", name, "--all", "--as", "b")
+    return name
+
+
+def test_history_names_keys_and_verifies_each_signature(baton: Baton, fresh: Fresh) -> None:
+    name = life(baton, fresh("signed"))
+    baton("key", "delegate", "--as", "b", "--ttl", "1h")
+    baton("handoff", "log", name, "進行中", "--as", "b")
+    # A served ledger has a router, which may tell that it is ready before it is claimed.
+    told = baton.data("handoff", "show", name, "--history")["history"]
+    history = [one for one in told if one["kind"] != "handoff.ready"]
+    assert [(one["author"], one["kind"], one["key_sort"]) for one in history] == [
+        ("a", "handoff.created", "identity"),
+        ("rita", "handoff.approved", "identity"),
+        ("b", "handoff.claimed", "identity"),
+        ("b", "handoff.task_checked", "identity"),
+        ("b", "handoff.task_checked", "identity"),
+        ("b", "handoff.logged", "session"),
+    ]
+    assert all(one["is_verified"] and one["problem"] is None for one in history)
+    assert history[-1]["text"] == "進行中"
+    assert history[2]["fingerprint"] == history[3]["fingerprint"] != history[5]["fingerprint"]
+    text = baton("handoff", "show", name, "--history")
+    assert f"identity key {history[0]['fingerprint'][:16]}: the signature fits" in text
+    assert text.count("the signature fits") == len(told)
+    assert "history" not in baton.data("handoff", "show", name)
+    (baton.home / "keys" / "b.session").unlink()
+
+
+def test_gate_is_said_as_doctor_says_it(baton: Baton, fresh: Fresh) -> None:
+    name = life(baton, fresh("gate"))
+    assert baton.data("handoff", "show", name)["gate"] == "open"
+    assert baton("handoff", "show", name).endswith("\ngate: open\n")
+    assert "gate: open" in baton("doctor")
+
+
+def test_gate_is_bound_where_no_key_of_a_reviewer_lies(alone: Baton) -> None:
+    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
+        alone("agent", "add", agent, "--role", role, "--unprotected")
+    life(alone, "h")
+    for name in ("root", "rita"):
+        (alone.home / "keys" / f"{name}.key").unlink()
+    assert alone.data("handoff", "show", "h")["gate"] == "bound"
+
+
+def test_gate_is_not_said_where_the_ledger_lies_elsewhere(
+    served: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = tmp_path / ".baton" / "keys"
+    keys.mkdir(parents=True)
+    for file in ("a.key", "a.nkey"):
+        shutil.copy(served.home / "keys" / file, keys)
+    life(Baton(capsys, served), "elsewhere")
+    away = Baton(capsys, Place(keys.parent, served.server))
+    found = away.data("handoff", "show", "elsewhere", "--history", "--as", "a")
+    assert found["gate"] is None
+    assert all(one["is_verified"] for one in found["history"])
+    assert "gate: not to be seen from here" in away("handoff", "show", "elsewhere", "--as", "a")
+
+
+def test_forged_entry_is_named(alone: Baton) -> None:
+    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
+        alone("agent", "add", agent, "--role", role, "--unprotected")
+    life(alone, "h")
+    before = alone.data("handoff", "show", "h", "--history")["history"]
+    approved = before[1]["index"]
+    with Ledger(alone.home) as ledger, ledger.log.snapshot() as snapshot:
+        stored = decode_entry(snapshot.entry(approved))
+        signature = snapshot.entry(before[0]["index"])
+    forged = {
+        "the signature does not fit": msgspec.structs.replace(stored, sig=decode_entry(signature).sig),
+        "this is no key of rita": msgspec.structs.replace(stored, key=bytes.fromhex(before[0]["key"])),
+    }
+    for problem, entry in forged.items():
+        with Ledger(alone.home) as ledger, ledger.log.tables.writing() as txn:
+            txn.put(index_key(approved), entry.encode(), db=ledger.log.tables.entries)
+        history = alone.data("handoff", "show", "h", "--history")["history"]
+        assert [one["problem"] for one in history] == [None, problem, None, None, None]
+        assert f"NOT VERIFIED: {problem}" in alone("handoff", "show", "h", "--history")
+
+
+def test_signature_of_a_batch_covers_every_event_of_it(tmp_path: Path) -> None:
+    with Ledger(tmp_path) as ledger:
+        ledger.approve("h", ledger.hand_over("h", tasks=["one", "two", "three"]))
+        ledger.claim("h")
+        first, _ = ledger.head()
+        ticks = [Draft(stream="handoff/h", data=HandoffTaskChecked(position=number)) for number in range(3)]
+        ledger.submit(ledger.sign("bob", *ticks))
+        client = ledger.client()
+        for number in range(3):
+            index = first + number
+            entry = decode_entry(client.entry(index))
+            assert entry.batch_size == 3
+            assert is_signed(client, index, entry)
+            assert not is_signed(client, index, msgspec.structs.replace(entry, sig=bytes(64)))
+            assert not is_signed(client, index, msgspec.structs.replace(entry, batch_size=2, batch_index=0))
+            assert not is_signed(client, index, msgspec.structs.replace(entry, batch_size=9))

@@ -1,0 +1,181 @@
+"""`baton notes`: a ledger's reports as git notes and files, lost and written again, and sent to other clones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from calling import Baton, Place, call
+
+from consumers.doors.cli.lazy import Lazy
+from consumers.doors.cli.main import VERBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture(autouse=True)
+def _nobodys_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setitem(VERBS, "notes", Lazy("notes:notes", "Keep reports as git notes and files."))
+
+
+@pytest.fixture
+def project(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> Baton:
+    """A ledger with one session's report, in a folder that is no repository yet."""
+    baton = Baton(capsys, Place(populated("notes")))
+    report(baton, "s1", "It is learned: 知识")
+    return baton
+
+
+def report(baton: Baton, session: str, finding: str, *, is_first: bool = True) -> None:
+    """Let agent a publish a report of a session."""
+    data = {
+        "report_type": "planning", "ai_id": "claude-code", "task_summary": "Learn", "key_findings": [finding],
+        "recommended_next_steps": ["Continue with planned next steps"], "calibration_status": "not_assessable",
+    }  # fmt: skip
+    if is_first:
+        baton("emit", "session.started", "--stream", f"session/{session}", "--as", "a", "--data", "{}")
+    baton("emit", "report.generated", "--stream", f"session/{session}", "--as", "a", "--data", json.dumps(data))
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = {f"GIT_{role}_{part}": "t@example.org" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False, env=os.environ | who
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def make_repository(folder: Path) -> Path:
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "commit", "--quiet", "--allow-empty", "-m", "first")
+    return folder
+
+
+def counts(answer: dict[str, Any]) -> tuple[int, ...]:
+    return answer["reports"], answer["written"], answer["unchanged"], len(answer["skipped"]), len(answer["failed"])
+
+
+def test_sync_writes_notes_that_the_seeds_command_and_show_read(project: Baton) -> None:
+    folder = make_repository(project.home.parent)
+    assert counts(project.data("notes", "sync")) == (1, 2, 0, 1, 0)
+    assert counts(project.data("notes", "sync")) == (1, 0, 2, 1, 0)
+    shown = json.loads(git(folder, "notes", "--ref", "empirica/handoff/s1", "show", "HEAD"))
+    assert shown["findings"] == ["It is learned: 知识"]
+    git(folder, "commit", "--quiet", "--allow-empty", "-m", "second")
+    said = project.data("notes", "show", "s1")
+    assert (said["session_id"], said["report"]) == ("s1", shown)
+    assert "It is learned: 知识" in project("notes", "show", "s", "--markdown")
+    assert json.loads(project("notes", "show", "s1")) == shown
+    listed = project.data("notes", "list")
+    assert [(one["session_id"], one["has_markdown"]) for one in listed["notes"]] == [("s1", True)]
+    assert "s1" in project("notes", "list")
+
+
+def test_lost_notes_and_files_are_written_again_from_the_ledger(project: Baton) -> None:
+    folder = make_repository(project.home.parent)
+    (folder / "docs").mkdir()
+    assert counts(project.data("notes", "sync")) == (1, 4, 0, 0, 0)
+    file = folder / "docs" / "sessions" / "handoffs" / "claude-code" / "s1.md"
+    content = file.read_bytes()
+    file.unlink()
+    git(folder, "update-ref", "-d", "refs/notes/empirica/handoff/s1")
+    project.home.joinpath("views.db").unlink()
+    assert counts(project.data("notes", "sync")) == (1, 2, 2, 0, 0)
+    assert file.read_bytes() == content
+    report(project, "s1", "A second version", is_first=False)
+    assert counts(project.data("notes", "sync")) == (1, 4, 0, 0, 0)
+    assert project.data("notes", "show", "s1")["report"]["findings"] == ["A second version"]
+
+
+def test_what_cannot_be_written_is_told_and_ends_with_code_7(project: Baton) -> None:
+    folder = make_repository(project.home.parent)
+    git(folder, "update-ref", "refs/notes/empirica/handoff/s1/markdown", "HEAD")
+    said = project.run("notes", "sync")
+    assert said.code == 7
+    assert "FAILED: git:refs/notes/empirica/handoff/s1: " in said.err
+    assert "1 failed" in said.out
+    answer = json.loads(project.run("notes", "sync", "--json").out)["data"]
+    assert counts(answer) == (1, 0, 1, 1, 1)
+
+
+def test_what_another_tool_wrote_is_told(project: Baton) -> None:
+    folder = make_repository(project.home.parent)
+    git(folder, "notes", "--ref", "empirica/handoff/s1", "add", "-m", "not json", "HEAD")
+    assert project.data("notes", "show", "s1")["report"] is None
+    said = project.run("notes", "sync")
+    assert said.code == 0
+    assert "another tool's note" in said.err
+
+
+def test_a_project_without_a_repository_is_told_so(project: Baton) -> None:
+    answer = project.data("notes", "sync")
+    assert counts(answer) == (1, 0, 0, 2, 0)
+    assert "in no git repository" in answer["skipped"][0]["reason"]
+    for verb in (("list",), ("show", "s1"), ("push",), ("fetch",)):
+        project.refuses("NOT_FOUND", "notes", *verb)
+    (project.home / "config.toml").write_text("[reports]\ngit = false\n")
+    assert "git = false" in project.refuses("NOT_FOUND", "notes", "list")["message"]
+    (project.home / "config.toml").write_text("[reports]\ngit = true\n")
+    project.refuses("INVALID_FIELD", "notes", "sync")
+
+
+def test_unknown_and_ambiguous_sessions_are_refused(project: Baton) -> None:
+    folder = make_repository(project.home.parent)
+    report(project, "s2", "Another")
+    project("notes", "sync")
+    project.refuses("REF_AMBIGUOUS", "notes", "show", "s")
+    project.refuses("NOT_FOUND", "notes", "show", "x")
+    project.refuses("NOT_FOUND", "notes", "show", "")
+    git(folder, "update-ref", "-d", "refs/notes/empirica/handoff-markdown/s2")
+    assert "notes sync" in project.refuses("NOT_FOUND", "notes", "show", "s2", "--markdown")["message"]
+
+
+def test_notes_travel_to_another_clone(project: Baton, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_repository(project.home.parent)
+    git(tmp_path, "init", "--quiet", "--bare", "remote")
+    git(folder, "remote", "add", "origin", str(tmp_path / "remote"))
+    git(folder, "push", "--quiet", "origin", "main")
+    project("notes", "sync")
+    assert len(project.data("notes", "push")["new"]) == 2
+    assert "0 new" in project("notes", "push", "origin")
+    git(tmp_path, "clone", "--quiet", "--branch=main", "remote", "clone")
+    other = Baton(capsys, Place(tmp_path / "clone" / ".baton"))
+    other("init")
+    assert len(other.data("notes", "fetch")["new"]) == 2
+    assert other.data("notes", "show", "s1")["report"]["task"] == "Learn"
+    other.refuses("NOT_FOUND", "notes", "fetch", "nowhere")
+    git(folder, "update-ref", "refs/notes/empirica/handoff/s9", "refs/notes/empirica/handoff/s1")
+    git(tmp_path / "clone", "update-ref", "refs/notes/empirica/handoff/s9/markdown", "HEAD")
+    project("notes", "push")
+    said = other.run("notes", "fetch")
+    assert (said.code, "FAILED: " in said.err) == (7, True)
+
+
+def test_a_server_answers_and_the_notes_are_written_where_the_agent_is(
+    served: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh: Callable[[str], str]
+) -> None:
+    session = fresh("remote")
+    there = Baton(capsys, served)
+    report(there, session, "From afar")
+    folder = make_repository(tmp_path)
+    (folder / ".baton").symlink_to(served.home)
+    here = Baton(capsys, Place(folder / ".baton", served.server))
+    assert here.data("notes", "sync")["failed"] == []
+    assert here.data("notes", "show", session)["report"]["findings"] == ["From afar"]
+
+
+def test_help_lists_the_verbs(project: Baton) -> None:
+    said = project("notes", "--help")
+    for verb in ("sync", "show", "list", "push", "fetch"):
+        assert verb in said
+    if "notes" in call("--help").out:  # as a process, the table is the program's own
+        assert "sync" in call("notes", "--help").out

@@ -1,0 +1,177 @@
+"""`baton setup` says what it wrote, checks with an exit code, and is removed without a trace."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from calling import Baton, Place, call
+
+from consumers.doors.hooks.harnesses import HARNESSES
+from consumers.doors.hooks.page import agents_page
+from ledger.errors import Exit
+
+each_harness = pytest.mark.parametrize("harness", list(HARNESSES))
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a project, with a home beside it."""
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_STATE_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def ready(alone: Baton, project: Path) -> Baton:
+    """Verbs on a ledger in the project, in which each harness has its agent."""
+    for name in HARNESSES:
+        alone("agent", "add", name, "--role", "agent")
+    return Baton(alone._capsys, None)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".baton" not in path.parts
+    }
+
+
+@each_harness
+@pytest.mark.parametrize("scope", [[], ["--user"]], ids=["project", "user"])
+def test_setup_check_and_removal_say_what_they_find_and_do(
+    harness: str, scope: list[str], ready: Baton, project: Path
+) -> None:
+    said = ready.run("setup", harness, "--check", *scope)
+    assert (said.code, said.err) == (Exit.UNVERIFIED, "")
+    assert {line.split()[0] for line in said.out.splitlines()} == {"missing"}
+    before = files(project)
+    made = ready.document("setup", harness, *scope)
+    assert made["kind"] == "setup"
+    assert {one["done"] for one in made["data"]["files"]} == {"wrote"}
+    assert all((project / one["path"]).is_file() for one in made["data"]["files"])
+    assert ready.data("setup", harness, "--check", *scope)["installed"] is True
+    written = files(project)
+    assert {one["done"] for one in ready.data("setup", harness, *scope)["files"]} == {"unchanged"}
+    assert files(project) == written
+    assert "removed" in ready("setup", harness, "--remove", *scope)
+    assert files(project) == before
+    assert ready.run("setup", harness, "--check", *scope).code == Exit.UNVERIFIED
+
+
+def test_each_harness_gets_the_page_and_the_server_where_it_reads_them(ready: Baton, project: Path) -> None:
+    for harness in HARNESSES:
+        ready("setup", harness)
+    for name in ("CLAUDE.md", "AGENTS.md", "GEMINI.md"):
+        assert agents_page() in (project / name).read_text()
+    servers = {
+        "claude-code": json.loads((project / ".mcp.json").read_text())["mcpServers"]["baton"],
+        "codex": tomllib.loads((project / ".codex/config.toml").read_text())["mcp_servers"]["baton"],
+        "gemini": json.loads((project / ".gemini/settings.json").read_text())["mcpServers"]["baton"],
+    }
+    for harness, server in servers.items():
+        assert server["command"] == sys.executable
+        assert server["args"] == ["-P", "-m", "consumers.doors.cli", "mcp", "--as", harness]
+
+
+def test_an_agent_that_is_not_registered_is_refused_with_the_command(alone: Baton, project: Path) -> None:
+    error = Baton(alone._capsys, None).refuses("AGENT_UNKNOWN", "setup", "codex")
+    assert "`baton agent add codex --role agent`" in error["message"]
+    assert files(project) == {}
+
+
+def test_another_agent_acts_where_one_is_named_and_again_without_being_named(ready: Baton, project: Path) -> None:
+    ready("agent", "add", "ann", "--role", "agent")
+    ready("setup", "codex", "--as", "ann")
+    assert "--as ann" in (project / ".codex/hooks.json").read_text()
+    assert {one["done"] for one in ready.data("setup", "codex")["files"]} == {"unchanged"}
+    assert ready.data("setup", "codex", "--check")["installed"] is True
+
+
+def test_a_ledger_elsewhere_is_named_in_every_command(alone: Baton, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "else where"
+    there = Baton(alone._capsys, Place(elsewhere))
+    there("init")
+    there("agent", "add", "gemini", "--role", "agent")
+    there("setup", "gemini")
+    settings = json.loads((tmp_path / ".gemini/settings.json").read_text())
+    command = settings["hooks"]["SessionStart"][0]["hooks"][0]["command"]
+    assert command.endswith(f"--home '{elsewhere}'")
+    assert settings["mcpServers"]["baton"]["args"][-2:] == ["--home", str(elsewhere)]
+
+
+def test_without_a_ledger_setup_is_refused_and_removal_still_works(ready: Baton, project: Path) -> None:
+    before = files(project)
+    ready("setup", "claude-code")
+    (project / ".baton").rename(project / "gone")
+    ready.refuses("NO_LEDGER", "setup", "codex")
+    ready("setup", "claude-code", "--remove")
+    (project / "gone").rename(project / ".baton")
+    assert files(project) == before
+
+
+def test_an_edited_block_is_refused_until_forced_and_its_copy_named(ready: Baton, project: Path) -> None:
+    ready("setup", "codex")
+    page = project / "AGENTS.md"
+    edited = page.read_text().replace("Tick Tasks", "Tick nothing")
+    page.write_text(edited)
+    said = ready.run("setup", "codex", "--check")
+    assert said.code == Exit.UNVERIFIED
+    assert f"edited    {page}" in said.out
+    error = ready.refuses("EDITED_BY_HAND", "setup", "codex", "--remove")
+    assert "--force" in error["message"]
+    assert page.read_text() == edited
+    removed = ready.data("setup", "codex", "--remove", "--force")
+    (kept,) = (one["kept"] for one in removed["files"] if one["kept"])
+    assert Path(kept).read_text() == edited
+    assert not page.exists()
+
+
+def test_the_last_harness_to_go_takes_every_folder_along(ready: Baton, project: Path) -> None:
+    before = set((project / "home").rglob("*"))
+    for harness in HARNESSES:
+        ready("setup", harness, "--user")
+    for harness in HARNESSES:
+        ready("setup", harness, "--user", "--remove")
+    assert set((project / "home").rglob("*")) == before
+
+
+def test_a_table_that_toml_cannot_take_is_refused(ready: Baton, project: Path) -> None:
+    (project / ".codex").mkdir()
+    (project / ".codex/config.toml").write_text('mcp_servers = { theirs = { command = "x" } }\n')
+    before = files(project)
+    ready.refuses("INVALID_FORMAT", "setup", "codex")
+    assert files(project) == before
+
+
+def test_setup_below_the_project_sets_up_the_project(
+    ready: Baton, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "src").mkdir()
+    monkeypatch.chdir(project / "src")
+    ready("setup", "claude-code")
+    assert (project / "CLAUDE.md").is_file()
+    assert not (project / "src" / "CLAUDE.md").exists()
+
+
+def test_a_harness_that_there_is_not_is_a_usage_error(ready: Baton) -> None:
+    assert "claude-code" in ready.refuses("USAGE", "setup", "emacs")["message"]
+
+
+def test_prime_of_a_served_ledger_is_that_of_its_folder(baton: Baton) -> None:
+    made = baton.data("prime", "--as", "a")
+    assert made["text"].startswith(agents_page())
+    assert "You act as a." in made["text"]
+    assert made["tokens"] <= 2000
+
+
+def test_a_hook_called_by_its_verb_answers_and_ends_with_0(ready: Baton, project: Path) -> None:
+    said = call("hook", "codex", "--as", "codex", cwd=project)
+    assert (said.code, said.out, said.err) == (0, "", "")

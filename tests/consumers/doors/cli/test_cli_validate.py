@@ -1,0 +1,46 @@
+"""`baton reasoning validate`: what stands, what is stale, and the exit code by which a script knows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphs import audit_json
+
+if TYPE_CHECKING:
+    from calling import Baton
+
+SAMPLE = Path(__file__).parents[4] / "consumers" / "doors" / "demo" / "sample_project"
+
+
+def test_validate_passes_then_names_the_stale_evidence(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "a", "--role", "agent")
+    alone("agent", "add", "b", "--role", "reviewer")
+    alone("reasoning", "start", "--id", "r", "--task", "t", "--as", "a")
+    (evidence,) = audit_json()["steps"][9]["evidence"]
+    alone("reasoning", "step", "r", "--as", "a", "--type", "observation", "--content", "scrypt", "--evidence", evidence)
+    alone("reasoning", "step", "r", "--as", "a", "--type", "conclusion", "--content", "Fine", "--rests-on", "1")
+    alone("reasoning", "conclude", "r", "--as", "a", "--conclusion", "Fine")
+    project = shutil.copytree(SAMPLE, tmp_path / "project")
+
+    data = alone.data("reasoning", "validate", "r", "--tree", project)
+    assert (data["passed"], data["published"], data["tree"]["sort"]) == (True, None, "folder")
+    size = alone.size()
+    assert (
+        "needs the role service or reviewer or human"
+        in alone.data("reasoning", "validate", "r", "--tree", project, "--as", "a")["not_published"]
+    )
+    alone.refuses("NOT_AUTHORIZED", "reasoning", "validate", "r", "--tree", project, "--as", "a", "--publish")
+    assert alone.size() == size
+    assert alone.data("reasoning", "validate", "r", "--tree", project, "--as", "b")["published"] == size
+    assert "1 of 1 references stand" in alone("reasoning", "validate", "r", "--tree", project)
+
+    path = project / "api/passwords.py"
+    path.write_text(path.read_text("utf-8").replace("16384", "1024"), "utf-8")
+    said = alone.run("reasoning", "validate", "r", "--tree", project)
+    assert said.code == 6
+    assert f"step 1: EVIDENCE_LINE_CHANGED: Evidence line changed: {evidence}" in said.err
+    assert alone.run("reasoning", "validate", "r").code == 6
+    alone.refuses("NOT_FOUND", "reasoning", "validate", "r", "--tree", project / "none")
+    alone.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")

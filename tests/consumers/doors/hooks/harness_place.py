@@ -1,0 +1,109 @@
+"""A project with a ledger and a home of its own, in which setup, hooks and verbs run as a harness runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from consumers.doors.hooks.harnesses import HARNESSES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+wait_max_s: Final = 60.0
+
+# What the harnesses send, in the forms of their documentation (see consumers/doors/hooks/harnesses.py).
+COMMON: Final[dict[str, dict[str, Any]]] = {
+    "claude-code": {"transcript_path": "/home/u/.claude/projects/p/t.jsonl", "permission_mode": "default"},
+    "codex": {"transcript_path": None, "model": "a-model"},
+    "gemini": {"transcript_path": "/home/u/.gemini/tmp/t.json", "timestamp": "2026-11-20T10:00:00Z"},
+}
+OF_EVENT: Final[dict[str, dict[str, Any]]] = {
+    "SessionStart": {"source": "startup"},
+    "PreCompact": {"trigger": "auto", "custom_instructions": ""},
+    "PreCompress": {"trigger": "auto"},
+    "Stop": {"stop_hook_active": False, "last_assistant_message": "done"},
+    "AfterAgent": {"prompt": "do it", "prompt_response": "done", "stop_hook_active": False},
+    "SessionEnd": {"reason": "other"},
+}
+
+
+class Said(NamedTuple):
+    """What a process came to."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+
+class Place:
+    """A project in a folder, with a home and a state folder that nobody else uses."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.project = folder / "a project"
+        self.home.mkdir()
+        self.project.mkdir()
+        self.ledger = self.project / ".baton"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("BATON_", "CLAUDE_"))}
+        self.environment = kept | {"HOME": str(self.home)}
+        self.environment.pop("XDG_STATE_HOME", None)
+
+    def run(self, *words: object, given: bytes = b"", **changed: str) -> Said:
+        """Run a command in the project."""
+        done = subprocess.run(
+            [str(word) for word in words],
+            input=given,
+            cwd=self.project,
+            env=self.environment | changed,
+            capture_output=True,
+            check=False,
+            timeout=wait_max_s,
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def baton(self, *words: object, **changed: str) -> str:
+        """Call a verb that succeeds and return what it printed."""
+        said = self.run(sys.executable, "-m", "consumers.doors.cli", *words, **changed)
+        assert said.code == 0, (words, said)
+        return said.out.decode()
+
+    def data(self, *words: object, **changed: str) -> Any:
+        """Call a verb with ``--json`` and return its data."""
+        return json.loads(self.baton(*words, "--json", **changed))["data"]
+
+    def with_ledger(self, *agents: str) -> Place:
+        """Make the ledger and register agents."""
+        self.baton("init")
+        for name in agents:
+            self.baton("agent", "add", name, "--role", "agent")
+        return self
+
+    def commands(self, harness: str) -> dict[str, str]:
+        """Return the hook commands that setup registered, by event."""
+        hooks = json.loads(HARNESSES[harness].files(self.project, is_user=False).settings.read_text())["hooks"]
+        return {event: groups[0]["hooks"][0]["command"] for event, groups in hooks.items()}
+
+    def event(self, harness: str, event: str, **changed: Any) -> bytes:
+        """Return the JSON that a harness sends at an event."""
+        sent = {"session_id": "0a1b-2c3d", "cwd": str(self.project), "hook_event_name": event}
+        return json.dumps(sent | COMMON[harness] | OF_EVENT[event] | changed).encode()
+
+    def hook(self, harness: str, given: bytes, *options: str, **changed: str) -> Said:
+        """Call a hook as a harness does: through a shell."""
+        words = [sys.executable, "-P", "-m", "consumers.doors.hooks", harness, "--as", harness, *options]
+        return self.run("sh", "-c", shlex.join(words), given=given, **changed)
+
+    def log(self) -> list[dict[str, Any]]:
+        """Return the lines of the log of hooks."""
+        path = self.ledger / "hooks.log"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """Return every file and folder under a folder, with its bytes."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}

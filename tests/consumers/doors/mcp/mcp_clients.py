@@ -1,0 +1,190 @@
+"""Clients that are not ours: the official SDK's, in this process or over stdio, and the MCP Inspector's command line.
+
+The Inspector and the Node it needs are pinned in ``package.json`` and its lock; whoever asks for them first installs
+them, once, under ``build/``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+import jsonschema
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+
+from consumers.doors.mcp.desk import Desk
+from consumers.doors.mcp.server import make_server
+from consumers.doors.mcp.sizing import answer_tokens_max
+from consumers.sessions.reports.opening import open_ledger
+from ledger.errors import CODES
+from projections.briefs.tokens import count_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from types import TracebackType
+
+HERE: Final = Path(__file__).parent
+BUILD: Final = HERE.parents[3] / "build"
+BATON: Final = [sys.executable, "-m", "consumers.doors.cli"]
+install_max_s: Final = 600.0
+call_max_s: Final = 60.0
+
+
+class Called(NamedTuple):
+    """What a tool answered: its structured content, or its error."""
+
+    data: dict[str, Any]
+    error: dict[str, Any]
+
+    @property
+    def code(self) -> str:
+        """The code of the error; empty when there is none."""
+        return self.error.get("code", "")
+
+
+class Caller:
+    """Calls tools through an SDK client, and holds each answer against the rules all of them keep."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def __call__(self, tool: str, **arguments: Any) -> Called:
+        """Call a tool; its answer is small and says the same twice, or it is an error with a code of ours."""
+        result = await self.client.call_tool(tool, arguments)
+        (content,) = result.content
+        document = json.loads(content.text)
+        assert count_tokens(content.text) <= answer_tokens_max
+        if result.is_error:
+            assert set(document) == {"code", "message", "recoverable", "details"}
+            assert document["code"] in CODES
+            return Called({}, document)
+        assert document == result.structured_content
+        return Called(document, {})
+
+
+@contextlib.asynccontextmanager
+async def calling(home: Path, agent: str | None = "alice", **options: Any) -> AsyncIterator[Caller]:
+    """Call the tools of a server in this process, which signs as ``agent``."""
+    with open_ledger(home, agent=agent) as opened:
+        desk = Desk(opened.settings, opened.client, opened.answer, **options)
+        async with Client(make_server(desk)) as client:
+            yield Caller(client)
+
+
+def call_tools(
+    home: Path, work: Callable[[Caller], Awaitable[Any]], agent: str | None = "alice", **options: Any
+) -> Any:
+    """Run ``work`` with a caller of a server in this process, and return what it returns."""
+
+    async def run() -> Any:
+        async with calling(home, agent, **options) as call:
+            return await work(call)
+
+    return asyncio.run(run())
+
+
+def parameters(home: Path, *options: str) -> StdioServerParameters:
+    """Return how a client starts `baton mcp` over stdio."""
+    return StdioServerParameters(
+        command=BATON[0], args=[*BATON[1:], "mcp", "--home", str(home), *options], env=dict(os.environ)
+    )
+
+
+@contextlib.asynccontextmanager
+async def over_stdio(home: Path, *options: str) -> AsyncIterator[Caller]:
+    """Call the tools of a `baton mcp` process over its standard input and output."""
+    async with Client(stdio_client(parameters(home, *options))) as client:
+        yield Caller(client)
+
+
+class HttpServer:
+    """A `baton mcp --http` process."""
+
+    def __init__(self, home: Path, *options: str) -> None:
+        command = [*BATON, "mcp", "--http", "--json", "--home", str(home), *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        self.said: dict[str, Any] = json.loads(line)["data"]
+        self.url: str = self.said["url"]
+        self.token_file = Path(self.said["token_file"])
+        self.token = self.token_file.read_text("ascii").strip()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.stop()
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+        """Tell it to stop; return its exit code and what else it wrote."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=call_max_s)
+        return self.process.returncode, out, err
+
+
+class Inspector:
+    """The command line of the MCP Inspector."""
+
+    def __init__(self, modules: Path) -> None:
+        self._command = [
+            str(modules / "node" / "bin" / "node"),
+            str(modules / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"),
+            "--cli",
+        ]
+
+    def __call__(self, target: list[str], method: str, *options: str, **arguments: str) -> dict[str, Any]:
+        """Call a method of a server, with the arguments of a tool, and return its result."""
+        given = [word for name, value in arguments.items() for word in ("--tool-arg", f"{name}={value}")]
+        command = [*self._command, *target, "--method", method, *options, *given]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=call_max_s, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+
+def install_inspector() -> Inspector:
+    """Return the Inspector, installed from the lock once; where npm is missing, the test is not run and says so."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("not run: the command `npm` (with Node 18 or later) is missing")
+    lock = (HERE / "package-lock.json").read_bytes()
+    place = BUILD / f"mcp-inspector-{hashlib.sha256(lock).hexdigest()[:12]}"
+    BUILD.mkdir(exist_ok=True)
+    with (BUILD / "mcp-inspector.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not (place / "installed").exists():
+            place.mkdir(exist_ok=True)
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(HERE / name, place)
+            command = [npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"]
+            done = subprocess.run(
+                command, cwd=place, capture_output=True, text=True, timeout=install_max_s, check=False
+            )
+            if done.returncode != 0:
+                pytest.skip(f"not run: `npm ci` of the MCP Inspector failed: {done.stderr.strip()[-300:]}")
+            (place / "installed").touch()
+    return Inspector(place / "node_modules")
+
+
+def check_answer(tools: dict[str, dict[str, Any]], name: str, result: dict[str, Any]) -> dict[str, Any]:
+    """Return the structured content of a result that keeps its output schema and the tokens of an answer."""
+    assert not result.get("isError"), result
+    jsonschema.Draft202012Validator(tools[name]["outputSchema"]).validate(result["structuredContent"])
+    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+    assert count_tokens(json.dumps(result["structuredContent"])) <= answer_tokens_max
+    found: dict[str, Any] = result["structuredContent"]
+    return found

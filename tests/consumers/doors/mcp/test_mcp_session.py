@@ -1,0 +1,279 @@
+"""A client of the official SDK works through MCP alone: a session, its reasoning, its report, a handoff (seed 004)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_clients import Caller, call_tools, over_stdio
+
+from consumers.doors.mcp import recording
+from consumers.sessions.reports.opening import open_ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BEFORE = {"type": "assessment", "phase": "PREFLIGHT", "vectors": {"know": 0.5, "UNCERTAINTY": 0.6}}
+AFTER = {"type": "assessment", "phase": "POSTFLIGHT", "vectors": {"know": 0.9, "uncertainty": 0.2}}
+REASONED = [
+    {"type": "finding", "finding": "The pool is never closed", "evidence": ["pool.py:3"], "impact": 0.8},
+    {"type": "unknown", "unknown": "Who opened it first"},
+    {"type": "dead_end", "approach": "collecting garbage", "why_failed": "the pool is referenced"},
+    {"type": "tool", "tool": "tracemalloc"},
+    {"type": "observation", "content": "The pool grows by 3 MB a second", "evidence": ["pool.py:3"]},
+    {"type": "assumption", "content": "The load is that of production", "validation_method": "compare the logs"},
+    {"type": "inference", "content": "Nobody closes the pool", "rests_on": [1, 2], "confidence": 0.9},
+    {"type": "conclusion", "content": "Close the pool at shutdown", "rests_on": [3], "confidence": 0.9},
+]
+
+
+def kinds_in(home: Path) -> list[str]:
+    with open_ledger(home) as opened:
+        return [one["kind"] for one in opened.answer("catalog.find", {"limit": 500})["events"]]
+
+
+def test_session_from_preflight_to_resuming_goes_through_mcp_alone(desk_home: Path) -> None:
+    async def work() -> None:
+        async with over_stdio(desk_home, "--as", "alice") as call:
+            started = await call("record_reasoning", task="Find the leak in the pool", entries=[BEFORE])
+            name = started.data["session_id"]
+            assert [one["kind"] for one in started.data["events"]] == ["session.started", "assessment.recorded"]
+            recorded = await call("record_reasoning", session_id=name, task="Why it leaks", entries=REASONED)
+            assert [one.get("step") for one in recorded.data["events"]][-5:] == [1, 2, 3, 4, None]
+            closed = await call("record_reasoning", session_id=name, entries=[AFTER])
+            assert closed.data["report_id"].startswith("blake3:")
+            made = await call(
+                "generate_handoff_report",
+                session_id=name,
+                task_summary="Found and closed the leak in the pool.",
+                key_findings=["The pool is never closed", "It grows by 3 MB a second", "Closing it is enough"],
+                remaining_unknowns=["Who opened it first"],
+                next_session_context="Watch the memory for a day.",
+                artifacts_created=["pool.py"],
+            )
+            assert made.data["status"] == "success"
+            assert "## What I Learned\n\n- The pool is never closed" in made.data["markdown"]
+        async with over_stdio(desk_home, "--as", "bob") as call:
+            await resumes(call, name, recorded.data["reasoning_id"])
+
+    asyncio.run(work())
+
+
+async def resumes(call: Caller, name: str, reasoning: str) -> None:
+    """Another agent, in another process, goes on from what the first one left."""
+    (session,) = (await call("resume_previous_session", ai_id="alice", detail_level="detailed")).data["sessions"]
+    assert name.startswith(session["session_id"])
+    assert session["task"] == "Found and closed the leak in the pool."
+    assert session["epistemic_deltas"]["uncertainty"] == -0.4
+    again = await call("record_reasoning", task="Another leak in the pool", entries=[BEFORE])
+    assert again.data["dead_ends"][0]["approach"] == "collecting garbage"
+    brief = (await call("fetch_reasoning", ref=reasoning)).data
+    assert "Close the pool at shutdown" in brief["prompt"]
+    assert brief["gate"]["gate"] == "passed"
+    found = (await call("search", text="referenced")).data
+    assert "dead_end.logged" in [one["kind"] for one in found["hits"]]
+    listed = {str(one.uri) for one in (await call.client.list_resources()).resources}
+    assert {f"baton://report/{name}", f"baton://brief/{reasoning}"} <= listed
+    report = await call.client.read_resource(f"baton://report/{name}")
+    assert "Watch the memory for a day." in report.contents[0].text
+    text = await call.client.read_resource(f"baton://brief/{brief['reasoning_ref']}")
+    assert "Close the pool at shutdown" in text.contents[0].text
+    with pytest.raises(MCPError, match="NOT_FOUND"):
+        await call.client.read_resource("baton://report/nobody")
+
+
+def test_handoff_goes_from_creation_to_verification_between_agents(desk_home: Path) -> None:
+    async def create(call: Caller) -> dict[str, Any]:
+        made = await call(
+            "handoff_act",
+            action="create",
+            id="check-pool",
+            title="Check the pool",
+            to="bob",
+            reviewer="critic",
+            tasks=["run it"],
+            criteria=["memory is flat", "no error is logged"],
+        )
+        assert made.data["status"] == "pending"
+        assert "approval of critic" in made.data["why"]
+        return (await call("handoff_act", action="why", id="check-pool")).data
+
+    async def follow(call: Caller) -> list[str]:
+        """Do what waits, as it is told, until nothing does."""
+        done: list[str] = []
+        while items := (await call("handoff_next")).data["items"]:
+            way = items[0]["call"]
+            assert items[0]["command"].startswith("baton handoff ")
+            done.append(way["arguments"]["action"])
+            assert not (await call(way["tool"], **way["arguments"])).error
+        return done
+
+    assert call_tools(desk_home, create)["is_ready"] is False
+    assert call_tools(desk_home, follow, agent="critic") == ["approve"]
+    assert call_tools(desk_home, follow, agent="bob") == ["claim", "check", "check", "complete"]
+    assert call_tools(desk_home, follow, agent="critic") == ["verify"]
+
+    async def show(call: Caller) -> dict[str, Any]:
+        return (await call("handoff_act", action="show", id="check-pool")).data
+
+    shown = call_tools(desk_home, show, agent=None)
+    assert shown["status"] == "verified"
+    assert [one["mark"] for one in shown["handoff"]["criteria"]] == ["checked", "checked"]
+
+
+def test_every_other_act_does_what_its_verb_does(desk_home: Path) -> None:
+    async def act(call: Caller, **given: Any) -> str:
+        done = await call("handoff_act", **{"id": "work"} | given)
+        assert not done.error, done.error
+        return str(done.data["status"])
+
+    async def begin(call: Caller) -> None:
+        await act(call, action="create", title="Work", to="bob", reviewer="critic", criteria=["a", "b"], body="Do it.")
+        assert await act(call, action="amend", criteria=["a", "b", "c"], reason="one more") == "pending"
+
+    async def approve(call: Caller) -> None:
+        assert await act(call, action="approve", comment="good") == "approved"
+
+    async def work(call: Caller) -> None:
+        assert await act(call, action="claim", lease_minutes=60) == "in_progress"
+        assert await act(call, action="log", text='{"looks": "like JSON"}') == "in_progress"
+        assert await act(call, action="block", reason="no machine") == "blocked"
+        assert await act(call, action="unblock", comment="found one") == "in_progress"
+        assert await act(call, action="release", reason="another must") == "approved"
+        assert await act(call, action="claim") == "in_progress"
+        assert await act(call, action="check", all_open=True) == "in_progress"
+        assert await act(call, action="check", criterion_numbers=[3], undo=True) == "in_progress"
+
+    async def waive(call: Caller) -> None:
+        assert await act(call, action="waive", criterion_numbers=[3], reason="not today") == "in_progress"
+
+    async def complete(call: Caller) -> None:
+        assert await act(call, action="complete", summary="done", artifacts=["a.txt"]) == "completed"
+
+    async def ask_more(call: Caller) -> None:
+        assert await act(call, action="request_changes", reason="again") == "in_progress"
+        assert await act(call, action="cancel", reason="no more") == "cancelled"
+        await act(call, action="create", id="other", title="Other", to="bob", reviewer="critic")
+
+    async def reject(call: Caller) -> None:
+        assert await act(call, action="reject", id="other", reason="no") == "rejected"
+
+    call_tools(desk_home, begin)
+    for agent, doing in (("critic", approve), ("bob", work), ("critic", waive), ("bob", complete)):
+        call_tools(desk_home, doing, agent=agent)
+    with_refusal = call_tools(desk_home, lambda call: call("handoff_act", action="create", title="x", to="bob"))
+    assert with_refusal.code == "REVIEWER_REQUIRED"
+    assert "handoff.criterion_waived" in kinds_in(desk_home)
+    call_tools(
+        desk_home, lambda call: call("handoff_act", action="create", id="other", title="O", to="bob", reviewer="critic")
+    )
+    call_tools(desk_home, reject, agent="critic")
+    assert "handoff.rejected" in kinds_in(desk_home)
+
+
+def test_repeated_call_under_its_key_adds_nothing(desk_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        given = {"task": "Why it leaks", "entries": [BEFORE, *REASONED, AFTER], "idempotency_key": "first"}
+        first = await call("record_reasoning", **given)
+        again = await call("record_reasoning", **given)
+        assert again.data["is_repeat"]
+        assert [again.data[name] for name in ("session_id", "reasoning_id", "events", "report_id")] == [
+            first.data[name] for name in ("session_id", "reasoning_id", "events", "report_id")
+        ]
+        other = await call("record_reasoning", **given | {"entries": [BEFORE]})
+        assert other.code == "IDEMPOTENCY_CONFLICT"
+        created = {"action": "create", "id": "a", "title": "A", "to": "bob", "reviewer": "critic"}
+        for repeat in (False, True):
+            made = await call("handoff_act", **created, idempotency_key="second")
+            assert made.data["events"][0]["is_repeat"] is repeat
+
+    call_tools(desk_home, work)
+    kinds = kinds_in(desk_home)
+    assert [kinds.count(kind) for kind in ("session.started", "report.generated", "handoff.created")] == [1, 1, 1]
+
+
+def test_session_left_out_is_the_only_open_one_and_ends_when_told(desk_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        found = {"type": "finding", "finding": "x"}
+        first = (await call("record_reasoning", entries=[found])).data["session_id"]
+        assert (await call("record_reasoning", entries=[found])).data["session_id"] == first
+        second = (await call("record_reasoning", task="other", entries=[found])).data["session_id"]
+        assert second != first
+        assert (await call("record_reasoning", entries=[found])).code == "REF_AMBIGUOUS"
+        ended = {"type": "session_end", "summary": "done"}
+        assert (await call("record_reasoning", session_id=first, entries=[ended])).data["session_id"] == first
+        assert (await call("record_reasoning", entries=[found])).data["session_id"] == second
+        assert (await call("record_reasoning", session_id=first, entries=[found])).code == "TRANSITION_NOT_ALLOWED"
+        named = await call("record_reasoning", session_id="mine", entries=[found])
+        assert named.data["session_id"] == "mine"
+
+    call_tools(desk_home, work)
+
+
+def test_name_that_another_begins_with_is_never_taken_for_it(desk_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        found = [{"type": "finding", "finding": "x"}]
+        await call("record_reasoning", session_id="cache-2", task="t", entries=found)
+        refused = await call("record_reasoning", session_id="cache", entries=found)
+        assert refused.code == "REF_AMBIGUOUS"
+        assert refused.error["details"]["candidates"] == ["cache-2"]
+        made = await call("record_reasoning", session_id="cache", task="t", entries=found)
+        assert made.data["session_id"] == "cache"
+
+    call_tools(desk_home, work)
+
+
+def test_calls_at_the_same_time_that_need_the_same_place_are_planned_again(
+    desk_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two calls plan the first step of one reasoning and start one session: the later one goes on behind the other."""
+    both = threading.Barrier(2)
+    planned = recording.plan
+
+    def plan_together(*given: Any, **named: Any) -> Any:
+        batch = planned(*given, **named)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(5)  # both have planned before either is submitted; the plan that is made again waits no more
+            both.abort()
+        return batch
+
+    monkeypatch.setattr(recording, "plan", plan_together)
+
+    async def work(call: Caller) -> None:
+        steps = [
+            [{"type": "finding", "finding": one}, {"type": "observation", "content": one}] for one in ("one", "other")
+        ]
+        calls = (call("record_reasoning", session_id="s", reasoning_id="r", task="t", entries=one) for one in steps)
+        done = await asyncio.gather(*calls)
+        assert sorted(one.data["events"][-1]["step"] for one in done) == [1, 2]
+
+    call_tools(desk_home, work)
+    assert kinds_in(desk_home).count("session.started") == 1
+
+
+def test_report_that_cannot_be_made_is_a_warning_and_the_assessment_stands(desk_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        closed = await call("record_reasoning", task="t", entries=[AFTER])
+        assert closed.data["report_id"] is None
+        assert "there is no report of it" in closed.data["warnings"][0]
+
+    call_tools(desk_home, work)
+    assert kinds_in(desk_home)[-1] == "assessment.recorded"
+
+
+def test_report_that_fails_unforeseen_is_a_warning_too(desk_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("inner words")
+
+    monkeypatch.setattr("consumers.doors.mcp.recording.reported", broken)
+
+    async def work(call: Caller) -> None:
+        closed = await call("record_reasoning", task="t", entries=[REASONED[0], AFTER])
+        assert "baton session sweep" in closed.data["warnings"][0]
+
+    call_tools(desk_home, work)
+    assert kinds_in(desk_home)[-1] == "assessment.recorded"

@@ -1,0 +1,286 @@
+"""A whole node: whatever is killed or damaged, what it acknowledged is in the log and on the stream."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import random
+import shutil
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from served import connect, until
+from serving import (
+    ServeProcess,
+    as_carol,
+    begin,
+    carol,
+    check_published,
+    check_stream,
+    find,
+    make_home,
+    published,
+    remote,
+    served,
+)
+
+from consumers.doors.node import node as node_module
+from consumers.doors.node.node import Node
+from consumers.reasoning.compressor.worker import CompressorWorker
+from consumers.sdk.subscriptions import Reactor, Subscriptions
+from ledger.author import Author
+from ledger.bus.outbox import Outbox
+from ledger.bus.stream import Incarnation
+from ledger.errors import BatonError, Unavailable
+from ledger.lifecycle.authority import NODE
+from ledger.local import LocalClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ledger.bus.remote import RemoteClient
+    from ledger.config import Settings
+
+
+FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
+
+
+@pytest.fixture
+def settings(home: Path) -> Settings:
+    """A ledger in a folder, opened by nobody."""
+    return make_home(home)
+
+
+# Kills
+
+
+def test_killed_nodes_lose_nothing_they_acknowledged(settings: Settings) -> None:
+    chance = random.Random(os.environ.get("BATON_SEED"))
+    acknowledged: dict[str, int] = {}
+    errors: list[BaseException] = []
+    node = ServeProcess(settings)
+    port, is_done = node.port, threading.Event()
+    as_carol(settings, node.url, begin)
+
+    def write() -> None:
+        number = 0
+        with remote(settings, f"nats://127.0.0.1:{port}") as client:
+            author = carol(client, settings)
+            try:
+                while not is_done.is_set():
+                    text = str(number)
+                    try:
+                        (acknowledged[text],) = find(author, text)
+                        number += 1
+                    except Unavailable as error:
+                        if error.code != "BUS_UNAVAILABLE":
+                            raise
+            except BaseException as error:
+                errors.append(error)
+                raise
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        for _ in range(4 * FAULTS):
+            seen = len(acknowledged)
+            while len(acknowledged) < seen + 5 and writing.is_alive():
+                time.sleep(0.005)
+            time.sleep(chance.uniform(0, 0.05))
+            node.kill()
+            node = ServeProcess(settings, port)
+    finally:
+        is_done.set()
+        writing.join(60)
+    assert node.stop() == 0
+    assert errors == []
+    with LocalClient(settings) as client:
+        events = [Outbox(client.log, client.ledger).read(index - 1, 1)[0] for index in acknowledged.values()]
+    texts = [msgspec.json.decode(event.payload)["data"]["finding"] for event in events]
+    assert texts == list(acknowledged)
+    assert len(acknowledged) >= 20
+    assert check_published(settings).number == 1
+
+
+def test_killed_server_is_started_again_and_nobody_loses_anything(settings: Settings, tmp_path: Path) -> None:
+    found: list[str] = []
+
+    def subscribe(client: RemoteClient, start: int, until: int) -> None:
+        subscriptions = Subscriptions(tmp_path / "subscriber.db")
+        reactor = Reactor(client, subscriptions, "one", wait_s=5)
+        reactor.on("finding.logged")(lambda event, _: found.append(event.data.finding))
+        reactor.start_at(start)
+        reactor.run(threading.Event(), until=until)
+        subscriptions.close()
+
+    async def run() -> Incarnation:
+        async with Node(settings) as node:
+            nats = await connect(node.url, NODE, max_reconnect_attempts=-1, reconnect_time_wait=1)
+            with remote(settings, node.url) as client, remote(settings, node.url) as subscriber:
+                author = carol(client, settings)
+                await asyncio.to_thread(begin, client, author)
+                start = node.client.head().size
+                following = asyncio.create_task(asyncio.to_thread(subscribe, subscriber, start, start + 20))
+                for number in range(20):
+                    if number in {5, 12}:
+                        os.kill(node._server.pid or 0, 9)
+                    await asyncio.to_thread(find, author, str(number))
+                await following
+            await published(node)
+            incarnation = await check_stream(nats, settings, node.client.log)
+            await nats.close()
+            return incarnation
+
+    assert asyncio.run(run()).number == 1
+    assert found == [str(number) for number in range(20)]
+
+
+def test_connection_that_was_closed_for_good_is_made_again(settings: Settings) -> None:
+    async def run() -> None:
+        async with Node(settings) as node:
+            await node._nats.close()
+            await asyncio.to_thread(as_carol, settings, node.url, begin)
+            await published(node)
+
+    asyncio.run(run())
+    assert check_published(settings).number == 1
+
+
+# Damage
+
+
+def test_stream_that_was_deleted_is_built_again_from_the_log(settings: Settings) -> None:
+    served(settings, begin)
+    shutil.rmtree(settings.home / "bus" / "jetstream")
+    served(settings, lambda _, author: find(author, "after"))
+    assert check_published(settings).number == 2
+
+
+def test_bus_folder_that_was_deleted_is_built_again_from_the_log(settings: Settings) -> None:
+    served(settings, begin)
+    shutil.rmtree(settings.home / "bus")
+    served(settings, lambda _, author: find(author, "after"))
+    assert check_published(settings).number == 1
+
+
+def damage(settings: Settings, how: Callable[[bytearray], None]) -> None:
+    """Change the file that holds the newest stream's messages."""
+    block = max(settings.home.glob("bus/jetstream/**/msgs/*.blk"), key=lambda path: path.stat().st_mtime_ns)
+    content = bytearray(block.read_bytes())
+    how(content)
+    block.write_bytes(content)
+
+
+def cut(content: bytearray) -> None:
+    """Lose the second half."""
+    del content[len(content) // 2 :]
+
+
+def flip(content: bytearray) -> None:
+    """Alter one byte of a body in the middle."""
+    content[content.index(b"find-3") + 5] ^= 1
+
+
+def test_stream_that_was_cut_while_the_node_was_down_ends_as_the_log(settings: Settings) -> None:
+    served(settings, lambda client, author: (begin(client, author), find(author, "a", "b", "c")))
+    damage(settings, cut)
+    served(settings, lambda _, author: find(author, "after"))
+    check_published(settings)
+
+
+def test_flipped_byte_is_found_by_the_scrub_and_the_next_incarnation_is_sound(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"find-{number}" for number in range(20)]
+    served(settings, lambda client, author: (begin(client, author), find(author, *texts)))
+    damage(settings, flip)
+    # The end of the stream is compared at the start: only the scrub comes as far back as the damage.
+    monkeypatch.setattr("ledger.limits.batch_events_max", 4)
+
+    async def run() -> None:
+        async with Node(settings) as node:
+            await until(lambda: node._publishing._incarnation.number == 2)
+            await published(node)
+
+    asyncio.run(run())
+    monkeypatch.undo()
+    assert check_published(settings).number == 2
+
+
+def test_record_behind_the_streams_is_passed_over(settings: Settings) -> None:
+    served(settings, begin)
+    record = settings.home / "bus" / "incarnation.json"
+    first = record.read_bytes()
+    for number in (2, 3):
+        # A stream that was made at another time is none of ours: it is retired, and the next one built.
+        found = msgspec.json.decode(record.read_bytes(), type=Incarnation)
+        record.write_bytes(msgspec.json.encode(dataclasses.replace(found, created="another time")))
+        assert check_published(settings).number == number
+    record.write_bytes(first)  # As a copy of the folder would, or a crash before the record was written.
+    served(settings, lambda _, author: find(author, "after"))
+    assert check_published(settings).number == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b'{"ledger":"0123","number":1}'])
+def test_record_that_cannot_be_read_is_said_to_be(settings: Settings, content: bytes) -> None:
+    served(settings, begin)
+    (settings.home / "bus" / "incarnation.json").write_bytes(content)
+    with pytest.raises(Unavailable) as refused:
+        served(settings, begin)
+    assert refused.value.code == "STORE_UNAVAILABLE"
+    assert "delete the folder" in refused.value.message
+    shutil.rmtree(settings.home / "bus")
+    served(settings, lambda client, _: client.head())
+
+
+# What fails in the background
+
+
+def test_background_work_that_fails_is_started_again(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_module, "watch_interval_s", 0.01)
+    calls: dict[str, int] = {"thread": 0, "users": 0}
+    real = node_module.current_users
+
+    def run_worker(*_: object, **__: object) -> None:
+        calls["thread"] += 1
+        raise RuntimeError("the worker broke")
+
+    def users(*given: Any) -> Any:
+        calls["users"] += 1
+        if 1 < calls["users"] < 4:
+            raise BatonError("UNEXPECTED", "no users")
+        return real(*given)
+
+    monkeypatch.setattr(CompressorWorker, "run", run_worker)
+    monkeypatch.setattr(node_module, "current_users", users)
+
+    async def run() -> None:
+        async with Node(settings) as node:
+            await until(lambda: calls["thread"] >= 3 and calls["users"] >= 4)
+            await asyncio.to_thread(as_carol, settings, node.url, begin)
+
+    asyncio.run(run())
+
+
+def test_full_store_is_told_to_its_callers_and_does_not_end_the_node(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise Unavailable("STORE_FULL", "no space left")
+
+    def act(client: RemoteClient, author: Author) -> None:
+        begin(client, author)
+        with monkeypatch.context() as patch:
+            patch.setattr("ledger.log.append.Appender.append", full)
+            with pytest.raises(Unavailable) as refused:
+                find(author, "lost")
+        assert refused.value.code == "STORE_FULL"
+        find(author, "kept")
+
+    served(settings, act)
+    check_published(settings)

@@ -1,0 +1,216 @@
+r"""The table of small handoffs: read row by row, changed cell by cell, nothing lost (DESIGN §10)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from handoff_texts import FIRST, PROPOSAL
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from consumers.handoffs.files.syntax import ActiveTable, RowChange, is_active_table, parse_table, render_table, row_id
+from ledger.errors import Refused
+from ledger.events.handoff import HandoffId
+
+HEAD = """# Active Handoffs
+
+輕量級任務追蹤。
+
+| From | To | Task | Status | Created | Done |
+|------|----|------|--------|---------|------|
+"""
+ROWS = (
+    "| amy | bob | 加 hook（tsc --noEmit） | done | 02-14 | 02-15 |",
+    "| github | bob | #5 feat: 智能 — 迴路 | needs-triage, see #7 | 02-21 | — |",
+    "| github | bot | PR #9 fix(x): a \\| b | review-pending | 05-06 | - |",
+    "| github | bot | use `a | b` here | merged | 2026-05-06 | 05-06 |",
+)
+TABLE = HEAD + "\n".join(ROWS) + "\n"
+
+
+def read(text: str) -> ActiveTable:
+    return parse_table(text.encode())
+
+
+def test_rows_have_their_cells_as_written() -> None:
+    table = read(TABLE)
+    assert [(row.line, row.sender, row.to, row.task) for row in table.rows] == [
+        (7, "amy", "bob", "加 hook（tsc --noEmit）"),
+        (8, "github", "bob", "#5 feat: 智能 — 迴路"),
+        (9, "github", "bot", "PR #9 fix(x): a | b"),
+        (10, "github", "bot", "use `a | b` here"),
+    ]
+    assert [(row.status, row.status_rest, row.created, row.done) for row in table.rows] == [
+        ("done", "", "02-14", "02-15"),
+        ("needs-triage", ", see #7", "02-21", None),
+        ("review-pending", "", "05-06", None),
+        ("merged", "", "2026-05-06", "05-06"),
+    ]
+    assert table.problems == ()
+
+
+def test_only_the_named_cells_change() -> None:
+    table = read(TABLE)
+    changes = {
+        0: RowChange(status="verified"), 1: RowChange(status="completed", done="05-07"),
+        2: RowChange(done="a | b"), 3: RowChange(status="merged", done="05-06"),
+    }  # fmt: skip
+    after = render_table(table, changes).decode()
+    assert (
+        after
+        == HEAD
+        + "\n".join(
+            (
+                ROWS[0].replace("done", "verified"),
+                ROWS[1].replace("needs-triage", "completed").replace("02-21 | —", "02-21 | 05-07"),
+                ROWS[2].replace("| - |", "| a \\| b |"),
+                ROWS[3],
+            )
+        )
+        + "\n"
+    )
+    assert [row_id(row) for row in read(after).rows] == [row_id(row) for row in table.rows]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("open `a|b` \\| c", "done `a|b` \\| c"),
+        ("—", "done"),
+        ("", " done "),
+        ("??", "done"),
+        ("?? soon, now", "?? done, now"),
+        ("**open** ok", "**done** ok"),
+    ],
+)
+def test_the_text_after_a_status_word_keeps_its_bytes(before: str, after: str) -> None:
+    row = "| amy | bob | x |{}| 02-14 | - |\n"
+    table = read(HEAD + row.format(before))
+    assert render_table(table, {0: RowChange("done")}).decode() == HEAD + row.format(after)
+
+
+def test_columns_may_stand_in_any_order_and_rows_without_outer_pipes() -> None:
+    text = "Status | **Task** | Prio | to | from\n--|--|--|--|--\nopen (x) | Fix | 1 | bob | amy\n|| Fix |||amy\n"
+    table = read(text)
+    assert [(row.sender, row.to, row.task, row.status, row.created) for row in table.rows] == [
+        ("amy", "bob", "Fix", "open", None),
+        ("amy", "", "Fix", "", None),
+    ]
+    assert render_table(table, {0: RowChange("done"), 1: RowChange("done")}).decode() == text.replace(
+        "open (x)", "done (x)"
+    ).replace("|| Fix", "| done | Fix")
+    with pytest.raises(Refused) as refused:
+        render_table(table, {0: RowChange(done="02-14")})
+    assert "no column Done" in refused.value.message
+
+
+def test_malformed_rows_are_named_and_kept() -> None:
+    text = (
+        TABLE
+        + "| amy | bob | too few | done |\n| amy | bob | too | many | cells | a | b |\n| | bob | x | — | 02-14 | |\n"
+    )
+    table = read(text)
+    assert [(problem.line, problem.text) for problem in table.problems] == [
+        (11, "this row has 4 cells where the header has 6; it is kept as it is"),
+        (12, "this row has 7 cells where the header has 6; it is kept as it is"),
+        (13, "this row does not say From"),
+        (13, "this row does not say Status"),
+    ]
+    assert len(table.rows) == len(ROWS) + 1
+    assert render_table(table, {}) == text.encode()
+
+
+def test_rows_that_were_appended_below_the_table_are_read() -> None:
+    text = (
+        TABLE
+        + "\n"
+        + ROWS[1].replace("#5", "#6")
+        + "\n\n## Notes\n\n| other | table |\n|--|--|\n| 1 | 2 |\n\n```\n"
+        + ROWS[0]
+        + "\n```\n"
+    )
+    table = read(text)
+    assert [row.line for row in table.rows] == [7, 8, 9, 10, 12]
+    assert [problem.line for problem in table.problems] == [12]
+
+
+def test_the_same_row_twice_is_named_and_has_one_id() -> None:
+    table = read(
+        TABLE + ROWS[0].replace("amy", " Amy ").replace("done", "open") + "\n" + ROWS[0].replace("02-14", "02-13")
+    )
+    assert [problem.text for problem in table.problems] == ["this row says the same as line 7; both are kept"]
+    ids = [row_id(row) for row in table.rows]
+    assert (ids[4] == ids[0], ids[5] == ids[0], len(set(ids))) == (True, False, 5)
+
+
+def test_ids_name_the_day_and_the_task() -> None:
+    ids = [row_id(row) for row in read(TABLE).rows]
+    assert [one[:-9] for one in ids] == [
+        "active-02-14-加-hook-tsc-noemit",
+        "active-02-21-5-feat-智能-迴路",
+        "active-05-06-pr-9-fix-x-a-b",
+        "active-2026-05-06-use-a-b-here",
+    ]
+    assert ids[0] == "active-02-14-加-hook-tsc-noemit-806cb86c"
+
+
+def test_garbled_text_marks_and_line_endings_are_kept_and_named() -> None:
+    content = b"\xef\xbb\xbf" + TABLE.replace("智能", "æ™ºèƒ½").replace("\n", "\r\n").encode()
+    table = parse_table(content)
+    assert [problem.line for problem in table.problems] == [1, 8]
+    assert render_table(table, {}) == content
+    after = render_table(table, {3: RowChange(status="done")})
+    assert after == content.replace(b"merged", b"done")
+
+
+@pytest.mark.parametrize(
+    "change", [RowChange(status="a | b"), RowChange(status=""), RowChange(done="a\nb"), RowChange(status="x\n")]
+)
+def test_what_no_cell_can_hold_is_refused(change: RowChange) -> None:
+    with pytest.raises(Refused) as refused:
+        render_table(read(TABLE), {0: change})
+    assert refused.value.code == "INVALID_FIELD"
+    with pytest.raises(Refused):
+        render_table(read(TABLE), {len(ROWS): RowChange()})
+
+
+@pytest.mark.parametrize(
+    "content", [FIRST, PROPOSAL, b"", b"\xff", b"# Handoff: x\n\n" + TABLE.encode(), b"x" * 2 * 1024**2]
+)
+def test_other_files_are_no_active_table(content: bytes) -> None:
+    assert not is_active_table(content)
+    assert is_active_table(TABLE.encode())
+
+
+@pytest.mark.parametrize(("content", "code"), [(FIRST, "INVALID_FORMAT"), (b"x" * 2 * 1024**2, "TOO_LARGE")])
+def test_a_file_without_such_a_table_is_refused(content: bytes, code: str) -> None:
+    with pytest.raises(Refused) as refused:
+        parse_table(content)
+    assert (refused.value.code, refused.value.details["line"]) == (code, 1)
+
+
+cells = st.text(st.sampled_from("ab任# `\\|—-./:\t"), max_size=20)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(cells, min_size=4, max_size=8).map("|".join), max_size=6),
+    st.sampled_from(["\n", "\r\n"]),
+    st.data(),
+)
+def test_any_rows_are_kept_and_read_back_after_a_change(rows: list[str], ending: str, data: st.DataObject) -> None:
+    content = (HEAD + "".join(f"|{row}|\n" for row in rows)).replace("\n", ending).encode()
+    table = parse_table(content)
+    assert render_table(table, {}) == table.content == content
+    for row in table.rows:
+        assert len(msgspec.convert(row_id(row), HandoffId)) <= 100
+    assert len(table.rows) + len({problem.line for problem in table.problems if "cells where" in problem.text}) == len(
+        rows
+    )
+    assume(table.rows)
+    position = data.draw(st.integers(0, len(table.rows) - 1))
+    after = parse_table(render_table(table, {position: RowChange(status="in-progress", done="02-15 | x")}))
+    assert (after.rows[position].status, after.rows[position].done) == ("in-progress", "02-15 | x")
+    assert [row.key for row in after.rows] == [row.key for row in table.rows]
+    assert after.rows[position].status_rest.strip() == table.rows[position].status_rest.strip()
+    assert sum(one != other for one, other in zip(table.lines, after.lines, strict=True)) == 1

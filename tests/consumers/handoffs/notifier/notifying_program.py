@@ -1,0 +1,28 @@
+"""A notifier in a process of its own, to be killed: reads and sends what is there, then ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+from building import MAP_SIZE
+
+from consumers.handoffs.notifier import NotifierWorker, configured_channels
+from ledger.config import Config, Settings
+from ledger.local import LocalClient
+from projections.reader import Reader
+
+
+def main(home: str, store: str, until: int, tables: str) -> None:
+    """Notify by the tables until everything before an index was read and all that is due was tried."""
+    settings = Settings(home=Path(home), config=Config(map_size_bytes=MAP_SIZE, notify=json.loads(tables)))
+    with LocalClient(settings) as client, Reader(client, settings) as reader:
+        worker = NotifierWorker(client, reader.answer, Path(store), configured_channels(settings))
+        sys.stdout.write("begun\n")
+        sys.stdout.flush()
+        worker.run(threading.Event(), until=until)
+
+
+main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])

@@ -1,0 +1,105 @@
+"""A failed delivery is tried again under one id, until it is given up or sent by hand; it holds up no other."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from notifying import Notifying, told, wait_until
+from waits import wait_for
+from webhook_receiver import Receiver, Reply
+
+from consumers.handoffs.notifier import NotifierWorker
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from notifying import Hook
+
+
+def test_failed_delivery_is_tried_again_with_its_id_and_a_new_time(scripted: Notifying, receiver: Receiver) -> None:
+    receiver.script = [Reply(500), Reply(429, {"Retry-After": "60"}), Reply(200)]
+    scripted.answer.items = [wait_for("bob", "claim")]
+    scripted.catch_up()
+    scripted.catch_up()
+    assert len(receiver.received) == 1  # not before its time
+    assert scripted.pending() == [(1, "the receiver answered 500")]
+    for seconds, count in ((5, 2), (59, 2), (1, 3)):
+        scripted.clock.advance(seconds)
+        scripted.catch_up()
+        assert len(receiver.received) == count
+    assert len(set(receiver.ids)) == 1
+    assert len({one.body for one in receiver.received}) == 1
+    assert len({one.headers["webhook-timestamp"] for one in receiver.received}) == 3
+    assert len({one.headers["webhook-signature"] for one in receiver.received}) == 3
+    assert scripted.pending() == []
+
+
+def test_attempts_end_in_a_dead_letter_that_can_be_retried(scripted: Notifying, receiver: Receiver, hook: Hook) -> None:
+    scripted.channels = [hook(attempts_max=3)]
+    receiver.script = [Reply(500)] * 3
+    scripted.answer.items = [wait_for("bob", "claim")]
+    for _ in range(6):
+        scripted.catch_up()
+        scripted.clock.advance(86_400)
+    assert len(receiver.received) == 3
+    assert (scripted.pending(), scripted.dead()) == ([], [(3, "the receiver answered 500")])
+    with scripted.store() as store:
+        assert store.retry(receiver.ids[0], scripted.clock()) == 1
+    scripted.catch_up()
+    assert len(receiver.received) == 4
+    assert len(set(receiver.ids)) == 1
+    assert (scripted.pending(), scripted.dead()) == ([], [])
+
+
+def test_refused_delivery_is_a_dead_letter_at_once(scripted: Notifying, receiver: Receiver) -> None:
+    receiver.script = [Reply(404)]
+    scripted.answer.items = [wait_for("bob", "claim")]
+    scripted.catch_up()
+    assert (scripted.pending(), scripted.dead()) == ([], [(1, "the receiver answered 404")])
+
+
+def test_receiver_that_is_gone_is_sent_nothing_more_until_a_retry(scripted: Notifying, receiver: Receiver) -> None:
+    receiver.script = [Reply(410)]
+    scripted.answer.items = [wait_for("bob", "claim", "a"), wait_for("bob", "claim", "b")]
+    scripted.catch_up()
+    scripted.answer.items.append(wait_for("bob", "claim", "c"))
+    scripted.catch_up()
+    assert len(receiver.received) == 1
+    assert [error for _, error in scripted.dead()] == ["the receiver answered 410: it wants no more"] * 3
+    with scripted.store() as store:
+        assert store.retry(None, scripted.clock()) == 3
+    scripted.catch_up()
+    assert sorted(name for _, _, name in told(receiver)[1:]) == ["a", "b", "c"]
+
+
+def test_retry_of_what_is_no_dead_letter_is_refused(scripted: Notifying) -> None:
+    with scripted.store() as store, pytest.raises(Refused) as refused:
+        store.retry("abc", 0)
+    assert refused.value.code == "NOT_FOUND"
+
+
+def test_slow_receiver_holds_up_no_other_channel(scripted: Notifying, receiver: Receiver, hook: Hook) -> None:
+    slow = Receiver()
+    slow.script = [Reply(waits=True)]
+    scripted.channels = [hook(name="slow", webhook=slow.url, timeout_s=60), hook(name="fast")]
+    scripted.answer.items = [wait_for("bob", "claim")]
+    ended = threading.Event()
+    worker = NotifierWorker(scripted.client, scripted.answer, scripted.path, scripted.channels)
+    thread = threading.Thread(target=worker.run, args=(ended,))
+    thread.start()
+    try:
+        wait_until(lambda: receiver.received and slow.received)
+    finally:
+        ended.set()
+        slow.close()
+        thread.join()
+    assert receiver.ids == slow.ids
+
+
+def test_number_of_dead_letters_is_limited(scripted: Notifying, monkeypatch: pytest.MonkeyPatch, hook: Hook) -> None:
+    monkeypatch.setattr("consumers.handoffs.notifier.store.dead_letters_max", 5)
+    scripted.channels = [hook(webhook="http://127.0.0.1:1/", attempts_max=1)]
+    scripted.answer.items = [wait_for("bob", "claim", f"h{number}") for number in range(9)]
+    scripted.catch_up()
+    assert len(scripted.dead()) == 5

@@ -1,0 +1,92 @@
+"""What is told is small, on one line, and holds nothing but the title and the state."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.handoffs.notifier import Key, Waiting, trial
+from consumers.handoffs.notifier.message import (
+    episode_id,
+    notification_max_bytes,
+    notification_of,
+    one_line,
+    title_max_chars,
+)
+
+KEY = Key("handoff", "2026-02-12-fix-login", "rita", "approve")
+WAIT = Waiting(key=KEY, title="Fix login", status="pending", sender="alice", receiver="bob", since_index=7, since_ms=9)
+
+
+def test_document_has_the_shape_that_receivers_know() -> None:
+    told = notification_of("0" * 32, "abc", WAIT, 1_770_890_400_123)
+    assert json.loads(told.document) == {
+        "type": "baton.waiting",
+        "timestamp": "2026-02-12T10:00:00.123Z",
+        "data": {
+            "id": "abc",
+            "ledger": "0" * 32,
+            "kind": "handoff",
+            "subject": "2026-02-12-fix-login",
+            "agent": "rita",
+            "action": "approve",
+            "title": "Fix login",
+            "status": "pending",
+            "from": "alice",
+            "to": "bob",
+            "since_index": 7,
+            "since_ms": 9,
+            "text": "Baton: alice waits for rita to approve handoff “Fix login”",
+        },
+    }
+    assert (told.title, told.text) == (
+        "rita: approve 2026-02-12-fix-login",
+        "Baton: alice waits for rita to approve handoff “Fix login”",
+    )
+
+
+def test_nobody_is_said_to_wait_for_himself() -> None:
+    key = KEY._replace(agent="bob", action="claim")
+    told = notification_of("0" * 32, "abc", Waiting(key=key, title="T", status="approved", sender="bob"), 0)
+    assert told.text == "Baton: somebody waits for bob to start handoff “T”"
+
+
+@given(st.text(), st.text(), st.integers(0, 2**53))
+def test_no_title_can_leave_its_line_or_its_bounds(title: str, name: str, began_ms: int) -> None:
+    wait = Waiting(key=KEY._replace(id=name), title=title * 50, status=name, sender="alice", receiver="bob")
+    told = notification_of("0" * 32, "abc", wait, began_ms % 253_402_300_000_000)
+    assert len(told.document) <= notification_max_bytes
+    for text in (told.title, told.text, *map(str, json.loads(told.document)["data"].values())):
+        assert text.isprintable()
+    assert told.title.startswith("rita: approve ")
+    assert told.text.startswith("Baton: alice waits for rita ")
+
+
+def test_long_title_is_cut_with_a_mark() -> None:
+    assert one_line("x" * 500) == "x" * (title_max_chars - 1) + "…"
+    assert one_line("x" * title_max_chars) == "x" * title_max_chars
+
+
+def test_markup_and_chinese_stay_as_they_are() -> None:
+    assert one_line("修复  <b>登录</b>\t$(reboot)") == "修复 <b>登录</b> $(reboot)"
+
+
+def test_ids_differ_for_each_episode_and_hold_no_dot() -> None:
+    made = [
+        episode_id("0" * 32, KEY, 5, 1),
+        episode_id("0" * 32, KEY, 6, 1),
+        episode_id("0" * 32, KEY, 5, 2),
+        episode_id("1" * 32, KEY, 5, 1),
+        episode_id("0" * 32, KEY._replace(action="verify"), 5, 1),
+    ]
+    assert len(set(made)) == 5
+    assert all(len(one) == 40 and one.isalnum() for one in made)
+    assert made[0] == episode_id("0" * 32, KEY, 5, 1)
+
+
+def test_trial_says_that_nothing_waits() -> None:
+    told = trial("abc", 0)
+    assert json.loads(told.document)["type"] == "baton.test"
+    assert "nothing waits" in told.text

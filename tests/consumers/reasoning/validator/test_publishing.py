@@ -1,0 +1,165 @@
+"""A report on the log: published once a tree, by whoever validated, compared with what others found before."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from building import Ledger
+from graphs import audit_graph, chain
+from trees_for_tests import SAMPLE, write
+
+from consumers.reasoning.validator import Verdict, open_tree, publish, validate_ref
+from ledger.author import Author
+from ledger.errors import Refused
+from ledger.events import reasoning
+from projections import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.events.validation import Opinion
+    from projections.reasoning.memory import ReasoningMemory
+
+
+class FixedJudge:
+    """Stands for a model that changes its mind."""
+
+    model = "test-judge"
+    prompt_hash = "sha256:" + "1" * 64
+
+    def __init__(self, opinion: Opinion) -> None:
+        self.opinion = opinion
+
+    def judge(self, *_: object) -> Verdict:
+        return Verdict(self.opinion, "")
+
+
+class Desk:
+    """A ledger with the seed's audit by alice, a copy of the project it cites, and a reader."""
+
+    def __init__(self, home: Path, project: Path) -> None:
+        self.ledger = Ledger(home)
+        self.ledger.register("vera", "service")
+        self.project = shutil.copytree(SAMPLE, project)
+        self.client = self.ledger.client()
+        self.reader = Reader(self.client, self.ledger.settings())
+        self.record("audit", audit_graph())
+
+    def record(self, name: str, memory: ReasoningMemory) -> None:
+        stream = f"reasoning/{name}"
+        self.ledger.emit("alice", stream, reasoning.ReasoningStarted(task=memory.task, ai_id=memory.ai_id))
+        for step in memory.steps:
+            added = reasoning.ReasoningExtended(
+                steps=[msgspec.convert(step.to_dict(), reasoning.Step)],
+                dependencies={
+                    number: rests_on for number, rests_on in memory.dependencies.items() if number == step.step_number
+                },
+            )
+            self.ledger.emit("alice", stream, added)
+        concluded = reasoning.ReasoningConcluded(
+            conclusion=memory.conclusion, confidence_in_reasoning=memory.confidence_in_reasoning
+        )
+        self.ledger.emit("alice", stream, concluded)
+
+    def author(self, name: str) -> Author:
+        return Author(self.client, name, lambda _: self.ledger.keys[name])
+
+    def validate(self, by: str, *, ref: str = "audit", **options: Any) -> int | None:
+        with open_tree(self.project) as tree:
+            return publish(self.author(by), validate_ref(self.reader.answer, ref, tree=tree, **options))
+
+    def published(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.reader.answer("validations.list", {"ref": "audit"})["validations"]
+        return found[::-1]
+
+    def size(self) -> int:
+        return self.ledger.head()[0]
+
+
+@pytest.fixture
+def desk(home: Path, tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(home, tmp_path / "project")
+    yield made
+    made.reader.close()
+    made.ledger.close()
+
+
+def test_report_is_published_on_the_reasonings_stream_and_found_by_its_ref(desk: Desk) -> None:
+    index = desk.validate("rita")
+    assert index is not None
+    event = desk.ledger.event(index)
+    assert (event.kind, event.stream, event.author) == ("reasoning.validated", "reasoning/audit", "rita")
+    shown = desk.reader.answer("reasoning.show", {"id": "audit"})
+    assert event.data.reasoning_ref == shown["ref"]
+    assert event.data.passed
+    (row,) = desk.published()
+    assert (row["passed"], row["author"], row["data"]["counts"]["evidence_ok"]) == (True, "rita", 9)
+    assert desk.reader.answer("validations.best", {"ref": shown["ref"][:19]})["event_index"] == index
+
+
+def test_equal_validations_are_one_event_and_a_changed_tree_makes_another(desk: Desk) -> None:
+    first = desk.validate("rita")
+    size = desk.size()
+    assert desk.validate("rita") == first
+    assert desk.size() == size
+    write(desk.project, {"unread.txt": "x\n"})
+    assert desk.validate("rita") == first
+    write(desk.project, {"env.example": "JWT_SECRET=changed\n"})
+    second = desk.validate("rita")
+    assert second != first
+    assert [row["passed"] for row in desk.published()] == [False, True]
+    # As it was before: the first report stands for it again.
+    shutil.copytree(SAMPLE, desk.project, dirs_exist_ok=True)
+    assert desk.validate("rita") == first
+    assert desk.validate("vera") not in (None, first)
+
+
+def test_line_cited_by_number_alone_is_compared_with_what_another_agent_found(desk: Desk) -> None:
+    path = desk.project / "config/logging.yaml"
+    desk.validate("rita")
+    changed = path.read_text("utf-8").replace("include_environment: true", "include_environment: false")
+    path.write_text(changed, "utf-8")
+    desk.validate("vera")
+    newest = desk.published()[0]
+    assert (newest["author"], newest["passed"]) == ("vera", False)
+    assert [issue["code"] for issue in newest["data"]["issues"]] == ["EVIDENCE_LINE_CHANGED"]
+
+
+@pytest.mark.parametrize("author", ["alice", "bob"])
+def test_author_of_the_reasoning_and_agents_without_the_role_publish_no_report(desk: Desk, author: str) -> None:
+    size = desk.size()
+    with pytest.raises(Refused) as refused:
+        desk.validate(author)
+    assert refused.value.code == "NOT_AUTHORIZED"
+    assert desk.size() == size
+
+
+def test_judge_that_changes_its_mind_does_not_replace_the_first_report(desk: Desk) -> None:
+    assert desk.validate("rita", judge=FixedJudge("follows")) is not None
+    assert desk.validate("rita", judge=FixedJudge("does_not_follow")) is None
+    assert len(desk.published()) == 1
+
+
+def test_long_report_is_kept_whole_in_a_blob(desk: Desk) -> None:
+    desk.record("long", chain(300))
+    index = desk.validate("rita", ref="long")
+    assert index is not None
+    data = desk.ledger.event(index).data
+    assert data.omitted > 0
+    whole = msgspec.json.decode(desk.client.get_blob(data.whole))
+    assert len(whole["evidence"]) == data.counts.evidence == 300
+    assert len(whole["issues"]) == data.counts.issues
+
+
+def test_validation_of_nothing_is_refused(desk: Desk) -> None:
+    desk.ledger.emit("alice", "reasoning/empty", reasoning.ReasoningStarted(task="t"))
+    size = desk.size()
+    for ref, code in (("nowhere", "NOT_FOUND"), ("empty", "TRANSITION_NOT_ALLOWED")):
+        with pytest.raises(Refused) as refused:
+            desk.validate("rita", ref=ref)
+        assert refused.value.code == code
+    assert desk.size() == size

@@ -1,0 +1,43 @@
+"""The vendor's double, and clients of it that do not really wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from llm_stub import API_KEY, Vendor
+
+from consumers.sdk.llm import LlmClient, LlmSettings, read_endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture
+def vendor() -> Iterator[Vendor]:
+    made = Vendor()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    """The pauses that a client made between its attempts, in seconds."""
+    return []
+
+
+@pytest.fixture
+def client_of(waits: list[float]) -> Callable[..., LlmClient]:
+    async def pause(seconds: float) -> None:
+        waits.append(seconds)
+
+    def make(url: str, **settings: Any) -> LlmClient:
+        given = {"base_url": url, "model": "stub-model", "api_key_variable": "STUB_KEY", "timeout_s": 20.0} | settings
+        return LlmClient(read_endpoint(LlmSettings(**given), {"STUB_KEY": API_KEY}), pause=pause)
+
+    return make
+
+
+@pytest.fixture
+def client(vendor: Vendor, client_of: Callable[..., LlmClient]) -> LlmClient:
+    return client_of(vendor.url)

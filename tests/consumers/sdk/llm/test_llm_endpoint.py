@@ -1,0 +1,102 @@
+"""Where a model is asked and with which key: read from settings, a file or a named variable, and never shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from consumers.sdk.llm import ApiKey, LlmSettings, read_endpoint
+from ledger.errors import BatonError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = "sk-0123456789abcdef"
+BASE: dict[str, Any] = {"base_url": "https://llm.example.org/v1", "model": "some-model"}
+
+
+def code_of(environment: dict[str, str] | None = None, **settings: Any) -> str:
+    with pytest.raises(BatonError) as raised:
+        read_endpoint(LlmSettings(**(BASE | settings)), environment or {})
+    assert KEY not in raised.value.message
+    return raised.value.code
+
+
+def test_key_comes_from_the_named_variable() -> None:
+    endpoint = read_endpoint(LlmSettings(**BASE, api_key_variable="MY_KEY"), {"MY_KEY": f" {KEY}\n", "OTHER": "x"})
+    assert endpoint.url == "https://llm.example.org/v1/chat/completions"
+    assert endpoint.api_key is not None
+    assert endpoint.api_key.reveal() == KEY
+    assert KEY not in repr(endpoint)
+
+
+def test_key_comes_from_a_file_of_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(KEY + "\n")
+    file.chmod(0o600)
+    endpoint = read_endpoint(LlmSettings(**BASE, api_key_file=str(file)), {})
+    assert endpoint.api_key is not None
+    assert endpoint.api_key.reveal() == KEY
+    file.chmod(0o644)
+    assert code_of(api_key_file=str(file)) == "KEY_FILE_MODE"
+    assert code_of(api_key_file=str(tmp_path / "none")) == "KEY_FILE_MISSING"
+
+
+@pytest.mark.parametrize("content", [b"", b"two\nlines", b"\xff\xfe", b"sp ace", "schlüssel".encode(), b"x" * 5_000])
+def test_what_cannot_stand_in_a_header_is_no_key(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(content)
+    file.chmod(0o600)
+    assert code_of(api_key_file=str(file)) == "INVALID_FORMAT"
+
+
+def test_variable_that_is_not_set_is_the_operators_to_set() -> None:
+    assert code_of(api_key_variable="MY_KEY") == "LLM_UNAVAILABLE"
+    assert code_of({"MY_KEY": ""}, api_key_variable="MY_KEY") == "LLM_UNAVAILABLE"
+
+
+def test_key_is_named_once() -> None:
+    assert code_of({"A": KEY}, api_key_variable="A", api_key_file="/key") == "INVALID_FIELD"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "llm.example.org/v1",
+        "file:///etc/passwd",
+        "https://",
+        "https://user:pass@llm.example.org/v1",
+        "https://llm.example.org/v1?key=1",
+        "https://llm.example.org/v1#x",
+        "https://llm.example.org:0/v1",
+        "https://llm.example.org:99999/v1",
+        "https://llm.example.org/v 1",
+        "https://llm.exämple.org/v1",
+        "https://[::1/v1",
+    ],
+)
+def test_url_that_is_no_plain_endpoint_is_refused(url: str) -> None:
+    assert code_of(base_url=url) == "INVALID_FIELD"
+
+
+def test_key_travels_in_the_clear_to_this_machine_only() -> None:
+    environment = {"K": KEY}
+    for host in ("localhost:8000", "127.0.0.1:8000", "[::1]:8000"):
+        settings = LlmSettings(base_url=f"http://{host}/v1", model="m", api_key_variable="K")
+        assert read_endpoint(settings, environment).api_key is not None
+    for host in ("llm.example.org", "10.0.0.7:8000", "localhost.example.org", "127.0.0.1.example.org"):
+        assert code_of(environment, base_url=f"http://{host}/v1", api_key_variable="K") == "INVALID_FIELD"
+    assert read_endpoint(LlmSettings(base_url="http://10.0.0.7:8000/v1", model="m"), {}).api_key is None
+
+
+def test_settings_refuse_what_they_do_not_know() -> None:
+    for wrong in ({"api_key": KEY}, {"timeout_s": 0}, {"attempts_max": 0}, {"api_key_variable": "A=B"}, {"model": ""}):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(BASE | wrong, LlmSettings)
+
+
+def test_key_shows_itself_in_no_form() -> None:
+    key = ApiKey(KEY)
+    assert KEY not in f"{key} {key!r} {key!s}"

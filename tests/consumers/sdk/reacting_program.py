@@ -1,0 +1,42 @@
+"""A subscriber in a process of its own, to be killed: its effect is a row, written through the subscription's store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+import threading
+from pathlib import Path
+
+from building import MAP_SIZE
+
+from consumers.sdk.subscriptions import Reactor, Subscriptions
+from ledger.config import Config, Settings
+from ledger.events.body import Event
+from ledger.local import LocalClient
+
+ATTEMPTS = 3
+
+
+def main(home: str, store: str, until: int) -> None:
+    """React to findings until everything before an index was handled."""
+    subscriptions = Subscriptions(Path(store))
+    subscriptions.db.execute("CREATE TABLE IF NOT EXISTS done (event_index INTEGER, finding TEXT)")
+    with LocalClient(Settings(home=Path(home), config=Config(map_size_bytes=MAP_SIZE))) as client:
+        reactor = Reactor(client, subscriptions, "rows", attempts=ATTEMPTS, retry_wait_s=0.001)
+
+        @reactor.on("finding.logged")
+        def write(event: Event, db: sqlite3.Connection) -> None:
+            db.execute("INSERT INTO done VALUES (?, ?)", (event.index, event.data.finding))
+            if event.data.finding == "deadly":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        reactor.start_at(0)
+        sys.stdout.write("begun\n")
+        sys.stdout.flush()
+        reactor.run(threading.Event(), until=until)
+    subscriptions.close()
+
+
+main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,296 @@
+"""An effect happens once, whatever is killed; what cannot succeed is kept aside; no event is ever passed over."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from consumers.sdk.subscriptions import Reactor, Subscriptions
+from ledger.errors import Refused, Unavailable
+from ledger.events.session import FindingLogged, SessionStarted
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from building import Ledger
+
+    from ledger.events.body import Event
+    from ledger.local import LocalClient
+
+FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
+SESSION = "session/s1"
+
+
+@pytest.fixture
+def subscriptions(tmp_path: Path) -> Iterator[Subscriptions]:
+    """A store with a table for effects."""
+    found = Subscriptions(tmp_path / "one.db")
+    found.db.execute("CREATE TABLE done (event_index INTEGER, finding TEXT)")
+    yield found
+    found.close()
+
+
+@pytest.fixture(autouse=True)
+def _session(ledger: Ledger) -> None:
+    ledger.emit("alice", SESSION, SessionStarted())
+
+
+def find(ledger: Ledger, *texts: str) -> None:
+    """Append findings."""
+    for text in texts:
+        ledger.emit("alice", SESSION, FindingLogged(finding=text))
+
+
+def done(subscriptions: Subscriptions) -> list[str]:
+    """Return the findings whose effect happened, in order."""
+    return [finding for (finding,) in subscriptions.db.execute("SELECT finding FROM done ORDER BY rowid")]
+
+
+class Fails:
+    """Raises for some findings, as long as it is told to, and counts what was tried."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, BaseException] = {}
+        self.tried: list[str] = []
+
+    def __call__(self, event: Event, db: sqlite3.Connection) -> None:
+        finding = event.data.finding
+        self.tried.append(finding)
+        db.execute("INSERT INTO done VALUES (?, ?)", (event.index, finding))
+        if finding in self.errors:
+            raise self.errors[finding]
+
+
+@pytest.fixture
+def effect() -> Fails:
+    """The effect under test."""
+    return Fails()
+
+
+@pytest.fixture
+def reactor(local_client: LocalClient, subscriptions: Subscriptions, effect: Fails) -> Reactor:
+    """A subscription to findings, from the start of the log."""
+    made = Reactor(local_client, subscriptions, "rows", attempts=3, retry_wait_s=0.001, wait_s=0.05)
+    made.on("finding.logged")(effect)
+    made.start_at(0)
+    return made
+
+
+def run(reactor: Reactor, ledger: Ledger) -> None:
+    """React to all that is there."""
+    reactor.run(threading.Event(), until=ledger.head()[0])
+
+
+# Once, in order, without a gap
+
+
+def test_effects_happen_once_and_in_the_order_of_the_log(
+    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions
+) -> None:
+    find(ledger, "a", "b")
+    run(reactor, ledger)
+    ledger.hand_over("h1")
+    find(ledger, "c")
+    run(reactor, ledger)
+    run(reactor, ledger)
+    assert done(subscriptions) == ["a", "b", "c"]
+    assert subscriptions.position("rows") == ledger.head()[0]
+
+
+def test_position_moves_past_what_was_not_asked_for(
+    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions
+) -> None:
+    ledger.hand_over("h1")
+    run(reactor, ledger)
+    assert subscriptions.position("rows") == ledger.head()[0]
+
+
+def test_new_subscription_begins_at_the_head_or_where_it_is_told(
+    local_client: LocalClient, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+) -> None:
+    find(ledger, "before")
+    for name, start in (("head", None), ("start", 0), ("known", 0)):
+        made = Reactor(local_client, subscriptions, name, wait_s=0.05)
+        made.on("finding.logged")(effect)
+        if start is not None:
+            made.start_at(start)
+        if name == "known":
+            made.start_at(ledger.head()[0])  # It is no longer new: this changes nothing.
+        run(made, ledger)
+        effect.tried.append("|")
+    assert effect.tried == ["|", "before", "|", "before", "|"]
+
+
+def test_kinds_have_functions_of_their_own(
+    local_client: LocalClient, ledger: Ledger, subscriptions: Subscriptions
+) -> None:
+    seen: list[str] = []
+    made = Reactor(local_client, subscriptions, "both", wait_s=0.05)
+    made.on("finding.logged", "session.started")(lambda event, _: seen.append(event.kind))
+    made.on("handoff.created")(lambda event, _: seen.append(event.name))
+    made.start_at(0)
+    find(ledger, "a")
+    ledger.hand_over("h1")
+    run(made, ledger)
+    assert seen == ["session.started", "finding.logged", "h1"]
+
+
+def test_event_that_comes_while_it_waits_is_handled(
+    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions
+) -> None:
+    until = ledger.head()[0] + 1
+    running = threading.Thread(target=lambda: reactor.run(threading.Event(), until=until))
+    running.start()
+    find(ledger, "late")
+    running.join(30)
+    assert not running.is_alive()
+    assert done(subscriptions) == ["late"]
+
+
+def test_stopping_ends_a_subscriber_that_waits(reactor: Reactor) -> None:
+    stop = threading.Event()
+    running = threading.Thread(target=lambda: reactor.run(stop))
+    running.start()
+    stop.set()
+    running.join(30)
+    assert not running.is_alive()
+
+
+def test_stopping_ends_a_subscriber_that_waits_to_try_again(
+    local_client: LocalClient, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+) -> None:
+    made = Reactor(local_client, subscriptions, "slow", retry_wait_s=1000)
+    made.on("finding.logged")(effect)
+    made.start_at(0)
+    find(ledger, "bad")
+    effect.errors["bad"] = RuntimeError("no")
+    stop = threading.Event()
+    running = threading.Thread(target=lambda: made.run(stop))
+    running.start()
+    while not effect.tried:
+        running.join(0.01)
+    stop.set()
+    running.join(30)
+    assert not running.is_alive()
+    assert subscriptions.position("slow") == 0
+    assert subscriptions.dead_letters("slow") == []
+
+
+# What fails
+
+
+def test_effect_that_fails_is_tried_again_and_leaves_nothing_of_the_failed_attempts(
+    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+) -> None:
+    class Once(Exception):
+        pass
+
+    def heal(event: Event, db: sqlite3.Connection) -> None:
+        try:
+            effect(event, db)
+        except Once:
+            del effect.errors["bad"]
+            raise
+
+    reactor.on("finding.logged")(heal)
+    effect.errors["bad"] = Once()
+    find(ledger, "bad", "good")
+    run(reactor, ledger)
+    assert effect.tried == ["bad", "bad", "good"]
+    assert done(subscriptions) == ["bad", "good"]
+    assert subscriptions.dead_letters("rows") == []
+
+
+def test_poison_event_becomes_a_dead_letter_and_the_next_is_handled(
+    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+) -> None:
+    find(ledger, "good", "bad", "better")
+    effect.errors["bad"] = ValueError("cannot be read")
+    run(reactor, ledger)
+    assert effect.tried == ["good", "bad", "bad", "bad", "better"]
+    assert done(subscriptions) == ["good", "better"]
+    (letter,) = subscriptions.dead_letters("rows")
+    assert (letter.event_index, letter.error) == (ledger.head()[0] - 2, "ValueError: cannot be read")
+    assert letter.event_id == ledger.event(letter.event_index).id
+    run(reactor, ledger)
+    assert len(effect.tried) == 5
+
+
+def test_dead_letter_is_retried_and_forgotten_in_one_transaction(
+    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+) -> None:
+    find(ledger, "bad")
+    effect.errors["bad"] = ValueError("no")
+    run(reactor, ledger)
+    (letter,) = subscriptions.dead_letters("rows")
+    with pytest.raises(ValueError, match="no"):
+        reactor.retry(letter.event_index)
+    assert subscriptions.dead_letters("rows") == [letter]
+    assert done(subscriptions) == []
+    effect.errors.clear()
+    reactor.retry(letter.event_index)
+    assert subscriptions.dead_letters("rows") == []
+    assert done(subscriptions) == ["bad"]
+    with pytest.raises(Refused) as refused:
+        reactor.retry(letter.event_index)
+    assert refused.value.code == "NOT_FOUND"
+    assert done(subscriptions) == ["bad"]
+
+
+def test_dead_letter_of_a_kind_that_is_no_longer_asked_for_stays(
+    reactor: Reactor, local_client: LocalClient, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+) -> None:
+    find(ledger, "bad")
+    effect.errors["bad"] = ValueError("no")
+    run(reactor, ledger)
+    with pytest.raises(Refused) as refused:
+        Reactor(local_client, subscriptions, "rows").retry(ledger.head()[0] - 1)
+    assert refused.value.code == "USAGE"
+    assert len(subscriptions.dead_letters("rows")) == 1
+
+
+def test_outage_never_makes_a_dead_letter(
+    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+) -> None:
+    find(ledger, "bad")
+    effect.errors["bad"] = Unavailable("BUS_UNAVAILABLE", "away")
+    for _ in range(10):
+        with pytest.raises(Unavailable):
+            run(reactor, ledger)
+    assert subscriptions.dead_letters("rows") == []
+    effect.errors.clear()
+    run(reactor, ledger)
+    assert done(subscriptions) == ["bad"]
+
+
+def test_attempt_is_counted_before_the_effect(reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions) -> None:
+    counts: list[int] = []
+
+    def count(event: Event, _: sqlite3.Connection) -> None:
+        other = Subscriptions(subscriptions._path)
+        counts.append(other.db.execute("SELECT count FROM attempts").fetchone()[0])
+        other.close()
+        if len(counts) < 3:
+            raise RuntimeError
+
+    reactor.on("finding.logged")(count)
+    find(ledger, "a")
+    run(reactor, ledger)
+    assert counts == [1, 2, 3]
+
+
+def test_interrupted_effect_is_rolled_back_and_happens_next_time(
+    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+) -> None:
+    find(ledger, "a")
+    effect.errors["a"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        run(reactor, ledger)
+    effect.errors.clear()
+    run(reactor, ledger)
+    assert done(subscriptions) == ["a"]

@@ -1,0 +1,158 @@
+"""Where subscribers remember: positions, attempts and dead letters survive the process, and nothing else is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from consumers.doors.cli.commands.watch import watcher_name
+from consumers.sdk.subscriptions import DeadLetter, Subscriptions
+from ledger.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of the subscriptions."""
+    return tmp_path / "subscribers" / "one.db"
+
+
+@pytest.fixture
+def subscriptions(path: Path) -> Iterator[Subscriptions]:
+    """Open subscriptions."""
+    found = Subscriptions(path)
+    yield found
+    found.close()
+
+
+def move(subscriptions: Subscriptions, name: str, index: int) -> None:
+    """Move a position, as a transaction of its own."""
+    with subscriptions.transaction():
+        subscriptions.move(name, index)
+
+
+def test_what_is_remembered_is_there_for_the_next_process(subscriptions: Subscriptions, path: Path) -> None:
+    move(subscriptions, "mail", 7)
+    subscriptions.count_attempt("mail", 7)
+    subscriptions.bury("other", DeadLetter(3, "blake3:id", "reason"))
+    subscriptions.close()
+    again = Subscriptions(path)
+    assert (again.position("mail"), again.position("other"), again.position("new")) == (7, 4, None)
+    assert again.count_attempt("mail", 7) == 2
+    assert again.dead_letters("other") == [DeadLetter(3, "blake3:id", "reason")]
+    assert again.dead_letters("mail") == []
+    again.close()
+
+
+def test_file_is_for_its_owner_alone(subscriptions: Subscriptions, path: Path) -> None:
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_moving_on_forgets_the_attempts_behind_and_no_others(subscriptions: Subscriptions) -> None:
+    for name, index in (("mail", 7), ("mail", 8), ("other", 7)):
+        subscriptions.count_attempt(name, index)
+    move(subscriptions, "mail", 8)
+    attempts = [subscriptions.count_attempt(name, index) for name, index in (("mail", 7), ("mail", 8), ("other", 7))]
+    assert attempts == [1, 2, 2]
+
+
+def test_attempt_that_could_not_begin_is_taken_back(subscriptions: Subscriptions) -> None:
+    subscriptions.count_attempt("mail", 7)
+    subscriptions.count_attempt("mail", 7)
+    subscriptions.uncount_attempt("mail", 7)
+    assert subscriptions.count_attempt("mail", 7) == 2
+
+
+def test_transaction_that_raises_leaves_nothing(subscriptions: Subscriptions) -> None:
+    move(subscriptions, "mail", 1)
+    with contextlib.suppress(KeyboardInterrupt), subscriptions.transaction():
+        subscriptions.move("mail", 2)
+        raise KeyboardInterrupt
+    assert subscriptions.position("mail") == 1
+
+
+def test_effect_that_ends_the_transaction_itself_is_told_as_what_it_raised(subscriptions: Subscriptions) -> None:
+    def effect() -> None:
+        with subscriptions.transaction() as db:
+            db.execute("ROLLBACK")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        effect()
+
+
+def test_dead_letter_that_is_none_cannot_be_forgotten(subscriptions: Subscriptions) -> None:
+    subscriptions.bury("mail", DeadLetter(3, "blake3:id", "reason"))
+    subscriptions.unbury("mail", 3)
+    assert subscriptions.dead_letters("mail") == []
+    with pytest.raises(Refused) as refused:
+        subscriptions.unbury("mail", 3)
+    assert refused.value.code == "NOT_FOUND"
+
+
+def test_two_processes_share_one_file(subscriptions: Subscriptions, path: Path) -> None:
+    other = Subscriptions(path)
+    move(subscriptions, "mail", 1)
+    assert other.position("mail") == 1
+    assert [subscriptions.count_attempt("mail", 1), other.count_attempt("mail", 1)] == [1, 2]
+    other.close()
+
+
+def test_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
+    path = tmp_path / "one.db"
+    path.write_bytes(b"something else " * 1000)
+    with pytest.raises(Unavailable) as refused:
+        Subscriptions(path)
+    assert (refused.value.code, refused.value.details["path"]) == ("STORE_UNAVAILABLE", str(path))
+
+
+def test_folder_that_cannot_be_made_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(Unavailable) as refused:
+        Subscriptions(tmp_path / "file" / "one.db")
+    assert refused.value.code == "STORE_UNAVAILABLE"
+
+
+def test_full_store_is_said_to_be_full_and_keeps_what_it_had(subscriptions: Subscriptions) -> None:
+    (pages,) = subscriptions.db.execute("PRAGMA page_count").fetchone()
+    subscriptions.db.execute(f"PRAGMA max_page_count = {pages + 8}")
+
+    def bury_many() -> None:
+        for index in range(10_000):
+            subscriptions.bury("mail", DeadLetter(index, "blake3:id", "x" * 1000))
+
+    with pytest.raises(Unavailable) as refused:
+        bury_many()
+    assert refused.value.code == "STORE_FULL"
+    assert 0 < len(subscriptions.dead_letters("mail")) == subscriptions.position("mail")
+
+
+def test_locked_store_is_unavailable(subscriptions: Subscriptions, path: Path) -> None:
+    subscriptions.db.execute("PRAGMA busy_timeout = 0")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable) as refused:
+        subscriptions.count_attempt("mail", 1)
+    assert refused.value.code == "STORE_UNAVAILABLE"
+    other.close()
+
+
+def test_watcher_is_the_same_for_the_same_agent_kinds_and_command() -> None:
+    name = watcher_name("kuro", ("handoff.completed", "handoff.approved"), "notify")
+    assert name == watcher_name("kuro", ("handoff.approved", "handoff.completed", "handoff.approved"), "notify")
+    assert name == "watch-778505274dffa517"  # The name of a file: another one would begin anew.
+    others = [
+        watcher_name("kuro", ("handoff.completed",), "notify"),
+        watcher_name("mika", ("handoff.completed", "handoff.approved"), "notify"),
+        watcher_name("kuro", ("handoff.completed", "handoff.approved"), None),
+        watcher_name("kuro", ("handoff.completed", "handoff.approved"), "notify me"),
+    ]
+    assert len({name, *others}) == 5

@@ -1,0 +1,190 @@
+"""From thinking to a graph: steps, their types and the conclusion (seed 001)."""
+
+from __future__ import annotations
+
+import pytest
+
+from consumers.sdk.thinking import (
+    classify_step_type,
+    extract_reasoning,
+    extract_reasoning_from_minimax,
+    infer_reasoning_type,
+    parse_thinking_process,
+)
+from consumers.sdk.thinking.extract import TASK_NOT_STATED, conclusion_max_chars
+from consumers.sdk.thinking.split import cut_chars, step_goal_bytes
+from projections.reasoning.memory import compute_reasoning_ref
+
+AUDIT = """api/auth.py:23 reads JWT_SECRET from the environment. All variables are logged at start.
+So the secret is in the logs. I'm assuming nobody encrypts them, e.g. on the old hosts.
+
+Options:
+1. Rotate the secret.
+   It is cheap.
+2. Move it to a vault; perhaps next month.
+
+```python
+SECRET = env["JWT_SECRET"]
+
+print(SECRET)
+```
+
+In conclusion, rotate the secret immediately."""
+
+
+def contents(thinking: str) -> list[str]:
+    return [step.content for step in extract_reasoning({"thinking": thinking}).memory.steps]
+
+
+# Steps
+
+
+def test_thinking_becomes_steps_with_types_and_a_conclusion() -> None:
+    found = extract_reasoning({"thinking": AUDIT, "model": "MiniMax-M2"}, task="Audit the login")
+    assert [(step.step_number, step.type, step.content.partition("\n")[0]) for step in found.memory.steps] == [
+        (1, "observation", "api/auth.py:23 reads JWT_SECRET from the environment. All variables are logged at start."),
+        (2, "inference", "So the secret is in the logs."),
+        (3, "assumption", "I'm assuming nobody encrypts them, e.g. on the old hosts."),
+        (4, "observation", "Options:"),
+        (5, "observation", "Rotate the secret."),
+        (6, "hypothesis", "Move it to a vault; perhaps next month."),
+        (7, "observation", "```python"),
+        (8, "conclusion", "In conclusion, rotate the secret immediately."),
+    ]
+    assert found.memory.steps[4].content == "Rotate the secret.\n   It is cheap."
+    assert found.memory.steps[6].content.endswith("\n\nprint(SECRET)\n```")
+    assert (found.memory.task, found.memory.ai_id) == ("Audit the login", "MiniMax-M2")
+    assert found.memory.conclusion == "In conclusion, rotate the secret immediately."
+    assert found.conclusion_from == "step"
+    assert found.memory.dependencies == {}
+
+
+def test_chinese_thinking_becomes_steps() -> None:
+    thinking = "我看到密钥保存在环境变量中。因此密钥会出现在日志里。假设日志没有加密！\n\n一、更换密钥\n二、迁移\n\n"
+    memory = extract_reasoning_from_minimax({"thinking": thinking + "综上，应该立即更换密钥。"})
+    assert [(step.type, step.content) for step in memory.steps] == [
+        ("observation", "我看到密钥保存在环境变量中。"),
+        ("inference", "因此密钥会出现在日志里。"),
+        ("assumption", "假设日志没有加密！"),
+        ("observation", "更换密钥"),
+        ("observation", "迁移"),
+        ("conclusion", "综上，应该立即更换密钥。"),
+    ]
+    assert memory.conclusion == "综上，应该立即更换密钥。"
+
+
+@pytest.mark.parametrize(
+    ("thinking", "steps"),
+    [
+        ("- a\n* b\n• c", ["a", "b", "c"]),
+        ("1. a\n2) b\n(3) c\n(d) e", ["a", "b", "c", "e"]),
+        ("① 甲\n②乙\n（三）丙\n四、丁\n5、戊", ["甲", "乙", "丙", "丁", "戊"]),
+        ("Step 1: a\nstep 2. b\n第一步：丙\n第2步，丁", ["a", "b", "丙", "丁"]),
+        ("x =\n- 5 + y", ["x =\n- 5 + y"]),  # a minus sign is no list mark
+        ("It costs\n2.5 GB", ["It costs\n2.5 GB"]),
+        ("a\r\n\r\nb", ["a", "b"]),
+        ("a\n \t \nb", ["a", "b"]),
+        ("1.\n\n2. ", ["1."]),
+        ("```\na\n\nb", ["```\na\n\nb"]),  # a fence that is never closed
+    ],
+)
+def test_lists_paragraphs_and_code_are_divided_where_they_end(thinking: str, steps: list[str]) -> None:
+    assert contents(thinking) == steps
+
+
+def test_long_paragraph_is_divided_between_sentences() -> None:
+    sentences = [f"The queue of region {number} holds {number} letters." for number in range(40)]
+    steps = contents(" ".join(sentences))
+    assert " ".join(steps) == " ".join(sentences)
+    assert all(len(step) <= step_goal_bytes for step in steps)
+    assert all(step.endswith(".") for step in steps)
+
+
+def test_sentence_without_end_is_cut_at_white_space_or_anywhere() -> None:
+    words = contents("word " * 1_000)
+    assert all(step.replace(" ", "") == "word" * (step.count(" ") + 1) for step in words)
+    assert [len(step) for step in contents("x" * (2 * cut_chars + 1))] == [cut_chars, cut_chars, 1]
+
+
+def test_seeds_helper_returns_the_texts_of_the_steps() -> None:
+    assert parse_thinking_process(AUDIT) == contents(AUDIT)
+    assert parse_thinking_process(" \n ") == []
+
+
+# Types, and that they are guesses
+
+
+@pytest.mark.parametrize(
+    ("text", "sort"),
+    [
+        ("JWT secret stored in environment variable", "observation"),
+        ("Therefore the secret is in the logs", "inference"),
+        ("因为日志里有密钥,所以要更换", "inference"),
+        ("Assuming the logs are kept", "assumption"),
+        ("It might be a race", "hypothesis"),
+        ("也许是缓存的问题", "hypothesis"),
+        ("这不可能", "observation"),
+        ("The final answer is 42", "conclusion"),
+        ("结论：更换密钥", "conclusion"),
+        ("**Observation 2:** Therefore it stood in the file", "observation"),
+        ("So far nothing", "observation"),
+        ("encrypted since 2024-10", "observation"),
+        ("", "observation"),
+    ],
+)
+def test_step_type_follows_label_then_cue(text: str, sort: str) -> None:
+    assert classify_step_type(text) == sort
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning_type"),
+    [
+        ("Hence it must be so", "deductive"),
+        ("It usually fails at night", "inductive"),
+        ("The best explanation is a full disk", "abductive"),
+        ("This is similar to the outage in May", "analogical"),
+        ("由此推出密钥已泄露", "deductive"),
+        ("最可能的原因是磁盘已满", "abductive"),
+        ("这与五月的故障类似", "analogical"),
+        ("The disk is full", ""),
+    ],
+)
+def test_reasoning_type_follows_wording_or_is_empty(text: str, reasoning_type: str) -> None:
+    assert infer_reasoning_type(text) == reasoning_type
+
+
+def test_what_was_guessed_is_marked_beside_the_graph_and_not_in_its_ref() -> None:
+    thinking = "Observation: the disk is full.\n\nTherefore the backup stops.\n\nConclusion: move the backup."
+    found = extract_reasoning({"thinking": thinking})
+    assert found.inferred == {2: ["type", "reasoning_type"]}  # the others say themselves what they are
+    values = found.memory.to_dict()
+    assert not {"inferred", "marks"} & (values.keys() | values["steps"][1].keys())
+    assert compute_reasoning_ref(found.memory) == compute_reasoning_ref(
+        extract_reasoning_from_minimax({"thinking": thinking})
+    )
+
+
+# The conclusion and what the response does not say
+
+
+def test_conclusion_is_the_answer_when_no_step_concludes() -> None:
+    found = extract_reasoning({"thinking": "The disk is full.", "content": "  Move the backup.\n"})
+    assert (found.memory.conclusion, found.conclusion_from) == ("Move the backup.", "answer")
+    span = found.conclusion_span
+    assert span is not None
+    assert found.sources[span.source].text[span.start : span.end] == "Move the backup."
+
+
+def test_long_answer_gives_its_first_part_whole() -> None:
+    answer = "Move the backup to the new disk.\n\n" + "Details follow. " * 200
+    assert len(answer) > conclusion_max_chars
+    found = extract_reasoning({"thinking": "The disk is full.", "content": answer})
+    assert found.memory.conclusion == "Move the backup to the new disk."
+
+
+def test_conclusion_and_task_that_are_not_there_are_named_absent() -> None:
+    found = extract_reasoning({"thinking": "The disk is full."})
+    assert (found.memory.conclusion, found.conclusion_from, found.conclusion_span) == ("", "absent", None)
+    assert found.memory.task == TASK_NOT_STATED
+    assert found.absent == ["task", "conclusion"]
+    assert extract_reasoning({"thinking": "x", "task": "Why?", "content": "So."}).absent == []

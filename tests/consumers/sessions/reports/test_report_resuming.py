@@ -1,0 +1,273 @@
+"""Resuming: which sessions, in how many tokens, with what left out; generated sessions of every sort and type."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections import Counter
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from building import Ledger
+from report_figures import Told
+from session_cases import SORTS, TYPES, Case, case
+
+from consumers.sessions.reports import ReportInputs, publish_report, resume
+from consumers.sessions.reports.packing import LEVELS, SHORT_NAMES, printed
+from ledger.author import Author
+from ledger.errors import Refused
+from ledger.events import session
+from projections.briefs.tokens import count_tokens
+from projections.reader import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SUMMARY_KEYS = {
+    "session_id", "ai_id", "timestamp", "duration", "task", "epistemic_deltas", "key_findings", "knowledge_gaps_filled",
+    "remaining_unknowns", "next_steps", "next_session_context", "calibration_status", "report_type",
+}  # fmt: skip
+DETAILED_KEYS = SUMMARY_KEYS | {"investigation_tools", "artifacts_created", "accomplished", "report_id"}
+KEYS = {"summary": SUMMARY_KEYS, "detailed": DETAILED_KEYS, "full": DETAILED_KEYS | {"assessments", "full_markdown"}}
+REPORT_NAMES = {"task": "task_summary", "next_steps": "recommended_next_steps"}
+SORTS_AND_TYPES = len(SORTS) * len(TYPES)
+# `BATON_FAULTS=25` resumes a hundred sessions and more.
+SESSIONS = SORTS_AND_TYPES * (2 if os.environ.get("BATON_FAULTS", "1") == "1" else 7)
+LISTS = ("key_findings", "remaining_unknowns", "next_steps", "knowledge_gaps_filled", "epistemic_deltas")
+
+
+def is_beginning(kept: str, whole: str) -> bool:
+    """Return whether a text is another's beginning that ends between words, or all of it."""
+    if kept == whole.strip() or kept == "…":
+        return True
+    if not kept.endswith("…") or not whole.strip().startswith(kept[:-1]):
+        return False
+    last, following = kept[-2], whole.strip()[len(kept) - 1]
+    wide = {unicodedata.east_asian_width(last), unicodedata.east_asian_width(following)} & {"W", "F"}
+    return following.isspace() or bool(wide)
+
+
+def check_session(told: dict[str, Any], report: dict[str, Any], level: str) -> None:
+    """Check one packed session against the whole report: answers, words, and what is said to be left out."""
+    assert set(told) - {"left_out", "no_report"} == KEYS[level]
+    left_out = told.get("left_out", {})
+    assert told["task"]
+    for name in ("task", "next_session_context"):
+        whole = report[REPORT_NAMES.get(name, name)]
+        assert is_beginning(told[name], whole) or (not told[name] and left_out[SHORT_NAMES.get(name, name)] == 1)
+        assert told[name] == whole.strip() or SHORT_NAMES.get(name, name) in {*left_out, *left_out.get("shortened", [])}
+    for name in LISTS:
+        whole = report[REPORT_NAMES.get(name, name)]
+        assert bool(told[name]) == bool(whole), f"{name} is one of the six answers"
+        assert len(told[name]) + left_out.get(SHORT_NAMES.get(name, name), 0) == len(whole)
+        shortened = [
+            one for one in told[name] if isinstance(one, str) and not any(one == each.strip() for each in whole)
+        ]
+        assert not shortened or SHORT_NAMES.get(name, name) in left_out["shortened"]
+        for one in shortened:
+            assert any(is_beginning(one, each) for each in whole)
+    if left_out:
+        assert re.fullmatch(r"baton report show \S+", left_out["see"])
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+    """One ledger for all tests that only read what generated sessions came to."""
+    with (
+        Ledger(tmp_path_factory.mktemp("sessions") / ".baton") as ledger,
+        ledger.client() as client,
+        Reader(client, ledger.settings()) as reader,
+    ):
+        yield Recorded(Told(ledger, client, reader))
+
+
+class Recorded:
+    """Generated sessions, each recorded and reported on when it is first asked for."""
+
+    def __init__(self, told: Told) -> None:
+        self.told = told
+        self._known: dict[int, Case] = {}
+
+    def session(self, number: int) -> tuple[Case, dict[str, Any]]:
+        """Return a session and its whole report."""
+        if number not in self._known:
+            self._known[number] = case(number)
+            self.told.record(self._known[number])
+        one = self._known[number]
+        report: dict[str, Any] = self.told.answer("reports.show", {"id": one.id})["report"]
+        return one, report
+
+
+@pytest.mark.parametrize("first", range(0, SESSIONS, SORTS_AND_TYPES))
+def test_sessions_of_every_sort_and_type_resume_within_their_tokens_with_the_six_answers(
+    recorded: Recorded, first: int
+) -> None:
+    told, found = recorded.told, set()
+    for number in range(first, first + SORTS_AND_TYPES):
+        one, report = recorded.session(number)
+        found.add((one.sort, one.type))
+        assert report["report_type"] == one.type
+        for level, limit in LEVELS.items():
+            resumed = told.resume(one, level)
+            (packed,) = resumed["sessions"]
+            assert count_tokens(printed(packed)) <= limit
+            assert resumed["token_estimate"] == count_tokens(printed(resumed)) <= limit
+            check_session(packed, report, level)
+    assert found == set(product(SORTS, TYPES))
+
+
+def test_five_sessions_at_once_share_their_tokens(told: Told) -> None:
+    for number in range(5):
+        told.record(case(number))
+    for level, limit in LEVELS.items():
+        resumed = resume(told.answer, told.client.get_blob, resume_mode="last_n", count=5, detail_level=level)
+        assert [one["session_id"] for one in resumed["sessions"]] == [case(n).id for n in (4, 3, 2, 1, 0)]
+        assert all(count_tokens(printed(one)) <= limit for one in resumed["sessions"])
+        assert resumed["token_estimate"] == count_tokens(printed(resumed)) <= 5 * limit
+        assert resumed["total_sessions"] == 5
+
+
+def test_the_markdown_is_whole_whenever_it_fits_and_else_in_whole_sections(recorded: Recorded) -> None:
+    found = Counter[str]()
+    for number in range(SORTS_AND_TYPES):
+        one, report = recorded.session(number)
+        whole = report["markdown"]
+        packed = recorded.told.resume(one, "full")["sessions"][0]
+        omitted = packed.get("left_out", {}).get("markdown")
+        if omitted is None:
+            assert packed["full_markdown"] == whole
+        else:
+            titles = [part.split("\n")[0] for part in packed["full_markdown"].split("\n\n## ")[1:]]
+            assert not set(titles) & set(omitted)
+            for part in packed["full_markdown"].split("\n\n*Omitted:")[0].split("\n\n## "):
+                assert part in whole
+            assert packed["full_markdown"] == "" or packed["report_id"] in packed["full_markdown"]
+        found["whole" if omitted is None else "sections"] += 1
+    assert set(found) == {"whole", "sections"}
+
+
+def test_the_modes_select_the_last_the_last_few_and_one_by_a_beginning_of_its_id(told: Told) -> None:
+    for number in range(7):
+        told.record(case(number))
+
+    def ids(**asked: Any) -> list[str]:
+        return [one["session_id"] for one in resume(told.answer, told.client.get_blob, **asked)["sessions"]]
+
+    assert ids() == [case(6).id]
+    assert ids(resume_mode="last", count=3) == [case(6).id]
+    assert ids(resume_mode="last_n", count=2) == [case(6).id, case(5).id]
+    assert len(ids(resume_mode="last_n", count=9)) == 5
+    assert ids(resume_mode="session_id", session_id=case(2).id[:6]) == [case(2).id]
+
+
+def test_an_agent_is_found_by_its_label_and_else_by_its_registered_name(ledger: Ledger, told: Told) -> None:
+    ledger.emit("alice", "session/a", session.SessionStarted(task="One", ai_id="minimax"))
+    ledger.emit("bob", "session/b", session.SessionStarted(task="Two", ai_id="claude-code"))
+    for ai_id, expected in (("minimax", ["a"]), ("bob", ["b"]), (None, ["b"]), ("nobody", [])):
+        resumed = resume(told.answer, told.client.get_blob, ai_id=ai_id)
+        assert [one["session_id"] for one in resumed["sessions"]] == expected
+    assert resumed["message"] == "No sessions found for ai_id=nobody"
+    assert resumed["total_sessions"] == 0
+
+
+def test_a_session_without_a_report_resumes_from_its_events(told: Told) -> None:
+    one = case(0)
+    told.record(one, report=False)
+    (packed,) = told.resume(one, "detailed")["sessions"]
+    logged = [data.finding for data in one.events if isinstance(data, session.FindingLogged)]
+    assert packed["no_report"] is True
+    assert packed["report_id"] is None
+    assert sorted(packed["key_findings"]) == sorted(logged)
+    assert packed["epistemic_deltas"]["know"] != 0
+    told.record(case(4))
+    assert "no_report" not in told.resume(case(4), "detailed")["sessions"][0]
+
+
+def test_a_session_just_started_resumes_too(ledger: Ledger, told: Told) -> None:
+    ledger.emit("alice", "session/a", session.SessionStarted())
+    (packed,) = resume(told.answer, told.client.get_blob, detail_level="full")["sessions"]
+    assert (packed["task"], packed["key_findings"], packed["next_steps"]) == (
+        "",
+        [],
+        ["Continue with planned next steps"],
+    )
+    assert packed["no_report"] is True
+
+
+def test_a_session_in_which_nothing_was_recorded_yet_gives_way_to_the_one_before_it(ledger: Ledger, told: Told) -> None:
+    ledger.emit("alice", "session/before", session.SessionStarted(task="Find the leak", ai_id="minimax"))
+    ledger.emit("alice", "session/before", session.FindingLogged(finding="The pool is never closed"))
+    ledger.emit("alice", "session/now", session.SessionStarted(task="Go on", ai_id="minimax"))
+    for asked in ({}, {"ai_id": "minimax"}, {"ai_id": "alice"}):
+        (packed,) = resume(told.answer, told.client.get_blob, **asked)["sessions"]
+        assert packed["task"] == "Find the leak"
+    assert resume(told.answer, told.client.get_blob, session_id="now")["sessions"][0]["task"] == "Go on"
+
+
+def test_dead_ends_of_the_session_come_first_then_those_of_similar_tasks(ledger: Ledger, told: Told) -> None:
+    for name, task in (
+        ("other", "Bake bread"),
+        ("before", "Find the leak in the pool"),
+        ("now", "Find the leak in the pool"),
+    ):
+        ledger.emit("alice", f"session/{name}", session.SessionStarted(task=task))
+        dead_end = session.DeadEndLogged(approach=f"Tried in {name}", why_failed="It came back")
+        ledger.emit("alice", f"session/{name}", dead_end)
+    resumed = resume(told.answer, told.client.get_blob, session_id="now")
+    assert resumed["dead_ends"] == [
+        {"approach": "Tried in now", "why_failed": "It came back"},
+        {"approach": "Tried in before", "why_failed": "It came back", "session": "before"},
+    ]
+
+
+def test_a_text_that_the_report_had_to_shorten_much_is_read_from_its_blob(ledger: Ledger, told: Told) -> None:
+    ledger.emit("alice", "session/a", session.SessionStarted(task="Many"))
+    author = Author(told.client, "alice", lambda _: ledger.keys["alice"])
+    findings = [f"Finding {n} says that " + "the pool stays open, " * 60 for n in range(120)]
+    publish_report(author, told.answer, "a", ReportInputs(task_summary="Many", key_findings=findings))
+    held = told.answer("reports.show", {"id": "a"})["report"]["key_findings"][0]
+    (packed,) = resume(told.answer, told.client.get_blob, session_id="a", detail_level="full")["sessions"]
+    assert len(packed["key_findings"][0]) > len(held)
+    assert "findings" in packed["left_out"]["shortened"]
+
+    def without(_ref: str) -> bytes:
+        raise Refused("NOT_FOUND", "no such blob")
+
+    (packed,) = resume(told.answer, without, session_id="a", detail_level="full")["sessions"]
+    assert packed["key_findings"][0] == held
+    assert "findings" in packed["left_out"]["shortened"]
+
+
+def test_ids_and_labels_of_any_length_leave_the_limits_as_they_are(ledger: Ledger, told: Told) -> None:
+    name = "𝒻𝒶" * 45
+    ledger.emit("alice", f"session/{name}", session.SessionStarted(task="y " * 5_000))
+    name += " it's"
+    ledger.emit("alice", f"session/{name}", session.SessionStarted(task="x " * 5_000, ai_id="agent " * 3_000))
+    for level, limit in LEVELS.items():
+        resumed = resume(told.answer, told.client.get_blob, detail_level=level)
+        assert resumed["token_estimate"] <= limit
+        assert name.startswith(resumed["sessions"][0]["session_id"])
+        assert {"session_id", "ai_id"} <= set(resumed["sessions"][0]["left_out"]["shortened"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"resume_mode": "session_id"}, "INVALID_FIELD"),
+        ({"resume_mode": "first"}, "INVALID_FIELD"),
+        ({"detail_level": "all"}, "INVALID_FIELD"),
+        ({"resume_mode": "last_n", "count": 0}, "INVALID_FIELD"),
+        ({"resume_mode": "last_n", "count": "3"}, "INVALID_FIELD"),
+        ({"resume_mode": "last_n", "count": True}, "INVALID_FIELD"),
+        ({"session_id": "none"}, "NOT_FOUND"),
+        ({"session_id": "a"}, "REF_AMBIGUOUS"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused(ledger: Ledger, told: Told, asked: dict[str, Any], code: str) -> None:
+    for name in ("a1", "a2"):
+        ledger.emit("alice", f"session/{name}", session.SessionStarted())
+    with pytest.raises(Refused) as caught:
+        resume(told.answer, told.client.get_blob, **asked)
+    assert caught.value.code == code

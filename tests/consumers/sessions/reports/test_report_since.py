@@ -1,0 +1,50 @@
+"""The dates that queries take: ISO 8601 and RFC 3339, or counted back from now; anything else is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from consumers.sessions.reports import parse_since
+from ledger.errors import Refused
+
+NOW = datetime(2026, 2, 12, 10, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2025-11-01", "2025-11-01T00:00:00+00:00"),
+        ("2025-11-01T08:30:00", "2025-11-01T08:30:00+00:00"),
+        ("2025-11-01T08:30:00Z", "2025-11-01T08:30:00+00:00"),
+        ("2025-11-01T08:30:00.250+02:00", "2025-11-01T06:30:00.250+00:00"),
+        ("7 days ago", "2026-02-05T10:00:00+00:00"),
+        (" 2 Weeks Ago ", "2026-01-29T10:00:00+00:00"),
+        ("yesterday", "2026-02-11T10:00:00+00:00"),
+        ("3h ago", "2026-02-12T07:00:00+00:00"),
+        ("7天前", "2026-02-05T10:00:00+00:00"),
+    ],
+)
+def test_a_date_or_a_time_ago_is_read_as_utc(text: str, moment: str) -> None:
+    assert parse_since(text, NOW) == int(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "nonsense", "10", "march", "2025-13-01", "2025-11-31", "7 days ago or so", "in 7 days", "tomorrow",
+     "99999999999 days ago", "0001-01-01T00:00:00+23:00", "1 day ago" + " " * 80 + "x", "'; DROP TABLE reports; --"],
+)  # fmt: skip
+def test_nonsense_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(Refused, match="7 days ago") as caught:
+        parse_since(text, NOW)
+    assert caught.value.code == "INVALID_FIELD"
+    assert caught.value.details["field"] == "since"
+
+
+@pytest.mark.parametrize("given", [7, 7.5, None, NOW, ["7 days ago"]])
+def test_what_is_no_text_is_refused(given: Any) -> None:
+    with pytest.raises(Refused, match="Expected `str`") as caught:
+        parse_since(given, NOW)
+    assert caught.value.code == "INVALID_FIELD"

@@ -1,0 +1,202 @@
+"""The Game of 24: what is solved, what is exhausted, what is read, and what a wrong claim leads to."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from functools import cache
+from itertools import permutations, product
+
+import pytest
+
+from consumers.thoughts import Game24, Overrides, search_config, solve
+from consumers.thoughts.thinking.game24 import read_game
+from ledger.events.tot import EvaluationContext, Failure, GenerationContext, ThoughtNode
+
+SEED = "用4、9、10、13得到24"
+CONTEXT = GenerationContext(problem=SEED)
+
+
+@cache
+def can_make_24(numbers: tuple[int, ...]) -> bool:
+    """Decide by brute force over every order, operator and bracketing: nothing of the thinker's own code."""
+
+    def apply(operation: str, left: Fraction | None, right: Fraction | None) -> Fraction | None:
+        if left is None or right is None or (operation == "/" and right == 0):
+            return None
+        return (
+            {"+": left + right, "-": left - right, "*": left * right}.get(operation)
+            if operation != "/"
+            else (left / right)
+        )
+
+    for a, b, c, d in set(permutations(map(Fraction, numbers))):
+        for x, y, z in product("+-*/", repeat=3):
+            shapes = (
+                apply(z, apply(y, apply(x, a, b), c), d),
+                apply(z, apply(x, a, apply(y, b, c)), d),
+                apply(y, apply(x, a, b), apply(z, c, d)),
+                apply(x, a, apply(z, apply(y, b, c), d)),
+                apply(x, a, apply(y, b, apply(z, c, d))),
+            )
+            if 24 in shapes:
+                return True
+    return False
+
+
+def generated_inputs() -> list[tuple[int, ...]]:
+    chance = random.Random(24)
+    hands: dict[tuple[int, ...], None] = {(4, 9, 10, 13): None, (1, 5, 5, 5): None, (3, 3, 8, 8): None}
+    while len(hands) < 50:
+        hands[tuple(sorted(chance.randint(1, 13) for _ in range(4)))] = None
+    return list(hands)
+
+
+def generated_unsolvable() -> list[tuple[int, ...]]:
+    chance = random.Random(42)
+    found: dict[tuple[int, ...], None] = {}
+    while len(found) < 10:
+        hand = tuple(sorted(chance.randint(1, 13) for _ in range(4)))
+        if not can_make_24(hand):
+            found[hand] = None
+    return list(found)
+
+
+def text_of(numbers: tuple[int, ...]) -> str:
+    return " ".join(map(str, numbers))
+
+
+def path_of(*contents: str) -> list[ThoughtNode]:
+    path = [ThoughtNode(id="root", depth=0, content=SEED)]
+    for depth, content in enumerate(contents, 1):
+        path.append(ThoughtNode(id=f"node_{depth}_1", depth=depth, parent_id=path[-1].id, content=content))
+    return path
+
+
+SOLVING = path_of("13 - 9 = 4, 剩余: 4, 4, 10", "10 - 4 = 6, 剩余: 4, 6", "6 × 4 = 24, 剩余: 24")
+
+
+@pytest.mark.parametrize("strategy", ["BFS", "DFS"])
+def test_every_solvable_input_is_solved_and_every_other_is_exhausted(strategy: str) -> None:
+    solvable = 0
+    for numbers in generated_inputs():
+        thinker, problem = Game24(), text_of(numbers)
+        config = search_config("math", None, Overrides(strategy=strategy, depth=3, branching=5))
+        found = solve(problem, config, thinker)
+        if not can_make_24(numbers):
+            assert found.solution is None
+            continue
+        solvable += 1
+        assert found.solution is not None, numbers
+        assert found.solution.verification.is_valid
+        expression, _, value = found.solution.answer.partition(" = ")
+        assert value == "24"
+        spelled = expression.replace("×", "*").replace("÷", "/")
+        assert eval("".join(f"Fraction({t})" if t.isdigit() else t for t in spelled_tokens(spelled))) == 24
+        assert sorted(int(token) for token in spelled_tokens(spelled) if token.isdigit()) == sorted(numbers)
+    assert solvable > 30
+
+
+def spelled_tokens(text: str) -> list[str]:
+    return text.replace("(", " ( ").replace(")", " ) ").split()
+
+
+@pytest.mark.parametrize("numbers", generated_unsolvable(), ids=text_of)
+def test_unsolvable_input_ends_exhausted_with_stats(numbers: tuple[int, ...]) -> None:
+    found = solve(text_of(numbers), search_config("math", None, Overrides(depth=3, branching=5)), Game24())
+    assert found.failure is not None
+    assert (found.failure.code, found.failure.recoverable) == ("SEARCH_EXHAUSTED", False)
+    stats = found.entries[-1].data.payload.stats
+    assert stats.total_nodes > 1
+    assert stats.nodes_pruned == stats.total_nodes - 1
+    assert stats.llm_calls > 0
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        SEED,
+        "4 9 10 13",
+        "4, 9, 10, 13 = 24",
+        "Make 24 from 13, 4, 10 and 9",
+        "24点：４、９、10、13",
+        "Game of 24: 4 9 10 13",
+    ],
+)
+def test_spellings_of_one_game_give_one_tree(problem: str) -> None:
+    told = [node.content for node in solve(problem, None, Game24()).state.nodes.values()][1:]
+    assert told == [node.content for node in solve(SEED, None, Game24()).state.nodes.values()][1:]
+
+
+@pytest.mark.parametrize(
+    "problem", ["", "four nine ten", "4", "1 2 3 4 5 6 7", "1.5 2 3 4", "-4 9 10 13", "1 2 3 99999"]
+)
+def test_what_is_no_game_cannot_be_decomposed(problem: str) -> None:
+    assert isinstance(read_game(problem), Failure)
+    found = solve(problem, None, Game24())
+    assert found.state is None
+    assert (found.failure.code, found.failure.recoverable) == ("INVALID_FORMAT", False)
+
+
+def test_path_of_the_seed_gives_the_answer_of_the_seed() -> None:
+    solution = Game24().synthesize(SOLVING, SEED)
+    assert solution.answer == "(10 - (13 - 9)) × 4 = 24"
+    assert solution.reasoning_trace == [
+        "步骤1: 用13减9得到4",
+        "步骤2: 用10减去上一步的4得到6",
+        "步骤3: 用6乘以剩余的4得到24",
+    ]
+    assert (solution.confidence, solution.verification.is_valid) == (1.0, True)
+    assert solution.answer not in solution.alternative_solutions
+    assert "(10 - 4) × (13 - 9) = 24" in solution.alternative_solutions
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        (path_of("13 - 9 = 5, 剩余: 4, 5, 10", "10 - 4 = 6, 剩余: 5, 6", "6 × 5 = 24, 剩余: 24"), "13 - 9 = 4, not 5"),
+        (path_of("13 - 9 = 4, 剩余: 4, 24"), "what is left is 4, 4, 10, not 4, 24"),
+        (path_of("12 × 2 = 24, 剩余: 24"), "there is no 12 to use"),
+        (path_of("13 ÷ 0 = 24, 剩余: 24"), "13 ÷ 0 = ∅, not 24"),
+        (path_of("it is obvious"), "it states no equation"),
+        (SOLVING[:3], "2 numbers are left"),
+    ],
+)
+def test_wrong_claim_is_named_by_the_verification(path: list[ThoughtNode], error: str) -> None:
+    solution = Game24().synthesize(path, SEED)
+    assert not solution.verification.is_valid
+    assert any(error in one for one in solution.verification.validation_errors)
+    assert solution.confidence == 0.0
+
+
+def test_wrong_claim_is_worth_nothing() -> None:
+    paths = [
+        path_of("13 - 9 = 5, 剩余: 4, 5, 10"),
+        path_of("13 - 9 = 4, 剩余: 4, 4, 10"),
+        path_of("13 × 10 = 130, 剩余: 4, 9, 130"),
+    ]
+    context = EvaluationContext(problem=SEED, current_depth=1, max_depth=3)
+    wrong, good, hopeless = Game24().evaluate(paths, "independent_scoring", [], context).evaluations
+    assert (wrong.score, wrong.dimension_scores["correctness"]) == (0.0, 0.0)
+    assert good.score > 5 > hopeless.score > 0
+
+
+def test_candidates_are_deterministic_distinct_and_no_more_than_asked() -> None:
+    root = SOLVING[:1]
+    every = Game24().generate(root, "sequential_proposal", 64, CONTEXT)
+    contents = [one.content for one in every.candidates]
+    assert "13 - 9 = 4, 剩余: 4, 4, 10" in contents
+    assert len({content.partition("剩余")[2] for content in contents}) == len(contents)
+    five = Game24().generate(root, "independent_sampling", 5, CONTEXT)
+    assert five == Game24().generate(root, "independent_sampling", 5, CONTEXT)
+    assert (len(five.candidates), five.llm_calls, every.llm_calls) == (5, 5, 1)
+
+
+def test_what_is_beyond_exact_reach_is_said_to_be_unknown() -> None:
+    thinker, problem = Game24(), "1 2 3 4 5 6"
+    root = ThoughtNode(id="root", depth=0, content=problem)
+    [one] = thinker.generate([root], "sequential_proposal", 1, CONTEXT).candidates
+    node = ThoughtNode(id="a", depth=1, parent_id="root", content=one.content)
+    context = EvaluationContext(problem=problem, current_depth=1, max_depth=5)
+    [judged] = thinker.evaluate([[root, node]], "independent_scoring", [], context).evaluations
+    assert (judged.score, judged.confidence) == (5.0, 0.3)

@@ -1,0 +1,138 @@
+"""Agents are killed at random points of a search: the answer stays the same, and no message is answered twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from building import Ledger
+from serving import make_home
+from tot_playing import ANSWER, PROBLEM, check, events, read, resume
+
+from consumers.doors.node.node import Node
+from consumers.thoughts.orchestrating import TaskOptions
+from consumers.thoughts.processes import Cast
+from consumers.thoughts.running import outcome, prepare, resume_task
+from consumers.thoughts.starting import role_keys
+from consumers.thoughts.task import AGENTS
+from ledger.connect import open_client
+from ledger.errors import Exit, Unavailable
+from ledger.local import LocalClient
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from consumers.thoughts.processes import Part
+    from ledger.client import Client
+
+FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
+SEED = os.environ.get("BATON_SEED")
+EVENTS = 64
+
+
+def wait_for(client: Client, part: Part, count: int, actors: Cast) -> None:
+    """Wait until a task has so many events, or is over."""
+    position, seen = part.start, 0
+    while seen < count and not actors.is_done():
+        page = client.entries(position, stream=f"tot/{part.task_id}", wait_s=0.5)
+        position, seen = page.next_index, seen + len(page.entries)
+
+
+def kill_until_given_up(actors: Cast) -> None:
+    """Kill the generator whenever it is there."""
+    while not actors.is_done():
+        actors._children["generator"].kill()
+
+
+def begin(ledger: Ledger) -> Part:
+    """Return a new task."""
+    with ledger.client() as client:
+        return prepare(ledger.settings(), client, PROBLEM, TaskOptions(), thinker="game24")
+
+
+def check_solved(ledger: Ledger, part: Part) -> None:
+    """Check that a task was solved as if nobody had died."""
+    task = read(ledger, part.task_id)
+    found = outcome(task)
+    assert (found["answer"], found["stats"]["total_nodes"], found["stats"]["rounds"]) == (ANSWER, 36, 7)
+    check(ledger, part.task_id)
+    assert len(events(ledger, f"reasoning/{part.task_id}")) == 7
+
+
+@pytest.mark.parametrize("number", range(2 * FAULTS))
+def test_killed_agent_is_started_again_and_goes_on(ledger: Ledger, number: int) -> None:
+    chance = random.Random(None if SEED is None else f"{SEED}-{number}")
+    part = begin(ledger)
+    with ledger.client() as client, Cast(part) as actors:
+        for _ in range(2):
+            wait_for(client, part, chance.randint(1, EVENTS), actors)
+            actors._children[chance.choice(list(AGENTS))].kill()
+        while not actors.is_done():
+            wait_for(client, part, 1_000, actors)
+    check_solved(ledger, part)
+
+
+@pytest.mark.parametrize("number", range(2 * FAULTS))
+def test_task_whose_agents_were_all_killed_is_resumed(ledger: Ledger, number: int) -> None:
+    chance = random.Random(None if SEED is None else f"{SEED}-{number}")
+    part = begin(ledger)
+    with ledger.client() as client, Cast(part) as actors:
+        wait_for(client, part, chance.randint(1, EVENTS), actors)
+        for child in actors._children.values():
+            child.kill()
+    found = resume(ledger, part.task_id)
+    assert found["answer"] == ANSWER
+    check_solved(ledger, part)
+
+
+@pytest.mark.parametrize("number", range(FAULTS))
+def test_agents_killed_over_the_bus_lose_nothing(home: Path, number: int) -> None:
+    chance = random.Random(None if SEED is None else f"{SEED}-{number}")
+    settings = make_home(home)
+
+    def search(server: str) -> dict[str, Any]:
+        remote = msgspec.structs.replace(settings, server=server, agent=AGENTS["orchestrator"])
+        with open_client(remote) as client:
+            part = prepare(remote, client, PROBLEM, TaskOptions(), thinker="game24")
+            with Cast(part) as actors:
+                wait_for(client, part, chance.randint(1, EVENTS), actors)
+                actors._children[chance.choice(list(AGENTS))].kill()
+                wait_for(client, part, chance.randint(1, EVENTS), actors)
+                for child in actors._children.values():
+                    child.kill()
+            return resume_task(remote, part.task_id, client=client)
+
+    async def run() -> dict[str, Any]:
+        async with Node(settings) as node:
+            return await asyncio.to_thread(search, node.url)
+
+    with LocalClient(settings) as client:
+        role_keys(settings, client)
+    found = asyncio.run(run())
+    assert (found["answer"], found["stats"]["total_nodes"]) == (ANSWER, 36)
+    with Ledger(home) as ledger:
+        check(ledger, found["task_id"])
+
+
+def test_agents_whose_starter_is_gone_end_by_themselves(ledger: Ledger) -> None:
+    part = begin(ledger)
+    with ledger.client() as client, Cast(part) as actors:
+        wait_for(client, part, 10, actors)
+        for child in actors._children.values():
+            child.stdin.close()
+        assert {child.wait(30) for child in actors._children.values()} <= {Exit.OK, Exit.UNAVAILABLE}
+    assert resume(ledger, part.task_id)["answer"] == ANSWER
+    check_solved(ledger, part)
+
+
+def test_agent_that_dies_again_and_again_ends_the_attempt(ledger: Ledger) -> None:
+    part = begin(ledger)
+    with ledger.client() as client, Cast(part) as actors:
+        wait_for(client, part, 1, actors)
+        with pytest.raises(Unavailable, match="the generator ended 4 times"):
+            kill_until_given_up(actors)
+    assert resume(ledger, part.task_id)["answer"] == ANSWER

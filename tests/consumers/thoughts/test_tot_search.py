@@ -1,0 +1,282 @@
+"""The search as a pure function: restarts, budgets, bad thinkers, both strategies, and the gate that watches it all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from consumers.thoughts import Debugging, Game24, Overrides, Planning, Solved, Spoken, next_action, search_config, solve
+from consumers.thoughts.driver import TASK_ID, prefixes
+from consumers.thoughts.search import Wait
+from ledger.events import tot as kinds
+from ledger.events.body import Event
+from ledger.lifecycle.tot import TotState, transition
+from ledger.lifecycle.tot_tree import node_states
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SUSSMAN = "blocks: C on A, A on table, B on table; goal: A on B, B on C"
+FAULTY = "debug: f(x) = x * 2 + 3; 0 -> 5; 1 -> 8; 2 -> 11; 5 -> 20"
+CASES = {
+    "math-bfs": ("4 9 10 13", "math_reasoning", Game24, Overrides()),
+    "math-dfs": ("1 5 5 5", "math_reasoning", Game24, Overrides(strategy="DFS")),
+    "math-voting": ("3 3 8 8", "math_reasoning", Game24, Overrides(evaluation="vote", beam_width=3)),
+    "unsolvable": ("1 1 1 1", "math_reasoning", Game24, Overrides()),
+    "planning": (SUSSMAN, "planning", Planning, Overrides()),
+    "debugging": (FAULTY, "debugging", Debugging, Overrides(evaluation="对比投票")),
+    "sampling": (FAULTY, "debugging", Debugging, Overrides(generation="independent", strategy="BFS")),
+}
+
+
+def run(case: str, entries: Iterable[Spoken] = (), **overrides: Any) -> Solved:
+    problem, task_type, thinker, asked = CASES[case]
+    shape = thinker().decompose(problem, task_type)
+    config = search_config(task_type, shape, asked._replace(**overrides))
+    return solve(problem, config, thinker(), task_type=task_type, entries=list(entries))
+
+
+def outcome(thinker: Any, **overrides: Any) -> Solved:
+    config = search_config("math", None, Overrides(depth=3)._replace(**overrides))
+    return solve("4 9 10 13", config, thinker)
+
+
+def actions_of(found: Solved, kind: type) -> list[Any]:
+    return [entry.data for entry in found.entries if isinstance(entry.data, kind)]
+
+
+def admit(found: Solved) -> TotState:
+    """Let the gate's own machine judge every entry of a search, each signed by its role; return what it comes to."""
+    keys = {role: f"{place:064x}" for place, role in enumerate(ROLES)}
+    bindings = [kinds.RoleBinding(role=role, agent=f"tot-{role}", key=keys[role]) for role in ROLES]
+    asked = found.entries[0].data.payload
+    started = kinds.TotStarted(
+        task_id=TASK_ID, problem=asked.problem, task_type=asked.task_type, roles=bindings, thinker="t"
+    )
+    state = None
+    for index, entry in enumerate([Spoken("e0", "tot.started", started, []), *found.entries]):
+        data: Any = msgspec.json.decode(msgspec.json.encode(entry.data), type=type(entry.data))
+        role = "orchestrator" if index == 0 else getattr(data, "sender", "explorer")
+        event = Event(
+            index=index, id=entry.id, accepted_ms=0, key=keys[role], ledger="0" * 32, kind=entry.kind,
+            stream=f"tot/{TASK_ID}", author=f"tot-{role}", at="", causes=entry.causes, data=data,
+        )  # fmt: skip
+        state = transition(state, event)
+    assert state is not None
+    assert not state.waiting or not found.state
+    return state
+
+
+ROLES: tuple[kinds.Role, ...] = ("orchestrator", "decomposer", "generator", "evaluator", "explorer", "synthesizer")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_search_restarted_after_any_entry_says_the_same(case: str) -> None:
+    whole = run(case)
+    for beginning in prefixes(whole.entries):
+        assert run(case, beginning) == whole
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gate_takes_every_entry_of_a_search_and_comes_to_the_explorers_tree(case: str) -> None:
+    found = run(case)
+    state = admit(found)
+    assert (state.is_ended, state.waiting) == (True, {})
+    assert found.state is not None
+    assert state.nodes == node_states(found.state.nodes.values())
+
+
+def test_planning_turns_back_from_the_move_that_looks_best() -> None:
+    found = run("planning")
+    assert found.solution.answer == "move C from A to table; move B from table to C; move A from table to B"
+    assert found.solution.verification.is_valid
+    turns = actions_of(found, kinds.TotBacktracked)
+    assert len(turns) == found.entries[-1].data.payload.stats.total_backtracks > 0
+
+
+def test_debugging_is_solved_by_the_votes_of_rows() -> None:
+    found = run("debugging")
+    assert found.solution.answer == "f(x) = x * 3 + 5"
+    judged = actions_of(found, kinds.EvaluationResults)
+    assert all(one.payload.llm_calls == 1 for one in judged)
+    assert "votes" in judged[0].payload.evaluations[0].reasoning
+
+
+def test_vote_of_a_breadth_first_search_compares_a_whole_level() -> None:
+    found = run("math-voting")
+    per_level = [{n.depth for n in one.payload.candidates} for one in actions_of(found, kinds.EvaluateThoughts)]
+    assert per_level == [{1}, {2}, {3}]
+    assert found.solution.verification.is_valid
+
+
+def test_breadth_first_keeps_the_beam_of_each_level() -> None:
+    found = run("math-bfs", beam_width=1)
+    expanded = [one.payload.parent_node.depth for one in actions_of(found, kinds.GenerateThoughts)]
+    assert expanded == [0, 1, 2]
+
+
+def test_nothing_below_the_threshold_is_expanded() -> None:
+    found = run("math-bfs")
+    for asked in actions_of(found, kinds.GenerateThoughts):
+        judged = asked.payload.parent_node.evaluation
+        assert judged is None or judged.score >= 3.0
+
+
+def test_calls_are_counted_as_the_seed_prices_them() -> None:
+    scoring = run("math-bfs")
+    generations = len(actions_of(scoring, kinds.GenerateThoughts))
+    scored = sum(len(one.payload.candidates) for one in actions_of(scoring, kinds.EvaluateThoughts))
+    assert scoring.entries[-1].data.payload.stats.llm_calls == generations + scored
+    assert scoring.entries[-1].data.payload.stats.rounds == generations
+
+
+@pytest.mark.parametrize("overrides", [{"nodes_max": 4}, {"calls_max": 8}])
+def test_budget_ends_a_search_and_is_never_exceeded(overrides: dict[str, int]) -> None:
+    found = run("math-bfs", **overrides)
+    assert found.solution is None
+    assert "budget" in found.failure.message
+    stats = found.entries[-1].data.payload.stats
+    assert stats.total_nodes <= overrides.get("nodes_max", 500)
+    assert stats.llm_calls <= overrides.get("calls_max", 1_000)
+    admit(found)
+
+
+def test_time_ends_a_search() -> None:
+    ticks = iter(range(0, 10_000, 7))
+    problem, task_type, thinker, _ = CASES["math-bfs"]
+    config = search_config(task_type, None, Overrides(seconds_max=60))
+    found = solve(problem, config, thinker(), clock=lambda: float(next(ticks)))
+    assert "budget" in found.failure.message
+
+
+def test_explorer_waits_for_what_it_asked() -> None:
+    found = run("math-bfs")
+    asked = next(place for place, one in enumerate(found.entries) if isinstance(one.data, kinds.GenerateThoughts))
+    from consumers.thoughts import advance
+
+    state = None
+    for entry in found.entries[: asked + 1]:
+        state = advance(state, entry)
+    assert next_action(state, Game24().is_solution) == Wait((found.entries[asked].id,))
+
+
+# Bad thinkers
+
+
+class Bad(Game24):
+    """A thinker that does one thing wrong; the rest is the Game of 24."""
+
+
+class Flood(Bad):
+    def generate(self, path, strategy, k, context):
+        many = [kinds.Candidate(temp_id=f"c{n}", content=f"thought {n}") for n in range(10_000)]
+        return kinds.GeneratedPayload(candidates=many, llm_calls=1)
+
+
+class Silent(Bad):
+    def generate(self, path, strategy, k, context):
+        return kinds.GeneratedPayload(candidates=[], llm_calls=1)
+
+
+class Failing(Bad):
+    asked = 0
+
+    def generate(self, path, strategy, k, context):
+        self.asked += 1
+        return kinds.Failure(code="GENERATION_FAILED", message="no", recoverable=True)
+
+
+class Recovering(Failing):
+    def generate(self, path, strategy, k, context):
+        failure = super().generate(path, strategy, k, context)
+        return failure if self.asked % 3 else Game24.generate(self, path, strategy, k, context)
+
+
+class Excited(Bad):
+    def evaluate(self, paths, strategy, criteria, context):
+        said = super().evaluate(paths, strategy, criteria, context)
+        return msgspec.structs.replace(
+            said, evaluations=[msgspec.structs.replace(one, score=11.0) for one in said.evaluations]
+        )
+
+
+class Mute(Bad):
+    def evaluate(self, paths, strategy, criteria, context):
+        return kinds.ResultsPayload(evaluations=[kinds.NodeEvaluation(node_id="stranger", score=9, confidence=1)])
+
+
+class Late(Bad):
+    def evaluate(self, paths, strategy, criteria, context):
+        return kinds.Failure(code="EVALUATION_TIMEOUT", message="late", recoverable=True)
+
+
+class Twins(Bad):
+    def generate(self, path, strategy, k, context):
+        twin = kinds.Candidate(temp_id="same", content="a")
+        return kinds.GeneratedPayload(candidates=[twin, msgspec.structs.replace(twin, content="b")])
+
+
+class Credulous(Bad):
+    """Proposes 13 - 9 = 5 and finds it splendid."""
+
+    _TOLD = ("13 - 9 = 5, 剩余: 4, 5, 10", "10 - 4 = 6, 剩余: 5, 6", "6 × 5 = 24, 剩余: 24")
+
+    def generate(self, path, strategy, k, context):
+        told = kinds.Candidate(temp_id="c1", content=self._TOLD[len(path) - 1])
+        return kinds.GeneratedPayload(candidates=[told], llm_calls=1)
+
+    def evaluate(self, paths, strategy, criteria, context):
+        judged = [kinds.NodeEvaluation(node_id=path[-1].id, score=10.0, confidence=1.0) for path in paths]
+        return kinds.ResultsPayload(evaluations=judged, llm_calls=1)
+
+
+def test_of_ten_thousand_candidates_only_those_asked_for_are_kept() -> None:
+    found = outcome(Flood(), branching=4)
+    assert [len(one.payload.candidates) for one in actions_of(found, kinds.GeneratedThoughts)] == [4]
+    assert found.failure.code == "SEARCH_EXHAUSTED"
+    admit(found)
+
+
+@pytest.mark.parametrize("strategy", ["BFS", "DFS"])
+def test_thinker_with_no_thoughts_exhausts_the_search(strategy: str) -> None:
+    found = outcome(Silent(), strategy=strategy)
+    assert (found.failure.code, len(found.state.nodes)) == ("SEARCH_EXHAUSTED", 1)
+    admit(found)
+
+
+@pytest.mark.parametrize("bad", [Failing(), Twins()], ids=["failing", "twins"])
+def test_generation_that_always_fails_is_tried_three_times(bad: Bad) -> None:
+    found = outcome(bad)
+    assert found.failure.code == "GENERATION_FAILED"
+    assert len(actions_of(found, kinds.GenerateThoughts)) == 3
+    admit(found)
+
+
+@pytest.mark.parametrize("strategy", ["BFS", "DFS"])
+def test_generation_that_recovers_is_asked_again(strategy: str) -> None:
+    found = outcome(Recovering(), strategy=strategy)
+    assert found.solution.verification.is_valid
+    admit(found)
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [(Excited(), "INVALID_FORMAT"), (Mute(), "SEARCH_EXHAUSTED"), (Late(), "EVALUATION_TIMEOUT")],
+    ids=["excited", "mute", "late"],
+)
+def test_nodes_that_nobody_can_judge_are_given_up(bad: Bad, code: str) -> None:
+    found = outcome(bad)
+    assert found.solution is None
+    assert found.failure.code == code
+    assert len(actions_of(found, kinds.EvaluateThoughts)) == 3
+    assert all(node.status == "pruned" for node in found.state.nodes.values() if node.depth)
+    admit(found)
+
+
+def test_wrong_claim_that_everybody_believed_is_named_in_the_end() -> None:
+    found = outcome(Credulous())
+    assert not found.solution.verification.is_valid
+    assert "step 1: 13 - 9 = 4, not 5" in found.solution.verification.validation_errors
+    admit(found)

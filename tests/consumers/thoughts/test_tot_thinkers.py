@@ -1,0 +1,103 @@
+"""Blocks and faulty programs: what is read, what is refused, and what no path can talk its way around."""
+
+from __future__ import annotations
+
+import pytest
+
+from consumers.thoughts import Debugging, Planning, solve
+from consumers.thoughts.thinking.debugging import read_fault, run
+from consumers.thoughts.thinking.planning import moves, read_task
+from ledger.events.tot import EvaluationContext, Failure, GenerationContext, ThoughtNode
+
+SUSSMAN = "blocks: C on A, A on table, B on table; goal: A on B, B on C"
+FAULTY = "debug: f(x) = x * 2 + 3; 0 -> 4; 1 -> 6; 2 -> 8"
+
+
+def path_of(problem: str, *contents: str) -> list[ThoughtNode]:
+    path = [ThoughtNode(id="root", depth=0, content=problem)]
+    for depth, content in enumerate(contents, 1):
+        path.append(ThoughtNode(id=f"n{depth}", depth=depth, parent_id=path[-1].id, content=content))
+    return path
+
+
+def test_only_clear_blocks_move_and_only_onto_clear_places() -> None:
+    assert moves({"C": "A", "A": "table", "B": "table"}) == [("B", "C"), ("C", "B"), ("C", "table")]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "",
+        "blocks: A on table, B on A",
+        "blocks: A on table; goal: A on table",
+        "blocks: A on B, B on A; goal: A on table",
+        "blocks: A on C, B on C, C on table; goal: A on B",
+        "blocks: A on table, B on table; goal: A on Z",
+    ],
+)
+def test_what_is_no_task_of_blocks_is_refused(problem: str) -> None:
+    assert isinstance(read_task(problem), Failure)
+    assert solve(problem, None, Planning(), task_type="planning").failure.code == "INVALID_FORMAT"
+
+
+def test_state_that_the_path_has_seen_is_not_proposed_again() -> None:
+    path = path_of(SUSSMAN, "move C from A to table")
+    told = Planning().generate(path, "sequential_proposal", 64, GenerationContext(problem=SUSSMAN))
+    contents = [one.content for one in told.candidates]
+    assert "move B from table to C" in contents
+    assert "move C from table to A" not in contents
+
+
+@pytest.mark.parametrize(
+    "move", ["move A from table to B", "move B from A to C", "move B from table to B", "move Z from table to A", "fly"]
+)
+def test_move_that_cannot_be_made_is_worth_nothing_and_named(move: str) -> None:
+    path = path_of(SUSSMAN, move)
+    context = EvaluationContext(problem=SUSSMAN, current_depth=1, max_depth=6)
+    [judged] = Planning().evaluate([path], "independent_scoring", [], context).evaluations
+    assert judged.score == 0.0
+    assert not Planning().is_solution(path)
+    verification = Planning().synthesize(path, SUSSMAN).verification
+    assert not verification.is_valid
+    assert f"cannot be made: {move}" in verification.validation_errors[0]
+
+
+def test_products_bind_before_sums() -> None:
+    assert [run(("x", "+", "2", "*", "3"), 1), run(("2", "*", "x", "-", "3"), 5), run(("x",), 7)] == [7, 7, 7]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "",
+        "f(x) = x + 1",
+        "f(x) = x +; 0 -> 1",
+        "f(x) = __import__('os'); 0 -> 1",
+        "f(x) = 2 ** x; 0 -> 1",
+        "f(x) = x" + " + 1" * 20 + "; 0 -> 1",
+    ],
+)
+def test_what_is_no_program_is_refused(problem: str) -> None:
+    assert isinstance(read_fault(problem), Failure)
+    assert isinstance(Debugging().decompose(problem, "debugging"), Failure)
+
+
+def test_one_fault_is_found_and_every_row_is_run() -> None:
+    found = solve(FAULTY, None, Debugging(), task_type="debugging")
+    assert found.solution.answer == "f(x) = x * 2 + 4"
+    assert found.solution.verification.is_valid
+
+
+def test_change_that_does_not_help_is_no_solution() -> None:
+    path = path_of(FAULTY, "token 4 `3` should be `2`")
+    assert not Debugging().is_solution(path)
+    assert Debugging().synthesize(path, FAULTY).verification.validation_errors[0] == "f(0) is 2, not 4"
+
+
+def test_votes_go_to_what_comes_nearest() -> None:
+    near, far = "token 4 `3` should be `4`", "token 4 `3` should be `1`"
+    paths = [[*path_of(FAULTY), ThoughtNode(id=id_, depth=1, content=said)] for id_, said in (("a", far), ("b", near))]
+    context = EvaluationContext(problem=FAULTY, current_depth=1, max_depth=3)
+    voted = Debugging().evaluate(paths, "comparative_voting", [], context)
+    assert voted.ranking == ["b", "a"]
+    assert (voted.llm_calls, "0 votes" in voted.evaluations[0].reasoning) == (1, True)

@@ -1,0 +1,125 @@
+"""What is too much for one event or one submission, and what would be tried for ever: searches end all the same."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import tot_story
+from building import Ledger
+from test_tot_order import Written
+from tot_playing import check, events, play
+
+from consumers.thoughts import Game24, Overrides, search, search_config, solve
+from consumers.thoughts.remembering import remembered
+from consumers.thoughts.task import Task
+from ledger.codec import encode_canonical
+from ledger.events import tot as kinds
+from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended
+from ledger.limits import batch_size_max_bytes, entry_size_max_bytes
+
+
+class Wordy(Game24):
+    """Solves the game, and says it in as many words as an answer may have."""
+
+    answer = "长" * 8_000
+
+    def synthesize(self, path, problem):
+        solution = super().synthesize(path, problem)
+        return msgspec.structs.replace(solution, answer=self.answer, reasoning_trace=["为" * 1_900] * 3)
+
+
+class Elaborate(Game24):
+    """Decomposes the game at such length that nobody can be asked for a search with it."""
+
+    def decompose(self, problem, task_type):
+        shape = super().decompose(problem, task_type)
+        return msgspec.structs.replace(shape, success_criteria="x" * 39_000)
+
+
+class Grand(Written):
+    """Gives every thought a long type of action, and finds nothing."""
+
+    def generate(self, path, strategy, k, context):
+        told = [kinds.Candidate(temp_id=f"c{n}", content=f"{n}", action_type="型" * 200) for n in range(k)]
+        return kinds.GeneratedPayload(candidates=told, llm_calls=1)
+
+    def evaluate(self, paths, strategy, criteria, context):
+        judged = [kinds.NodeEvaluation(node_id=path[-1].id, score=5.0, confidence=0.5) for path in paths]
+        return kinds.ResultsPayload(evaluations=judged, llm_calls=1)
+
+
+class Speechless(Grand):
+    """Takes every thought for a solution, and can say none of them."""
+
+    def is_solution(self, path):
+        return len(path) > 1
+
+    def synthesize(self, path, problem):
+        return kinds.Failure(code="INVALID_FORMAT", message="no words", recoverable=True)
+
+
+class Lengthy(Grand):
+    """Goes 40 short thoughts deep, with eight long ones beside each."""
+
+    def generate(self, path, strategy, k, context):
+        told = [kinds.Candidate(temp_id=f"c{n}", content=f"{n}" + "\x01" * 500 * (n > 0)) for n in range(k)]
+        return kinds.GeneratedPayload(candidates=told, llm_calls=1)
+
+    def is_solution(self, path):
+        return len(path) == 41
+
+    def synthesize(self, path, problem):
+        verification = kinds.Verification(is_valid=True)
+        return kinds.Solution(answer="found", reasoning_trace=["so"], confidence=1.0, verification=verification)
+
+
+@pytest.mark.parametrize("answer", ["长" * 8_000, "\x01" * 3_000])
+def test_long_answer_is_remembered_whole_and_its_steps_cut(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    monkeypatch.setattr(Wordy, "answer", answer)
+    found = play(ledger, Wordy())
+    check(ledger, found["task_id"])
+    *_, last, concluded = (event.data for event in events(ledger, found["reasoning"]))
+    assert isinstance(last, ReasoningExtended)
+    assert last.steps[0].content[:-1] == answer[: len(last.steps[0].content) - 1]
+    assert isinstance(concluded, ReasoningConcluded)
+    assert concluded.conclusion == found["answer"] == answer
+
+
+def test_long_path_with_long_alternatives_is_one_submission() -> None:
+    asked = Overrides(strategy="DFS", depth=40, branching=9, threshold=0, evaluation="vote")
+    found = solve("start", search_config("math", None, asked), Lengthy())
+    task = Task(tot_story.TASK)
+    task.apply(tot_story.spoken("orchestrator", tot_story.started(), index=0))
+    for index, entry in enumerate(found.entries, 1):
+        role, causes = getattr(entry.data, "sender", "explorer"), [int(cause[1:]) for cause in entry.causes]
+        task.apply(tot_story.spoken(role, entry.data, index=index, causes=causes))
+    sizes = [len(encode_canonical(said.data)) for said in remembered(task)]
+    assert len(sizes) == 1 + 41 + 1 + 1
+    assert max(sizes) < entry_size_max_bytes / 2
+    assert sum(sizes) < batch_size_max_bytes / 2
+
+
+def test_search_that_cannot_be_asked_for_ends_the_task(ledger: Ledger) -> None:
+    found = play(ledger, Elaborate(), problem="4 9 10 13" + " " * 12_000)
+    assert (found["error"]["code"], found["error"]["recoverable"]) == ("INVALID_FORMAT", False)
+    assert isinstance(events(ledger, f"tot/{found['task_id']}")[-1].data, kinds.TotError)
+
+
+def test_evaluations_are_asked_for_in_messages_that_an_entry_holds() -> None:
+    config = search_config("math", None, Overrides(depth=1, branching=64, evaluation="vote"))
+    found = solve("start", config, Grand())
+    asked = [entry.data for entry in found.entries if isinstance(entry.data, kinds.EvaluateThoughts)]
+    assert sum(len(one.payload.candidates) for one in asked) == 64
+    assert all(len(msgspec.json.encode(one.payload.candidates)) <= search.batch_size_max_bytes + 128 for one in asked)
+
+
+def test_of_many_solutions_that_nobody_can_say_three_are_tried() -> None:
+    config = search_config("math", None, Overrides(depth=1, branching=20))
+    found = solve("start", config, Speechless())
+    assert found.failure is not None
+    assert found.failure.code == "INVALID_FORMAT"
+    asked = [entry for entry in found.entries if isinstance(entry.data, kinds.SynthesizeSolution)]
+    assert len({entry.data.payload.best_path[-1].id for entry in asked}) == 3
+    assert len(asked) == 9
