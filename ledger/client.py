@@ -7,7 +7,7 @@ same code on both ways.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import msgspec
 
@@ -17,13 +17,17 @@ from ledger.events.body import Event, decode_body, make_event
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from types import TracebackType
 
     from ledger.admission.decide import Accepted
     from ledger.envelope import Submission
     from ledger.lifecycle.authority import AgentRecord
     from ledger.receipt import Receipt
+
+
+Ask: TypeAlias = "Callable[[str, dict[str, Any]], dict[str, Any]]"
+"""What answers view queries by name and arguments: ``Client.view``, or a reader's ``answer``."""
 
 
 class HeadView(msgspec.Struct, frozen=True):
@@ -88,6 +92,10 @@ class Client(Protocol):
 
     def checkpoint(self) -> str:
         """Return a signed checkpoint of the log as it is now."""
+        ...
+
+    def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of a view query, from views that hold everything that was in the log when it was asked."""
         ...
 
     def put_blob(self, content: bytes) -> str:

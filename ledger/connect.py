@@ -9,10 +9,13 @@ from ledger.errors import Refused
 if TYPE_CHECKING:
     from ledger.client import Client
     from ledger.config import Settings
+    from ledger.local import OpenViews
 
 
-def open_client(settings: Settings) -> Client:
+def open_client(settings: Settings, views: OpenViews | None = None) -> Client:
     """Return the client that the settings ask for: remote when they name a server, else local.
+
+    ``views`` is what a local client answers view queries with, ``projections.Reader``; a server has its own.
 
     Raises:
         Unavailable: ``NO_LEDGER``, ``BUS_UNAVAILABLE``.
@@ -20,7 +23,7 @@ def open_client(settings: Settings) -> Client:
     if settings.server is None:
         from ledger.local import LocalClient  # noqa: PLC0415 - loads lmdb, which remote work does not need
 
-        return LocalClient(settings)
+        return LocalClient(settings, views=views)
     if settings.agent is None:
         raise Refused("USAGE", "a server is asked as somebody: add --as NAME or set BATON_AGENT")
     from ledger.bus.remote import RemoteClient  # noqa: PLC0415 - loads nats, which local work does not need

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
@@ -17,7 +17,7 @@ from ledger.events.authority import LedgerCreated
 from ledger.log.log import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from types import TracebackType
 
     from ledger.admission.decide import Accepted
@@ -32,11 +32,28 @@ poll_interval_s: Final = 0.02
 _EVENT_ID: Final = re.compile(r"blake3:[0-9a-f]{64}\Z")
 
 
+class Views(Protocol):
+    """What answers view queries about one ledger (``projections.Reader``)."""
+
+    def answer(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of a query."""
+        ...
+
+    def close(self) -> None:
+        """Close the store."""
+        ...
+
+
+OpenViews: TypeAlias = "Callable[[LocalClient, Settings], Views]"
+
+
 class LocalClient:
     """A ``Client`` of a ledger in a folder; any number of processes may have one on the same folder."""
 
-    def __init__(self, settings: Settings, *, log: Log | None = None) -> None:
+    def __init__(self, settings: Settings, *, log: Log | None = None, views: OpenViews | None = None) -> None:
         """Open the log (or share an open one, which then stays open when the client is closed).
+
+        ``views`` opens what answers view queries, when the first one is asked.
 
         Raises:
             Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``.
@@ -45,6 +62,8 @@ class LocalClient:
         self._owns_log = log is None
         self.log = log or Log(settings.home, map_size=settings.config.map_size_bytes)
         self._gate: Gate | None = None
+        self._open_views = views
+        self._views: Views | None = None
         self._lock = threading.Lock()
         with self.log.snapshot() as snapshot:
             head = snapshot.head
@@ -62,9 +81,26 @@ class LocalClient:
         self.close()
 
     def close(self) -> None:
-        """Close the log if this client opened it."""
+        """Close the views, and the log if this client opened it."""
+        if self._views is not None:
+            self._views.close()
+            self._views = None
         if self._owns_log:
             self.log.close()
+
+    def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of a view query.
+
+        Raises:
+            Refused: the query's; ``USAGE`` when the client was opened without views.
+        """
+        with self._lock:
+            if self._views is None:
+                if self._open_views is None:
+                    raise Refused("USAGE", "this client was opened without views: give views=projections.Reader")
+                self._views = self._open_views(self, self.settings)
+            views = self._views
+        return views.answer(query, arguments)
 
     def submit(self, submission: Submission) -> list[Accepted]:
         """Admit a submission; when this returns, it is on disk.

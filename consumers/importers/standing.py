@@ -8,14 +8,14 @@ from ledger.codec import encode_sorted
 from projections.query import page_rows_max
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+
+    from ledger.client import Ask
 
 question_size_max_bytes: Final = 48 * 1024
 
 
-def standing_records(
-    answer: Callable[[str, dict[str, Any]], dict[str, Any]], places: Iterable[tuple[str, str]]
-) -> Iterator[dict[str, Any]]:
+def standing_records(answer: Ask, places: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     """Yield the record of each original and source that stands already, of several as ``records.standing`` says."""
     asked: list[dict[str, str]] = []
     size = 0

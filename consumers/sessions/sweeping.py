@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ledger.author import Author
+    from ledger.client import Ask
 
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
     MakesReport = Callable[[str], dict[str, Any]]
 
 _page_rows: Final = 500
@@ -45,7 +45,7 @@ class Swept(NamedTuple):
 
 
 def sweep(
-    author: Author, answer: View, make_report: MakesReport, *, now_ms: int, older_than_ms: int, is_dry: bool = False
+    author: Author, answer: Ask, make_report: MakesReport, *, now_ms: int, older_than_ms: int, is_dry: bool = False
 ) -> Swept:
     """End the author's idle sessions and make the reports that are missing; with ``is_dry`` only say what would be.
 
@@ -90,7 +90,7 @@ def _end(author: Author, seen: Seen, version: int, done: Swept, *, is_dry: bool)
     done.ended.append(seen.session_id)
 
 
-def _look(answer: View, agent: str) -> Iterator[tuple[Seen, int]]:
+def _look(answer: Ask, agent: str) -> Iterator[tuple[Seen, int]]:
     """Yield the agent's sessions that may need something, each with the version of its stream."""
     reports = _last_by_stream(answer, "report.generated", agent)
     assessments = _last_by_stream(answer, "assessment.recorded", agent)
@@ -109,19 +109,19 @@ def _look(answer: View, agent: str) -> Iterator[tuple[Seen, int]]:
         yield Seen(name, is_open, last_ms, last_of_each_phase(shown), report), version
 
 
-def _last_event(answer: View, stream: str, index: int) -> tuple[int, int]:
+def _last_event(answer: Ask, stream: str, index: int) -> tuple[int, int]:
     """Return when the last event was accepted, at ``index`` or since then, and the version of its stream."""
     found = answer("catalog.find", {"stream": stream, "after": index - 1, "limit": _page_rows})
     return found["events"][-1]["accepted_ms"], found["total"]
 
 
-def _last_by_stream(answer: View, kind: str, agent: str) -> dict[str, int]:
+def _last_by_stream(answer: Ask, kind: str, agent: str) -> dict[str, int]:
     """Return the index of the last event of ``kind`` in each of the agent's streams."""
     rows = _pages(answer, "catalog.find", "events", {"kind": kind, "author": agent})
     return {row["stream"]: row["event_index"] for row in rows}
 
 
-def _pages(answer: View, query: str, of: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _pages(answer: Ask, query: str, of: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a list, page by page."""
     after: dict[str, Any] = {}
     while True:

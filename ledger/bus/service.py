@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
     from ledger.admission.committer import Committer
     from ledger.bus.news import News
+    from ledger.client import Ask
     from ledger.local import LocalClient
-
-    AnswerView = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 log = structlog.get_logger("baton.service")
 
@@ -106,7 +105,7 @@ class NoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Service:
     """Answers agents for one ledger over one connection."""
 
-    def __init__(self, client: LocalClient, committer: Committer, news: News, answer_view: AnswerView) -> None:
+    def __init__(self, client: LocalClient, committer: Committer, news: News, answer_view: Ask) -> None:
         """Answer from ``client``; admit through ``committer``; ``answer_view`` answers view queries in a thread."""
         self._client = client
         self._committer = committer

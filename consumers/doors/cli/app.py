@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -20,17 +20,10 @@ if TYPE_CHECKING:
     from ledger.client import Client
     from ledger.config import Settings
     from ledger.home import Home
+    from ledger.local import Views
 
 SCHEMA_VERSION = 1
 passphrase_max_bytes = 4096
-
-
-class AnswersViews(Protocol):
-    """What answers view queries: the local reader, or the server."""
-
-    def __call__(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of ``query``."""
-        ...
 
 
 class App:
@@ -45,7 +38,6 @@ class App:
         self.as_json = False
         self._exit = contextlib.ExitStack()
         self._client: Client | None = None
-        self._answer: AnswersViews | None = None
         self._passphrases: dict[str, str] = {}
         self._line = ""
 
@@ -78,7 +70,7 @@ class App:
             if settings.server is not None and settings.agent is None and self.ledger_home().nkey_file("root").exists():
                 # Whoever has the ledger's own folder asks its server as root; what is signed still needs a name.
                 settings = msgspec.structs.replace(settings, agent="root")
-            self._client = self._exit.enter_context(open_client(settings))
+            self._client = self._exit.enter_context(open_client(settings, _open_views))
         return self._client
 
     def local_client(self) -> Any:
@@ -97,17 +89,7 @@ class App:
 
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the views brought up to date first."""
-        if self._answer is None:
-            client = self.client()
-            if self.settings().server is not None:
-                self._answer = client.view  # type: ignore[attr-defined]  # the remote client has it
-            else:
-                from projections.reader import Reader  # noqa: PLC0415 - opens sqlite
-
-                reader = Reader(client, self.settings())
-                self._exit.callback(reader.close)
-                self._answer = reader.answer
-        return self._answer(query, arguments)
+        return self.client().view(query, arguments)
 
     def acting(self) -> str:
         """Return the name of the agent who acts.
@@ -165,6 +147,12 @@ class App:
     def line(self, document: Any) -> None:
         """Print one JSON document on one line."""
         click.echo(msgspec.json.encode(document, order="deterministic"))
+
+
+def _open_views(client: Client, settings: Settings) -> Views:
+    from projections.reader import Reader  # noqa: PLC0415 - opens sqlite
+
+    return Reader(client, settings)
 
 
 def command_line(verb: str, options: dict[str, Any]) -> str:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.author import Author
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+    from ledger.client import Ask
 
 continued_max: Final = 50
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -36,7 +35,7 @@ def session_name(harness: str, session_id: object) -> str | None:
     return f"{harness}-{session_id}"
 
 
-def find_open(view: View, name: str) -> tuple[dict[str, Any] | None, str, str]:
+def find_open(view: Ask, name: str) -> tuple[dict[str, Any] | None, str, str]:
     """Return the open session (None: there is none yet), the id of the next one, and the id that it resumes."""
     earlier = ""
     for number in range(1, continued_max + 1):
@@ -55,7 +54,7 @@ def find_open(view: View, name: str) -> tuple[dict[str, Any] | None, str, str]:
     raise Refused("TRANSITION_NOT_ALLOWED", f"{name} was ended {continued_max} times: `baton session start` goes on")
 
 
-def open_session(author: Callable[[], Author], view: View, agent: str, name: str) -> str:
+def open_session(author: Callable[[], Author], view: Ask, agent: str, name: str) -> str:
     """Return the id of the agent's open session, started now if it was not; only then is the author asked for.
 
     Raises:
@@ -70,7 +69,7 @@ def open_session(author: Callable[[], Author], view: View, agent: str, name: str
     return numbered
 
 
-def to_save(view: View, agent: str, name: str | None, present: str | None) -> dict[str, Any] | None:
+def to_save(view: Ask, agent: str, name: str | None, present: str | None) -> dict[str, Any] | None:
     """Return the session in which something was recorded since the agent's last snapshot of it; None for none.
 
     It is the harness's own, else the one named (``BATON_SESSION``), else the agent's only open one.
@@ -82,7 +81,7 @@ def to_save(view: View, agent: str, name: str | None, present: str | None) -> di
     return None if taken and taken[0]["event_index"] > found["updated_index"] else found
 
 
-def _its_session(view: View, agent: str, name: str | None, present: str | None) -> dict[str, Any] | None:
+def _its_session(view: Ask, agent: str, name: str | None, present: str | None) -> dict[str, Any] | None:
     if name is not None:
         found, _, earlier = find_open(view, name)
         if found is not None or earlier:

@@ -19,9 +19,9 @@ from projections.briefs.tokens import count_tokens, tokenizer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ledger.client import Ask
     from ledger.errors import BatonError
 
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
     Blobs = Callable[[str], bytes]
 
 budget_tokens: Final = 2000
@@ -68,7 +68,7 @@ class _Section(NamedTuple):
 
 
 def prime(
-    view: View,
+    view: Ask,
     get_blob: Blobs,
     *,
     agent: str | None = None,
@@ -153,7 +153,7 @@ class _Packing:
         return "\n".join([self._text, f"### {heading}", *items, ""])
 
 
-def _acting(view: View, agent: str | None, session: str | None) -> _Section:
+def _acting(view: Ask, agent: str | None, session: str | None) -> _Section:
     """Return who acts and in which session, and what must be done before anything can be."""
     registered = [one["name"] for one in view("agents.list", {})["agents"] if one["name"] not in {NODE, ROOT}]
     if not registered:
@@ -169,7 +169,7 @@ def _acting(view: View, agent: str | None, session: str | None) -> _Section:
     return _Section("you", "You", lines, len(lines), "baton agent list")
 
 
-def _session_line(view: View, agent: str, session: str | None) -> str:
+def _session_line(view: Ask, agent: str, session: str | None) -> str:
     found = view("sessions.list", {"author": agent, "status": "open", "limit": 1})
     if session is not None:
         return (
@@ -183,7 +183,7 @@ def _session_line(view: View, agent: str, session: str | None) -> str:
     return f"- You have {found['total']} open sessions ({listed}): set BATON_SESSION to one."
 
 
-def _waiting(view: View, agent: str | None) -> dict[str, Any]:
+def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
     try:
         return view("handoffs.next", {"limit": waiting_max} | ({} if agent is None else {"agent": agent}))
     except Refused as refusal:
@@ -210,7 +210,7 @@ def _wait_line(one: Mapping[str, Any], agent: str | None) -> str:
     )
 
 
-def _dead_ends(view: View, task: str | None, waiting: Mapping[str, Any], resumed: Mapping[str, Any]) -> _Section:
+def _dead_ends(view: Ask, task: str | None, waiting: Mapping[str, Any], resumed: Mapping[str, Any]) -> _Section:
     """Return what failed in work like the task that was given, else like what waits and what was done last."""
     wanted = task or next((one["title"] for one in waiting["items"] if one["kind"] == "handoff"), "")
     found: list[Mapping[str, Any]] = []

@@ -15,13 +15,9 @@ from ledger.home import Home
 from ledger.lifecycle.authority import RESERVED_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.client import Client
+    from ledger.client import Ask, Client
     from ledger.config import Settings
     from ledger.identity import Key
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 NEVER_SIGNED_AS: Final = ("human", "admin")
 """Roles whose signature means that a person decided: no tool gives it."""
@@ -30,7 +26,7 @@ NEVER_SIGNED_AS: Final = ("human", "admin")
 class Desk:
     """An open ledger, what answers view queries of it, and the acting agent; threads may share it."""
 
-    def __init__(self, settings: Settings, client: Client, answer: View, *, passphrase: str | None = None) -> None:
+    def __init__(self, settings: Settings, client: Client, answer: Ask, *, passphrase: str | None = None) -> None:
         """Work on ``client``'s ledger as ``settings.agent``, whose sealed key ``passphrase`` opens."""
         self.settings = settings
         self.client = client

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from consumers.handoffs.files.syntax.active_table import TableRow
     from consumers.handoffs.files.syntax.lines import Problem
-    from consumers.handoffs.files.telling import Answers
+    from ledger.client import Ask
 
 file_read_max_bytes: Final = 8 * 1024**2
 UNREAD: Final = "unread"
@@ -245,7 +245,7 @@ def _warned(source: Source, problems: tuple[Problem, ...]) -> Iterator[Warned]:
         yield Warned(source.name, problem.line, problem.text)
 
 
-def changed_records(records: Sequence[Record], answer: Answers) -> tuple[list[Record], int]:
+def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record], int]:
     """Return the records that differ from what stands in the ledger, and how many do not.
 
     A file that changed since it was imported from the same place is imported over what stands. A row is compared by

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from consumers.handoffs.files.sync_store import SyncStore
-from consumers.handoffs.files.telling import Answers, Told
+from consumers.handoffs.files.telling import Told
 from ledger.author import Author
+from ledger.client import Ask
 
 
 class Keeper(NamedTuple):
@@ -19,7 +20,7 @@ class Keeper(NamedTuple):
 
     path: Path
     author: Author
-    answer: Answers
+    answer: Ask
     store: SyncStore
     tell: Callable[[Told], None]
     reviewer: str | None = None

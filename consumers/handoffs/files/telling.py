@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from consumers.handoffs.files.planning import Held
 
@@ -21,14 +21,6 @@ class Told(NamedTuple):
     id: str
     text: str
     details: dict[str, Any] = {}
-
-
-class Answers(Protocol):
-    """What answers view queries."""
-
-    def __call__(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of ``query``."""
-        ...
 
 
 def refusal_told(id_: str, refusal: Refused) -> Told:

@@ -7,18 +7,16 @@ anything is decided, because a wait that was not read would look like one that i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from consumers.handoffs.notifier.episodes import Key, Waiting
 from ledger.client import read_event
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from ledger.client import Client
-
-    Answers: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
+    from ledger.client import Ask, Client
 
 page_rows: Final = 200
 waits_max: Final = 100_000
@@ -29,7 +27,7 @@ looks_max: Final = 3
 class Lookout:
     """Asks the views who is waited for."""
 
-    def __init__(self, client: Client, answer: Answers) -> None:
+    def __init__(self, client: Client, answer: Ask) -> None:
         """Ask by ``answer``, and ``client`` for the events since which something waits."""
         self._client = client
         self._answer = answer

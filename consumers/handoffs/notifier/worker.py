@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from consumers.handoffs.notifier.episodes import Waiting
     from consumers.handoffs.notifier.settings import Channel
-    from consumers.handoffs.notifier.waiting import Answers
-    from ledger.client import Client
+    from ledger.client import Ask, Client
     from ledger.events.body import Event
 
 NAME: Final = "notifier"
@@ -56,7 +55,7 @@ class NotifierWorker:
     def __init__(
         self,
         client: Client,
-        answer: Answers,
+        answer: Ask,
         store: Path,
         channels: Sequence[Channel],
         *,

@@ -7,7 +7,7 @@ only says where the handoff's events are, and those up to the event in question 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from consumers.handoffs.router.matching import Facts, Lineage, read_lineage
 from ledger.client import read_event
@@ -15,7 +15,7 @@ from ledger.events.handoff import HandoffCompleted, HandoffContent
 from ledger.events.imported import RecordImported, read_mapped
 
 if TYPE_CHECKING:
-    from ledger.client import Client
+    from ledger.client import Ask, Client
     from ledger.events.body import Event
 
 CONTENT_KINDS: Final = frozenset({"handoff.created", "handoff.amended", "record.imported"})
@@ -26,18 +26,10 @@ SERVICE: Final = "service"
 page_rows: Final = 500
 
 
-class AnswersViews(Protocol):
-    """What answers view queries: a local reader's ``answer``, or a remote client's ``view``."""
-
-    def __call__(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of ``query``."""
-        ...
-
-
 class Source:
     """Reads what chains need to know of a ledger."""
 
-    def __init__(self, client: Client, answer: AnswersViews, router: str) -> None:
+    def __init__(self, client: Client, answer: Ask, router: str) -> None:
         """Read events through ``client`` and find them through ``answer``, on behalf of the agent ``router``."""
         self._client = client
         self._answer = answer

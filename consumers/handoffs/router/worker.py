@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from consumers.handoffs.router.chains import Chain
-    from consumers.handoffs.router.facts import AnswersViews
     from consumers.handoffs.router.matching import Facts, Planned
     from consumers.handoffs.router.reading import ChainsFile
+    from ledger.client import Ask
     from ledger.events.body import Event
 
 log = structlog.get_logger("baton.router")
@@ -64,7 +64,7 @@ _CHANGED: Final = frozenset(
 class RouterWorker:
     """Runs the chains of a file on what happens from now on, and announces what is ready."""
 
-    def __init__(self, author: Author, answer: AnswersViews, store: Path, chains: ChainsFile) -> None:
+    def __init__(self, author: Author, answer: Ask, store: Path, chains: ChainsFile) -> None:
         """Write as ``author`` (role service); ask views through ``answer``; keep the position in ``store``."""
         self._author = author
         self._source = Source(author.client, answer, author.name)

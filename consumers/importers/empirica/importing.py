@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from consumers.importers.empirica.notes import Repository
     from ledger.author import Author
+    from ledger.client import Ask
 
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
     Step = Callable[[int, int], None]
 
 page_size_max_bytes: Final = 32 * 1024**2
@@ -85,7 +85,7 @@ class Done(NamedTuple):
 def read_notes(
     repository: Repository,
     roots: Sequence[str],
-    answer: View,
+    answer: Ask,
     *,
     put_blob: Callable[[bytes], str] | None,
     importer: str | None = None,
@@ -125,7 +125,7 @@ def read_notes(
     return Read(kinds, tuple(fresh), tuple(standing), tuple(repeats), own, tuple(unread))
 
 
-def import_notes(author: Author, found: Read, answer: View, step: Step = lambda _done, _total: None) -> Done:
+def import_notes(author: Author, found: Read, answer: Ask, step: Step = lambda _done, _total: None) -> Done:
     """Append what was found and does not stand yet; ``step(done, total)`` tells of progress.
 
     Raises:
@@ -134,14 +134,14 @@ def import_notes(author: Author, found: Read, answer: View, step: Step = lambda 
     return counted(import_records(author, [one.record for one in found.records], step), found, answer)
 
 
-def rehearsed(found: Read, answer: View) -> Done:
+def rehearsed(found: Read, answer: Ask) -> Done:
     """Return what an import would come to, by what was read; what the ledger itself would refuse is not known."""
     records = [one.record.data for one in found.records]
     asides = tuple(Aside(one.source, one.reason, one.original) for one in records if one.mapped_kind is None)
     return counted(Counts(len(records), len(records) - len(asides), 0, asides), found, answer)
 
 
-def counted(counts: Counts, found: Read, answer: View) -> Done:
+def counted(counts: Counts, found: Read, answer: Ask) -> Done:
     """Return the counts with what stood already: ``read`` is what was read from git, whatever became of it."""
     reasons = {(one.source, one.original): one.reason for one in (*found.standing, *_met_again(found, counts, answer))}
     asides = [
@@ -160,7 +160,7 @@ def counted(counts: Counts, found: Read, answer: View) -> Done:
     )
 
 
-def _met_again(found: Read, counts: Counts, answer: View) -> Iterator[Known]:
+def _met_again(found: Read, counts: Counts, answer: Ask) -> Iterator[Known]:
     """Yield what became of the notes that were met a second time in this run: by its counts, or as they stand now."""
     reasons = {(one.source, one.original): one.reason for one in counts.aside}
     yield from (one._replace(reason=reasons.get((one.source, one.original))) for one in found.repeats)
@@ -184,13 +184,13 @@ def _pages(notes: Iterator[Note | Unread], unread: list[Unread]) -> Iterator[lis
         yield page
 
 
-def _standing(answer: View, notes: Sequence[Note]) -> dict[tuple[str, str], Known]:
+def _standing(answer: Ask, notes: Sequence[Note]) -> dict[tuple[str, str], Known]:
     kinds = {note.source: kind_of(note.tail) for note in notes}
     rows = _rows(answer, notes)
     return {(row["original"], row["source"]): _known(kinds[row["source"]], row) for row in rows}
 
 
-def _rows(answer: View, wanted: Sequence[Note] | Sequence[Known]) -> Iterator[dict[str, Any]]:
+def _rows(answer: Ask, wanted: Sequence[Note] | Sequence[Known]) -> Iterator[dict[str, Any]]:
     return standing_records(answer, ((one.original, one.source) for one in wanted))
 
 

@@ -7,23 +7,20 @@ says something else, is another tool's and is imported as such.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from consumers.sessions.stores.names import text_of
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from consumers.importers.empirica.notes import Note
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+    from ledger.client import Ask
 
 _REF: Final = re.compile(rb'"ref":"([0-9a-f]{12})"')
 _MARKDOWN: Final = b"# Epistemic Handoff Report"
 
 
-def is_own(note: Note, answer: View) -> bool:
+def is_own(note: Note, answer: Ask) -> bool:
     """Return whether this ledger derives the very bytes of a note from a report that it has."""
     kind, _, name = note.tail.partition("/")
     if note.content is None or not name:
@@ -39,7 +36,7 @@ def is_own(note: Note, answer: View) -> bool:
     return False
 
 
-def _versions(answer: View, session: str) -> list[str]:
+def _versions(answer: Ask, session: str) -> list[str]:
     try:
         shown = answer("reports.show", {"id": session})
     except Refused:
@@ -47,7 +44,7 @@ def _versions(answer: View, session: str) -> list[str]:
     return [one["report_id"] for one in reversed(shown["versions"])]
 
 
-def _is_derived(answer: View, asked: dict[str, str], form: str, content: bytes) -> bool:
+def _is_derived(answer: Ask, asked: dict[str, str], form: str, content: bytes) -> bool:
     try:
         report = answer("reports.show", asked)["report"]
     except Refused:

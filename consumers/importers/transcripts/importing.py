@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from consumers.importers.records import Counts
     from consumers.importers.transcripts.found import Progress
     from consumers.importers.transcripts.standing import Standing
+    from ledger.client import Ask
     from ledger.events import EventData
     from projections.reasoning.memory import ReasoningMemory
 
-    Answers = Callable[[str, dict[str, Any]], dict[str, Any]]
     Put = Callable[[bytes], str]
     Append = Callable[[Sequence[Record]], Counts]
 
@@ -97,7 +97,7 @@ class TranscriptImport:
     """Takes what a reader finds, and appends it when enough has come together."""
 
     def __init__(
-        self, me: str, answer: Answers, put_blob: Put, append: Append, progress: Progress, *, is_dry: bool = False
+        self, me: str, answer: Ask, put_blob: Put, append: Append, progress: Progress, *, is_dry: bool = False
     ) -> None:
         """Import as ``me``: ask ``answer``, store originals by ``put_blob``, and append records by ``append``.
 

@@ -13,11 +13,10 @@ import msgspec
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from consumers.importers.transcripts.mapping import Thought
-
-    Answers = Callable[[str, dict[str, Any]], dict[str, Any]]
+    from ledger.client import Ask
 
 
 class Standing(NamedTuple):
@@ -35,7 +34,7 @@ class Standing(NamedTuple):
 class Standings:
     """Looks up what stands, and what a dry run would have added."""
 
-    def __init__(self, answer: Answers, *, is_dry: bool = False) -> None:
+    def __init__(self, answer: Ask, *, is_dry: bool = False) -> None:
         """Ask ``answer``, as the reader of views beside a ledger or a server does."""
         self._answer = answer
         self._is_dry = is_dry

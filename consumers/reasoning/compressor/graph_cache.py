@@ -24,7 +24,8 @@ from projections.reasoning.sending import Size
 from projections.refs import prefix_range
 
 if TYPE_CHECKING:
-    from consumers.reasoning.compressor.transfer import Fetched, View
+    from consumers.reasoning.compressor.transfer import Fetched
+    from ledger.client import Ask
 
 graphs_cached_max: Final = 256
 graph_size_max_bytes: Final = blob_size_max_bytes
@@ -80,7 +81,7 @@ class Base(msgspec.Struct, frozen=True):
     transferred: Size | None = None
 
 
-def find_base(view: View, cache: GraphCache, have: str | None, file: Path | None) -> Base:
+def find_base(view: Ask, cache: GraphCache, have: str | None, file: Path | None) -> Base:
     """Return the version that somebody has: from a file, from the cache, or fetched whole now; nothing for None.
 
     Raises:

@@ -25,11 +25,10 @@ from projections.reasoning.sending import measure as measure_payload
 from projections.refs import prefix_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
+    from ledger.client import Ask
     from projections.briefs.prompt import Prompt
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
 T = TypeVar("T")
@@ -97,7 +96,7 @@ class Fetched(msgspec.Struct, frozen=True):
 class SnapshotProvider:
     """Gives full reasoning to whoever was sent a snapshot or a brief of it (seed 001, ``snapshot_provider``)."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: Ask) -> None:
         """Ask ``view``: ``Reader.answer`` beside a ledger, ``RemoteClient.view`` elsewhere."""
         self._view = view
 
@@ -112,7 +111,7 @@ class SnapshotProvider:
 
 
 def receive_brief(
-    view: View,
+    view: Ask,
     ref: str,
     level: TransferLevel,
     *,
@@ -157,7 +156,7 @@ def receive_brief(
     )
 
 
-def fetch(view: View, ref: str, *, have: ReasoningMemory | None = None) -> Fetched:
+def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetched:
     """Return the full graph of a reasoning, its hash recomputed; of what is in ``have`` nothing is sent again.
 
     Raises:
@@ -250,7 +249,7 @@ def describe_sent(sent: Sent) -> dict[str, Any]:
     }
 
 
-def _published(view: View, ref: str, level: TransferLevel) -> _BriefData | None:
+def _published(view: Ask, ref: str, level: TransferLevel) -> _BriefData | None:
     try:
         found = view("briefs.best", {"ref": ref, "level": level.value})
     except Refused as refusal:

@@ -46,12 +46,11 @@ from projections.reasoning.memory import ReasoningMemory
 from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context_prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from consumers.reasoning.validator.trees import Tree
     from ledger.author import Author
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+    from ledger.client import Ask
 
 Action: TypeAlias = Literal["act", "act_on_full", "human_review_required"]
 
@@ -88,7 +87,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def act_on(
-    view: View,
+    view: Ask,
     subject: EnhancedEpistemicSnapshot | str,
     *,
     author: Author | None = None,
@@ -184,7 +183,7 @@ def _fidelity_at(snapshot: EnhancedEpistemicSnapshot, level: TransferLevel) -> f
     return snapshot.fidelities.get(shown, 0.0)
 
 
-def _riskier_domain(view: View, snapshot: EnhancedEpistemicSnapshot) -> str:
+def _riskier_domain(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> str:
     if snapshot.domain.strip().lower() in HIGH_RISK_DOMAINS or snapshot.reasoning_ref is None:
         return snapshot.domain
     own = view("snapshots.domains", {"reasoning_ref": snapshot.reasoning_ref})["domains"]
@@ -192,7 +191,7 @@ def _riskier_domain(view: View, snapshot: EnhancedEpistemicSnapshot) -> str:
     return next(risky, snapshot.domain)
 
 
-def _is_imported(view: View, snapshot: EnhancedEpistemicSnapshot) -> bool:
+def _is_imported(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> bool:
     """Tell whether this reasoning was only ever imported; who recorded the same as his own vouches for it."""
     if snapshot.reasoning_ref is None:
         return False
@@ -212,7 +211,7 @@ def _check_embedding(snapshot: EnhancedEpistemicSnapshot) -> None:
 
 
 def _validate(
-    view: View, snapshot: EnhancedEpistemicSnapshot, tree: Tree | None
+    view: Ask, snapshot: EnhancedEpistemicSnapshot, tree: Tree | None
 ) -> tuple[Weighed, Fetched | None, list[str]]:
     """Fetch the graph, compare the briefs with it, and return what speaks against acting on it (nothing: it holds)."""
     nobody = Weighed([], [])

@@ -10,7 +10,7 @@ Anybody may take any id. A stream under our id that somebody else opened is not 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,12 +19,9 @@ from ledger.codec import encode_canonical
 from ledger.errors import Corrupted, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledger.author import Author
+    from ledger.client import Ask
     from ledger.events.review import ReviewRequested
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 _digits: Final = 16
 _numbers_max: Final = 8
@@ -45,7 +42,7 @@ class Review(msgspec.Struct, frozen=True):
     answered_by: str | None = None
 
 
-def ask_human(author: Author, view: View, asked: ReviewRequested, causes: list[str]) -> Review:
+def ask_human(author: Author, view: Ask, asked: ReviewRequested, causes: list[str]) -> Review:
     """Return the review of a question: the one that stands, or one appended now and signed by ``author``.
 
     Raises:
@@ -74,7 +71,7 @@ def review_id(name: str, asked: ReviewRequested, number: int = 0) -> str:
     return f"{name}-{hashlib.sha256(encode_canonical(grounds)).hexdigest()[:_digits]}"
 
 
-def _found(view: View, name: str) -> Review | None:
+def _found(view: Ask, name: str) -> Review | None:
     try:
         answer = view("reviews.show", {"id": name})
     except Refused as refusal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,11 +12,8 @@ from ledger.events.snapshot import SnapshotTaken
 from projections.snapshots.snapshot import snapshot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from ledger.client import Ask
     from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
 class _Shown(msgspec.Struct):
@@ -26,7 +23,7 @@ class _Shown(msgspec.Struct):
     data: SnapshotTaken
 
 
-def receive_snapshot(view: View, name: str) -> EnhancedEpistemicSnapshot:
+def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     """Return a snapshot by its id; where there is none, an unsigned one of a reasoning by its id or ref.
 
     ``snapshot/ID`` and ``reasoning/ID`` say which of the two is meant.
@@ -50,7 +47,7 @@ def receive_snapshot(view: View, name: str) -> EnhancedEpistemicSnapshot:
     return snapshot_of(data, snapshot_id="")
 
 
-def _taken(view: View, name: str) -> EnhancedEpistemicSnapshot:
+def _taken(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     answer = view("snapshots.show", {"id": name})
     try:
         shown = msgspec.convert(answer, _Shown)

@@ -7,7 +7,7 @@ disagree, is for a human to decide; so one voice against is enough.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,9 +15,7 @@ from ledger.errors import Corrupted
 from ledger.events.validation import ReasoningValidated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+    from ledger.client import Ask
 
 NOT_LOOKED: Final = "EVIDENCE_NOT_CHECKED"
 issues_named_max: Final = 3
@@ -66,7 +64,7 @@ class _Answer(msgspec.Struct):
     validations: list[Report]
 
 
-def weigh(view: View, ref: str) -> Weighed:
+def weigh(view: Ask, ref: str) -> Weighed:
     """Return the independent reports on one version of a graph that count.
 
     Raises:

@@ -33,15 +33,14 @@ from projections.snapshots.snapshot import snapshot_of, to_context_prompt
 from projections.snapshots.vectors import read_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from consumers.reasoning.compressor.transfer import Fetched
     from ledger.author import Author
+    from ledger.client import Ask
     from ledger.events.brief import Brief
     from projections.reasoning.memory import ReasoningMemory
     from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 evidence_size_max_bytes: Final = 6 * 1024
 envelope_reserve_bytes: Final = 3 * 1024
@@ -53,7 +52,7 @@ _id_bytes: Final = 6
 
 def take_snapshot(
     author: Author,
-    view: View,
+    view: Ask,
     *,
     snapshot_id: str | None = None,
     session: str | None = None,
@@ -75,7 +74,7 @@ def take_snapshot(
 
 
 def assemble(
-    view: View,
+    view: Ask,
     *,
     session: str | None = None,
     reasoning: str | None = None,

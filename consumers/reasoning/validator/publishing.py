@@ -13,7 +13,7 @@ the blob of a long report may lie there without its event; the next validation s
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -28,11 +28,8 @@ from ledger.errors import Corrupted, Refused
 from ledger.events.validation import ReasoningValidated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from consumers.reasoning.validator.trees import Tree
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+    from ledger.client import Ask
 
 log = structlog.get_logger("baton.validator")
 
@@ -56,7 +53,7 @@ class Validated(msgspec.Struct, frozen=True):
     report: ValidationReport
 
 
-def validate_ref(view: View, ref: str, *, tree: Tree | None = None, judge: Judge | None = None) -> Validated:
+def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge | None = None) -> Validated:
     """Return the report on a reasoning (id, ref or beginning of one), compared with an earlier report that passed.
 
     Raises:
@@ -101,7 +98,7 @@ def idempotency_key(stream: str, data: ReasoningValidated) -> str:
     return f"{VALIDATOR_NAME}/{VALIDATOR_VERSION}:{stream_token(stream)}:{data.reasoning_ref}:{conditions}"
 
 
-def _former(view: View, ref: str, owner: str) -> ReasoningValidated | None:
+def _former(view: Ask, ref: str, owner: str) -> ReasoningValidated | None:
     """Return the newest earlier report that passed, by another than the reasoning's author; None if there is none."""
     try:
         return msgspec.convert(view(VALIDATIONS_QUERY, {"ref": ref, "not_by": owner}), _Former).data

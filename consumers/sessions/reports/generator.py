@@ -28,12 +28,11 @@ from projections.reports.markdown import markdown_of
 from projections.reports.report import Report, plain, report_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from consumers.sessions.reports.inputs import Told
+    from ledger.client import Ask
     from projections.reports.calibration import Ends
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 know_gain_min: Final = 0.15
 uncertainty_fall_min: Final = 0.20
@@ -142,7 +141,7 @@ def duration_of(shown: Mapping[str, Any]) -> int:
 class EpistemicHandoffReportGenerator:
     """The seed's generator: makes reports of the sessions of one ledger, and stores none of them."""
 
-    def __init__(self, answer: View | None = None) -> None:
+    def __init__(self, answer: Ask | None = None) -> None:
         """Read sessions through ``answer`` (as ``Reader.answer``), by default from the ledger that settings name."""
         self._answer = answer
 
@@ -241,7 +240,7 @@ _EMPTY: Final[dict[str, Any]] = {
 }
 
 
-def _generated(answer: View, session_id: str, given: ReportInputs) -> dict[str, Any]:
+def _generated(answer: Ask, session_id: str, given: ReportInputs) -> dict[str, Any]:
     shown = answer("sessions.show", {"id": session_id})
     accomplished = answer("reports.accomplished", {"id": shown["id"]})["accomplished"]
     report = report_of(shown["id"], "", 0, shown["author"], 0, generate(shown, given, accomplished))

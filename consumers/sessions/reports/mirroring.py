@@ -14,19 +14,16 @@ from consumers.sessions.stores.storing import store_report
 from ledger.errors import BatonError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from consumers.sessions.reports.inputs import ReportInputs
     from ledger.author import Author
+    from ledger.client import Ask
     from ledger.config import Settings
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 _THERE: Final = ("written", "unchanged")
 _LATER: Final = "`baton notes sync` tries again"
 
 
-def mirrored(answer: View, settings: Settings, made: dict[str, Any]) -> dict[str, Any]:
+def mirrored(answer: Ask, settings: Settings, made: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of ``publish_report`` with ``stored``, the seed's ``storage_location`` and further warnings."""
     try:
         shown = answer("reports.show", {"id": made["session_id"]})
@@ -46,7 +43,7 @@ def mirrored(answer: View, settings: Settings, made: dict[str, Any]) -> dict[str
 
 
 def reported(
-    author: Author, answer: View, settings: Settings, done: dict[str, Any], given: ReportInputs
+    author: Author, answer: Ask, settings: Settings, done: dict[str, Any], given: ReportInputs
 ) -> dict[str, Any]:
     """Return the answer of a POSTFLIGHT that stands, with its report published and mirrored, or with a warning."""
     made = with_report(author, answer, done, given)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ledger.author import Author
 from ledger.config import read_settings
@@ -16,12 +16,11 @@ from ledger.errors import Refused
 from ledger.home import Home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from ledger.client import Client
+    from ledger.client import Ask, Client
     from ledger.config import Settings
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+    from ledger.local import Views
 
 
 class Opened(NamedTuple):
@@ -29,7 +28,7 @@ class Opened(NamedTuple):
 
     settings: Settings
     client: Client
-    answer: View
+    answer: Ask
 
     def author(self) -> Author:
         """Return the author who signs: the acting agent.
@@ -54,11 +53,11 @@ def open_ledger(
         Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``. Refused: a setting is wrong.
     """
     settings = read_settings(home=None if home is None else Path(home), server=server, agent=agent)
-    with open_client(settings) as client, contextlib.ExitStack() as stack:
-        if settings.server is not None:
-            answer: View = client.view  # type: ignore[attr-defined]  # the remote client has it
-        else:
-            from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, which remote work does not need
+    with open_client(settings, _open_views) as client:
+        yield Opened(settings, client, client.view)
 
-            answer = stack.enter_context(Reader(client, settings)).answer
-        yield Opened(settings, client, answer)
+
+def _open_views(client: Client, settings: Settings) -> Views:
+    from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, which remote work does not need
+
+    return Reader(client, settings)

@@ -28,18 +28,16 @@ from projections.reports.markdown import markdown_of
 from projections.reports.report import report_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ledger.author import Author
-    from ledger.client import Client
+    from ledger.client import Ask, Client
     from ledger.events.body import Event
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 _key_digits: Final = 32
 
 
-def publish_report(author: Author, answer: View, session_id: str, given: ReportInputs | None = None) -> dict[str, Any]:
+def publish_report(author: Author, answer: Ask, session_id: str, given: ReportInputs | None = None) -> dict[str, Any]:
     """Generate, sign and append the report of a session, and return what the seed's tool does.
 
     ``{"session_id", "report_id" (the event's id), "markdown", "storage_location", "token_count" (of the compressed
@@ -80,7 +78,7 @@ def publish_report(author: Author, answer: View, session_id: str, given: ReportI
     }
 
 
-def _published(author: Author, answer: View, shown: Mapping[str, Any], data: ReportGenerated) -> tuple[Event, bool]:
+def _published(author: Author, answer: Ask, shown: Mapping[str, Any], data: ReportGenerated) -> tuple[Event, bool]:
     """Return the event that holds ``data`` as the session's latest report, and whether it stood there before."""
     latest = _latest(author.client, answer, shown["id"])
     if latest is not None and latest.data == data:
@@ -97,7 +95,7 @@ def _published(author: Author, answer: View, shown: Mapping[str, Any], data: Rep
     return read_event(accepted.index, author.client.entry(accepted.index)), accepted.is_repeat
 
 
-def _latest(client: Client, answer: View, session_id: str) -> Event | None:
+def _latest(client: Client, answer: Ask, session_id: str) -> Event | None:
     try:
         index = answer("reports.show", {"id": session_id})["report"]["event_index"]
     except Refused as refusal:

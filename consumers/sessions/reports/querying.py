@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from consumers.sessions.reports.since import parse_since
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
 
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+    from ledger.client import Ask
 
 
 def query_reports(
-    answer: View,
+    answer: Ask,
     now: datetime,
     *,
     ai_id: str | None = None,

@@ -25,7 +25,8 @@ from projections.briefs.tokens import count_tokens, tokenizer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+    from ledger.client import Ask
+
     Blobs = Callable[[str], bytes]
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -39,7 +40,7 @@ _short_id_chars: Final = (8, 13, 18, 24)
 
 
 def resume(
-    answer: View,
+    answer: Ask,
     get_blob: Blobs,
     *,
     ai_id: str | None = None,
@@ -91,7 +92,7 @@ def resume(
     return _counted(made)
 
 
-def _selected(answer: View, ai_id: str | None, mode: str, session_id: str | None, count: int) -> list[dict[str, Any]]:
+def _selected(answer: Ask, ai_id: str | None, mode: str, session_id: str | None, count: int) -> list[dict[str, Any]]:
     if mode not in MODES:
         raise _no_choice("resume_mode", mode, MODES)
     if mode == "session_id" and not session_id:
@@ -116,7 +117,7 @@ def _task_of(shown: dict[str, Any], row: dict[str, Any]) -> str:
     return started or ("" if row["report"] is None else row["report"]["task_summary"].strip())
 
 
-def _dead_ends(answer: View, shown: list[dict[str, Any]], task: str) -> Iterator[dict[str, str]]:
+def _dead_ends(answer: Ask, shown: list[dict[str, Any]], task: str) -> Iterator[dict[str, str]]:
     """Yield the dead ends of the sessions themselves, then of those about tasks like the newest one's."""
     seen: set[tuple[str, str]] = set()
     own = [
@@ -138,7 +139,7 @@ def _dead_ends(answer: View, shown: list[dict[str, Any]], task: str) -> Iterator
             yield told if is_own else told | {"session": _short_id(answer, one["session_id"])}
 
 
-def _short_id(answer: View, session_id: str) -> str:
+def _short_id(answer: Ask, session_id: str) -> str:
     """Return a beginning of a session's id that finds it alone."""
     for chars in _short_id_chars:
         if chars >= len(session_id):

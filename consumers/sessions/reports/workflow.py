@@ -22,11 +22,10 @@ from ledger.events.session import AssessmentRecorded, Phase, SessionStarted, Vec
 from projections.snapshots.vectors import VECTOR_NAMES, read_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ledger.author import Author
-
-    View = Callable[[str, dict[str, Any]], dict[str, Any]]
+    from ledger.client import Ask
 
 _id_bytes: Final = 8
 
@@ -44,7 +43,7 @@ def start_session(
     return name
 
 
-def execute_phase(author: Author, answer: View, session_id: str, phase: Phase, words: str) -> dict[str, Any]:
+def execute_phase(author: Author, answer: Ask, session_id: str, phase: Phase, words: str) -> dict[str, Any]:
     """Record the words that open a phase, and return which vectors are to be assessed.
 
     Raises:
@@ -62,7 +61,7 @@ def execute_phase(author: Author, answer: View, session_id: str, phase: Phase, w
 
 def assess(
     author: Author,
-    answer: View,
+    answer: Ask,
     session_id: str,
     phase: Phase,
     vectors: Mapping[str, Any],
@@ -84,7 +83,7 @@ def assess(
     return _recorded(author, name, data)
 
 
-def with_report(author: Author, answer: View, done: dict[str, Any], given: ReportInputs) -> dict[str, Any]:
+def with_report(author: Author, answer: Ask, done: dict[str, Any], given: ReportInputs) -> dict[str, Any]:
     """Return the answer of a POSTFLIGHT that stands, with its ``handoff_report``, or with a warning in its place."""
     try:
         report = publish_report(author, answer, done["session_id"], given)

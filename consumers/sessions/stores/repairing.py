@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from consumers.sessions.stores.project import Project
     from consumers.sessions.stores.stored import Store, Stored
+    from ledger.client import Ask
 
-    Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
     Step = Callable[[int, int], None]
 
 page_size: Final = 50
@@ -41,7 +41,7 @@ class Repaired(NamedTuple):
         return {"reports": self.reports, "written": self.written, "unchanged": self.unchanged, **lists}
 
 
-def repair(answer: Answer, project: Project, step: Step = lambda _done, _total: None) -> Repaired:
+def repair(answer: Ask, project: Project, step: Step = lambda _done, _total: None) -> Repaired:
     """Write every report that a store lacks or has otherwise; ``answer`` answers ``reports.list`` and ``reports.show``.
 
     A store that is skipped, or fails as a whole, is told once and not for every report.
@@ -72,7 +72,7 @@ def repair(answer: Answer, project: Project, step: Step = lambda _done, _total: 
     )
 
 
-def _latest(answer: Answer) -> Iterator[tuple[dict[str, Any], int]]:
+def _latest(answer: Ask) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield the latest report of every session, with how many there are."""
     asked: dict[str, Any] = {"limit": page_size, "imported": False}
     while True:
