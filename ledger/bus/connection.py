@@ -1,4 +1,4 @@
-"""An agent's connection to a server, for callers without an event loop: it lives in one background thread with its own.
+"""An agent's connection to a server: on the caller's event loop, or for callers without one in a thread of its own.
 
 A denied publish is answered by NATS only on the error channel, never to the request, and a lost connection is told to
 no request at all. So each request is raced against both: it fails at once and says why. After an uncertain answer it
@@ -35,16 +35,11 @@ retry_wait_first_s: Final = 0.05
 retry_wait_max_s: Final = 0.5
 
 
-class Connection:
-    """One agent's requests to one server; threads may share it."""
+class AsyncConnection:
+    """One agent's requests to one server, on the event loop that opened it."""
 
     def __init__(self, server: str, agent: str, seed: str) -> None:
-        """Connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``.
-
-        Raises:
-            Refused: ``BUS_DENIED``.
-            Unavailable: ``BUS_UNAVAILABLE``.
-        """
+        """Prepare to connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``."""
         self._server = server
         self._agent = agent
         self._seed = seed
@@ -53,16 +48,17 @@ class Connection:
         self._is_closing = False
         self._connecting = asyncio.Lock()
         self._asked: dict[str, set[asyncio.Future[BatonError]]] = {}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="baton-bus", daemon=True)
-        self._thread.start()
-        try:
-            self._run(self._connect())
-        except BaseException:
-            self._stop_loop()
-            raise
 
-    def request(
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            Refused: ``BUS_DENIED``.
+            Unavailable: ``BUS_UNAVAILABLE``.
+        """
+        await self._connect()
+
+    async def request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None, *, wait_s: float = 0.0
     ) -> dict[str, Any]:
         """Return the answer; ask again until there is one, or the time for it is up.
@@ -76,13 +72,15 @@ class Connection:
         deadline = time.monotonic() + request_time_max_s + wait_s
         pause = retry_wait_first_s
         while True:
+            if self._is_closing:
+                raise Unavailable("BUS_UNAVAILABLE", "this client was closed")
             try:
-                return _answer(self._run(self._ask(subject, payload, headers, attempt_timeout_s + wait_s)))
+                return _answer(await self._ask(subject, payload, headers, attempt_timeout_s + wait_s))
             except Unavailable as error:
-                may_pass = error.code in {"BUS_UNAVAILABLE", "BUSY"} and not self._loop.is_closed()
+                may_pass = error.code in {"BUS_UNAVAILABLE", "BUSY"} and not self._is_closing
                 if not may_pass or time.monotonic() + pause > deadline:
                     raise
-            time.sleep(pause)
+            await asyncio.sleep(pause)
             pause = min(2 * pause, retry_wait_max_s)
 
     async def _ask(self, subject: str, payload: bytes, headers: dict[str, str] | None, timeout_s: float) -> bytes:
@@ -99,7 +97,7 @@ class Connection:
 
     async def _race(self, subject: str, work: Coroutine[Any, Any, Any], what: str) -> Any:
         """Return what ``work`` returns, unless the error channel says first why it cannot."""
-        failed: asyncio.Future[BatonError] = self._loop.create_future()
+        failed: asyncio.Future[BatonError] = asyncio.get_running_loop().create_future()
         waiting = self._asked.setdefault(subject, set())
         waiting.add(failed)
         task = asyncio.ensure_future(work)
@@ -181,6 +179,39 @@ class Connection:
             if f'"{subject}"' in text.lower():
                 _fail(waiting, Refused("BUS_DENIED", f"the server does not let {self._agent} do this: {text}"))
 
+    async def close(self) -> None:
+        """Close the connection; requests that wait are told."""
+        self._is_closing = True
+        await self._discard()
+
+
+class Connection:
+    """An ``AsyncConnection`` in a thread of its own, for callers without an event loop; threads may share it."""
+
+    def __init__(self, server: str, agent: str, seed: str) -> None:
+        """Connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``.
+
+        Raises:
+            Refused: ``BUS_DENIED``.
+            Unavailable: ``BUS_UNAVAILABLE``.
+        """
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="baton-bus", daemon=True)
+        self._thread.start()
+        self._inner = AsyncConnection(server, agent, seed)
+        try:
+            self._run(self._inner.open())
+        except BaseException:
+            self._stop_loop()
+            raise
+
+    def request(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, *, wait_s: float = 0.0
+    ) -> dict[str, Any]:
+        """Return the answer, as ``AsyncConnection.request`` does."""
+        answer: dict[str, Any] = self._run(self._inner.request(subject, payload, headers, wait_s=wait_s))
+        return answer
+
     def close(self) -> None:
         """Close the connection; requests that wait are told."""
         if not self._loop.is_closed():
@@ -188,11 +219,12 @@ class Connection:
             self._stop_loop()
 
     async def _close(self) -> None:
-        self._is_closing = True
-        await self._discard()
+        await self._inner.close()
         # Closing told the requests that wait; let their coroutines, and what nats-py left behind, come to their end.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(others, timeout=close_wait_max_s)
+            _, late = await asyncio.wait(others, timeout=close_wait_max_s)
+            for task in late:  # else the thread that waits for it would wait for ever
+                task.cancel()
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         if self._loop.is_closed():

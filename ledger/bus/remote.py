@@ -15,7 +15,7 @@ from blake3 import blake3
 from ledger import limits
 from ledger.admission.decide import Accepted
 from ledger.bus import subjects
-from ledger.bus.connection import Connection, readable
+from ledger.bus.connection import AsyncConnection, Connection, readable
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER
 from ledger.client import HeadView, Page
 from ledger.codec import encode_arguments
@@ -74,9 +74,7 @@ class RemoteClient:
             Refused: it was not admitted.
             Unavailable: ``BUS_UNAVAILABLE`` after the last attempt; sending it again later is harmless.
         """
-        answer = self._connection.request(self._submit_subject, submission.encode())
-        with readable():
-            return [_struct(Accepted, one) for one in answer["accepted"]]
+        return _accepted(self._connection.request(self._submit_subject, submission.encode()))
 
     def head(self) -> HeadView:
         """Return where the log ends."""
@@ -107,14 +105,7 @@ class RemoteClient:
         wait_s: float = 0.0,
     ) -> Page:
         """Return entries from ``start`` on; a page may be empty and still say where to go on."""
-        answer = self._read(
-            "range",
-            start=start,
-            limit=max(1, min(limit, limits.range_events_max)),
-            kinds=sorted(kinds),
-            stream=stream,
-            wait_s=max(0.0, min(wait_s, limits.poll_wait_max_s)),
-        )
+        answer = self._read("range", **_range(start, limit, kinds, stream, wait_s))
         with readable():
             return msgspec.convert(answer, Page)
 
@@ -190,6 +181,103 @@ class RemoteClient:
         wait_s = float(arguments.get("wait_s", 0.0))
         subject = subjects.read_subject(self.ledger, verb)
         return self._connection.request(subject, encode_arguments(arguments, verb), wait_s=wait_s)
+
+
+class AsyncRemoteClient:
+    """What agents and subscribers ask of the ledger at ``settings.server``, on the caller's event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Prepare to connect with the agent's bus key from the ledger's folder; ``open`` connects.
+
+        Raises:
+            Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``.
+        """
+        agent = settings.agent or ""
+        home = Home(settings.home)
+        self.ledger: str = read_key_file(home.key_file(agent)).ledger
+        self._submit_subject = subjects.submit_subject(self.ledger, agent)
+        self._connection = AsyncConnection(settings.server or "", agent, home.bus_seed(agent))
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``.
+        """
+        await self._connection.open()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connection.close()
+
+    async def submit(self, submission: Submission) -> list[Accepted]:
+        """Admit a submission, as ``RemoteClient.submit`` does."""
+        return _accepted(await self._connection.request(self._submit_subject, submission.encode()))
+
+    async def head(self) -> HeadView:
+        """Return where the log ends."""
+        answer = await self._read("head")
+        with readable():
+            return msgspec.convert(answer, HeadView)
+
+    async def entry(self, index: int) -> bytes:
+        """Return the bytes of one entry.
+
+        Raises:
+            Refused: ``NOT_FOUND``.
+        """
+        answer = await self._read("entry", index=index)
+        with readable():
+            return _bytes(answer["entry"])
+
+    async def entries(
+        self,
+        start: int,
+        *,
+        limit: int = limits.range_events_max,
+        kinds: Collection[str] = (),
+        stream: str | None = None,
+        wait_s: float = 0.0,
+    ) -> Page:
+        """Return entries from ``start`` on; a page may be empty and still say where to go on."""
+        answer = await self._read("range", **_range(start, limit, kinds, stream, wait_s))
+        with readable():
+            return msgspec.convert(answer, Page)
+
+    async def prove(self, index: int) -> Receipt:
+        """Return the receipt of an entry.
+
+        Raises:
+            Refused: ``NOT_FOUND``.
+        """
+        answer = await self._read("proof", index=index)
+        with readable():
+            return Receipt.parse(answer["receipt"])
+
+    async def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of a view query (see ``projections.reader``)."""
+        return await self._read("view", query=query, arguments=arguments)
+
+    async def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        wait_s = float(arguments.get("wait_s", 0.0))
+        subject = subjects.read_subject(self.ledger, verb)
+        return await self._connection.request(subject, encode_arguments(arguments, verb), wait_s=wait_s)
+
+
+def _range(start: int, limit: int, kinds: Collection[str], stream: str | None, wait_s: float) -> dict[str, Any]:
+    """Return the arguments of ``read.range``, within what the ledger takes."""
+    return {
+        "start": start,
+        "limit": max(1, min(limit, limits.range_events_max)),
+        "kinds": sorted(kinds),
+        "stream": stream,
+        "wait_s": max(0.0, min(wait_s, limits.poll_wait_max_s)),
+    }
+
+
+def _accepted(answer: dict[str, Any]) -> list[Accepted]:
+    with readable():
+        return [_struct(Accepted, one) for one in answer["accepted"]]
 
 
 def _struct(form: type[T], fields: dict[str, Any]) -> T:

@@ -84,7 +84,7 @@ def test_waiting_read_goes_on_after_the_server_was_killed(
 def test_connection_that_was_closed_for_good_is_made_again(served: Served, ledger: Ledger, never_give_up: None) -> None:
     client = served.client()
     for _ in range(2):
-        client._connection._run(client._connection._nats.close())
+        client._connection._run(client._connection._inner._nats.close())
         assert client.head().size == ledger.head()[0]
 
 
@@ -94,7 +94,7 @@ def test_agent_that_is_struck_off_while_connected_is_denied(
     with Served(ledger, own_server.server) as served, served.client("bob") as client:
         assert client.head().size == ledger.head()[0]
         own_server.server.reload(users("alice"))
-        while client._connection._nats.is_connected:
+        while client._connection._inner._nats.is_connected:
             threading.Event().wait(0.01)
         assert failure_of(client.head).code == "BUS_DENIED"
         own_server.server.reload(users())
