@@ -6,24 +6,26 @@ leaves at most a hidden temporary file. Links are not followed: what is written 
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
-import tempfile
 import time
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from ledger.errors import Refused, Unavailable
+from ledger.files import TEMPORARY, replacing
 
-if TYPE_CHECKING:
-    from pathlib import Path
+__all__ = ["TEMPORARY", "read_file", "remove_file", "settled_for_s", "write_file"]
 
-TEMPORARY: Final = ".baton-"
 file_size_max_bytes: Final = 1024**2
 # What is wrong with one file or its name, and not with the folder: waiting does not help.
 _OF_THE_FILE: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ENOTDIR})
 _new_file_mode: Final = 0o644
+
+
+class _ChangedMeanwhile(Exception):
+    """Somebody saved another file than was expected."""
 
 
 def read_file(path: Path, *, size_max_bytes: int = file_size_max_bytes) -> bytes | None:
@@ -34,11 +36,11 @@ def read_file(path: Path, *, size_max_bytes: int = file_size_max_bytes) -> bytes
         Unavailable: it cannot be read.
     """
     try:
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode):
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
             raise Refused("INVALID_FORMAT", f"{path.name} is no regular file: links and folders are left alone")
-        if found.st_size > size_max_bytes:
-            raise Refused("TOO_LARGE", f"{path.name} has {found.st_size} bytes; at most {size_max_bytes} are read")
+        if status.st_size > size_max_bytes:
+            raise Refused("TOO_LARGE", f"{path.name} has {status.st_size} bytes; at most {size_max_bytes} are read")
         return path.read_bytes()
     except FileNotFoundError:
         return None
@@ -75,35 +77,24 @@ def write_file(path: Path, content: bytes, *, expected: bytes | None = None) -> 
         Refused: ``INVALID_FORMAT`` for an impossible name. Unavailable: ``STORE_FULL`` or ``STORE_UNAVAILABLE``; then
             the file is what it was.
     """
-    temporary: Path | None = None
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=TEMPORARY, delete=False) as made:
-            temporary = path.parent / made.name
-            made.write(content)
-            made.flush()
-            os.fchmod(made.fileno(), _mode_of(path))
-            os.fsync(made.fileno())
-        if expected is not None and read_file(path, size_max_bytes=max(len(expected), file_size_max_bytes)) != expected:
-            return False
-        temporary.replace(path)
-        temporary = None
-        _sync_folder(path.parent)
+        with replacing(path, mode=_mode_of(path)) as file:
+            file.write(content)
+            if expected is not None:
+                # What takes long is done before the look, so that hardly anybody can save between look and renaming.
+                file.flush()
+                os.fsync(file.fileno())
+                _check_holds(path, expected)
+    except _ChangedMeanwhile:
+        return False
     except OSError as error:
         raise _failure(path, "written", error) from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
     return True
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable: an old file that came back after a power failure would read as somebody's edit."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _check_holds(path: Path, expected: bytes) -> None:
+    if read_file(path, size_max_bytes=max(len(expected), file_size_max_bytes)) != expected:
+        raise _ChangedMeanwhile
 
 
 def _failure(path: Path, what: str, error: OSError) -> Refused | Unavailable:

@@ -6,11 +6,7 @@ written beside its place and renamed, so a crash leaves no half bundle under the
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -34,13 +30,14 @@ from ledger.checkpoint import parse_checkpoint
 from ledger.client import read_event
 from ledger.envelope import decode_entry, pae
 from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.files import replacing
 from ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
 from ledger.merkle import inclusion_path, inclusion_proof, leaf_hash, node_hash
 from ledger.receipt import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import IO
+    from pathlib import Path
 
     from ledger.client import Client
     from ledger.events import EventData
@@ -128,17 +125,20 @@ def export_bundle(
         blobs=blobs,
         verify_py=program_digest(program),
     )
-    with _replacing(path) as file:
-        position = 0
-        for name, content in _members(client, manifest, survey, note, program):
-            file.write(header(name, len(content)))
-            file.write(content)
-            file.write(padding(len(content)))
-            position += len(header(name, 0)) + len(content) + len(padding(len(content)))
-            if name.startswith("tile/entries/"):
-                done = min(checkpoint.size, entry_range(name)["end"])
-                tell(checkpoint.size + done, 2 * checkpoint.size)
-        file.write(ending(position))
+    try:
+        with replacing(path) as file:
+            position = 0
+            for name, content in _members(client, manifest, survey, note, program):
+                file.write(header(name, len(content)))
+                file.write(content)
+                file.write(padding(len(content)))
+                position += len(header(name, 0)) + len(content) + len(padding(len(content)))
+                if name.startswith("tile/entries/"):
+                    done = min(checkpoint.size, entry_range(name)["end"])
+                    tell(checkpoint.size + done, 2 * checkpoint.size)
+            file.write(ending(position))
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error}", path=str(path)) from error
     return manifest
 
 
@@ -235,20 +235,3 @@ def _get_blob(client: Client, ref: str) -> bytes | None:
         if refusal.code == "NOT_FOUND":
             return None  # a ref to an event or a graph, or a blob that was erased
         raise
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".part", delete=False) as file:
-            part = Path(file.name)
-            try:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-                part.replace(path)
-            except BaseException:
-                part.unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error}", path=str(path)) from error

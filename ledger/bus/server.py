@@ -28,6 +28,7 @@ from ledger.bus.orphan import end_orphan
 from ledger.bus.server_config import BusUsers, render_config
 from ledger.bus.server_program import find_server
 from ledger.errors import Unavailable
+from ledger.files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,9 +189,8 @@ class EmbeddedServer:
         self._replace_config(text.encode())
 
     def _replace_config(self, content: bytes) -> None:
-        fresh = self._config.with_suffix(".new")
-        fresh.write_bytes(content)
-        fresh.replace(self._config)
+        with replacing(self._config) as file:
+            file.write(content)
 
     def _log_size(self) -> int:
         return self._log.stat().st_size if self._log.exists() else 0

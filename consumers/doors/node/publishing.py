@@ -9,7 +9,6 @@ in turn, and one that was retired already is passed over.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,6 +17,7 @@ import structlog
 from ledger.bus.publisher import StreamPublisher
 from ledger.bus.stream import Incarnation, next_incarnation, open_stream
 from ledger.errors import Unavailable
+from ledger.files import replacing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,12 +175,8 @@ def _read(record: Path, ledger: str) -> Incarnation:
 
 
 def _write(record: Path, incarnation: Incarnation) -> None:
-    fresh = record.with_suffix(".new")
     try:
-        with fresh.open("wb") as file:
+        with replacing(record) as file:
             file.write(msgspec.json.encode(incarnation))
-            file.flush()
-            os.fsync(file.fileno())  # Else a power cut could leave the new name with nothing in it.
-        fresh.replace(record)
     except OSError as error:
         raise Unavailable("STORE_UNAVAILABLE", f"{record} cannot be written: {error}", path=str(record)) from error

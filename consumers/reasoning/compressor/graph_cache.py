@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -18,6 +17,7 @@ import msgspec
 from consumers.reasoning.compressor.transfer import fetch
 from ledger.codec import check_strict
 from ledger.errors import Refused
+from ledger.files import replacing
 from ledger.limits import blob_size_max_bytes
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
 from projections.reasoning.sending import Size
@@ -58,10 +58,9 @@ class GraphCache:
         """Keep a graph that was fetched; return whether it could be written."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
+            # A crash within leaves a file without a graph's name, which is deleted as the oldest one day.
+            with replacing(self._folder / f"{fetched.ref.removeprefix('sha256:')}.json") as file:
                 file.write(fetched.canonical.encode())
-            # A crash before this line leaves a file without a graph's name, which is deleted as the oldest one day.
-            Path(file.name).replace(self._folder / f"{fetched.ref.removeprefix('sha256:')}.json")
             self._forget()
         except OSError:
             return False
