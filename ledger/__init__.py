@@ -19,55 +19,28 @@ The words used here, each with one meaning:
 Importing this package opens nothing and loads neither lmdb nor nats; each name is loaded when it is first used.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ledger.front_door import front_door
 
 if TYPE_CHECKING:
-    from ledger.author import Author, Draft
-    from ledger.client import Client, follow, read_event
-    from ledger.config import Settings, read_settings
-    from ledger.connect import open_client
-    from ledger.errors import BatonError, Corrupted, Refused, Unavailable
-    from ledger.events.body import Event
-    from ledger.home import Home, create_ledger
-    from ledger.identity import Key, open_key
-    from ledger.local import LocalClient
-
-__all__ = [
-    "Author",
-    "BatonError",
-    "Client",
-    "Corrupted",
-    "Draft",
-    "Event",
-    "Home",
-    "Key",
-    "LocalClient",
-    "Refused",
-    "Settings",
-    "Unavailable",
-    "create_ledger",
-    "follow",
-    "open_client",
-    "open_key",
-    "read_event",
-    "read_settings",
-]
-
-__getattr__ = front_door(
-    __name__,
-    {
-        "author": ("Author", "Draft"),
-        "client": ("Client", "follow", "read_event"),
-        "connect": ("open_client",),
-        "config": ("Settings", "read_settings"),
-        "errors": ("BatonError", "Corrupted", "Refused", "Unavailable"),
-        "events.body": ("Event",),
-        "home": ("Home", "create_ledger"),
-        "identity": ("Key", "open_key"),
-        "local": ("LocalClient",),
-    },
-)
+    from ledger.author import Author as Author
+    from ledger.author import Draft as Draft
+    from ledger.client import Client as Client
+    from ledger.client import follow as follow
+    from ledger.client import read_event as read_event
+    from ledger.config import Settings as Settings
+    from ledger.config import read_settings as read_settings
+    from ledger.connect import open_client as open_client
+    from ledger.errors import BatonError as BatonError
+    from ledger.errors import Corrupted as Corrupted
+    from ledger.errors import Refused as Refused
+    from ledger.errors import Unavailable as Unavailable
+    from ledger.events.body import Event as Event
+    from ledger.home import Home as Home
+    from ledger.home import create_ledger as create_ledger
+    from ledger.identity import Key as Key
+    from ledger.identity import open_key as open_key
+    from ledger.local import LocalClient as LocalClient
+else:
+    __getattr__, __dir__ = front_door(__name__)

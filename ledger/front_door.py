@@ -1,24 +1,61 @@
-"""Front doors that open nothing: a package's names are loaded from its modules when first asked for (DESIGN §1).
+"""Front doors that open nothing: a package's names stand once, and are loaded when first asked for.
 
-__getattr__ = front_door(__name__, {"author": ("Author", "Draft"), "client": ("Client",)})
+    if TYPE_CHECKING:
+        from ledger.author import Author as Author
+    else:
+        __getattr__, __dir__ = front_door(__name__)
+
+The names are those of the imports under ``if TYPE_CHECKING:``, which a type checker reads as they stand (``as`` says
+that the name is offered) and nobody runs. Here they are read from the package's source, by its own loader, at the
+first question: so it works from a zip too, and importing a package costs nothing. Under ``else:`` because a type
+checker that sees a ``__getattr__`` takes every misspelt name for one that is there.
+
+Refused: each name a second time in ``__all__`` and a third in a table, as such doors are often written; plain imports,
+which would load lmdb and nats for whoever wants an exception's name.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+_OWN_NAMES = {"TYPE_CHECKING", "front_door"}
 
 
-def front_door(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package that offers the names of ``modules``, each by its module's own name."""
-    places = {name: module for module, names in modules.items() for name in names}
+def front_door(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the ``__getattr__`` and the ``__dir__`` of a package that offers what it imports for type checkers."""
+
+    @cache
+    def offered() -> dict[str, str]:
+        return _type_checking_imports(package)
 
     def load(name: str) -> Any:
-        if name not in places:
+        if name == "__all__":  # what ``from package import *`` asks for
+            return sorted(offered())
+        if name not in offered():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{places[name]}"), name)
+        return getattr(import_module(offered()[name]), name)
 
-    return load
+    def names() -> list[str]:
+        return sorted({*offered(), *vars(sys.modules[package])} - _OWN_NAMES)
+
+    return load, names
+
+
+def _type_checking_imports(package: str) -> dict[str, str]:
+    """Return the module of each name that the package's source imports as itself under ``if TYPE_CHECKING:``."""
+    import ast  # noqa: PLC0415 - only who asks for a name reads the source
+
+    loader: Any = sys.modules[package].__loader__  # one that has the source: a folder's or a zip file's
+    return {
+        alias.name: statement.module
+        for block in ast.parse(loader.get_source(package)).body
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom) and statement.module
+        for alias in statement.names
+        if alias.asname == alias.name
+    }

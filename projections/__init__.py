@@ -16,43 +16,22 @@ its *position* is the index of the next event it needs. Rows and position commit
 this package opens nothing and loads no store.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ledger.front_door import front_door
 
 if TYPE_CHECKING:
-    from projections.projection import Logged, Projection, Table
-    from projections.reader import AsOf, Reader
-    from projections.runner import Progress, Runner
-    from projections.store.sqlite import SqliteStore
-    from projections.verify import Difference, verify_views
-    from projections.views import QUERIES, VIEWS
-
-__all__ = [
-    "QUERIES",
-    "VIEWS",
-    "AsOf",
-    "Difference",
-    "Logged",
-    "Progress",
-    "Projection",
-    "Reader",
-    "Runner",
-    "SqliteStore",
-    "Table",
-    "verify_views",
-]
-
-__getattr__ = front_door(
-    __name__,
-    {
-        "projection": ("Logged", "Projection", "Table"),
-        "reader": ("AsOf", "Reader"),
-        "runner": ("Progress", "Runner"),
-        "store.sqlite": ("SqliteStore",),
-        "verify": ("Difference", "verify_views"),
-        "views": ("QUERIES", "VIEWS"),
-    },
-)
+    from projections.projection import Logged as Logged
+    from projections.projection import Projection as Projection
+    from projections.projection import Table as Table
+    from projections.reader import AsOf as AsOf
+    from projections.reader import Reader as Reader
+    from projections.runner import Progress as Progress
+    from projections.runner import Runner as Runner
+    from projections.store.sqlite import SqliteStore as SqliteStore
+    from projections.verify import Difference as Difference
+    from projections.verify import verify_views as verify_views
+    from projections.views import QUERIES as QUERIES
+    from projections.views import VIEWS as VIEWS
+else:
+    __getattr__, __dir__ = front_door(__name__)

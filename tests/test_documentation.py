@@ -8,7 +8,6 @@ import pkgutil
 import re
 import shlex
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,14 +36,6 @@ def modules() -> Iterator[str]:
 def test_examples_in_docstrings_are_true(name: str) -> None:
     module = importlib.import_module(name)
     assert doctest.testmod(module).failed == 0
-
-
-@pytest.mark.parametrize("package", [ledger, projections, consumers])
-def test_front_door_offers_what_it_lists(package: ModuleType) -> None:
-    offered = getattr(package, "__all__", [])
-    assert len(offered) == len(set(offered))
-    for name in offered:
-        assert getattr(package, name) is not None
 
 
 def test_quick_start_of_the_readme_runs(

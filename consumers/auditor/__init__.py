@@ -18,16 +18,14 @@ Options refused: threads for signatures (measured: the interpreter lock leaves t
 locks do not survive a fork), and stopping at the first problem (an auditor wants to know how far the damage goes).
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ledger.front_door import front_door
 
 if TYPE_CHECKING:
-    from consumers.auditor.report import AuditReport, Problem
-    from consumers.auditor.verify import verify_bundle, verify_log
-
-__all__ = ["AuditReport", "Problem", "verify_bundle", "verify_log"]
-
-__getattr__ = front_door(__name__, {"report": ("AuditReport", "Problem"), "verify": ("verify_bundle", "verify_log")})
+    from consumers.auditor.report import AuditReport as AuditReport
+    from consumers.auditor.report import Problem as Problem
+    from consumers.auditor.verify import verify_bundle as verify_bundle
+    from consumers.auditor.verify import verify_log as verify_log
+else:
+    __getattr__, __dir__ = front_door(__name__)

@@ -1,6 +1,6 @@
 """Sessions that nobody closed, and reports that nobody made: one call puts both right (seed 004, "Risks").
 
-    from consumers.sessions import sweep
+    from consumers.sessions.sweeping import sweep
 
     swept = sweep(author, answer, report, now_ms=now_ms, older_than_ms=24 * 3_600_000)
     print(len(swept.ended), "ended,", len(swept.reported), "reports made")
@@ -8,19 +8,5 @@
         print(one.session_id, one.error.message)
 
 The words used here: a session is *idle* since the last event in its stream, by the ledger's clock; a report is
-*missing* when a POSTFLIGHT, or a CHECK of a session that has ended, has no report behind it. Names are loaded when
-first asked for.
+*missing* when a POSTFLIGHT, or a CHECK of a session that has ended, has no report behind it.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from ledger.front_door import front_door
-
-if TYPE_CHECKING:
-    from consumers.sessions.sweeping import Swept, Unmade, sweep
-
-__all__ = ["Swept", "Unmade", "sweep"]
-
-__getattr__ = front_door(__name__, {"sweeping": ("Swept", "Unmade", "sweep")})

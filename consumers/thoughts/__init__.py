@@ -12,58 +12,33 @@ The words used here: a *thinker* thinks (``consumers.thoughts.thinking``); a *st
 explorer that was killed goes on as if it had not been; ``outgoing`` and ``respond`` put both into messages.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ledger.front_door import front_door
 
 if TYPE_CHECKING:
-    from consumers.thoughts.driver import Solved, Spoken, solve
-    from consumers.thoughts.messages import Outgoing, outgoing, respond
-    from consumers.thoughts.orchestrating import TaskOptions
-    from consumers.thoughts.running import resume_task, run_task
-    from consumers.thoughts.search import Action, next_action
-    from consumers.thoughts.settings import TASK_TYPES, Overrides, TaskSettings, read_task_type, search_config
-    from consumers.thoughts.thinking import Debugging, Game24, LlmThinker, Planning, Thinker
-    from consumers.thoughts.tree import TreeState, advance
-
-__all__ = [
-    "TASK_TYPES",
-    "Action",
-    "Debugging",
-    "Game24",
-    "LlmThinker",
-    "Outgoing",
-    "Overrides",
-    "Planning",
-    "Solved",
-    "Spoken",
-    "TaskOptions",
-    "TaskSettings",
-    "Thinker",
-    "TreeState",
-    "advance",
-    "next_action",
-    "outgoing",
-    "read_task_type",
-    "respond",
-    "resume_task",
-    "run_task",
-    "search_config",
-    "solve",
-]
-
-__getattr__ = front_door(
-    __name__,
-    {
-        "driver": ("Solved", "Spoken", "solve"),
-        "messages": ("Outgoing", "outgoing", "respond"),
-        "orchestrating": ("TaskOptions",),
-        "running": ("resume_task", "run_task"),
-        "search": ("Action", "next_action"),
-        "settings": ("TASK_TYPES", "Overrides", "TaskSettings", "read_task_type", "search_config"),
-        "thinking": ("Debugging", "Game24", "LlmThinker", "Planning", "Thinker"),
-        "tree": ("TreeState", "advance"),
-    },
-)
+    from consumers.thoughts.driver import Solved as Solved
+    from consumers.thoughts.driver import Spoken as Spoken
+    from consumers.thoughts.driver import solve as solve
+    from consumers.thoughts.messages import Outgoing as Outgoing
+    from consumers.thoughts.messages import outgoing as outgoing
+    from consumers.thoughts.messages import respond as respond
+    from consumers.thoughts.orchestrating import TaskOptions as TaskOptions
+    from consumers.thoughts.running import resume_task as resume_task
+    from consumers.thoughts.running import run_task as run_task
+    from consumers.thoughts.search import Action as Action
+    from consumers.thoughts.search import next_action as next_action
+    from consumers.thoughts.settings import TASK_TYPES as TASK_TYPES
+    from consumers.thoughts.settings import Overrides as Overrides
+    from consumers.thoughts.settings import TaskSettings as TaskSettings
+    from consumers.thoughts.settings import read_task_type as read_task_type
+    from consumers.thoughts.settings import search_config as search_config
+    from consumers.thoughts.thinking import Debugging as Debugging
+    from consumers.thoughts.thinking import Game24 as Game24
+    from consumers.thoughts.thinking import LlmThinker as LlmThinker
+    from consumers.thoughts.thinking import Planning as Planning
+    from consumers.thoughts.thinking import Thinker as Thinker
+    from consumers.thoughts.tree import TreeState as TreeState
+    from consumers.thoughts.tree import advance as advance
+else:
+    __getattr__, __dir__ = front_door(__name__)

@@ -122,20 +122,6 @@ def test_states_survive_their_packed_form(ledger, reader):
             assert msgspec.msgpack.encode(decoder.decode(data)) == data
 
 
-def test_the_front_door_exports_what_it_says():
-    assert projections.__all__ == sorted(projections.__all__, key=lambda name: (not name.isupper(), name.lower()))
-    for name in projections.__all__:
-        assert getattr(projections, name) is not None
-
-
-def test_importing_the_front_door_loads_no_store():
-    program = "import sys, projections; print(sorted(m for m in sys.modules if m in ('sqlite3', 'lmdb', 'nats')))"
-    # Measuring coverage would itself load sqlite3 into the fresh process.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True, env=environment)
-    assert found.stdout.strip() == "[]"
-
-
 def test_every_module_can_be_imported():
     names = [module.name for module in pkgutil.walk_packages([str(FOLDER)], "projections.")]
     assert "projections.reader" in names

@@ -11,7 +11,7 @@ import pytest
 from projections.briefs.embedding import HASH_V1, Embedder, Embedding, embed_text
 from projections.briefs.gates import check_level, should_fetch_full_reasoning
 from projections.briefs.prompt import TransferLevel
-from projections.snapshots import EnhancedEpistemicSnapshot
+from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
 
 BRIEF = "The invoice job stalls at the third page. The page has a broken total."
 REF = "sha256:" + "1" * 64

@@ -17,17 +17,16 @@ from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel
 from projections.briefs.tokens import count_tokens
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
 from projections.reasoning.sending import write_full
-from projections.snapshots import (
-    CONTEXT_TOKENS_MAX,
+from projections.snapshots.context import CONTEXT_TOKENS_MAX, derive_context
+from projections.snapshots.fold import SNAPSHOT_VIEW
+from projections.snapshots.snapshot import (
     SNAPSHOT_TOKENS_MAX,
     EnhancedEpistemicSnapshot,
-    derive_context,
-    read_vectors,
     render_snapshot,
     snapshot_of,
     to_context_prompt,
 )
-from projections.snapshots.fold import SNAPSHOT_VIEW
+from projections.snapshots.vectors import read_vectors
 
 
 def session(**changed: Any) -> dict[str, Any]:

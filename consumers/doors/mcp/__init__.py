@@ -1,6 +1,7 @@
 """The MCP server: eight tools and two sorts of resources over one ledger, for agents in any harness (DESIGN §13).
 
-    from consumers.doors.mcp import Desk, make_server
+    from consumers.doors.mcp.desk import Desk
+    from consumers.doors.mcp.server import make_server
 
     desk = Desk(settings, client, answer)      # the ledger, and the agent that signs
     make_server(desk).run("stdio")             # or consumers.doors.mcp.loopback.serve_http(desk, ...)
@@ -16,17 +17,3 @@ out; an error is ``{"code", "message", "recoverable", "details"}`` with the code
 Refused: a tool for each verb (fifty descriptions cost every session thousands of tokens); one tool that runs any
 command line (no schema, no annotation a host could ask its user about); OAuth for a server on the loopback interface.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from ledger.front_door import front_door
-
-if TYPE_CHECKING:
-    from consumers.doors.mcp.desk import Desk
-    from consumers.doors.mcp.server import make_server
-
-__all__ = ["Desk", "make_server"]
-
-__getattr__ = front_door(__name__, {"desk": ("Desk",), "server": ("make_server",)})

@@ -1,7 +1,8 @@
 """Git notes of Empirica as records of this ledger: each note is read, kept byte for byte, and mapped where it can be.
 
     from pathlib import Path
-    from consumers.importers.empirica import Repository, import_notes, read_notes
+    from consumers.importers.empirica.notes import Repository
+    from consumers.importers.empirica.importing import import_notes, read_notes
 
     found = read_notes(Repository(Path(".")), ["refs/notes/empirica"], answer, put_blob=author.client.put_blob)
     done = import_notes(author, found, answer)
@@ -14,21 +15,5 @@ be. Notes that this ledger wrote itself are its *own*: they are counted, and not
 Decided, and refused: a note is known by its bytes and the ref it stands at, not by the commit it is on, because git
 copies notes from commit to commit; a note that was changed since is imported beside what it was. Streams are those of
 sessions, ``session/ID``, because everything that the tool records belongs to one; a stream for each note would keep an
-imported session from being resumed. Names are loaded when first asked for.
+imported session from being resumed.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from ledger.front_door import front_door
-
-if TYPE_CHECKING:
-    from consumers.importers.empirica.importing import Done, Read, import_notes, read_notes
-    from consumers.importers.empirica.notes import Repository
-
-__all__ = ["Done", "Read", "Repository", "import_notes", "read_notes"]
-
-__getattr__ = front_door(
-    __name__, {"importing": ("Done", "Read", "import_notes", "read_notes"), "notes": ("Repository",)}
-)

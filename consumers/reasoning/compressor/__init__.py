@@ -3,7 +3,7 @@
 ``compress`` is the default, deterministic and without any model::
 
     from consumers.reasoning.compressor import compress
-    from projections.briefs import TransferLevel, to_context_prompt
+    from projections.briefs.prompt import TransferLevel, to_context_prompt
 
     brief = compress(memory, TransferLevel.MINIMAL)
     print(to_context_prompt(brief).prompt, brief.fidelity.value)

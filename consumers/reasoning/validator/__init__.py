@@ -17,48 +17,25 @@ what a git commit holds. A report says which. The words used here: a *reference*
 Names are loaded when first asked for.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ledger.front_door import front_door
 
 if TYPE_CHECKING:
-    from consumers.reasoning.validator.commits import CommitTree, open_tree
-    from consumers.reasoning.validator.evidence import parse_evidence
-    from consumers.reasoning.validator.publishing import publish, validate_ref
-    from consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
-    from consumers.reasoning.validator.soundness import check_inference
-    from consumers.reasoning.validator.trees import FolderTree, Tree
-    from consumers.reasoning.validator.validator import Judge, ReasoningValidator, Verdict, verification_coverage
-
-__all__ = [
-    "VALIDATOR_NAME",
-    "VALIDATOR_VERSION",
-    "CommitTree",
-    "FolderTree",
-    "Judge",
-    "ReasoningValidator",
-    "Tree",
-    "ValidationReport",
-    "Verdict",
-    "check_inference",
-    "open_tree",
-    "parse_evidence",
-    "publish",
-    "validate_ref",
-    "verification_coverage",
-]
-
-__getattr__ = front_door(
-    __name__,
-    {
-        "commits": ("CommitTree", "open_tree"),
-        "evidence": ("parse_evidence",),
-        "publishing": ("publish", "validate_ref"),
-        "report": ("VALIDATOR_NAME", "VALIDATOR_VERSION", "ValidationReport"),
-        "soundness": ("check_inference",),
-        "trees": ("FolderTree", "Tree"),
-        "validator": ("Judge", "ReasoningValidator", "Verdict", "verification_coverage"),
-    },
-)
+    from consumers.reasoning.validator.commits import CommitTree as CommitTree
+    from consumers.reasoning.validator.commits import open_tree as open_tree
+    from consumers.reasoning.validator.evidence import parse_evidence as parse_evidence
+    from consumers.reasoning.validator.publishing import publish as publish
+    from consumers.reasoning.validator.publishing import validate_ref as validate_ref
+    from consumers.reasoning.validator.report import VALIDATOR_NAME as VALIDATOR_NAME
+    from consumers.reasoning.validator.report import VALIDATOR_VERSION as VALIDATOR_VERSION
+    from consumers.reasoning.validator.report import ValidationReport as ValidationReport
+    from consumers.reasoning.validator.soundness import check_inference as check_inference
+    from consumers.reasoning.validator.trees import FolderTree as FolderTree
+    from consumers.reasoning.validator.trees import Tree as Tree
+    from consumers.reasoning.validator.validator import Judge as Judge
+    from consumers.reasoning.validator.validator import ReasoningValidator as ReasoningValidator
+    from consumers.reasoning.validator.validator import Verdict as Verdict
+    from consumers.reasoning.validator.validator import verification_coverage as verification_coverage
+else:
+    __getattr__, __dir__ = front_door(__name__)

@@ -16,72 +16,27 @@ Refused: prompting the agent for what its events say already; a report as a file
 by characters; one text field for everything, which a program could not read.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ledger.front_door import front_door
 
 if TYPE_CHECKING:
-    from consumers.sessions.reports.api import (
-        bootstrap_session,
-        execute_postflight,
-        execute_preflight,
-        generate_handoff_report,
-        load_handoff,
-        query_handoff_reports,
-        query_handoffs,
-        resume_previous_session,
-        submit_postflight_assessment,
-        submit_preflight_assessment,
-    )
-    from consumers.sessions.reports.generator import EpistemicHandoffReportGenerator, generate
-    from consumers.sessions.reports.inputs import ReportInputs
-    from consumers.sessions.reports.publishing import publish_report
-    from consumers.sessions.reports.querying import query_reports
-    from consumers.sessions.reports.resuming import resume
-    from consumers.sessions.reports.since import parse_since
-
-__all__ = [
-    "EpistemicHandoffReportGenerator",
-    "ReportInputs",
-    "bootstrap_session",
-    "execute_postflight",
-    "execute_preflight",
-    "generate",
-    "generate_handoff_report",
-    "load_handoff",
-    "parse_since",
-    "publish_report",
-    "query_handoff_reports",
-    "query_handoffs",
-    "query_reports",
-    "resume",
-    "resume_previous_session",
-    "submit_postflight_assessment",
-    "submit_preflight_assessment",
-]
-
-__getattr__ = front_door(
-    __name__,
-    {
-        "api": (
-            "bootstrap_session",
-            "execute_postflight",
-            "execute_preflight",
-            "generate_handoff_report",
-            "load_handoff",
-            "query_handoff_reports",
-            "query_handoffs",
-            "resume_previous_session",
-            "submit_postflight_assessment",
-            "submit_preflight_assessment",
-        ),
-        "generator": ("EpistemicHandoffReportGenerator", "generate"),
-        "inputs": ("ReportInputs",),
-        "publishing": ("publish_report",),
-        "querying": ("query_reports",),
-        "resuming": ("resume",),
-        "since": ("parse_since",),
-    },
-)
+    from consumers.sessions.reports.api import bootstrap_session as bootstrap_session
+    from consumers.sessions.reports.api import execute_postflight as execute_postflight
+    from consumers.sessions.reports.api import execute_preflight as execute_preflight
+    from consumers.sessions.reports.api import generate_handoff_report as generate_handoff_report
+    from consumers.sessions.reports.api import load_handoff as load_handoff
+    from consumers.sessions.reports.api import query_handoff_reports as query_handoff_reports
+    from consumers.sessions.reports.api import query_handoffs as query_handoffs
+    from consumers.sessions.reports.api import resume_previous_session as resume_previous_session
+    from consumers.sessions.reports.api import submit_postflight_assessment as submit_postflight_assessment
+    from consumers.sessions.reports.api import submit_preflight_assessment as submit_preflight_assessment
+    from consumers.sessions.reports.generator import EpistemicHandoffReportGenerator as EpistemicHandoffReportGenerator
+    from consumers.sessions.reports.generator import generate as generate
+    from consumers.sessions.reports.inputs import ReportInputs as ReportInputs
+    from consumers.sessions.reports.publishing import publish_report as publish_report
+    from consumers.sessions.reports.querying import query_reports as query_reports
+    from consumers.sessions.reports.resuming import resume as resume
+    from consumers.sessions.reports.since import parse_since as parse_since
+else:
+    __getattr__, __dir__ = front_door(__name__)

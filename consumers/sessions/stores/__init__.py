@@ -23,52 +23,29 @@ as the source of truth (an edit would be a report that nobody signed).
 Names are loaded when first asked for.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ledger.front_door import front_door
 
 if TYPE_CHECKING:
-    from consumers.sessions.stores.names import name_of, text_of
-    from consumers.sessions.stores.notes import JSON_NOTES, MARKDOWN_NOTES, NOTES, Listed, Notes
-    from consumers.sessions.stores.project import Project, ReportsSettings, project_of
-    from consumers.sessions.stores.remotes import Transfer, fetch, push
-    from consumers.sessions.stores.repairing import Repaired, repair
-    from consumers.sessions.stores.stored import Status, Stored
-    from consumers.sessions.stores.storing import load_handoff, store_report
-
-__all__ = [
-    "JSON_NOTES",
-    "MARKDOWN_NOTES",
-    "NOTES",
-    "Listed",
-    "Notes",
-    "Project",
-    "Repaired",
-    "ReportsSettings",
-    "Status",
-    "Stored",
-    "Transfer",
-    "fetch",
-    "load_handoff",
-    "name_of",
-    "project_of",
-    "push",
-    "repair",
-    "store_report",
-    "text_of",
-]
-
-__getattr__ = front_door(
-    __name__,
-    {
-        "names": ("name_of", "text_of"),
-        "notes": ("JSON_NOTES", "MARKDOWN_NOTES", "NOTES", "Listed", "Notes"),
-        "project": ("Project", "ReportsSettings", "project_of"),
-        "remotes": ("Transfer", "fetch", "push"),
-        "repairing": ("Repaired", "repair"),
-        "stored": ("Status", "Stored"),
-        "storing": ("load_handoff", "store_report"),
-    },
-)
+    from consumers.sessions.stores.names import name_of as name_of
+    from consumers.sessions.stores.names import text_of as text_of
+    from consumers.sessions.stores.notes import JSON_NOTES as JSON_NOTES
+    from consumers.sessions.stores.notes import MARKDOWN_NOTES as MARKDOWN_NOTES
+    from consumers.sessions.stores.notes import NOTES as NOTES
+    from consumers.sessions.stores.notes import Listed as Listed
+    from consumers.sessions.stores.notes import Notes as Notes
+    from consumers.sessions.stores.project import Project as Project
+    from consumers.sessions.stores.project import ReportsSettings as ReportsSettings
+    from consumers.sessions.stores.project import project_of as project_of
+    from consumers.sessions.stores.remotes import Transfer as Transfer
+    from consumers.sessions.stores.remotes import fetch as fetch
+    from consumers.sessions.stores.remotes import push as push
+    from consumers.sessions.stores.repairing import Repaired as Repaired
+    from consumers.sessions.stores.repairing import repair as repair
+    from consumers.sessions.stores.stored import Status as Status
+    from consumers.sessions.stores.stored import Stored as Stored
+    from consumers.sessions.stores.storing import load_handoff as load_handoff
+    from consumers.sessions.stores.storing import store_report as store_report
+else:
+    __getattr__, __dir__ = front_door(__name__)

@@ -13,28 +13,16 @@ endpoint that speaks OpenAI's chat completions. All keep the protocol ``Thinker`
 cannot do.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ledger.front_door import front_door
 
 if TYPE_CHECKING:
-    from consumers.thoughts.thinking.debugging import Debugging
-    from consumers.thoughts.thinking.game24 import Game24
-    from consumers.thoughts.thinking.llm import LlmThinker
-    from consumers.thoughts.thinking.planning import Planning
-    from consumers.thoughts.thinking.protocol import Path, Thinker
-
-__all__ = ["Debugging", "Game24", "LlmThinker", "Path", "Planning", "Thinker"]
-
-__getattr__ = front_door(
-    __name__,
-    {
-        "debugging": ("Debugging",),
-        "game24": ("Game24",),
-        "llm": ("LlmThinker",),
-        "planning": ("Planning",),
-        "protocol": ("Path", "Thinker"),
-    },
-)
+    from consumers.thoughts.thinking.debugging import Debugging as Debugging
+    from consumers.thoughts.thinking.game24 import Game24 as Game24
+    from consumers.thoughts.thinking.llm import LlmThinker as LlmThinker
+    from consumers.thoughts.thinking.planning import Planning as Planning
+    from consumers.thoughts.thinking.protocol import Path as Path
+    from consumers.thoughts.thinking.protocol import Thinker as Thinker
+else:
+    __getattr__, __dir__ = front_door(__name__)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.sessions import Swept, sweep
 from consumers.sessions.deciding import SWEPT, Seen, decide
+from consumers.sessions.sweeping import Swept, sweep
 from ledger.author import Author
 from ledger.errors import Refused, Unavailable
 from ledger.events.report import ReportGenerated

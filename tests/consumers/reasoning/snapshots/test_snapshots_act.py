@@ -9,9 +9,9 @@ import pytest
 from event_examples import published
 from graphs import CHINESE, audit_graph, graph
 
-from consumers.reasoning.snapshots import act_on, take_snapshot
-from consumers.reasoning.snapshots.act import describe
+from consumers.reasoning.snapshots.act import act_on, describe
 from consumers.reasoning.snapshots.asking import review_id
+from consumers.reasoning.snapshots.take import take_snapshot
 from ledger.author import Author
 from ledger.errors import Corrupted, Refused
 from ledger.events import reasoning
@@ -21,7 +21,7 @@ from ledger.events.validation import CheckedTree, Counts, Issue, ReasoningValida
 from projections.briefs.prompt import TransferLevel
 from projections.reader import Reader
 from projections.reasoning.memory import compute_reasoning_ref
-from projections.snapshots import snapshot_of
+from projections.snapshots.snapshot import snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,6 @@ from graphs import audit_graph, audit_json, chain, graph
 from msgspec.structs import replace
 from trees_for_tests import SAMPLE, citing, commit, write
 
-import consumers.reasoning.validator
 from consumers.reasoning.compressor import compress
 from consumers.reasoning.validator import ReasoningValidator, Verdict, open_tree, verification_coverage
 from consumers.reasoning.validator.report import ValidationReport, report_size_max_bytes
@@ -242,10 +241,3 @@ def test_short_report_needs_no_blob() -> None:
 def test_graph_without_a_canonical_form_has_no_ref() -> None:
     broken = ReasoningMemory("", "", "t", "c", confidence_in_reasoning=float("nan"))
     assert ReasoningValidator().validate(broken).reasoning_ref == ""
-
-
-def test_names_of_the_front_door_are_there() -> None:
-    for name in consumers.reasoning.validator.__all__:
-        assert getattr(consumers.reasoning.validator, name) is not None
-    with pytest.raises(AttributeError):
-        _ = consumers.reasoning.validator.nothing
