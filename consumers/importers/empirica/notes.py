@@ -2,7 +2,7 @@
 
 A notes ref is a commit whose tree maps the id of a noted object to a blob; with many notes the ids are split into
 folders ("fan-out"). Refs are found by one `git for-each-ref`, everything else is read from one running git
-(``objects``), so three thousand refs are read in a second. Nothing is written, and nothing is fetched.
+(``Objects``), so three thousand refs are read in a second. Nothing is written, and nothing is fetched.
 
 What cannot be read is told: a ref that git itself passes over, an object that is not there, an entry that is no file.
 """
@@ -12,8 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from consumers.importers.empirica.objects import Objects
-from consumers.sessions.stores.git import Git, failure
+from consumers.sdk.git import Git, Objects, failure
 from ledger.errors import Refused
 from ledger.limits import blob_size_max_bytes
 
@@ -152,8 +151,8 @@ def _no_tree(objects: Objects, ref: Ref) -> Note | Unread:
     found = objects.get(ref.object_id, blob_size_max_bytes)
     if found is None:
         return Unread(ref.source, f"its object {ref.object_id} is missing or damaged: `git fsck` tells more")
-    if found.sort != "blob":
-        return Unread(ref.source, f"its tree is missing or damaged, behind the {found.sort} {ref.object_id}")
+    if found.type != "blob":
+        return Unread(ref.source, f"its tree is missing or damaged, behind the {found.type} {ref.object_id}")
     return Note(ref.source, ref.tail, "", found.ref, found.content, "the ref is a blob, and no tree of notes")
 
 
@@ -162,7 +161,7 @@ def _walk(objects: Objects, ref: Ref, tree: bytes, folder: str, depth: int) -> I
         path = f"{folder}{name}"
         if mode == "40000":
             below = None if depth >= tree_depth_max else objects.get(object_id, tree_size_max_bytes)
-            if below is None or below.sort != "tree" or below.content is None:
+            if below is None or below.type != "tree" or below.content is None:
                 yield Unread(ref.source, f"its folder {path!r} cannot be read")
             else:
                 yield from _walk(objects, ref, below.content, f"{path}/", depth + 1)
@@ -175,7 +174,7 @@ def _walk(objects: Objects, ref: Ref, tree: bytes, folder: str, depth: int) -> I
 def _note(objects: Objects, ref: Ref, path: str, object_id: str) -> Note | Unread:
     found = objects.get(object_id, blob_size_max_bytes)
     noted = path.replace("/", "")
-    if found is None or found.sort != "blob":
+    if found is None or found.type != "blob":
         return Unread(ref.source, f"the blob {object_id} of its note on {noted[:80]} is missing or damaged")
     problem = "" if _OBJECT.fullmatch(noted) else f"it stands at {path[:200]!r} in its ref, where no note can be"
     return Note(ref.source, ref.tail, noted, found.ref, found.content, problem)

@@ -1,8 +1,7 @@
 """A git commit as a tree: looked up with git's plumbing alone, which runs no hook, filter, pager or transport.
 
 The repository belongs to somebody else, and its configuration may name programs. So only commands are used that read
-objects as they are (``rev-parse``, ``ls-tree``, ``rev-list``, ``cat-file``), with an environment of their own: no
-configuration but the repository's, no replaced objects, no prompt, no transport for objects that are missing.
+objects as they are (``rev-parse``, ``ls-tree``, ``rev-list``, ``cat-file``), in the profile of a stranger's repository.
 
 The commit's files are listed once; a path is then looked up in that list, so what a report says of a commit can be
 repeated by anybody who has it. A link or submodule in the commit is named as such and never followed. In a subfolder
@@ -12,12 +11,10 @@ of a repository, paths begin at that subfolder, as they do in the working folder
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import threading
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from consumers.reasoning.validator.trees import FolderTree, Found, Listing, Parts, files_listed_max, is_private
+from consumers.sdk.git import Git
 from ledger.errors import Refused, Unavailable
 from ledger.events.validation import TreeSort
 
@@ -30,17 +27,6 @@ git_time_max_s: Final = 30.0
 listing_size_max_bytes: Final = 32 * 1024**2
 versions_max: Final = 50
 
-_ENVIRONMENT: Final = {
-    "LC_ALL": "C",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_ALLOW_PROTOCOL": "none",  # a name that is no protocol: an object that is missing is missing
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-}
-_OPTIONS: Final = ("--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 _ID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _REVISION: Final = re.compile(r"[^-\s:\x00-\x1f\x7f][^\s:\x00-\x1f\x7f]{0,199}")
 _LINK: Final = b"120000"
@@ -64,11 +50,7 @@ class CommitTree:
             Refused: ``NOT_FOUND`` for no such commit, ``INVALID_FIELD`` for what cannot name one.
             Unavailable: ``STORE_UNAVAILABLE`` when there is no git program.
         """
-        program = shutil.which("git")
-        if program is None:
-            raise Unavailable("STORE_UNAVAILABLE", "a commit is read with the program git, which is not installed")
-        self._git = program
-        self._repository = repository
+        self._git = Git(repository, is_own=False)
         if _REVISION.fullmatch(revision) is None:
             raise Refused("INVALID_FIELD", f"{revision[:80]!r} cannot name a commit", path="$.commit")
         answer = self._ask(("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"), 200)
@@ -149,25 +131,11 @@ class CommitTree:
 
     def _ask(self, arguments: tuple[str, ...], size_max: int) -> bytes | None:
         """Return what git prints; None when it fails, prints more than ``size_max`` bytes, or does not end."""
-        command = (self._git, *_OPTIONS, "-C", str(self._repository), *arguments)
-        with subprocess.Popen(  # noqa: S603 - a fixed program without a shell; what varies was checked
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_ENVIRONMENT,
-        ) as process:
-            watchdog = threading.Timer(git_time_max_s, process.kill)
-            watchdog.start()
-            try:
-                assert process.stdout is not None  # noqa: S101 - it is a pipe
-                answer = process.stdout.read(size_max + 1)
-                if len(answer) > size_max:
-                    process.kill()
-                process.wait()
-            finally:
-                watchdog.cancel()
-        return answer if process.returncode == 0 and len(answer) <= size_max else None
+        try:
+            answer = self._git.call(*arguments, time_max_s=git_time_max_s, size_max=size_max)
+        except (Refused, Unavailable):
+            return None
+        return None if answer.code else answer.out
 
 
 def open_tree(folder: Path, commit: str | None = None) -> FolderTree | CommitTree:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from consumers.sessions.stores.git import failure
+from consumers.sdk.git import failure
 from ledger.errors import Unavailable
 
 if TYPE_CHECKING:
-    from consumers.sessions.stores.git import Git
+    from consumers.sdk.git import Git
 
 commits_read_max: Final = 1_000
 

@@ -22,20 +22,28 @@ A crash at any point leaves objects that nobody refers to, or one of the two ref
 from __future__ import annotations
 
 import hashlib
+import random
 import re
 import tempfile
+import time
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from consumers.sessions.stores.git import Git, until_free
+from consumers.sdk.git import Git
 from consumers.sessions.stores.names import name_of, text_of
 from consumers.sessions.stores.note_history import Note, Report, Tip, notes_of, tip_of
 from consumers.sessions.stores.stored import Status
-from ledger.errors import Refused
+from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
+
+T = TypeVar("T")
+
+attempts_max: Final = 40
+retry_wait_first_s: Final = 0.01
+retry_wait_max_s: Final = 0.5
 
 NOTES: Final = "refs/notes/empirica/"
 JSON_NOTES: Final = f"{NOTES}handoff/"
@@ -200,6 +208,24 @@ class Notes:
         digest = hashlib.new(self._algorithm or "sha1", usedforsecurity=False)
         digest.update(b"blob %d\0" % len(content) + content)
         return digest.hexdigest()
+
+
+def until_free(action: Callable[[], T]) -> T:
+    """Return what ``action`` does, called again while another process holds or just changed what it needs.
+
+    Raises:
+        Unavailable: ``STORE_IN_USE`` when others held it all the time; whatever else ``action`` raises.
+    """
+    wait_s = retry_wait_first_s
+    for _ in range(attempts_max - 1):
+        try:
+            return action()
+        except Unavailable as error:
+            if error.code != "STORE_IN_USE":
+                raise
+        time.sleep(random.uniform(wait_s / 2, wait_s))  # noqa: S311 - so that two writers do not keep step
+        wait_s = min(2 * wait_s, retry_wait_max_s)
+    return action()
 
 
 def report_in(report: dict[str, Any]) -> Report:

@@ -16,9 +16,9 @@ from __future__ import annotations
 import functools
 from typing import Any, Final, NamedTuple
 
-from consumers.sessions.stores.git import Answer, failure, remote_time_max_s, until_free
+from consumers.sdk.git import Answer, failure, remote_time_max_s
 from consumers.sessions.stores.note_history import Note, notes_of, tip_of
-from consumers.sessions.stores.notes import NOTES, Notes
+from consumers.sessions.stores.notes import NOTES, Notes, until_free
 from ledger.errors import BatonError, Refused, Unavailable
 
 DEFAULT_REMOTE: Final = "origin"

@@ -9,8 +9,7 @@ import pytest
 from note_repository import ROOT, blob, empty, git, many, repository, tree_ref
 
 from consumers.importers.empirica.notes import DEFAULT_REFS, Note, Repository, Unread, checked_root
-from consumers.importers.empirica.objects import Objects
-from consumers.sessions.stores.git import Git
+from consumers.sdk.git import Git, Objects
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def test_many_notes_are_read_by_one_git(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Git, "start", lambda self, *words, **more: started.append(words) or start(self, *words, **more))
     notes, unread = read(folder)
     assert (len(notes), unread) == (300, [])
-    assert started == [("cat-file", "--batch")]
+    assert [words[0] for words in started] == ["rev-parse", "for-each-ref", "cat-file"]
 
 
 def test_several_notes_of_one_ref_and_those_in_folders_are_all_read(tmp_path: Path) -> None:
@@ -166,7 +165,7 @@ def test_a_note_above_the_limit_has_a_digest_and_no_content(tmp_path: Path) -> N
 
 
 def test_a_git_that_ends_again_and_again_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("consumers.importers.empirica.objects.starts_max", 3)
+    monkeypatch.setattr("consumers.sdk.git.starts_max", 3)
     monkeypatch.setattr(Git, "start", lambda *_words, **_more: _ended())
     with Objects(Git(tmp_path)) as objects:
         assert [objects.get(OBJECT, 1) for _ in range(3)] == [None] * 3

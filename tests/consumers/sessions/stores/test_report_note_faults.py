@@ -1,12 +1,10 @@
-"""Repositories that cannot be written, and git that is missing, hangs or says too much: told, and nothing lost."""
+"""Repositories that cannot be written, and git that is missing: told, and nothing lost."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +12,7 @@ import pytest
 from repositories import a_report, git, on_path, refs, repository
 
 from consumers.sessions.stores import JSON_NOTES, MARKDOWN_NOTES, Notes, Project, Stored, load_handoff, store_report
-from consumers.sessions.stores import git as git_module
-from consumers.sessions.stores.git import Git, masked
+from consumers.sessions.stores import notes as notes_module
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -73,44 +70,6 @@ def test_a_missing_git_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "not installed" in stored.reason
     with pytest.raises(Unavailable):
         load_handoff("s1", "json", Project(git=folder))
-
-
-def _runs(child: int) -> bool:
-    """Whether a process is neither gone nor waiting to be collected."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{child}/stat").read_text().split(") ")[1][0] != "Z"
-    return False
-
-
-def test_a_hanging_git_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = on_path(tmp_path / "bin", f"sleep 1000 & echo $! > {tmp_path}/child; wait")
-    monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
-    with pytest.raises(Unavailable) as error:
-        Git(tmp_path).call("version", time_max_s=2)
-    assert "did not end" in error.value.message
-    child = int((tmp_path / "child").read_text())
-    deadline = time.monotonic() + 30
-    while _runs(child):
-        assert time.monotonic() < deadline, "the child of the hanging git runs on"
-        time.sleep(0.02)
-
-
-def test_a_git_that_says_too_much_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{on_path(tmp_path / 'bin', 'exec yes')}:{os.environ['PATH']}")
-    with pytest.raises(Refused) as refused:
-        Git(tmp_path).call("version", size_max=1000)
-    assert refused.value.code == "TOO_LARGE"
-
-
-def test_a_long_complaint_is_shortened_and_holds_no_credentials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = "head -c 300000 /dev/zero | tr '\\0' 'x' >&2; echo 'at https://me:hunter2@host/r?token=abc' >&2; exit 1"
-    monkeypatch.setenv("PATH", f"{on_path(tmp_path / 'bin', script)}:{os.environ['PATH']}")
-    answer = Git(tmp_path).call("version")
-    assert len(answer.error) <= git_module.error_shown_max_chars + 2
-    assert answer.error.endswith("at https://***@host/r?token=***")
-    assert masked("ssh://git:a%40b@h/x user@h:r") == "ssh://***@h/x user@h:r"
 
 
 def test_a_repository_of_somebody_else_is_told_with_the_way_out(
@@ -194,7 +153,7 @@ def test_a_lock_that_stays_is_told_after_a_stated_number_of_tries(
     lock = folder / ".git" / f"{JSON_REF}.lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
-    monkeypatch.setattr(git_module, "attempts_max", 3)
+    monkeypatch.setattr(notes_module, "attempts_max", 3)
     git(folder, "config", "core.filesRefLockTimeout", "1")
     stored = store(folder)
     assert [one.status for one in stored] == ["failed", "written"]

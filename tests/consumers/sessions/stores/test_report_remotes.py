@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -241,7 +242,7 @@ def test_what_a_remote_complains_of_is_told(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str, said: str
 ) -> None:
     world.store(world.a, "s1")
-    real = world.a.git._program
+    real = shutil.which("git")
     script = f'case "$*" in *" push "*|*" fetch "*) echo "{complaint}" >&2; exit 128;; esac; exec {real} "$@"'
     monkeypatch.setenv("PATH", f"{on_path(tmp_path / 'bin', script)}:{os.environ['PATH']}")
     notes = Notes(world.a.git.folder)
@@ -267,7 +268,7 @@ def test_two_processes_that_configure_at_once_add_one_refspec(world: World) -> N
     folder = world.a.git.folder
     (folder / ".git" / "config.lock").touch()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("consumers.sessions.stores.git.attempts_max", 2)
+        patched.setattr("consumers.sessions.stores.notes.attempts_max", 2)
         with pytest.raises(Unavailable) as error:
             configure(world.a, "origin")
     assert error.value.code == "STORE_IN_USE"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from repositories import a_report, commit, git, on_path, refs, repository
 
+from consumers.sdk.git import Git
 from consumers.sessions.stores import (
     JSON_NOTES,
     MARKDOWN_NOTES,
@@ -19,7 +20,6 @@ from consumers.sessions.stores import (
     repair,
     store_report,
 )
-from consumers.sessions.stores.git import Git
 from consumers.sessions.stores.repairing import page_size
 from ledger.config import Config, Settings, read_config
 from ledger.errors import Corrupted, Refused, Unavailable

@@ -1,0 +1,371 @@
+"""Running the git program, the one way: bounded in time and output, no shell, prompt or hook, and typed errors.
+
+Two profiles. In the operator's own repository their configuration counts (a ``safe.directory``, a credential helper, a
+proxy). What is taken away: variables that name another repository (a git hook that calls us sets ``GIT_DIR`` and
+``GIT_INDEX_FILE``), prompts (no terminal, no askpass but a named one), hooks, signing, garbage collection. The author
+is Baton, so a machine without a git identity can write notes.
+
+A repository that is only read may be a stranger's, and its configuration may name programs. So ``is_own=False`` hands
+on no variable and no configuration but the repository's, and gives git no transport: an object that is missing stays
+missing. Its user calls only commands that read objects as they are (``rev-parse``, ``ls-tree``, ``cat-file`` …).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, NamedTuple, Self
+
+from blake3 import blake3
+
+from ledger.errors import BatonError, Refused, Unavailable
+
+git_time_max_s: Final = 10.0
+remote_time_max_s: Final = 300.0
+output_size_max_bytes: Final = 16 * 1024**2
+error_size_max_bytes: Final = 64 * 1024
+error_shown_max_chars: Final = 600
+chunk_max_bytes: Final = 256 * 1024
+daemon_wait_max_s: Final = 0.2
+
+object_silence_max_s: Final = 60.0
+object_header_max_bytes: Final = 8 * 1024
+starts_max: Final = 1_000
+
+_KEPT: Final = frozenset({
+    "GIT_ASKPASS", "GIT_CEILING_DIRECTORIES", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM",
+    "GIT_EXEC_PATH", "GIT_PROXY_COMMAND", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
+    "GIT_SSL_CERT", "GIT_SSL_KEY",
+})  # fmt: skip
+_SET: Final = {
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_AUTHOR_NAME": "Baton",
+    "GIT_AUTHOR_EMAIL": "baton@localhost",
+    "GIT_COMMITTER_NAME": "Baton",
+    "GIT_COMMITTER_EMAIL": "baton@localhost",
+}
+_STRANGERS: Final = _SET | {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ALLOW_PROTOCOL": "none",  # a name that is no protocol
+    "GIT_NO_LAZY_FETCH": "1",
+}
+_OPTIONS: Final = (
+    "--no-pager", "--literal-pathspecs",
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.quotePath=true",
+    "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "push.gpgSign=false", "-c", "log.showSignature=false",
+    "-c", "i18n.commitEncoding=UTF-8", "-c", "i18n.logOutputEncoding=UTF-8",
+)  # fmt: skip
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
+_SECRET: Final = re.compile(r"(?i)((?:token|password|passwd|secret|access_key)=)[^&\s'\"]+")
+
+
+class Answer(NamedTuple):
+    """What git answered: its exit code, its output, and its complaint without credentials, shortened."""
+
+    code: int
+    out: bytes
+    error: str
+
+
+class Git:
+    """The git program, at work in one folder."""
+
+    def __init__(self, folder: Path, *, is_own: bool = True) -> None:
+        """Look for the program; with ``is_own=False`` the repository is a stranger's.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE`` when there is none.
+        """
+        program = shutil.which("git")
+        if program is None:
+            raise Unavailable("STORE_UNAVAILABLE", "this needs the program git, which is not installed")
+        self._command = (program, *_OPTIONS, "-C", str(folder))
+        self._is_own = is_own
+        self.folder = folder
+
+    def call(
+        self,
+        *arguments: str,
+        data: bytes = b"",
+        variables: Mapping[str, str] | None = None,
+        time_max_s: float = git_time_max_s,
+        size_max: int = output_size_max_bytes,
+    ) -> Answer:
+        """Return what git answers, whether it succeeds or not.
+
+        Raises:
+            Unavailable: it cannot be run, or does not end. Refused: ``TOO_LARGE`` when it says more than ``size_max``.
+        """
+        what = f"git {arguments[0]}"
+        try:
+            with tempfile.TemporaryFile() as given:
+                given.write(data)
+                given.seek(0)
+                with self.start(*arguments, stdin=given, stderr=subprocess.PIPE, variables=variables) as process:
+                    try:
+                        return _answer(process, what, time_max_s, size_max)
+                    finally:
+                        _end(process)
+        except OSError as error:
+            raise Unavailable("STORE_UNAVAILABLE", f"{what} cannot be run: {error.strerror or error}") from error
+
+    def ask(
+        self,
+        *arguments: str,
+        data: bytes = b"",
+        variables: Mapping[str, str] | None = None,
+        time_max_s: float = git_time_max_s,
+    ) -> str:
+        """Return the text that git answers with, without the newline at its end.
+
+        Raises:
+            Refused: ``NOT_FOUND`` in no repository. Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``,
+                ``STORE_IN_USE`` when another process holds what it needs.
+        """
+        answer = self.call(*arguments, data=data, variables=variables, time_max_s=time_max_s)
+        if answer.code:
+            raise failure(answer, f"git {arguments[0]}", self.folder)
+        return answer.out.decode("utf-8", "replace").removesuffix("\n")
+
+    def start(
+        self,
+        *arguments: str,
+        stdin: IO[bytes] | int = subprocess.PIPE,
+        stderr: int = subprocess.DEVNULL,
+        variables: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start git in a session of its own: it has no terminal to ask at, and can be ended with all that it started.
+
+        Raises:
+            Unavailable: it cannot be run.
+        """
+        try:
+            return subprocess.Popen(  # noqa: S603 - a fixed program without a shell; what varies was checked
+                (*self._command, *arguments),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=(_own_environment() if self._is_own else _STRANGERS) | dict(variables or {}),
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            text = f"git {arguments[0]} cannot be run: {error.strerror or error}"
+            raise Unavailable("STORE_UNAVAILABLE", text) from error
+
+
+class Found(NamedTuple):
+    """An object: its type, its BLAKE3 as a ref, and its content; None where it is larger than was asked for."""
+
+    type: str
+    size: int
+    ref: str
+    content: bytes | None
+
+
+class Objects:
+    """The objects of one repository, read from one running ``git cat-file --batch``: never a process an object.
+
+    To be used in a ``with`` block. An object is asked for and read before the next one is: so no pipe fills while the
+    other side waits. A damaged object ends git; it counts as missing, and the next object is asked of a new git. How
+    often that may happen is limited, and so is the time that git may be silent.
+    """
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+        self._process: subprocess.Popen[bytes] | None = None
+        self._buffer = b""
+        self._starts = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._stop()
+
+    def get(self, name: str, size_max: int) -> Found | None:
+        """Return an object by its id (or ``ID^{tree}``), without its content if it is larger than ``size_max``.
+
+        None: there is no such object, or it is damaged.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE`` when git is silent, or ends again and again.
+        """
+        process = self._running()
+        try:
+            assert process.stdin is not None  # noqa: S101 - it is a pipe
+            process.stdin.write(name.encode("ascii") + b"\n")
+            header = self._line().split(b" ")
+            if len(header) != 3:  # "NAME missing", "NAME ambiguous"
+                return None
+            size = int(header[2])
+            content = self._content(size, size_max)
+            self._take(1)
+        except (EOFError, BrokenPipeError, ValueError):
+            self._stop()
+            return None
+        return Found(header[1].decode("ascii"), size, *content)
+
+    def _content(self, size: int, size_max: int) -> tuple[str, bytes | None]:
+        digest = blake3()
+        kept: list[bytes] = []
+        left = size
+        while left:
+            chunk = self._take(min(left, chunk_max_bytes))
+            left -= len(chunk)
+            digest.update(chunk)
+            if size <= size_max:
+                kept.append(chunk)
+        return f"blake3:{digest.hexdigest()}", b"".join(kept) if size <= size_max else None
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._buffer:
+            if len(self._buffer) > object_header_max_bytes:
+                raise ValueError("git cat-file answered with no header")
+            self._buffer += self._more()
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _take(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            self._buffer += self._more()
+        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        return taken
+
+    def _more(self) -> bytes:
+        """Return what git answers next.
+
+        Raises:
+            EOFError: it ended. Unavailable: it is silent.
+        """
+        process = self._running()
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        descriptor = process.stdout.fileno()
+        if not select.select([descriptor], [], [], object_silence_max_s)[0]:
+            raise Unavailable("STORE_UNAVAILABLE", f"git cat-file said nothing for {object_silence_max_s:g} s")
+        chunk = os.read(descriptor, chunk_max_bytes)
+        if not chunk:
+            raise EOFError
+        return chunk
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            if self._starts >= starts_max:
+                text = f"git cat-file ended {starts_max} times: `git fsck` tells what is damaged in {self._git.folder}"
+                raise Unavailable("STORE_UNAVAILABLE", text)
+            self._starts += 1
+            self._buffer = b""
+            # What a partial clone lacks is missing, and not fetched over the network one by one.
+            self._process = self._git.start("cat-file", "--batch", variables={"GIT_NO_LAZY_FETCH": "1"})
+        return self._process
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process)
+            with process:  # closes its pipes and collects it
+                pass
+
+
+def failure(answer: Answer, what: str, folder: Path) -> BatonError:
+    """Return the error for what git complained about."""
+    complaint = answer.error
+    text = f"{what}: {complaint or f'exit code {answer.code}'}"
+    details = {"folder": str(folder)}
+    if "not a git repository" in complaint:
+        return Refused("NOT_FOUND", f"{folder} is in no git repository", **details)
+    if "dubious ownership" in complaint or "unsafe repository" in complaint:
+        text = f"git does not use the repository at {folder}: it belongs to somebody else (allow it with `git config \
+--global --add safe.directory DIR`)"
+        return Unavailable("STORE_UNAVAILABLE", text, **details)
+    if "No space left" in complaint or "quota exceeded" in complaint.lower():
+        return Unavailable("STORE_FULL", text, **details)
+    if re.search(r"exists; cannot create|there are still refs under|cannot process .* at the same time", complaint):
+        return Refused("INVALID_FORMAT", f"{text}: another tool has a ref where this one must stand", **details)
+    if re.search(
+        r"cannot lock ref|could not lock config file|Unable to create '.*\.lock'|but expected|reference already exists",
+        complaint,
+    ):
+        is_denied = re.search(r"Permission denied|Read-only|Not a directory", complaint)
+        return Unavailable("STORE_UNAVAILABLE" if is_denied else "STORE_IN_USE", text, **details)
+    return Unavailable("STORE_UNAVAILABLE", text, **details)
+
+
+def masked(text: str) -> str:
+    """Return a text without the user, password or token of an address in it, in one line."""
+    return " ".join(_SECRET.sub(r"\1***", _CREDENTIALS.sub("***", text)).split())
+
+
+def _own_environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
+    return {"GIT_ASKPASS": "", **kept, **_SET}
+
+
+def _answer(process: subprocess.Popen[bytes], what: str, time_max_s: float, size_max: int) -> Answer:
+    deadline = time.monotonic() + time_max_s
+    try:
+        out, complaint = _output(process, deadline, size_max)
+        code = process.wait(max(deadline - time.monotonic(), 0))
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{what} did not end within {time_max_s:g} s") from error
+    if len(out) > size_max:
+        raise Refused("TOO_LARGE", f"{what} answered with more than {size_max} bytes")
+    text = masked(complaint.decode("utf-8", "replace"))
+    # Of a long complaint the end is kept: git's reason stands there, after what a remote sent and progress.
+    return Answer(code, out, text if len(text) <= error_shown_max_chars else "… " + text[-error_shown_max_chars:])
+
+
+def _output(process: subprocess.Popen[bytes], deadline: float, size_max: int) -> tuple[bytes, bytes]:
+    """Return what a process prints, ended when it is more than ``size_max``, and the end of its complaint.
+
+    Raises:
+        subprocess.TimeoutExpired: it goes on after the deadline.
+    """
+    out, complaint = bytearray(), b""
+    with selectors.DefaultSelector() as selector:
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None  # noqa: S101 - it is a pipe
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise subprocess.TimeoutExpired(process.args, 0)
+            ready = selector.select(min(left_s, daemon_wait_max_s))
+            # A daemon that git left behind (a credential cache, a shared ssh connection) may hold the pipes open.
+            if not ready and process.poll() is not None:
+                break
+            for key, _ in ready:
+                chunk = os.read(key.fd, chunk_max_bytes)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+                elif key.fileobj is process.stderr:
+                    complaint = (complaint + chunk)[-error_size_max_bytes:]
+                else:
+                    out += chunk
+            if len(out) > size_max:
+                _end(process)
+                break
+    return bytes(out), complaint
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process that runs on, with its children."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
