@@ -270,6 +270,10 @@ class Reactor:
                 self._subscriptions.uncount_attempt(self._name, event.index)
                 raise
             except Exception as error:  # noqa: BLE001 - an effect may fail in any way; it is counted and kept
+                if stop.is_set():
+                    # It was cut short, as a command is that runs when we are told to stop: that is not its fault.
+                    self._subscriptions.uncount_attempt(self._name, event.index)
+                    return False
                 log.warning(
                     "effect failed", subscription=self._name, index=event.index, attempt=attempt, error=repr(error)
                 )

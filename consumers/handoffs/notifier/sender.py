@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from consumers.handoffs.notifier.attempts import Outcome, next_try_ms
-from consumers.handoffs.notifier.command import run_command
 from consumers.handoffs.notifier.store import NotifierStore
 from consumers.handoffs.notifier.webhook import post
+from consumers.sdk.command import run_command
 
 if TYPE_CHECKING:
     import threading
@@ -29,11 +29,24 @@ log = structlog.get_logger("baton.notifier")
 outbox_poll_s: Final = 0.5
 
 
-def attempt(channel: Channel, notification: Notification, now_ms: int) -> Outcome:
-    """Try once to deliver a notification to a channel; return what came of it."""
-    if channel.settings.command is not None:
-        return run_command(channel, notification)
-    return post(channel, notification, now_ms)
+def attempt(
+    channel: Channel, notification: Notification, now_ms: int, *, stop: threading.Event | None = None
+) -> Outcome:
+    """Try once to deliver a notification to a channel; return what came of it. ``stop`` ends a command early."""
+    command = channel.settings.command
+    if command is None:
+        return post(channel, notification, now_ms)
+    environment = {
+        "BATON_NOTIFICATION_ID": notification.id,
+        "BATON_TITLE": notification.title,
+        "BATON_TEXT": notification.text,
+    }
+    document = notification.document + b"\n"
+    limit_s = channel.settings.timeout_s
+    ended = run_command(command, document, environment, limit_s=limit_s, stop=stop, drops_output=True)
+    if ended.problem is not None:
+        return Outcome("passing", ended.problem)
+    return Outcome("delivered", "the command ended with exit code 0")
 
 
 class Sender:
@@ -69,7 +82,7 @@ class Sender:
                 store.failed(delivery, "the notifier ended while it sent this", None)
             else:
                 store.count_attempt(delivery)
-                outcome = attempt(self._channel, delivery.notification, self._clock_ms())
+                outcome = attempt(self._channel, delivery.notification, self._clock_ms(), stop=stop)
                 self._record(store, delivery, outcome)
 
     def _record(self, store: NotifierStore, delivery: Delivery, outcome: Outcome) -> None:

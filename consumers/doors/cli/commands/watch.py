@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import signal
-import subprocess
 import threading
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ from consumers.doors.cli.commands.events import check_kinds, describe
 from consumers.doors.cli.commands.serve import configure_logging
 from consumers.doors.cli.lazy import Command
 from consumers.doors.cli.tables import print_table
+from consumers.sdk.command import run_command
 from consumers.sdk.subscriptions import DeadLetter, Reactor, Subscriptions
 
 if TYPE_CHECKING:
@@ -58,15 +57,15 @@ def watch(
     # A file for each watcher: one that waits for its command must not hold up another.
     subscriptions = Subscriptions(app.settings().home / "subscribers" / f"{name}.db")
     reactor = Reactor(client, subscriptions, name)
+    stop = threading.Event()
 
     @reactor.on(*kinds)
     def effect(event: Event, _: sqlite3.Connection) -> None:
         if command is None:
             app.line(describe(event))
         else:
-            run_command(command, event)
+            react_by(command, event, stop)
 
-    stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     try:
@@ -96,23 +95,14 @@ def watcher_name(agent: str, kinds: tuple[str, ...], command: str | None) -> str
     return f"watch-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
 
 
-def run_command(command: str, event: Event) -> None:
+def react_by(command: str, event: Event, stop: threading.Event) -> None:
     """Run the operator's command for one event.
 
     Raises:
         RuntimeError: it failed or took too long; the reactor counts that and tries again.
     """
-    environment = os.environ | {"BATON_EVENT_ID": event.id, "BATON_EVENT_INDEX": str(event.index)}
-    try:
-        # The command is the operator's own; nothing of the event becomes part of it.
-        done = subprocess.run(  # noqa: S603 - see above
-            ["/bin/sh", "-c", command],
-            input=msgspec.json.encode(describe(event)) + b"\n",
-            env=environment,
-            timeout=command_timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"the command took longer than {command_timeout_s} s") from error
-    if done.returncode:
-        raise RuntimeError(f"the command ended with exit code {done.returncode}")
+    environment = {"BATON_EVENT_ID": event.id, "BATON_EVENT_INDEX": str(event.index)}
+    document = msgspec.json.encode(describe(event)) + b"\n"
+    ended = run_command(command, document, environment, limit_s=command_timeout_s, stop=stop)
+    if ended.problem is not None:
+        raise RuntimeError(ended.problem)
