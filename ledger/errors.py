@@ -11,6 +11,11 @@ A code is stable: it is published in ``proto/errors.json`` (generated from ``COD
 every answer as ``{"code", "message", "recoverable", "details"}``, and decides the exit code of the
 command line. Foreign exceptions are translated where the foreign call is made, so callers never
 see an ``lmdb`` or ``nats`` exception.
+
+    >>> str(Refused("NOT_FOUND", "there is no handoff h9"))
+    'NOT_FOUND: there is no handoff h9'
+
+So a traceback shows the code; texts that show it elsewhere, or not at all, use ``message``.
 """
 
 from __future__ import annotations
@@ -122,10 +127,13 @@ class BatonError(Exception):
     """The base of every error; carries a stable code and what a program needs to act on it."""
 
     def __init__(self, code: str, message: str, **details: Any) -> None:
-        super().__init__(message)
+        super().__init__(code, message)
         self.code = code
         self.message = message
         self.details = details
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
 
     @property
     def exit_code(self) -> Exit:
@@ -171,6 +179,11 @@ class Unavailable(BatonError):
 
 class Corrupted(BatonError):
     """Stored or exported data is not what was written: stop, and audit."""
+
+
+def message_of(error: BaseException) -> str:
+    """Return what an exception says, without the code of ours."""
+    return error.message if isinstance(error, BatonError) else str(error)
 
 
 def _class_of(code: str) -> type[BatonError]:

@@ -20,7 +20,7 @@ def read_logged(index: int, data: bytes) -> Logged:
         entry = decode_entry(data)
         body, content = decode_body(entry.body)
     except Refused as error:
-        raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {error}", index=index) from error
+        raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {error.message}", index=index) from error
     event = make_event(
         body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key, accepted_ms=entry.accepted_ms
     )

@@ -51,7 +51,7 @@ class Work(Generic[S]):
                 for key in keys:
                     states[key] = fold(states[key], one.event)
             except Refused as error:
-                message = f"entry {one.event.index} does not follow from those before it: {error}"
+                message = f"entry {one.event.index} does not follow from those before it: {error.message}"
                 raise Corrupted("CORRUPTED", message, index=one.event.index) from error
             for table, rows in view.added(states[keys[0]] if keys else None, one).items():
                 added.setdefault(table, []).extend(rows)

@@ -23,7 +23,7 @@ from ledger.bundle.layout import (
     verify_program,
 )
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, verify_checkpoint
-from ledger.errors import BatonError, Corrupted, Refused
+from ledger.errors import BatonError, Corrupted, Refused, message_of
 from ledger.log.blobs import check_blob
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from ledger.merkle import root_of
@@ -79,7 +79,7 @@ def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRep
             if receipt.checkpoint_text.encode() != note:
                 raise Refused("VERIFICATION_FAILED", "it is under another checkpoint")  # noqa: TRY301
         except (Refused, UnicodeDecodeError) as error:
-            findings.problem(index, "CORRUPTED", f"the proof of entry {index} cannot be used: {error}")
+            findings.problem(index, "CORRUPTED", f"the proof of entry {index} cannot be used: {message_of(error)}")
             continue
         replay.feed(index, data, receipt, manifest.stream)
     checkpoint = _check_members(bundle, replay, findings)
@@ -143,7 +143,7 @@ def _check_members(bundle: Bundle, replay: Replay | StreamReplay, findings: Find
         key = CheckpointVerifier(created.origin, bytes.fromhex(created.checkpoint_key))
         checkpoint = verify_checkpoint(note, key)
     except (BatonError, UnicodeDecodeError) as error:
-        findings.problem(None, "VERIFICATION_FAILED", f"the checkpoint: {error}")
+        findings.problem(None, "VERIFICATION_FAILED", f"the checkpoint: {message_of(error)}")
         return None
     named = (manifest.ledger, manifest.origin, manifest.size, manifest.root)
     if named != (replay.ledger, created.origin, checkpoint.size, checkpoint.root.hex()):

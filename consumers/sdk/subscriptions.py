@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from ledger.client import follow, read_event
-from ledger.errors import Refused, Unavailable
+from ledger.errors import Refused, Unavailable, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -278,7 +278,7 @@ class Reactor:
                     "effect failed", subscription=self._name, index=event.index, attempt=attempt, error=repr(error)
                 )
                 if attempt >= self._attempts:
-                    self._bury(event, f"{type(error).__name__}: {error}")
+                    self._bury(event, f"{type(error).__name__}: {message_of(error)}")
                     return True
                 stop.wait(wait_s)
                 wait_s = min(2 * wait_s, retry_wait_max_s)

@@ -29,7 +29,7 @@ from ledger.bundle.layout import (
 from ledger.checkpoint import parse_checkpoint
 from ledger.client import read_event
 from ledger.envelope import decode_entry, pae
-from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.files import replacing
 from ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
 from ledger.merkle import inclusion_path, inclusion_proof, leaf_hash, node_hash
@@ -187,7 +187,7 @@ def _decode_head(index: int, data: bytes) -> _Head:
     try:
         return _head_decoder.decode(decode_entry(data).body)
     except (msgspec.DecodeError, Refused) as error:
-        raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {error}", index=index) from error
+        raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {message_of(error)}", index=index) from error
 
 
 def _members(

@@ -17,7 +17,7 @@ from ledger.bus.publisher import OutboundMessage
 from ledger.bus.subjects import event_subject
 from ledger.codec import decode_base64, decode_decimal, encode_base64
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry, batch_root_pae, decode_entry, event_id, pae
-from ledger.errors import Corrupted, Refused
+from ledger.errors import Corrupted, Refused, message_of
 from ledger.identity import verify
 from ledger.limits import batch_size_max_bytes
 from ledger.merkle import inclusion_proof, leaf_hash, node_hash, subtrees_of
@@ -111,7 +111,8 @@ def entry_of(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
     try:
         index, entry, path = _read(payload, headers)
     except (KeyError, ValueError, OverflowError, Refused) as error:
-        raise Corrupted("VERIFICATION_FAILED", f"the message's headers do not make an entry: {error}") from error
+        message = f"the message's headers do not make an entry: {message_of(error)}"
+        raise Corrupted("VERIFICATION_FAILED", message) from error
     published = {name: value for name, value in headers.items() if name.startswith(_PUBLISHED)}
     if published != headers_of(index, entry, path):
         raise Corrupted("VERIFICATION_FAILED", "the message's headers are not those of its entry", index=index)

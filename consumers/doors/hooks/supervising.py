@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from consumers.doors.hooks.hook_log import log_failure
 from ledger.config import find_home
+from ledger.errors import message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,7 +166,8 @@ def _work(work: Work, respond: Callable[[Work], bytes], writing: int, until: flo
             _write_all(writing, answer)
         status = 0
     except BaseException as error:  # noqa: BLE001 - nothing may leave this process but its status; it is logged
-        log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", f"{type(error).__name__}: {error}")
+        reason = f"{type(error).__name__}: {message_of(error)}"
+        log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", reason)
         status = 0
     finally:
         os._exit(status)

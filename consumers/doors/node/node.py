@@ -34,7 +34,7 @@ from ledger.bus.news import News
 from ledger.bus.outbox import Outbox
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.service import Service
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import BatonError, Unavailable, message_of
 from ledger.home import Home
 from ledger.lifecycle.authority import NODE
 from ledger.local import LocalClient
@@ -201,7 +201,7 @@ class Node:
             async with asyncio.timeout(publish_left_max_s):
                 await self._publishing.finish()
         except (Unavailable, TimeoutError) as error:
-            log.warning("not all of the log was published: the next start goes on", error=str(error))
+            log.warning("not all of the log was published: the next start goes on", error=message_of(error))
 
     async def _follow_users(self) -> None:
         """Let newly registered agents in: look whenever who may do what has changed."""

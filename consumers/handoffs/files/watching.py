@@ -159,7 +159,7 @@ class Watcher:
 
     def _told_waiting(self, id_: str, error: BatonError | OSError) -> None:
         """Tell of an outage once, for as long as it is the same."""
-        text = f"{error.code}: {error.message}" if isinstance(error, BatonError) else str(error)
+        text = str(error)
         is_known = text in self._waiting.values()
         self._waiting[id_] = text
         if not is_known:
