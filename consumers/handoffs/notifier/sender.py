@@ -12,7 +12,7 @@ import structlog
 
 from consumers.handoffs.notifier.attempts import Outcome, next_try_ms
 from consumers.handoffs.notifier.store import NotifierStore
-from consumers.handoffs.notifier.webhook import post
+from consumers.handoffs.notifier.webhook import post_notification
 from consumers.sdk.command import run_command
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def attempt(
     """Try once to deliver a notification to a channel; return what came of it. ``stop`` ends a command early."""
     command = channel.settings.command
     if command is None:
-        return post(channel, notification, now_ms)
+        return post_notification(channel, notification, now_ms)
     environment = {
         "BATON_NOTIFICATION_ID": notification.id,
         "BATON_TITLE": notification.title,

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from consumers.handoffs.notifier.signature import Secret, read_secret
-from consumers.sdk.loopback import is_loopback
+from consumers.sdk.http import is_loopback
 from ledger.codec import schema_error
 from ledger.config import environment_variable
 from ledger.errors import Refused

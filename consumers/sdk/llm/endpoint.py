@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from consumers.sdk.loopback import is_loopback
+from consumers.sdk.http import is_loopback
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import Label
 from ledger.identity import read_private

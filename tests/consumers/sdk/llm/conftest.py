@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,19 +22,25 @@ def vendor() -> Iterator[Vendor]:
 
 
 @pytest.fixture
-def waits() -> list[float]:
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that a client made between its attempts, in seconds."""
-    return []
+    made: list[float] = []
+    sleep = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        if seconds:
+            made.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    return made
 
 
 @pytest.fixture
 def client_of(waits: list[float]) -> Callable[..., LlmClient]:
-    async def pause(seconds: float) -> None:
-        waits.append(seconds)
-
     def make(url: str, **settings: Any) -> LlmClient:
         given = {"base_url": url, "model": "stub-model", "api_key_variable": "STUB_KEY", "timeout_s": 20.0} | settings
-        return LlmClient(read_endpoint(LlmSettings(**given), {"STUB_KEY": API_KEY}), pause=pause)
+        return LlmClient(read_endpoint(LlmSettings(**given), {"STUB_KEY": API_KEY}))
 
     return make
 

@@ -1,0 +1,184 @@
+"""Posting to a server over HTTP: the one way in which anything here does.
+
+- one deadline bounds the whole call: connecting, a server that sends a byte a minute, retries and their pauses;
+- what may pass is tried again with a capped back-off; a server's ``Retry-After`` is honoured, or, where it asks for
+  more than there is time, the call ends at once;
+- an answer's body is read only where it is asked for, up to a limit, and uncompressed (a compressed one could unfold
+  into anything);
+- redirects are not followed, and no proxy or password file of the environment is used: the settings alone decide where
+  something goes, and so who sees a key, a secret or a text.
+
+Problems are told in our own words: what a server writes could repeat a key. A call runs its own event loop, so from
+inside another one it must be made in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from types import ModuleType
+
+    import httpx
+
+connect_timeout_s: Final = 10.0
+retry_wait_first_s: Final = 0.5
+retry_wait_max_s: Final = 8.0
+retry_after_max_digits: Final = 6
+
+_OK: Final = 200
+
+
+class Answer(NamedTuple):
+    """What a server answered; ``body`` is that of a 200 that was to be read, ``wait_s`` how long it asks to wait."""
+
+    status: int
+    body: bytes
+    wait_s: float | None
+
+
+class NoAnswer(Exception):
+    """No answer that can be used, after so many ``attempts``; ``may_pass`` tells an outage from a wrong form."""
+
+    def __init__(self, problem: str, *, may_pass: bool, status: int | None = None, wait_s: float | None = None) -> None:
+        """Say what happened, and, of an answer that may pass, its status and how long the server asks to wait."""
+        super().__init__(problem)
+        self.problem = problem
+        self.may_pass = may_pass
+        self.status = status
+        self.wait_s = wait_s
+        self.attempts = 1
+
+
+def post(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    limit_s: float,
+    attempts_max: int = 1,
+    passing: frozenset[int] = frozenset(),
+    answer_max_bytes: int | None = None,
+) -> Answer:
+    """Return what a server answers to ``body``; statuses of ``passing`` and lost connections are tried again.
+
+    Raises:
+        NoAnswer: the last attempt had none. TimeoutError: ``limit_s`` passed.
+    """
+
+    async def call() -> Answer:
+        library = _load_library()
+        timeouts = library.Timeout(None, connect=connect_timeout_s)
+        async with (
+            asyncio.timeout(limit_s) as deadline,
+            library.AsyncClient(timeout=timeouts, follow_redirects=False, trust_env=False) as http,
+        ):
+            request = http.build_request("POST", url, content=body, headers={"accept-encoding": "identity", **headers})
+
+            async def attempt() -> Answer:
+                return await _try_once(http, request, passing, answer_max_bytes)
+
+            return await _try_until_answered(attempt, attempts_max, deadline)
+
+    try:
+        return asyncio.run(call())
+    except _load_library().InvalidURL as error:
+        raise NoAnswer("the address cannot be used", may_pass=False) from error
+
+
+async def _try_until_answered(
+    attempt: Callable[[], Awaitable[Answer]], attempts_max: int, deadline: asyncio.Timeout
+) -> Answer:
+    import stamina  # noqa: PLC0415 - only a call needs it
+
+    # It would log each retry by itself, to standard output unless somebody has set that up.
+    stamina.instrumentation.set_on_retry_hooks([])
+
+    def wait_s(error: Exception) -> bool | float:
+        """Return how long to wait after a failed attempt, or False to give up."""
+        if not isinstance(error, NoAnswer):
+            return False
+        error.attempts = tried.num
+        wait_s = tried.next_wait if error.wait_s is None else error.wait_s
+        left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
+        return wait_s if error.may_pass and wait_s < left_s else False
+
+    async for tried in stamina.retry_context(
+        on=wait_s,
+        attempts=attempts_max,
+        timeout=None,
+        wait_initial=retry_wait_first_s,
+        wait_max=retry_wait_max_s,
+        wait_jitter=0.0,
+    ):
+        with tried:
+            return await attempt()
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+async def _try_once(
+    http: httpx.AsyncClient, request: httpx.Request, passing: frozenset[int], answer_max_bytes: int | None
+) -> Answer:
+    try:
+        response = await http.send(request, stream=True)
+        try:
+            status = response.status_code
+            wait_s = retry_after_s(response.headers.get("retry-after"), datetime.now(UTC))
+            if status in passing:
+                raise NoAnswer(f"the endpoint answered {status}", may_pass=True, status=status, wait_s=wait_s)
+            is_read = status == _OK and answer_max_bytes is not None
+            return Answer(status, await _read(response, answer_max_bytes or 0) if is_read else b"", wait_s)
+        finally:
+            await response.aclose()
+    except _load_library().TransportError as error:
+        raise NoAnswer(f"the connection failed ({type(error).__name__})", may_pass=True) from error
+
+
+async def _read(response: httpx.Response, size_max_bytes: int) -> bytes:
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise NoAnswer("the answer is compressed, which was not asked for", may_pass=False)
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > size_max_bytes:
+            raise NoAnswer(f"the answer is larger than {size_max_bytes} bytes", may_pass=False)
+    return bytes(body)
+
+
+def retry_after_s(value: str | None, now: datetime) -> float | None:
+    """Return how long a server asks to wait (RFC 9110 §10.2.3), or None when it does not say or cannot be read."""
+    value = (value or "").strip()
+    if value.isascii() and value.isdigit() and len(value) <= retry_after_max_digits:
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - now).total_seconds())
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host``, as ``urlsplit`` gives it (lower case, no brackets), is this machine.
+
+    What is sent there in the clear is seen by nobody else. No name is looked up: ``localhost`` is loopback by RFC 6761
+    §6.3, every other name is a stranger's.
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _load_library() -> ModuleType:
+    import httpx  # noqa: PLC0415 - slow to load, and most commands send nothing
+
+    return httpx
