@@ -95,11 +95,17 @@ class Author:
     def emit(self, *drafts: Draft) -> list[Accepted]:
         """Sign ``drafts`` as one submission and admit it; it is on disk when this returns.
 
-        What holds a secret is neither signed nor sent (DESIGN §5).
+        Raises:
+            Refused: as ``sign``; it was not admitted.
+            Unavailable: see ``Client.submit``.
+        """
+        return self.client.submit(self.sign(*drafts))
+
+    def sign(self, *drafts: Draft) -> Submission:
+        """Return ``drafts`` as one signed submission; what holds a secret is not signed, so that it is never sent.
 
         Raises:
-            Refused: ``SECRET_DETECTED``; it was not admitted, or the key cannot be used.
-            Unavailable: see ``Client.submit``.
+            Refused: ``SECRET_DETECTED``; the key cannot be used.
         """
         from ledger.secrets import refusal, scan_bodies  # noqa: PLC0415 - only who writes needs patterns
 
@@ -109,4 +115,4 @@ class Author:
 
             raise refusal_of({position: refusal(one) for position, one in secrets.items()}, len(bodies))
         key = self._key_for([(kind_of(draft), draft.stream) for draft in drafts])
-        return self.client.submit(sign(bodies, key))
+        return sign(bodies, key)

@@ -86,6 +86,41 @@ def run(reactor: Reactor, ledger: Ledger) -> None:
     reactor.run(threading.Event(), until=ledger.head()[0])
 
 
+# Who is called
+
+
+def test_functions_of_one_kind_are_all_called_in_one_transaction_where_their_condition_holds(
+    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions
+) -> None:
+    seen: list[str] = []
+
+    @reactor.on("finding.logged", where=lambda event: event.data.finding != "a")
+    def second(event: Event, db: sqlite3.Connection) -> None:
+        seen.append(event.data.finding)
+        assert db.execute("SELECT count(*) FROM done").fetchone() == (2,)  # the first one's row, not committed yet
+
+    find(ledger, "a", "b")
+    run(reactor, ledger)
+    assert done(subscriptions) == ["a", "b"]
+    assert seen == ["b"]
+
+
+def test_a_second_run_of_one_name_is_refused_and_another_name_is_not(
+    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, tmp_path: Path
+) -> None:
+    find(ledger, "a")
+    again = Subscriptions(tmp_path / "one.db")
+    with subscriptions.held("rows"):
+        with pytest.raises(Unavailable, match="running already") as refused:
+            run(reactor, ledger)
+        assert refused.value.code == "STORE_IN_USE"
+        with again.held("other"):
+            pass
+    run(reactor, ledger)
+    assert done(subscriptions) == ["a"]
+    again.close()
+
+
 # Once, in order, without a gap
 
 
@@ -185,10 +220,13 @@ def test_stopping_ends_a_subscriber_that_waits_to_try_again(
 
 
 def test_effect_that_fails_is_tried_again_and_leaves_nothing_of_the_failed_attempts(
-    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+    local_client: LocalClient, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
 ) -> None:
     class Once(Exception):
         pass
+
+    reactor = Reactor(local_client, subscriptions, "rows", attempts=3, retry_wait_s=0.001, wait_s=0.05)
+    reactor.start_at(0)
 
     def heal(event: Event, db: sqlite3.Connection) -> None:
         try:

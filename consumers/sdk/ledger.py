@@ -1,0 +1,663 @@
+"""The ledger as a program meets it: one object that opens, publishes, asks and reacts.
+
+    with Ledger(agent="kuro") as ledger:
+        ledger.publish("session/s1", FindingLogged(finding="the token never expires"))
+
+        @ledger.on("handoff.completed")
+        def note(event, db):
+            print("completed:", event.name, ledger.ask("handoffs.show", id=event.name)["summary"])
+
+        ledger.run("mail")
+
+A ledger is opened as the command line opens it: ``home`` (or ``BATON_HOME``, or ``.baton`` of the nearest parent
+folder), ``server`` (or ``BATON_SERVER``) and ``agent`` (or ``BATON_AGENT``), whose key signs. ``AsyncLedger`` has the
+same names for programs with an event loop. ``baton.Ledger`` adds the nouns: ``ledger.handoff("id").claim()``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import msgspec
+
+from ledger.author import Author, Draft
+from ledger.client import follow, read_event
+from ledger.config import Settings, read_settings
+from ledger.connect import open_client
+from ledger.errors import Refused
+from ledger.events import KINDS, EventData
+from ledger.home import Home
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from consumers.sdk.subscriptions import EffectT, Handlers, Subscriptions, Where
+    from ledger.admission.decide import Accepted
+    from ledger.client import Client, HeadView, Page
+    from ledger.envelope import Submission
+    from ledger.events.body import Event
+    from ledger.identity import Key
+    from ledger.local import Views
+    from ledger.receipt import Receipt
+
+T = TypeVar("T")
+
+Passphrase = str | Callable[[str], str | None] | None
+"""What opens a sealed key: the passphrase, or a function that returns it for an agent's name."""
+
+local_wait_s: Final = 1.0
+threads_max: Final = 8
+
+_index_digits_max: Final = 12
+
+
+class Batch:
+    """What is published inside ``batch()``; ``accepted`` says where it stands in the log, once the batch is over."""
+
+    def __init__(self, ledger: object, outer: Batch | None) -> None:
+        self.accepted: list[Accepted] = []
+        self._ledger = ledger
+        self._outer = outer
+        self._drafts: list[Draft] | None = []
+
+    def add(self, drafts: Sequence[Draft]) -> None:
+        """Add events to the batch.
+
+        Raises:
+            Refused: ``USAGE`` when the batch is over, as for a task that was started inside and outlives it.
+        """
+        if self._drafts is None:
+            raise Refused("USAGE", "the batch that this was published in is over: publish it outside")
+        self._drafts.extend(drafts)
+
+    def close(self) -> list[Draft]:
+        """Take no more events, and return those that there are."""
+        drafts, self._drafts = self._drafts or [], None
+        return drafts
+
+    def of(self, ledger: object) -> Batch | None:
+        """Return the innermost batch that is ``ledger``'s."""
+        return self if self._ledger is ledger else self._outer and self._outer.of(ledger)
+
+
+_batch: ContextVar[Batch | None] = ContextVar("baton_batch", default=None)
+
+
+class _LedgerBase:
+    """What both ledgers share: settings, keys, drafts, and the functions that react."""
+
+    def __init__(
+        self,
+        agent: str | None = None,
+        *,
+        home: Path | str | None = None,
+        server: str | None = None,
+        passphrase: Passphrase = None,
+        settings: Settings | None = None,
+    ) -> None:
+        """Read the settings; what is given here wins over the environment. ``settings`` replaces all of them.
+
+        Raises:
+            Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
+            Refused: a setting is wrong; ``USAGE`` for a server without an agent; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
+        """
+        self.settings = settings or read_settings(home=None if home is None else Path(home), server=server, agent=agent)
+        self.home = Home(self.settings.home)
+        self._passphrase = passphrase
+        self._handlers: Handlers | None = None
+
+    @property
+    def agent(self) -> str | None:
+        """The acting agent; None can read, and sign nothing."""
+        return self.settings.agent
+
+    def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
+        """Register a function that ``run`` calls with each event of ``kinds`` for which ``where(event)`` is true.
+
+        It gets the event and the connection to the subscription's own SQLite file: what it writes there commits in one
+        transaction with the position, so it happens once, whatever is killed. What it does elsewhere happens at least
+        once; ``event.id`` is the same each time.
+
+        Raises:
+            Refused: ``UNKNOWN_KIND``.
+        """
+        from consumers.sdk.subscriptions import Handlers  # noqa: PLC0415 - opens sqlite, which publishing does not need
+
+        check_kinds(kinds)
+        if self._handlers is None:
+            self._handlers = Handlers()
+        return self._handlers.on(*kinds, where=where)
+
+    def _subscriptions(self, name: str, store: Path | str | None) -> Subscriptions:
+        from consumers.sdk.subscriptions import Subscriptions  # noqa: PLC0415 - opens sqlite
+
+        if self._handlers is None:
+            raise Refused("USAGE", 'nothing reacts: register a function with @ledger.on("handoff.completed") first')
+        if store is None and (not name or name.startswith(".") or "/" in name or "\0" in name):
+            raise Refused("USAGE", f"{name!r} cannot name a subscription: its file bears the name")
+        return Subscriptions(self.settings.home / "subscribers" / f"{name}.db" if store is None else Path(store))
+
+    def _acting(self) -> str:
+        if self.agent is None:
+            raise Refused("USAGE", "somebody must sign this: give agent=NAME, or set BATON_AGENT")
+        return self.agent
+
+    def _author(self, client: Client, name: str | None) -> Author:
+        who = name or self._acting()
+        return Author(client, who, partial(self._key, who))
+
+    def _key(self, name: str, kinds: list[tuple[str, str]]) -> Key:
+        return self.home.signing_key(name, kinds, self._ask_passphrase)
+
+    def _ask_passphrase(self, name: str) -> str | None:
+        return self._passphrase(name) if callable(self._passphrase) else self._passphrase
+
+    @contextlib.contextmanager
+    def _collected(self) -> Iterator[Batch]:
+        """Collect what is published inside, for this ledger and in this thread or task and those it starts."""
+        outer = _batch.get()
+        if outer is not None and outer.of(self) is not None:
+            raise Refused("USAGE", "a batch is open already: batches do not nest")
+        batch = Batch(self, outer)
+        token = _batch.set(batch)
+        try:
+            yield batch
+        except BaseException:
+            batch.close()
+            raise
+        finally:
+            _batch.reset(token)
+
+    def _present_batch(self) -> Batch | None:
+        batch = _batch.get()
+        return None if batch is None else batch.of(self)
+
+
+def _drafts(
+    stream: str,
+    data: tuple[EventData | dict[str, Any], ...],
+    *,
+    kind: str,
+    causes: Sequence[str],
+    corr: str | None,
+    expect: int | None,
+    idem: str | None,
+) -> list[Draft]:
+    if not data:
+        raise Refused("USAGE", "nothing to publish: give the data of at least one event")
+    if not kind and any(isinstance(item, dict) for item in data):
+        raise Refused("USAGE", 'data that is a dict needs its kind: publish(stream, {…}, kind="handoff.logged")')
+    if kind:
+        check_kinds((kind,))
+    return [
+        Draft(
+            stream=stream,
+            data=item,
+            kind=kind,
+            causes=list(causes),
+            corr=corr,
+            # The events of one call are committed together: the first one's version and key are that of all.
+            expect=expect if number == 0 else None,
+            idem=idem if number == 0 or idem is None else f"{idem}#{number}",
+        )
+        for number, item in enumerate(data)
+    ]
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Refuse a kind that does not exist, naming those that do.
+
+    Raises:
+        Refused: ``UNKNOWN_KIND``.
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            message = f"there is no kind {kind!r}; there are: {', '.join(sorted(KINDS))}"
+            raise Refused("UNKNOWN_KIND", message, kind=kind)
+
+
+def open_views(client: Client, settings: Settings) -> Views:
+    """Open the views that a local client answers queries from."""
+    from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, which remote work does not need
+
+    return Reader(client, settings)
+
+
+class Ledger(_LedgerBase):
+    """An open ledger, in a folder on this machine or behind a server; threads may share it."""
+
+    def __init__(
+        self,
+        agent: str | None = None,
+        *,
+        home: Path | str | None = None,
+        server: str | None = None,
+        passphrase: Passphrase = None,
+        settings: Settings | None = None,
+    ) -> None:
+        """Open a ledger as ``agent``.
+
+        ``home`` is the ledger's folder itself; ``server`` the URL of a node, as ``nats://127.0.0.1:4222``;
+        ``passphrase`` opens a sealed key, given as text or as a function that is asked with the agent's name.
+
+        Raises:
+            Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
+            Refused: a setting is wrong; ``USAGE`` for a server without an agent; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
+        """
+        super().__init__(agent, home=home, server=server, passphrase=passphrase, settings=settings)
+        self._client: Client | None = open_client(_asking(self.settings), open_views)
+        self._stop = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop what runs or follows, and close the ledger; closing again does nothing."""
+        self._stop.set()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    @property
+    def client(self) -> Client:
+        """The client underneath: entries, proofs and blobs.
+
+        Raises:
+            Refused: ``USAGE`` after the ledger was closed.
+        """
+        if self._client is None:
+            raise Refused("USAGE", "this ledger was closed: open it again")
+        return self._client
+
+    def author(self, name: str | None = None) -> Author:
+        """Return the author that signs as ``name`` (default: the acting agent).
+
+        Raises:
+            Refused: ``USAGE`` when there is no acting agent.
+        """
+        return self._author(self.client, name)
+
+    def publish(
+        self,
+        stream: str,
+        *data: EventData | dict[str, Any],
+        kind: str = "",
+        causes: Sequence[str] = (),
+        corr: str | None = None,
+        expect: int | None = None,
+        idem: str | None = None,
+    ) -> list[Accepted]:
+        """Sign and append events of one stream; they are on disk when this returns, all or none of them.
+
+        ``data`` are events of ``ledger.events``, or plain values with their ``kind``. ``causes`` are the ids of the
+        events that these follow from, ``corr`` a label that events of one task share, ``expect`` the version of the
+        stream that you believe in, ``idem`` a key under which the same call again returns the first answer. Inside
+        ``batch()`` the answer is empty, and stands in the batch's ``accepted`` at its end.
+
+        Raises:
+            Refused: it was not admitted, and why; ``KEY_LOCKED`` when the agent's key cannot be opened.
+            Unavailable: see ``Client.submit``.
+        """
+        client = self.client
+        drafts = _drafts(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
+        batch = self._present_batch()
+        if batch is None:
+            return self._author(client, None).emit(*drafts)
+        batch.add(drafts)
+        return []
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[Batch]:
+        """Publish what is published inside as one batch, under one signature: all of it is admitted, or nothing.
+
+        At most 256 events and 900 KiB. When the block raises, nothing is published.
+
+        Raises:
+            Refused: as ``publish``, with ``details`` that name each event that was refused.
+        """
+        with self._collected() as batch:
+            yield batch
+        if drafts := batch.close():
+            batch.accepted = self.author().emit(*drafts)
+
+    def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer of a view query, as ``ask("handoffs.show", id="event-bus")``; None is not sent.
+
+        The views hold everything that was in the log when this was called. ``projections.QUERIES`` lists the queries.
+
+        Raises:
+            Refused: ``NOT_FOUND`` and what else the query refuses.
+        """
+        return self.client.view(query, {name: value for name, value in arguments.items() if value is not None})
+
+    def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> Iterator[Event]:
+        """Yield the events of ``kinds`` (default: all) that are in the log now: those behind the index ``after``."""
+        check_kinds(kinds)
+        position, size = after + 1, self.client.head().size
+        while position < size:
+            page = self.client.entries(position, kinds=kinds, stream=stream)
+            for index, data in page.entries:
+                if index < size:
+                    yield read_event(index, data)
+            position = page.next_index
+
+    def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> Iterator[Event]:
+        """Yield events as they come, until ``stop``: those behind the index ``after`` (default: only new ones)."""
+        check_kinds(kinds)
+        start = self.client.head().size if after is None else after + 1
+        for item in follow(self.client, start, kinds=kinds, stream=stream, stop=self._stop, wait_s=local_wait_s):
+            if not isinstance(item, int):
+                yield item
+
+    def run(
+        self, name: str, *, after: int | None = None, until: int | None = None, store: Path | str | None = None
+    ) -> None:
+        """Call the functions of ``on`` for each event, until ``stop``; the position is kept under ``name``.
+
+        The first run of a name begins behind the index ``after`` (default: the log's end; -1 is its beginning); each
+        later one goes on where the last one was. With ``until`` it ends when everything before that index was handled.
+        ``store`` is the SQLite file of the subscription (default: one in the ledger's folder). An event whose function
+        raises five times is kept as a dead letter, and the next one comes.
+
+        Raises:
+            Refused: ``USAGE`` when no function was registered.
+            Unavailable: ``STORE_IN_USE`` when ``name`` is running already; the ledger cannot be read: run it again.
+        """
+        from consumers.sdk.subscriptions import Reactor  # noqa: PLC0415 - opens sqlite
+
+        with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
+            reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers, wait_s=local_wait_s)
+            if after is not None:
+                reactor.start_at(after + 1)
+            reactor.run(self._stop, until=until)
+
+    def stop(self) -> None:
+        """End ``run`` and ``follow``, from any thread or signal handler, within about a second."""
+        self._stop.set()
+
+    def index_of(self, ref: int | str) -> int:
+        """Return the index of an event: by index, id, sha256 of its body, or the first 12 or more digits of either.
+
+        Raises:
+            Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+        """
+        number = _as_index(ref)
+        return int(self.ask("resolve", ref=ref)["event_index"]) if number is None else number
+
+    def get(self, ref: int | str) -> Event:
+        """Return one event, by what ``index_of`` takes.
+
+        Raises:
+            Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+        """
+        index = self.index_of(ref)
+        return read_event(index, self.client.entry(index))
+
+    def receipt(self, ref: int | str) -> Receipt:
+        """Return the receipt of an event: the proof that it is in the log, which anybody can check offline.
+
+        Raises:
+            Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+        """
+        return self.client.prove(self.index_of(ref))
+
+    def compute(self, work: Callable[[Client], T]) -> T:
+        """Return what ``work`` makes of the client."""
+        return work(self.client)
+
+    def publish_from(self, stream: str, make: Callable[[Client], Sequence[EventData]]) -> list[Accepted]:
+        """Publish the events that ``make`` makes of what the ledger says now."""
+        return self.publish(stream, *make(self.client))
+
+
+class AsyncLedger(_LedgerBase):
+    """A ``Ledger`` for programs with an event loop; ``async with`` opens it.
+
+    Behind a server the requests run on the loop itself; a ledger in a folder is read and written in threads. What is
+    cancelled while it is being admitted may have been admitted: publish it with ``idem`` to be able to call it again.
+    """
+
+    def __init__(
+        self,
+        agent: str | None = None,
+        *,
+        home: Path | str | None = None,
+        server: str | None = None,
+        passphrase: Passphrase = None,
+        settings: Settings | None = None,
+    ) -> None:
+        """Prepare to open a ledger, as ``Ledger`` does; ``async with`` or ``open`` opens it.
+
+        Raises:
+            Unavailable: ``NO_LEDGER``.
+            Refused: a setting is wrong.
+        """
+        super().__init__(agent, home=home, server=server, passphrase=passphrase, settings=settings)
+        self._client: _Threaded | Any = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._beside: Client | None = None
+        self._stop = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Open the ledger.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
+            Refused: ``USAGE`` for a server without an agent; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
+        """
+        settings = _asking(self.settings)
+        if settings.server is not None and settings.agent is None:
+            raise Refused("USAGE", "a server is asked as somebody: give agent=NAME, or set BATON_AGENT")
+        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="baton-ledger")
+        try:
+            if settings.server is None:
+                self._beside = await self._in_thread(open_client, settings, open_views)
+                self._client = _Threaded(self._beside, self._in_thread)
+            else:
+                from ledger.bus.remote import AsyncRemoteClient  # noqa: PLC0415 - loads nats
+
+                self._client = AsyncRemoteClient(settings)
+                await self._client.open()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop what runs or follows, and close the ledger; closing again does nothing."""
+        self._stop.set()
+        client, self._client = self._client, None
+        threads, self._threads = self._threads, None
+        beside, self._beside = self._beside, None
+        if client is not None:
+            await client.close()
+        if threads is not None:
+            # A call that was cancelled goes on in its thread: the log must stay open until it is over.
+            await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
+        if beside is not None:
+            await asyncio.get_running_loop().run_in_executor(None, beside.close)
+
+    async def publish(
+        self,
+        stream: str,
+        *data: EventData | dict[str, Any],
+        kind: str = "",
+        causes: Sequence[str] = (),
+        corr: str | None = None,
+        expect: int | None = None,
+        idem: str | None = None,
+    ) -> list[Accepted]:
+        """Sign and append events of one stream, as ``Ledger.publish`` does."""
+        client = self._open_client()
+        drafts = _drafts(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
+        batch = self._present_batch()
+        if batch is None:
+            return await self._emit(client, drafts)
+        batch.add(drafts)
+        return []
+
+    @contextlib.asynccontextmanager
+    async def batch(self) -> AsyncIterator[Batch]:
+        """Publish what is published inside as one batch, as ``Ledger.batch`` does."""
+        with self._collected() as batch:
+            yield batch
+        if drafts := batch.close():
+            batch.accepted = await self._emit(self._open_client(), drafts)
+
+    async def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer of a view query, as ``Ledger.ask`` does."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        answer: dict[str, Any] = await self._open_client().view(query, given)
+        return answer
+
+    async def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> AsyncIterator[Event]:
+        """Yield the events that are in the log now, as ``Ledger.events`` does."""
+        check_kinds(kinds)
+        client = self._open_client()
+        position, size = after + 1, (await client.head()).size
+        while position < size:
+            page = await client.entries(position, kinds=kinds, stream=stream)
+            for index, data in page.entries:
+                if index < size:
+                    yield read_event(index, data)
+            position = page.next_index
+
+    async def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> AsyncIterator[Event]:
+        """Yield events as they come, as ``Ledger.follow`` does."""
+        check_kinds(kinds)
+        client = self._open_client()
+        position = (await client.head()).size if after is None else after + 1
+        while not self._stop.is_set():
+            page = await client.entries(position, kinds=kinds, stream=stream, wait_s=local_wait_s)
+            for index, data in page.entries:
+                yield read_event(index, data)
+            position = page.next_index
+
+    async def run(
+        self, name: str, *, after: int | None = None, until: int | None = None, store: Path | str | None = None
+    ) -> None:
+        """Call the functions of ``on``, which may be coroutines, for each event, as ``Ledger.run`` does."""
+        from consumers.sdk.subscriptions import AsyncReactor  # noqa: PLC0415 - opens sqlite
+
+        with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
+            client, handlers = self._open_client(), self._handlers
+            reactor = AsyncReactor(client, subscriptions, name, handlers=handlers, wait_s=local_wait_s)
+            if after is not None:
+                subscriptions.start_at(name, after + 1)
+            await reactor.run(self._stop, until=until)
+
+    def stop(self) -> None:
+        """End ``run`` and ``follow``, from the loop's own thread, within about a second."""
+        self._stop.set()
+
+    async def index_of(self, ref: int | str) -> int:
+        """Return the index of an event, as ``Ledger.index_of`` does."""
+        number = _as_index(ref)
+        return int((await self.ask("resolve", ref=ref))["event_index"]) if number is None else number
+
+    async def get(self, ref: int | str) -> Event:
+        """Return one event, as ``Ledger.get`` does."""
+        index = await self.index_of(ref)
+        return read_event(index, await self._open_client().entry(index))
+
+    async def receipt(self, ref: int | str) -> Receipt:
+        """Return the receipt of an event, as ``Ledger.receipt`` does."""
+        receipt: Receipt = await self._open_client().prove(await self.index_of(ref))
+        return receipt
+
+    async def compute(self, work: Callable[[Client], T]) -> T:
+        """Return what ``work`` makes of a client, in a thread."""
+        self._open_client()
+        return await self._in_thread(self._compute, work)
+
+    async def publish_from(self, stream: str, make: Callable[[Client], Sequence[EventData]]) -> list[Accepted]:
+        """Publish the events that ``make`` makes of what the ledger says now."""
+        return await self.publish(stream, *await self.compute(make))
+
+    def _open_client(self) -> Any:
+        if self._client is None:
+            raise Refused("USAGE", "this ledger is not open: use it inside `async with`")
+        return self._client
+
+    async def _emit(self, client: Any, drafts: list[Draft]) -> list[Accepted]:
+        author = self._author(client, None)
+        # Signing reads key files, and opens a sealed one by a slow hash.
+        accepted: list[Accepted] = await client.submit(await self._in_thread(author.sign, *drafts))
+        return accepted
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    def _compute(self, work: Callable[[Client], T]) -> T:
+        if self._beside is None:
+            self._beside = open_client(_asking(self.settings), open_views)
+        return work(self._beside)
+
+
+class _Threaded:
+    """A local client whose calls run in threads."""
+
+    def __init__(self, client: Client, in_thread: Callable[..., Any]) -> None:
+        self.ledger = client.ledger
+        self._client = client
+        self._in_thread = in_thread
+
+    async def submit(self, submission: Submission) -> list[Accepted]:
+        accepted: list[Accepted] = await self._in_thread(self._client.submit, submission)
+        return accepted
+
+    async def head(self) -> HeadView:
+        head: HeadView = await self._in_thread(self._client.head)
+        return head
+
+    async def entry(self, index: int) -> bytes:
+        entry: bytes = await self._in_thread(self._client.entry, index)
+        return entry
+
+    async def entries(self, start: int, **arguments: Any) -> Page:
+        page: Page = await self._in_thread(partial(self._client.entries, start, **arguments))
+        return page
+
+    async def prove(self, index: int) -> Receipt:
+        receipt: Receipt = await self._in_thread(self._client.prove, index)
+        return receipt
+
+    async def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = await self._in_thread(self._client.view, query, arguments)
+        return answer
+
+    async def close(self) -> None:
+        """Leave the client to whoever opened it, once its threads are over."""
+
+
+def _asking(settings: Settings) -> Settings:
+    """Return the settings that a server is asked with: whoever has the ledger's own folder may ask as root."""
+    if settings.server is not None and settings.agent is None and Home(settings.home).nkey_file("root").exists():
+        return msgspec.structs.replace(settings, agent="root")  # what is signed still needs a name
+    return settings
+
+
+def _as_index(ref: int | str) -> int | None:
+    """Return an index that is given as a number or in digits; longer ones are the beginning of a hash."""
+    if isinstance(ref, int):
+        return ref
+    return int(ref) if ref.isdecimal() and len(ref) < _index_digits_max else None
