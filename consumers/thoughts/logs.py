@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from consumers.sdk.text import one_line
 from consumers.thoughts.log_lines import derived_line
 from consumers.thoughts.tree import advance, stats
 from ledger.errors import Refused
@@ -160,16 +161,16 @@ def _timeline(info: dict[str, Any], lines: Sequence[_Line], names: dict[_Place, 
         "# ToT 执行时间线",
         "",
         f"任务 ID: {info['task_id']}",
-        f"问题: {_one_line(info['problem'])}",
+        f"问题: {one_line(info['problem'])}",
         "",
         f"任务开始: {info['start_time']}",
         "",
     ]
     for line in lines:
         clock = _time(line.accepted_ms)[len("2025-10-30T") : -1]
-        text.append(f"[{clock}] [{names[line.place]}] {_one_line(line.entry.msg)}")
+        text.append(f"[{clock}] [{names[line.place]}] {one_line(line.entry.msg)}")
         if line.entry.data:
-            text.append(f"         数据: {_one_line(_encoded(line.entry.data).decode())}")
+            text.append(f"         数据: {one_line(_encoded(line.entry.data).decode())}")
     text += [
         "",
         f"任务结束: {info['end_time'] or '尚未结束'}",
@@ -251,8 +252,3 @@ def _escaped_one(one: str) -> str:
         return one
     units = one.encode("utf-16-be").hex()
     return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
-
-
-def _one_line(text: str) -> str:
-    """Return text that cannot begin a line of its own, nor move a terminal's cursor: a thought may hold anything."""
-    return "".join(one if one.isprintable() else "\ufffd" for one in " ".join(text.split()))

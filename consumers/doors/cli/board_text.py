@@ -8,7 +8,8 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.doors.cli.tables import clean, width
+from consumers.doors.cli.tables import width
+from consumers.sdk.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ def cut(text: str, cells: int) -> str:
 def wrap(text: str, cells: int, lines_max: int) -> list[str]:
     """Return a text in at most so many lines, broken at spaces or between wide characters."""
     lines: list[str] = []
-    rest = " ".join(clean(text).split())
+    rest = one_line(text)
     while rest and len(lines) < lines_max - 1 and width(rest) > cells:
         head = _head(rest, cells)
         lines.append(head.rstrip())
@@ -63,7 +64,7 @@ def wrap(text: str, cells: int, lines_max: int) -> list[str]:
 def depends_text(wanted: list[dict[str, Any]], cells: int) -> str:
     """Return the ids that a handoff depends on, shortened; a missing one is said."""
     names = [one["id"] if one["status"] else f"{one['id']} (missing)" for one in wanted]
-    return cut(" ".join(clean(", ".join(names)).split()), cells)
+    return cut(one_line(", ".join(names)), cells)
 
 
 def _head(text: str, cells: int) -> str:

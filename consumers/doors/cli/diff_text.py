@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from consumers.doors.cli.tables import clean
+from consumers.sdk.text import clean
 from projections.reasoning.delta import make_delta
 from projections.reasoning.sending import measure, write_squashed
 

@@ -1,24 +1,22 @@
-"""The graph of handoffs as text: a tree for people, Mermaid and DOT for whatever draws (seed 002, dependencies).
+"""The graph of handoffs as text: a tree for people, Mermaid and DOT for whatever draws.
 
-Titles are other people's text: in Mermaid every mark that could end a label, begin markup or run a script is written as
-its number (Mermaid, "Entity codes to escape characters"); in DOT quotes, backslashes and entities are escaped (the DOT
-language's double-quoted strings). Node names are made from ids alone, so that two drawings can be compared.
+Titles are other people's text: in DOT quotes, backslashes and entities are escaped (the DOT language's double-quoted
+strings).
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
-from blake3 import blake3
-
-from consumers.doors.cli.tables import clean
+from consumers.sdk.mermaid import Flowchart, Style, node_name
+from consumers.sdk.text import clean, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 depth_drawn_max: Final = 16
 path_named_max: Final = 12
+_NAME_PREFIX: Final = "h"
 
 _CLASSES: Final = {
     "ready": ("fill:#d7f5dd,stroke:#1a7f37", 'style=filled fillcolor="#d7f5dd"'),
@@ -54,13 +52,13 @@ def left_out(answer: dict[str, Any]) -> str:
 
 
 def node_text(node: dict[str, Any]) -> str:
-    """Return ``[status → to] title`` with what is done of it, as the seed's watcher lists it."""
+    """Return ``[status → to] title`` with what is done of it."""
     if node["status"] is None:
         return f"[missing] {clean(node['id'])}"
-    title = _line(node["title"])
+    title = one_line(node["title"])
     parts = [f"[{node['status']} → {node['to'] or '?'}] {title}"]
     if title != node["id"]:
-        parts.append(f"({_line(node['id'])})")
+        parts.append(f"({one_line(node['id'])})")
     if node["tasks_total"]:
         parts.append(f"{node['tasks_done']}/{node['tasks_total']} tasks done")
     if node["is_ready"]:
@@ -70,17 +68,17 @@ def node_text(node: dict[str, Any]) -> str:
 
 def mermaid_text(answer: dict[str, Any]) -> Iterator[str]:
     """Yield a Mermaid flowchart: an arrow leads from what must be done to what waits for it."""
-    yield "flowchart LR"
-    for node in answer["nodes"]:
-        label = "<br/>".join(_mermaid(part) for part in _label(node))
-        yield f'  {name_of(node["id"])}["{label}"]'
-    for edge in answer["edges"]:
-        yield f"  {name_of(edge['to'])} --> {name_of(edge['from'])}"
-    for marked, (style, _) in _CLASSES.items():
-        names = [name_of(node["id"]) for node in answer["nodes"] if _is(marked, node, answer)]
-        if names:
-            yield f"  classDef {marked} {style}"
-            yield f"  class {','.join(names)} {marked}"
+    nodes = answer["nodes"]
+    yield from Flowchart(
+        prefix=_NAME_PREFIX,
+        direction="LR",
+        nodes={node["id"]: _label(node) for node in nodes},
+        arrows=[(edge["to"], "-->", edge["from"]) for edge in answer["edges"]],
+        classes={
+            name: Style(style, [node["id"] for node in nodes if _is(name, node, answer)])
+            for name, (style, _) in _CLASSES.items()
+        },
+    ).lines()
     if answer["totals"]["left_out"]:
         yield f"  %% {left_out(answer)}"
 
@@ -110,7 +108,7 @@ FORMATS: Final[dict[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
 
 def name_of(id_: str) -> str:
     """Return the name of a node in a drawing: the same for the same id, and a word in any language."""
-    return "h" + blake3(id_.encode()).hexdigest()[:12]
+    return node_name(_NAME_PREFIX, id_)
 
 
 def _stems(lines: list[dict[str, Any]], *, goes_on: bool) -> list[str]:
@@ -131,17 +129,17 @@ def _stems(lines: list[dict[str, Any]], *, goes_on: bool) -> list[str]:
 
 def _names(names: list[str]) -> str:
     if len(names) <= path_named_max:
-        return " → ".join(map(_line, names))
+        return " → ".join(map(one_line, names))
     half = path_named_max // 2
     shown = [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]
-    return " → ".join(map(_line, shown))
+    return " → ".join(map(one_line, shown))
 
 
 def _label(node: dict[str, Any]) -> list[str]:
     if node["status"] is None:
-        return [_line(node["id"]), "missing"]
+        return [one_line(node["id"]), "missing"]
     done = f" · {node['tasks_done']}/{node['tasks_total']}" if node["tasks_total"] else ""
-    return [_line(node["title"]), f"{node['status']} → {node['to'] or '?'}{done}"]
+    return [one_line(node["title"]), f"{node['status']} → {node['to'] or '?'}{done}"]
 
 
 def _is(marked: str, node: dict[str, Any], answer: dict[str, Any]) -> bool:
@@ -154,15 +152,6 @@ def _is(marked: str, node: dict[str, Any], answer: dict[str, Any]) -> bool:
             return node["status"] in OVER
         case _:
             return node["id"] in answer["critical_path"]
-
-
-def _line(text: str) -> str:
-    return " ".join(clean(text).split())
-
-
-def _mermaid(text: str) -> str:
-    # The space, letters and digits of every script, and marks without a meaning of their own within quotes.
-    return re.sub(r"[^\w .,:/+=→·…—–-]|_", lambda found: f"#{ord(found[0])};", text)
 
 
 def _dot(text: str) -> str:

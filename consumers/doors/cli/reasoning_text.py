@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from consumers.doors.cli.tables import clean
+from consumers.sdk.text import clean
 
 
 def print_reasoning(found: dict[str, Any]) -> None:

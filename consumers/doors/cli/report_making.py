@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from consumers.doors.cli.app import read_text
-from consumers.doors.cli.tables import clean
+from consumers.sdk.text import clean
 from consumers.sessions.reports.inputs import ReportInputs
 from consumers.sessions.reports.mirroring import mirrored
 from consumers.sessions.reports.publishing import publish_report

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from consumers.doors.cli.tables import clean, imported_by, print_table
+from consumers.doors.cli.tables import imported_by, print_table
+from consumers.sdk.text import clean, one_line, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +111,7 @@ def print_reports(reports: Sequence[dict[str, Any]]) -> None:
         growth = f"{one['epistemic_growth']:+.2f}" if one["is_assessed"] else "not assessed"
         click.secho(f"{clean(one['session_id'])}", bold=True, nl=False)
         click.echo(f"  {clean(one['ai_id'])}  {one['timestamp']}  growth {growth}{imported_by(one['imported'])}")
-        click.echo(f"  {_one_line(one['task'])}")
+        click.echo(f"  {one_line(one['task'])}")
         for finding in one["key_findings"]:
             _item(finding)
 
@@ -134,7 +135,7 @@ def print_similar(found: dict[str, Any]) -> None:
             one["like"],
             one["session_id"],
             one["ai_id"],
-            _short(one["task_summary"]) + imported_by(one["imported"]),
+            _beginning(one["task_summary"]) + imported_by(one["imported"]),
         )
         for one in found["reports"]
     ]
@@ -151,11 +152,13 @@ def print_overlaps(found: dict[str, Any]) -> None:
         click.secho(f"{one['score']:.2f}  {alike}", bold=True)
         for each in one["sessions"]:
             mark = imported_by(each["imported"])
-            click.echo(f"  {clean(each['session_id'])}  {clean(each['ai_id'])}: {_short(each['task_summary'])}{mark}")
+            click.echo(
+                f"  {clean(each['session_id'])}  {clean(each['ai_id'])}: {_beginning(each['task_summary'])}{mark}"
+            )
         nearest = one["nearest_findings"]
         click.echo(f"  nearest findings ({nearest['score']:.2f}):")
         for finding in nearest["findings"]:
-            _item(_short(finding))
+            _item(_beginning(finding))
     _compared(found)
 
 
@@ -229,15 +232,5 @@ def _signed(value: float | None) -> str:
     return "-" if value is None else f"{value:+.2f}"
 
 
-def _one_line(text: str) -> str:
-    return " ".join(clean(text).split())
-
-
-def _short(text: str) -> str:
-    """Return the beginning of a text in whole words, marked where it goes on."""
-    line = _one_line(text)
-    if len(line) <= _line_cells_max:
-        return line
-    # A text without spaces (Chinese) has no words to keep whole.
-    start = line[:_line_cells_max]
-    return f"{start.rpartition(' ')[0] or start} …"
+def _beginning(text: str) -> str:
+    return shorten(one_line(text), _line_cells_max)

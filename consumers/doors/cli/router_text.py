@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from consumers.doors.cli.tables import clean, print_fields, print_table
+from consumers.doors.cli.tables import print_fields, print_table
+from consumers.sdk.text import clean
 
 
 def print_chains(data: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.doors.cli.tables import clean
+from consumers.sdk.text import one_line
 from ledger.author import Draft
 from ledger.config import present_session
 from ledger.errors import Refused
@@ -136,7 +136,7 @@ def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
 
 def _several(agent: str, found: dict[str, Any]) -> Refused:
     names = [one["id"] for one in found["sessions"]]
-    lines = [f"\n  {one['id']}  {clean(' '.join(one['task'].split()))[:_task_cells_max]}" for one in found["sessions"]]
+    lines = [f"\n  {one['id']}  {one_line(one['task'])[:_task_cells_max]}" for one in found["sessions"]]
     more = f"\n  and {found['total'] - len(names)} more" if found["total"] > len(names) else ""
     return Refused(
         "REF_AMBIGUOUS",

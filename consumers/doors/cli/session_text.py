@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from consumers.doors.cli.tables import clean, imported_by, print_table, when
+from consumers.doors.cli.tables import imported_by, print_table, when
+from consumers.sdk.text import clean, one_line
 from ledger.events.session import Vectors
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def print_dead_ends(dead_ends: Sequence[dict[str, Any]]) -> None:
 
 def dead_end_line(one: dict[str, Any]) -> str:
     """Return an approach and why it failed, on one line."""
-    return " ".join(clean(f"{one['approach']}: {one['why_failed']}").split())
+    return one_line(f"{one['approach']}: {one['why_failed']}")
 
 
 def _heading(text: str) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from consumers.doors.cli.tables import clean, when
+from consumers.doors.cli.tables import when
+from consumers.sdk.text import clean
 from ledger.bundle.layout import fingerprint
 from ledger.client import read_event
 from ledger.envelope import batch_pae, decode_entry, pae

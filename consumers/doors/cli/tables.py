@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from consumers.sdk.text import clean
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -40,13 +42,6 @@ def print_fields(fields: dict[str, Any], indent: str = "") -> None:
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             click.echo(f"{indent}{name.ljust(wide)}  {clean(text)}")
-
-
-def clean(text: str) -> str:
-    """Return text that cannot move the cursor or reverse the reading direction of a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(one if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf") else "\ufffd" for one in text)
 
 
 def width(text: str) -> int:

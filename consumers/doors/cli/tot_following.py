@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from consumers.doors.cli.tables import clean, when
+from consumers.doors.cli.tables import when
 from consumers.doors.cli.tot_text import print_lines
+from consumers.sdk.text import one_line
 from consumers.thoughts.log_lines import derived_line
 from ledger.client import read_event
 from ledger.events import tot as kinds
@@ -73,7 +74,7 @@ def entries_of(event: Event) -> list[kinds.LogEntry]:
 
 def _line(entry: kinds.LogEntry) -> str:
     """Return what an entry says on one line: a thought that holds more cannot look like another agent's."""
-    return " ".join(clean(entry.msg).split())
+    return one_line(entry.msg)
 
 
 def ends(event: Event) -> bool:

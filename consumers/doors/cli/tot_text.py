@@ -1,18 +1,17 @@
-"""A tree of thoughts as text: a tree for people, Mermaid for whatever draws, answers, proofs (seed 003).
+"""A tree of thoughts as text: a tree for people, Mermaid for whatever draws, answers, proofs.
 
-Thoughts are other people's text: on the terminal nothing of them moves the cursor; in Mermaid every mark that could end
-a label, begin markup or run a script is written as its number (``graph_text`` does the same for titles).
+Thoughts are other people's text: on the terminal nothing of them moves the cursor.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from blake3 import blake3
 
-from consumers.doors.cli.tables import clean, print_fields, print_table
+from consumers.doors.cli.tables import print_fields, print_table
+from consumers.sdk.mermaid import Flowchart, Style
+from consumers.sdk.text import cut, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,7 +36,7 @@ def tree_text(tree: dict[str, Any]) -> Iterator[str]:
             f", {config['strategy']}, depth {config['max_depth']}, branching {config['branching_factor']}, "
             f"threshold {config['pruning_threshold']:g}"
         )
-    yield f"{_line(tree['problem'])}  [{_line(tree['task_type'])}{searched}]"
+    yield f"{one_line(tree['problem'])}  [{one_line(tree['task_type'])}{searched}]"
     if tree["root_id"] is None:
         yield "(no thoughts yet)"
         return
@@ -62,51 +61,37 @@ def node_text(node: dict[str, Any], *, is_best: bool) -> str:
     """Return a node on one line: mark, id, score, status, thought."""
     judged = node["evaluation"]
     score = "   -" if judged is None else f"{judged['score']:4.1f}"
-    content = _line(node["content"])
-    shown = content if len(content) <= content_chars_max else f"{content[: content_chars_max - 1]}…"
-    return f"{'*' if is_best else ' '} {node['id']}  {score}  [{node['status']}]  {shown}"
+    content = cut(one_line(node["content"]), content_chars_max)
+    return f"{'*' if is_best else ' '} {node['id']}  {score}  [{node['status']}]  {content}"
 
 
 def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
     """Yield a Mermaid flowchart of a tree, from the root down."""
-    yield "flowchart TD"
     nodes, best = tree["nodes"], set(tree["search_state"]["best_path"])
-    for node in nodes.values():
-        judged = node["evaluation"]
-        score = "" if judged is None else f" · {judged['score']:g}"
-        parts = [f"{node['id']} · {node['status']}{score}", node["content"]]
-        yield f'  {name_of(node["id"])}["{"<br/>".join(map(_mermaid, parts))}"]'
-    for node in nodes.values():
-        for child in node["children_ids"]:
-            arrow = "==>" if node["id"] in best and child in best else "-->"
-            yield f"  {name_of(node['id'])} {arrow} {name_of(child)}"
-    for marked, style in _CLASSES.items():
-        names = [
-            name_of(id_)
-            for id_, node in nodes.items()
-            if (id_ in best if marked == "best" else node["status"] == marked)
-        ]
-        if names:
-            yield f"  classDef {marked} {style}"
-            yield f"  class {','.join(names)} {marked}"
-
-
-def name_of(id_: str) -> str:
-    """Return the name of a node in a drawing: a word, the same for the same id."""
-    return "n" + blake3(id_.encode()).hexdigest()[:12]
+    return Flowchart(
+        prefix="n",
+        direction="TD",
+        nodes={node["id"]: _label(node) for node in nodes.values()},
+        arrows=[
+            (node["id"], "==>" if node["id"] in best and child in best else "-->", child)
+            for node in nodes.values()
+            for child in node["children_ids"]
+        ],
+        classes={name: Style(style, _named(name, tree)) for name, style in _CLASSES.items()},
+    ).lines()
 
 
 def print_outcome(outcome: dict[str, Any]) -> None:
     """Print what a search found: the answer, the steps to it, and how far it holds."""
-    click.secho(_line(outcome["answer"]), bold=True)
+    click.secho(one_line(outcome["answer"]), bold=True)
     for number, step in enumerate(outcome["reasoning_trace"], 1):
-        click.echo(f"  {number}. {_line(step)}")
+        click.echo(f"  {number}. {one_line(step)}")
     verification = outcome["verification"]
     click.echo(f"confidence {outcome['confidence']:.2f}, {'verified' if verification['is_valid'] else 'NOT VALID'}")
     for error in verification["validation_errors"]:
-        click.echo(f"  ! {_line(error)}")
+        click.echo(f"  ! {one_line(error)}")
     for other in outcome["alternative_solutions"]:
-        click.echo(f"or: {_line(other)}")
+        click.echo(f"or: {one_line(other)}")
 
 
 def print_run(outcome: dict[str, Any]) -> None:
@@ -148,11 +133,12 @@ def print_lines(lines: Iterable[str]) -> None:
         click.echo(line)
 
 
-def _line(text: str) -> str:
-    return " ".join(clean(text).split())
+def _label(node: dict[str, Any]) -> list[str]:
+    score = "" if node["evaluation"] is None else f" · {node['evaluation']['score']:g}"
+    return [f"{node['id']} · {node['status']}{score}", node["content"]]
 
 
-def _mermaid(text: str) -> str:
-    # The space, letters and digits of every script, and marks without a meaning of their own within quotes.
-    plain = _line(text)
-    return re.sub(r"[^\w .,:/+=→·…—–×÷-]|_", lambda found: f"#{ord(found[0])};", plain)
+def _named(name: str, tree: dict[str, Any]) -> list[str]:
+    if name == "best":
+        return [id_ for id_ in tree["nodes"] if id_ in tree["search_state"]["best_path"]]
+    return [id_ for id_, node in tree["nodes"].items() if node["status"] == name]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from consumers.doors.hooks.page import agents_page
+from consumers.sdk.text import one_line
 from consumers.sessions.reports.resuming import resume
 from ledger.errors import Refused
 from ledger.lifecycle.authority import NODE, ROOT
-from projections.briefs.text import one_line
 from projections.briefs.tokens import count_tokens, tokenizer
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from consumers.sdk.text import shorten
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.fields import NAME_PATTERN
@@ -92,13 +93,8 @@ def day_of(written: str | None) -> str | None:
 
 
 def shortened(text: str, chars_max: int) -> str:
-    """Return a text on one line, of at most so many characters, ended at a word with "…" where it is longer."""
-    line = " ".join(text.split())
-    if len(line) <= chars_max:
-        return line
-    kept = line[: chars_max - 1]
-    at_word = kept.rpartition(" ")[0]
-    return (at_word if len(at_word) > chars_max // 2 else kept).rstrip() + "…"
+    """Return a text on one line, its signs as they are, of at most so many characters."""
+    return shorten(" ".join(text.split()), chars_max)
 
 
 def _ticked(boxes: Sequence[Checkbox]) -> list[int]:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from consumers.sdk.text import cut, one_line
+
 if TYPE_CHECKING:
     from consumers.handoffs.notifier.episodes import Key, Waiting
 
@@ -53,8 +55,8 @@ def episode_id(ledger: str, key: Key, seen_size: int, began_ms: int) -> str:
 
 def notification_of(ledger: str, identity: str, waiting: Waiting, began_ms: int) -> Notification:
     """Return what is told of an episode that began at ``began_ms``."""
-    key, subject = waiting.key, one_line(waiting.title)
-    title = f"{key.agent}: {key.action} {one_line(key.id)}"
+    key, subject = waiting.key, _line(waiting.title)
+    title = f"{key.agent}: {key.action} {_line(key.id)}"
     waits = waiting.receiver if key.action in _FOR_RECEIVER else waiting.sender
     who = waits if waits not in (None, key.agent) else "somebody"
     what = _WORDS.get(key.action, key.action)
@@ -63,11 +65,11 @@ def notification_of(ledger: str, identity: str, waiting: Waiting, began_ms: int)
         "id": identity,
         "ledger": ledger,
         "kind": key.kind,
-        "subject": one_line(key.id),
+        "subject": _line(key.id),
         "agent": key.agent,
         "action": key.action,
         "title": subject,
-        "status": one_line(waiting.status, status_max_chars),
+        "status": _line(waiting.status, status_max_chars),
         "from": waiting.sender,
         "to": waiting.receiver,
         "since_index": waiting.since_index,
@@ -84,14 +86,8 @@ def trial(identity: str, now_ms: int) -> Notification:
     return Notification(id=identity, title="Baton: test", text=text, document=document)
 
 
-def one_line(text: str, max_chars: int = title_max_chars) -> str:
-    r"""Return text on one line, without what cannot be printed, cut at a length.
-
-    >>> one_line("Fix\nthe\x1b[31m login\u202e")
-    'Fix the [31m login'
-    """
-    shown = " ".join("".join(one if one.isprintable() else " " for one in text).split())
-    return shown if len(shown) <= max_chars else shown[: max_chars - 1] + "…"
+def _line(text: str, chars_max: int = title_max_chars) -> str:
+    return cut(one_line(text, mark=" "), chars_max)
 
 
 def _document(sort: str, at_ms: int, data: dict[str, Any]) -> bytes:

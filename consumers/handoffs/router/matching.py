@@ -13,7 +13,8 @@ import msgspec
 from blake3 import blake3
 
 from consumers.handoffs.router.chains import label_max_chars, line_max_chars, text_max_chars
-from consumers.handoffs.router.templates import fill_line, fill_text, one_line, shorten
+from consumers.handoffs.router.templates import fill_line, fill_text, one_line
+from consumers.sdk.text import shorten
 from ledger.codec import converted, encode_canonical
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffCreated

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from consumers.sdk.text import shorten
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
@@ -95,21 +96,6 @@ def fill_text(template: Template, values: Mapping[str, str], chars_max: int | No
 def one_line(text: str) -> str:
     """Return ``text`` with every run of controls and line ends as one space."""
     return _CONTROL_RUN.sub(" ", text).strip()
-
-
-def shorten(text: str, chars_max: int | None) -> str:
-    """Return ``text``, or its beginning up to a word and ``…`` when it has more than ``chars_max`` characters."""
-    if chars_max is None or len(text) <= chars_max:
-        return text
-    if chars_max < 1:
-        return ""
-    kept = text[: chars_max - 1]
-    if not text[chars_max - 1].isspace():
-        words = kept.rsplit(None, 1)
-        # Chinese has no spaces, and a long word no end that is near: then the cut is where it must be.
-        if len(words) > 1 and len(words[0]) >= len(kept) // 2:
-            kept = words[0]
-    return kept.rstrip() + "…"
 
 
 def _quoted(value: str) -> str:

@@ -28,11 +28,11 @@ from consumers.importers.transcripts.mapping import (
     aside_stream,
     record_of,
     records_of,
-    shortened,
     source_max_chars,
     thought_in,
 )
 from consumers.importers.transcripts.standing import Standings
+from consumers.sdk.text import shorten
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.imported import DirtyValue
@@ -239,7 +239,7 @@ def left_of(one: Hidden | Unread) -> _Left:
     else:
         answered = Answered(one.place, one.original or str(one.size).encode(), None)
         ids, original, size = {}, one.original, one.size
-    source = shortened(str(answered.place), source_max_chars) or "—"
+    source = shorten(str(answered.place).strip(), source_max_chars) or "—"
     return _Left(source, aside_stream(answered), one.reason, original, size, ids)
 
 

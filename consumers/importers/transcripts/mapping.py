@@ -22,6 +22,7 @@ import msgspec
 from consumers.importers.reasoning_events import extensions_of
 from consumers.importers.records import Record
 from consumers.importers.times import claimed_time
+from consumers.sdk.text import shorten
 from consumers.sdk.thinking import extract_reasoning
 from consumers.sdk.thinking.extract import TASK_NOT_STATED
 from consumers.sdk.thinking.tags import read_tags
@@ -89,9 +90,9 @@ def _thought_in(answered: Answered) -> Thought | None:
         return None
     memory = msgspec.structs.replace(
         extraction.memory,
-        ai_id=shortened(extraction.memory.ai_id, name_max_chars),
-        task=shortened(extraction.memory.task, task_max_chars) or TASK_NOT_STATED,
-        conclusion=shortened(answer_of(extraction), conclusion_max_chars),
+        ai_id=shorten(extraction.memory.ai_id.strip(), name_max_chars),
+        task=shorten(extraction.memory.task.strip(), task_max_chars) or TASK_NOT_STATED,
+        conclusion=shorten(answer_of(extraction).strip(), conclusion_max_chars),
         reasoning_id="",
     )
     is_whole = extraction.memory.task == memory.task
@@ -136,7 +137,7 @@ def record_of(thought: Thought, name: str, original: str, prompt: str | None, ta
     Raises:
         Refused: as ``extensions_of``.
     """
-    session = shortened(thought.answered.session, name_max_chars)
+    session = shorten(thought.answered.session.strip(), name_max_chars)
     events = extensions_of(thought.memory, session=session)
     dirty = [] if task is None else [task]
     first, *more = records_of(thought, events, original, claims=_claims(thought, prompt, dirty))
@@ -151,7 +152,7 @@ def records_of(
     for event in events:
         yield RecordImported(
             original=original,
-            source=shortened(str(answered.place), source_max_chars) or "—",
+            source=shorten(str(answered.place).strip(), source_max_chars) or "—",
             format=SESSION_FORMAT if answered.is_session else thought.extraction.format,
             mapped_kind=_KINDS[type(event)],
             mapped=msgspec.to_builtins(event, str_keys=True),
@@ -169,16 +170,6 @@ def time_of(at: Any) -> str | None:
         return None
     moment = datetime.fromisoformat(claimed.text)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def shortened(text: str, chars_max: int) -> str:
-    """Return a text without the white space around it, ended at a word with "…" where it is longer."""
-    whole = text.strip()
-    if len(whole) <= chars_max:
-        return whole
-    kept = whole[: chars_max - 1]
-    place = max(kept.rfind(space) for space in " \n\t")
-    return (kept[:place] if place > chars_max // 2 else kept).rstrip() + "…"
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -208,14 +199,14 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
     dirty = dirty + [DirtyValue(path=note.path[:name_max_chars] or "$", value=note.sort, why=_WHY[note.sort])
                      for note in extraction.notes]  # fmt: skip
     if answered.at is not None and time_of(answered.at) is None:
-        value = shortened(str(answered.at), name_max_chars) or '""'
+        value = shorten(str(answered.at).strip(), name_max_chars) or '""'
         dirty.append(DirtyValue(path="timestamp", value=value, why="it is no time with an offset"))
-    dirty += [DirtyValue(path="$", value=shortened(one, name_max_chars), why=_NUMBER) for one in answered.odd]
+    dirty += [DirtyValue(path="$", value=shorten(one.strip(), name_max_chars), why=_NUMBER) for one in answered.odd]
     if len(dirty) > dirty_max:
         left = f"{len(dirty) - dirty_max + 1} more are not listed: the original has them"
         dirty[dirty_max - 1 :] = [DirtyValue(path="$", value="…", why=left)]
     return RecordClaims(
-        said={name: shortened(value, said_max_chars) for name, value in said.items() if value.strip()},
+        said={name: shorten(value.strip(), said_max_chars) for name, value in said.items() if value.strip()},
         dirty=dirty,
     )
 

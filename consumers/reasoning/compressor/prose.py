@@ -21,11 +21,12 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
+from consumers.sdk.text import one_line
 from ledger.events.brief import Fidelity, Sentence
 from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.fidelity import measure_indexed
 from projections.briefs.sentences import lead_sentences_max, lead_sentences_min
-from projections.briefs.text import content_words, count_sentences, one_line
+from projections.briefs.text import content_words, count_sentences
 from projections.briefs.vetoes import find_vetoes
 from projections.briefs.wording import looks_like_heading
 
@@ -66,7 +67,7 @@ def prose_problems(sentences: list[Sentence], index: GraphIndex) -> list[str]:
 
 def _form_problems(text: str) -> list[str]:
     problems: list[str] = []
-    if text != one_line(text) or any(unicodedata.category(sign) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for sign in text):
+    if text != one_line(text):
         problems.append("has line breaks, control or direction characters")
     if count_sentences(text) != 1:
         problems.append(f"is {count_sentences(text)} sentences")

@@ -28,6 +28,7 @@ from consumers.reasoning.compressor.transfer import Fetched, fetch, verify_brief
 from consumers.reasoning.snapshots.asking import Review, ask_human
 from consumers.reasoning.snapshots.receive import receive_snapshot
 from consumers.reasoning.snapshots.reports import Report, Weighed, weigh
+from consumers.sdk.text import cut
 from ledger.errors import Corrupted, Refused
 from ledger.events.review import ReviewRequested
 from projections.briefs.embedding import is_embedding_of, pack
@@ -246,15 +247,11 @@ def _request(decided: Decision, reasons: list[str], weighed: Weighed, task: str 
     concluded = f": {one_line(snapshot.conclusion)}" if snapshot.conclusion else ""
     validations = [report.event_id for report in (*weighed.against, *weighed.passing)]
     return ReviewRequested(
-        question=_cut(f"May {about} be acted on{concluded}", _reason_chars_max - 1) + "?",
+        question=cut(f"May {about} be acted on{concluded}", _reason_chars_max - 1) + "?",
         rule=rule.name,
-        reasons=[_cut(one_line(reason), _reason_chars_max) for reason in reasons[:reasons_max]],
-        task=_cut((task or "").strip(), _task_chars_max),
+        reasons=[cut(one_line(reason), _reason_chars_max) for reason in reasons[:reasons_max]],
+        task=cut((task or "").strip(), _task_chars_max),
         reasoning_ref=snapshot.reasoning_ref,
         snapshot_id=snapshot.snapshot_id,
         validations=validations[:reasons_max],
     )
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -8,12 +8,12 @@ agreement. Model and prompt hash stand in every judgement, for the validator to 
 
 from __future__ import annotations
 
-import unicodedata
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
 from consumers.sdk.llm.prompt import UNTRUSTED, Message, data_block, prompt_digest
+from consumers.sdk.text import one_line
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ class LlmJudge:
             reason = f"{error.code}: {error.message}"
         else:
             verdict, reason = said.verdict, said.reason
-        return Judgement(verdict, _plain(reason), self._client.model, prompt_digest(messages))
+        reason = one_line(reason, mark=" ")[:reason_max_chars]
+        return Judgement(verdict, reason, self._client.model, prompt_digest(messages))
 
 
 def instructions_digest() -> str:
@@ -90,9 +91,3 @@ def _shown(step: ReasoningStep) -> dict[str, Any]:
     shown = {"step": step.step_number, "type": step.type, "content": step.content, "premises": step.premises}
     conclusion = step.conclusion if isinstance(step.conclusion, str) else ""
     return {name: value for name, value in (shown | {"conclusion": conclusion}).items() if value}
-
-
-def _plain(reason: str) -> str:
-    """Return a reason on one line, without control and direction characters, at its greatest length."""
-    kept = "".join(" " if unicodedata.category(sign) in {"Cc", "Cf", "Cs"} else sign for sign in reason)
-    return " ".join(kept.split())[:reason_max_chars]

@@ -21,7 +21,7 @@ from transcript_lines import (
 )
 
 from consumers.importers.transcripts import Answered, Progress, Unread, files, find_transcripts, read_transcript
-from consumers.importers.transcripts.mapping import Hidden, Thought, ranges, shortened, thought_in, time_of
+from consumers.importers.transcripts.mapping import Hidden, Thought, ranges, thought_in, time_of
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
@@ -309,12 +309,6 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
 )
 def test_times_are_told_in_utc_or_not_at_all(at: Any, wanted: str | None) -> None:
     assert time_of(at) == wanted
-
-
-def test_long_text_ends_at_a_word() -> None:
-    assert shortened("  one two three  ", 100) == "one two three"
-    assert shortened("one two three", 9) == "one two…"
-    assert shortened("x" * 20, 9) == "x" * 8 + "…"
 
 
 def test_numbers_are_told_as_ranges() -> None:

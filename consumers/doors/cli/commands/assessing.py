@@ -15,8 +15,8 @@ from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.events import fields_of
 from consumers.doors.cli.lazy import Command
 from consumers.doors.cli.session_choice import append, session_and
-from consumers.doors.cli.tables import clean
 from consumers.doors.cli.vector_options import join_vectors
+from consumers.sdk.text import clean
 from ledger.config import wants_traceback
 from ledger.errors import BatonError, Refused
 from ledger.events.session import AssessmentRecorded, Phase

@@ -10,8 +10,8 @@ import msgspec
 from consumers.doors.cli.app import App
 from consumers.doors.cli.lazy import Command
 from consumers.doors.cli.reasoning_text import said_of_import
-from consumers.doors.cli.tables import clean
 from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
+from consumers.sdk.text import clean
 from projections.briefs.brief import check_certificate
 from projections.briefs.critical import critical_numbers
 from projections.briefs.fidelity import measure

@@ -10,7 +10,8 @@ import msgspec
 from consumers.doors.cli.app import App, parse_json, read_argument
 from consumers.doors.cli.lazy import Command
 from consumers.doors.cli.paging import show_page
-from consumers.doors.cli.tables import clean, print_fields, when
+from consumers.doors.cli.tables import print_fields, when
+from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.client import follow, read_event
 from ledger.envelope import decode_entry, decode_submission

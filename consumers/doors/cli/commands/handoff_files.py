@@ -15,7 +15,6 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.serve import configure_logging
 from consumers.doors.cli.lazy import Command
 from consumers.doors.cli.progress import progress
-from consumers.doors.cli.tables import clean
 from consumers.handoffs.files.current import file_name, file_now
 from consumers.handoffs.files.folder import Folder
 from consumers.handoffs.files.importing import changed_records, read_records
@@ -26,6 +25,7 @@ from consumers.handoffs.files.syntax.parsing import parse
 from consumers.handoffs.files.watching import Watcher
 from consumers.importers.records import import_records
 from consumers.sdk.files import read_file, write_file
+from consumers.sdk.text import clean
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:

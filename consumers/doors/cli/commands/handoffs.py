@@ -10,9 +10,9 @@ import click
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.events import fields_of
 from consumers.doors.cli.lazy import Group, Lazy
-from consumers.doors.cli.tables import clean
 from consumers.handoffs import acts
 from consumers.sdk.names import default_id
+from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import handoff as kinds

@@ -8,7 +8,8 @@ import click
 
 from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.tables import clean, print_table
+from consumers.doors.cli.tables import print_table
+from consumers.sdk.text import clean
 
 rows_max = 500
 

@@ -11,9 +11,9 @@ from blake3 import blake3
 from consumers.doors.cli.app import App
 from consumers.doors.cli.lazy import Command
 from consumers.doors.cli.progress import progress
-from consumers.doors.cli.tables import clean
 from consumers.importers.records import Aside, Counts, Record, import_records
 from consumers.importers.transcripts import Progress, TranscriptImport, find_transcripts, read_transcript
+from consumers.sdk.text import clean
 from ledger.errors import Unavailable
 from ledger.secrets import check_text
 

@@ -8,7 +8,8 @@ import click
 
 from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.tables import clean, when
+from consumers.doors.cli.tables import when
+from consumers.sdk.text import one_line
 
 rows_max = 500
 
@@ -43,10 +44,6 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
             shown = item["agent"]
             click.secho(shown, bold=True)
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
-        click.echo(f"{item['action']:8}  {where} {_line(item['title'])}  (since {when(item['since_ms'])})")
-        click.echo(f"          {_line(item['why'])}")
-        click.echo(f"          {_line(item['command'])}")
-
-
-def _line(text: str) -> str:
-    return " ".join(clean(text).split())
+        click.echo(f"{item['action']:8}  {where} {one_line(item['title'])}  (since {when(item['since_ms'])})")
+        click.echo(f"          {one_line(item['why'])}")
+        click.echo(f"          {one_line(item['command'])}")

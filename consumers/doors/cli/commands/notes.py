@@ -10,7 +10,8 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.lazy import Group
 from consumers.doors.cli.progress import progress
-from consumers.doors.cli.tables import clean, print_table, when
+from consumers.doors.cli.tables import print_table, when
+from consumers.sdk.text import clean
 from consumers.sessions.stores import JSON_NOTES, MARKDOWN_NOTES, Notes, fetch, project_of, push, repair, text_of
 from ledger.errors import Exit, Refused
 

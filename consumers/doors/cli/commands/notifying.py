@@ -14,7 +14,7 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.serve import configure_logging
 from consumers.doors.cli.lazy import Group
-from consumers.doors.cli.tables import clean, print_table, when
+from consumers.doors.cli.tables import print_table, when
 from consumers.handoffs.notifier import (
     STORE_FILE,
     NotifierStore,
@@ -25,6 +25,7 @@ from consumers.handoffs.notifier import (
     trial,
     unix_ms,
 )
+from consumers.sdk.text import clean
 from ledger.errors import Exit, Refused
 
 if TYPE_CHECKING:

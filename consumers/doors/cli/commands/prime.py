@@ -6,9 +6,9 @@ import click
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.tables import clean
 from consumers.doors.hooks.priming import budget_min_tokens, budget_tokens
 from consumers.doors.hooks.priming import prime as primed
+from consumers.sdk.text import clean
 from ledger.config import present_session
 
 budget_max_tokens = 100_000

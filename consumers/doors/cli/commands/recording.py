@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from consumers.doors.cli.app import App, read_argument
 from consumers.doors.cli.lazy import Command
 from consumers.doors.cli.progress import progress
-from consumers.doors.cli.tables import clean
 from consumers.importers import extensions_of, read_reasoning_file, submissions_of
 from consumers.sdk.names import default_id
+from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
 from projections.reasoning.memory import compute_reasoning_ref

@@ -9,7 +9,8 @@ import click
 
 from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.tables import clean, when
+from consumers.doors.cli.tables import when
+from consumers.sdk.text import clean
 from projections.search.asking import SORTS, Term, terms_of
 from projections.search.excerpts import matches_in
 

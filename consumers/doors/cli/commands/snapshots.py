@@ -11,11 +11,12 @@ import msgspec
 from consumers.doors.cli.app import App, command_line, read_text
 from consumers.doors.cli.lazy import Group
 from consumers.doors.cli.paging import show_page
-from consumers.doors.cli.tables import clean, when
+from consumers.doors.cli.tables import when
 from consumers.doors.cli.vector_options import parse_vectors
 from consumers.reasoning.snapshots.act import act_on, describe
 from consumers.reasoning.snapshots.receive import receive_snapshot
 from consumers.reasoning.snapshots.take import take_snapshot
+from consumers.sdk.text import clean
 from projections.briefs.prompt import TransferLevel
 from projections.snapshots.snapshot import render_snapshot
 from projections.snapshots.vectors import read_vectors

@@ -12,7 +12,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.keys import parse_ttl
 from consumers.doors.cli.lazy import Command
 from consumers.doors.cli.report_making import make_report, remedy
-from consumers.doors.cli.tables import clean
+from consumers.sdk.text import clean
 from consumers.sessions.reports.inputs import ReportInputs
 from consumers.sessions.sweeping import sweep as sweep_sessions
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.tables import clean
+from consumers.sdk.text import clean
 from ledger.errors import Corrupted, Refused
 
 if TYPE_CHECKING:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.handoffs.notifier import Key, Waiting, trial
-from consumers.handoffs.notifier.message import (
-    episode_id,
-    notification_max_bytes,
-    notification_of,
-    one_line,
-    title_max_chars,
-)
+from consumers.handoffs.notifier.message import episode_id, notification_max_bytes, notification_of, title_max_chars
 
 KEY = Key("handoff", "2026-02-12-fix-login", "rita", "approve")
 WAIT = Waiting(key=KEY, title="Fix login", status="pending", sender="alice", receiver="bob", since_index=7, since_ms=9)
@@ -59,18 +55,23 @@ def test_no_title_can_leave_its_line_or_its_bounds(title: str, name: str, began_
     told = notification_of("0" * 32, "abc", wait, began_ms % 253_402_300_000_000)
     assert len(told.document) <= notification_max_bytes
     for text in (told.title, told.text, *map(str, json.loads(told.document)["data"].values())):
-        assert text.isprintable()
+        assert not any(unicodedata.category(sign) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for sign in text)
     assert told.title.startswith("rita: approve ")
     assert told.text.startswith("Baton: alice waits for rita ")
 
 
-def test_long_title_is_cut_with_a_mark() -> None:
-    assert one_line("x" * 500) == "x" * (title_max_chars - 1) + "…"
-    assert one_line("x" * title_max_chars) == "x" * title_max_chars
-
-
-def test_markup_and_chinese_stay_as_they_are() -> None:
-    assert one_line("修复  <b>登录</b>\t$(reboot)") == "修复 <b>登录</b> $(reboot)"
+@pytest.mark.parametrize(
+    ("title", "subject"),
+    [
+        ("x" * 500, "x" * (title_max_chars - 1) + "…"),
+        ("x" * title_max_chars, "x" * title_max_chars),
+        ("修复  <b>登录</b>\t$(reboot)", "修复 <b>登录</b> $(reboot)"),
+        ("Fix\nthe\x1b[31m login\u202e", "Fix the [31m login"),
+    ],
+)
+def test_title_is_one_line_and_cut_with_a_mark(title: str, subject: str) -> None:
+    wait = Waiting(key=KEY, title=title, status="approved", sender="alice", receiver="bob")
+    assert json.loads(notification_of("0" * 32, "abc", wait, 0).document)["data"]["title"] == subject
 
 
 def test_ids_differ_for_each_episode_and_hold_no_dot() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.handoffs.router.templates import PLACEHOLDERS, fill_line, fill_text, parse_template, shorten
+from consumers.handoffs.router.templates import PLACEHOLDERS, fill_line, fill_text, parse_template
 from ledger.errors import Refused
 
 VALUES: Final = dict.fromkeys(PLACEHOLDERS, "")
@@ -72,23 +72,6 @@ def test_text_of_several_lines_alone_on_its_line_is_a_quote() -> None:
 @pytest.mark.parametrize("template", ["{summary}{id}", "{summary} x", "x {summary}", "- {summary}"])
 def test_text_of_several_lines_within_a_line_is_one_line(template: str) -> None:
     assert "\n" not in fill_text(parse_template(template), values(summary="a\n## b\nc"))
-
-
-@pytest.mark.parametrize(
-    ("text", "limit", "short"),
-    [
-        ("one two three", 13, "one two three"),
-        ("one two three", 12, "one two…"),
-        ("one two three", 8, "one two…"),
-        ("one two three", 7, "one…"),
-        ("abcdefghij", 5, "abcd…"),
-        ("完成事件匯流排", 4, "完成事…"),
-        ("anything", 1, "…"),
-        ("anything", 0, ""),
-    ],
-)
-def test_text_is_shortened_at_a_word(text: str, limit: int, short: str) -> None:
-    assert shorten(text, limit) == short
 
 
 @given(st.text(), st.text(max_size=20), st.integers(0, 60))

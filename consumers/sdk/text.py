@@ -1,0 +1,57 @@
+"""Other people's text, made fit to be shown: on one line, of a limited length, without what could mislead a reader.
+
+Misleading are control characters and lone surrogates (they move a terminal's cursor, or cannot be written), format
+characters (they turn the direction of reading, UAX #9, or are not seen) and the separators of lines and paragraphs.
+
+Three texts are not made here, because they are signed or stored as they are: the titles of handoffs that the router
+creates (``handoffs.router.templates``), the lines of a brief (``projections.briefs.text``) and those of a report's
+compressed form (``projections.reports.compressed``).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+ELLIPSIS: Final = "…"
+_MISLEADING: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def clean(text: str, mark: str = REPLACEMENT) -> str:
+    """Return a text whose misleading characters are replaced by ``mark``; line ends and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(mark if unicodedata.category(sign) in _MISLEADING and sign not in "\n\t" else sign for sign in text)
+
+
+def one_line(text: str, mark: str = REPLACEMENT) -> str:
+    r"""Return a text on one line: each run of white space is one space, each misleading character ``mark``.
+
+    >>> one_line("Fix\nthe \x1b[31m login\u202e", mark=" ")
+    'Fix the [31m login'
+    """
+    if text.isprintable() and "  " not in text:
+        return text.strip()
+    # Split first: a line separator is white space, and only then misleading; split again: the mark may be a space.
+    return " ".join(clean(" ".join(text.split()), mark).split())
+
+
+def shorten(text: str, chars_max: int | None) -> str:
+    """Return a text, or its beginning up to a word and ``…`` when it has more than ``chars_max`` characters."""
+    if chars_max is None or len(text) <= chars_max:
+        return text
+    if chars_max < 1:
+        return ""
+    kept = text[: chars_max - 1]
+    if not text[chars_max - 1].isspace():
+        words = kept.rsplit(None, 1)
+        # Chinese has no spaces, and a long word no end that is near: then the cut is where it must be.
+        if len(words) > 1 and len(words[0]) >= len(kept) // 2:
+            kept = words[0]
+    return kept.rstrip() + ELLIPSIS
+
+
+def cut(text: str, chars_max: int) -> str:
+    """Return a text, or as many of its characters as fit before ``…``, also in the middle of a word."""
+    return text if len(text) <= chars_max else text[: chars_max - 1] + ELLIPSIS
