@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from ledger.errors import Refused
-from ledger.lifecycle.handoff import HandoffState
+from ledger.lifecycle.handoff import HandoffState, is_unlocked
 
 if TYPE_CHECKING:
     from ledger.admission.state import Layer
@@ -27,7 +27,7 @@ def check_dependencies(event: Event, after: HandoffState, state: Layer) -> None:
         if record is None:
             raise Refused("DEPENDENCY_MISSING", f"{event.name} depends on {wanted}, which does not exist", on=wanted)
         life = record.state
-        if isinstance(life, HandoffState) and not after.is_unlocked_by(life):
+        if isinstance(life, HandoffState) and not is_unlocked(life.status, after.unlock_at):
             raise Refused(
                 "DEPENDENCY_PENDING",
                 f"{event.name} waits for {wanted}, which is {life.status}",

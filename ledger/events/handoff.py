@@ -1,8 +1,8 @@
-"""The life of a handoff (seed 002, Handoff Protocol v2). From = the author of ``handoff.created``."""
+"""The kinds of a handoff: work that one agent hands to another. From = the author of ``handoff.created``."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,7 @@ HandoffId = Annotated[
         description="The id of a handoff: the name of its file without .md.",
     ),
 ]
+UnlockAt: TypeAlias = Literal["completed", "verified"]
 Day = Annotated[str, msgspec.Meta(pattern=DAY_PATTERN + r"\Z", description="A day as YYYY-MM-DD.")]
 
 
@@ -31,7 +32,7 @@ class HandoffContent(EventData, frozen=True):
     created: Day | None = None
     proposal: Line | None = None
     depends_on: list[HandoffId] = []
-    unlock_at: Literal["completed", "verified"] = "completed"
+    unlock_at: UnlockAt = "completed"
     task: OptionalText = ""
     tasks: list[Line] = []
     criteria: list[Line] = []

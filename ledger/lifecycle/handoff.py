@@ -1,34 +1,148 @@
-"""The life of a handoff (DESIGN §10, seed 002): who may do what in which state.
+"""The life of a handoff: its state, how it begins, and who may do what in which state.
 
 This machine knows one handoff: its parties are names in its own first event. Whether a name has a role, and
 whether the handoffs it depends on have unlocked it, is decided by ``admission.rules`` over several streams.
+``is_unlocked`` and ``is_lapsed`` are the only places where those two questions are answered; views ask them too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
 
 import msgspec
 
+from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
-from ledger.events.imported import RecordImported
-from ledger.lifecycle.handoff_state import (
-    FINAL,
-    HandoffState,
-    Status,
-    compute_version,
-    imported,
-    opened,
-    replaced,
-)
+from ledger.events.imported import RecordImported, read_mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledger.events.body import Event
 
-__all__ = ["FINAL", "HandoffState", "Status", "compute_version", "transition"]
+Status: TypeAlias = Literal[
+    "pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled", "superseded"
+]
+FINAL: Final[frozenset[Status]] = frozenset({"rejected", "verified", "cancelled", "superseded"})
+
+
+class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
+    """Where one handoff stands.
+
+    ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still open here), ``checked`` or ``waived``,
+    in the order of the event. ``importer`` acts for a sender who may not be registered here; ``claimed_status`` is what
+    an imported file says of itself, until somebody confirms or amends it. ``is_announced``: the router has told.
+    """
+
+    sender: str
+    receiver: str
+    reviewer: str
+    status: Status
+    version: str
+    depends_on: tuple[str, ...]
+    unlock_at: kinds.UnlockAt
+    tasks: tuple[bool, ...]
+    criteria: tuple[str, ...]
+    lease_until_ms: int | None = None
+    reason: str = ""
+    importer: str = ""
+    claimed_status: str | None = None
+    is_announced: bool = False
+
+    @property
+    def senders(self) -> tuple[str, ...]:
+        """Who may act as its sender."""
+        return tuple(name for name in (self.sender, self.importer) if name)
+
+
+def is_unlocked(dependency: Status | None, unlock_at: kinds.UnlockAt) -> bool:
+    """Return whether a dependency with this status (None: there is none) lets start what waits ``unlock_at`` it."""
+    return dependency in ("verified", unlock_at)
+
+
+def is_lapsed(status: Status, lease_until_ms: int | None, now_ms: int) -> bool:
+    """Return whether the receiver's lease has run out, which makes the work claimable again."""
+    return status == "in_progress" and lease_until_ms is not None and now_ms >= lease_until_ms
+
+
+def compute_version(sender: str, data: kinds.HandoffContent) -> str:
+    """Return the ref of what a reviewer approves: everything but status, check marks and log."""
+    content = msgspec.to_builtins(kinds.content_of(data)) | {"from": sender}
+    return "sha256:" + hashlib.sha256(encode_canonical(content)).hexdigest()
+
+
+def _opened(data: kinds.HandoffContent, name: str, *, sender: str, author: str, importer: str = "") -> HandoffState:
+    """Return the state in which new content waits for its approval.
+
+    Raises:
+        Refused: ``SELF_APPROVAL``.
+    """
+    # Without a reviewer the sender verifies; that only a human may do so is a rule about roles. Nobody ever reviews
+    # work that he does himself, so who hands work to himself names somebody else.
+    reviewer = data.reviewer or author
+    if reviewer == data.to or data.reviewer == author:
+        raise Refused("SELF_APPROVAL", f"{reviewer} is sender or receiver of {name} and cannot review", name=reviewer)
+    return HandoffState(
+        sender=sender,
+        receiver=data.to or "",
+        reviewer=reviewer,
+        status="pending" if data.reviewer else "approved",
+        version=compute_version(sender, data),
+        depends_on=tuple(data.depends_on),
+        unlock_at=data.unlock_at,
+        tasks=(False,) * len(data.tasks),
+        criteria=("open",) * len(data.criteria),
+        importer=importer,
+    )
+
+
+def _imported(state: HandoffState | None, event: Event, data: RecordImported) -> HandoffState:
+    """Take a file's word for its content, and for nothing else: whatever it claims, it is pending.
+
+    It may be imported again, as its file goes on changing, until somebody here confirmed or amended it.
+
+    Raises:
+        Refused: ``TRANSITION_NOT_ALLOWED``, or ``INVALID_FIELD`` for a claim about a task that is not there.
+    """
+    found = read_mapped(data)
+    if found is None or (state is not None and state.claimed_status is None):
+        status = None if state is None else state.status
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.name} is not (or no longer) an imported file", status=status)
+    content, claims = found
+    assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
+    assert isinstance(claims, kinds.HandoffClaims)  # noqa: S101 - as above
+    tasks: tuple[Any, ...] = (False,) * len(content.tasks)
+    for position in claims.tasks:
+        tasks = _replaced(tasks, position, True, "task")  # noqa: FBT003 - a mark
+    criteria: tuple[Any, ...] = ("open",) * len(content.criteria)
+    for position in claims.criteria:
+        criteria = _replaced(criteria, position, "claimed", "criterion")
+    sender = data.claimed_author or ""
+    return HandoffState(
+        sender=sender,
+        receiver=content.to or "",
+        reviewer=content.reviewer or sender,
+        status="pending",
+        version=compute_version(sender, content),
+        depends_on=tuple(content.depends_on),
+        unlock_at=content.unlock_at,
+        tasks=tasks,
+        criteria=criteria,
+        importer=event.author,
+        claimed_status=claims.status or "",
+    )
+
+
+def _replaced(marks: tuple[Any, ...], position: int, mark: object, what: str) -> tuple[Any, ...]:
+    """Return the marks with one changed.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` when there is none at ``position``.
+    """
+    if position >= len(marks):
+        raise Refused("INVALID_FIELD", f"there is no {what} {position}: there are {len(marks)}", path="$.data.position")
+    return (*marks[:position], mark, *marks[position + 1 :])
 
 
 def transition(state: HandoffState | None, event: Event) -> HandoffState:
@@ -41,15 +155,15 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
     if isinstance(event.data, kinds.HandoffCreated):
         if state is not None:
             raise Refused("TRANSITION_NOT_ALLOWED", f"handoff {event.name} exists already", status=state.status)
-        return opened(event.data, event.name, sender=event.author, author=event.author)
+        return _opened(event.data, event.name, sender=event.author, author=event.author)
     if isinstance(event.data, RecordImported):
-        return imported(state, event, event.data)
+        return _imported(state, event, event.data)
     if state is None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"there is no handoff {event.name}", status=None)
     step = _STEPS.get(type(event.data))
     if step is None:
         raise Refused("UNKNOWN_KIND", f"{event.kind} is no step in a handoff's life", kind=event.kind)
-    if state.is_lapsed(event.accepted_ms):
+    if is_lapsed(state.status, state.lease_until_ms, event.accepted_ms):
         # A claim whose lease ran out is no claim: the work is free again, and its last holder must claim it anew.
         state = msgspec.structs.replace(state, status="approved", lease_until_ms=None)
     return step(state, event, event.data)
@@ -58,7 +172,7 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
 def _amend(state: HandoffState, event: Event, data: kinds.HandoffAmended) -> HandoffState:
     _require_party(event, *state.senders)
     _require(state, event, "pending", "approved")
-    return opened(data, event.name, sender=state.sender, author=event.author, importer=state.importer)
+    return _opened(data, event.name, sender=state.sender, author=event.author, importer=state.importer)
 
 
 def _approve(state: HandoffState, event: Event, data: kinds.HandoffApproved) -> HandoffState:
@@ -94,7 +208,7 @@ def _claim(state: HandoffState, event: Event, data: kinds.HandoffClaimed) -> Han
 def _check_task(state: HandoffState, event: Event, data: kinds.HandoffTaskChecked) -> HandoffState:
     _require_party(event, state.receiver)
     _require(state, event, "in_progress")
-    return msgspec.structs.replace(state, tasks=replaced(state.tasks, data.position, data.checked, "task"))
+    return msgspec.structs.replace(state, tasks=_replaced(state.tasks, data.position, data.checked, "task"))
 
 
 def _check_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionChecked) -> HandoffState:
@@ -107,13 +221,13 @@ def _check_criterion(state: HandoffState, event: Event, data: kinds.HandoffCrite
             status=state.status,
         )
     mark = "checked" if data.checked else "open"
-    return msgspec.structs.replace(state, criteria=replaced(state.criteria, data.position, mark, "criterion"))
+    return msgspec.structs.replace(state, criteria=_replaced(state.criteria, data.position, mark, "criterion"))
 
 
 def _waive_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionWaived) -> HandoffState:
     _require_reviewer(state, event)
     _require(state, event, "in_progress", "completed")
-    return msgspec.structs.replace(state, criteria=replaced(state.criteria, data.position, "waived", "criterion"))
+    return msgspec.structs.replace(state, criteria=_replaced(state.criteria, data.position, "waived", "criterion"))
 
 
 def _release(state: HandoffState, event: Event, data: kinds.HandoffReleased) -> HandoffState:

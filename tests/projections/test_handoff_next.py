@@ -14,6 +14,7 @@ from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.events import review
 from ledger.events.imported import RecordImported
+from ledger.lifecycle.handoff import is_lapsed, is_unlocked
 from projections.handoffs.next import WAITS, HandoffStanding, waits_for
 from projections.handoffs.next_text import command_for
 
@@ -330,7 +331,7 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
     expected = set()
     for name in names:
         state = ledger.handoff(name)
-        is_unlocked = all(state.is_unlocked_by(ledger.handoff(on)) for on in state.depends_on)
+        unlocks = all(is_unlocked(ledger.handoff(on).status, state.unlock_at) for on in state.depends_on)
         found = HandoffStanding(
             id=name,
             status=state.status,
@@ -338,8 +339,8 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
             receiver=state.receiver,
             reviewer=state.reviewer,
             reason=state.reason,
-            is_unlocked=is_unlocked,
-            is_lapsed=state.is_lapsed(2**60),
+            is_unlocked=unlocks,
+            is_lapsed=is_lapsed(state.status, state.lease_until_ms, 2**60),
         )
         expected |= {(agent, action, name) for agent, action in waits_for(found)}
     items = queue(reader)

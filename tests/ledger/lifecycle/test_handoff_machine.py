@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ledger.errors import Refused
 from ledger.events import EventData
 from ledger.events import handoff as kinds
-from ledger.lifecycle.handoff import FINAL, HandoffState, compute_version, transition
+from ledger.lifecycle.handoff import FINAL, HandoffState, compute_version, is_lapsed, transition
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -101,7 +101,8 @@ class HandoffMachine(RuleBasedStateMachine):
                 (self.state.receiver, kinds.HandoffCompleted()),
             ],
         }
-        lapsed = self.state.is_lapsed(fact("bob", kinds.HandoffClaimed(), at_s=self.now_s).accepted_ms)
+        now_ms = fact("bob", kinds.HandoffClaimed(), at_s=self.now_s).accepted_ms
+        lapsed = is_lapsed(self.state.status, self.state.lease_until_ms, now_ms)
         for author, data in steps.get("approved" if lapsed else self.state.status, []):
             assert self.attempt(author, data)
 
