@@ -13,7 +13,7 @@ from mcp.types import CallToolResult, TextContent
 from pydantic import ValidationError
 
 from consumers.doors.mcp.sizing import answer_tokens_max, arguments_size_max_bytes, compact, tokens_of
-from consumers.sessions.reports.cutting import cut_to_tokens
+from consumers.sdk.tokens import cut_to_tokens
 from ledger.errors import BatonError, Refused
 
 if TYPE_CHECKING:

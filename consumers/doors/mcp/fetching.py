@@ -16,6 +16,7 @@ from consumers.doors.mcp.answering import Answer
 from consumers.doors.mcp.reporting import NUMBER, Id
 from consumers.doors.mcp.sizing import filled_tokens_max, tokens_of
 from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
+from consumers.sdk.tokens import greatest
 from ledger.errors import Refused
 from projections.briefs.gates import check_level, choose_level
 from projections.briefs.prompt import TransferLevel
@@ -150,17 +151,15 @@ def read_cursor(cursor: str, ref: str) -> tuple[int | None, str]:
 
 def page_of(text: str, tokens: int) -> str:
     """Return a beginning of ``text`` within ``tokens`` (in JSON) that ends between words, at least one word long."""
-    low, high = 1, min(len(text), max(tokens, 1) * _chars_a_token_max)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count_tokens(msgspec.json.encode(text[:middle]).decode()) <= tokens:
-            low = middle
-        else:
-            high = middle - 1
-    if low >= len(text):
+    chars = greatest(
+        1,
+        min(len(text), max(tokens, 1) * _chars_a_token_max),
+        lambda chars: count_tokens(msgspec.json.encode(text[:chars]).decode()) <= tokens,
+    )
+    if chars >= len(text):
         return text
-    ends = [one.end() for one in _BREAK.finditer(text, 0, low)]
+    ends = [one.end() for one in _BREAK.finditer(text, 0, chars)]
     if ends:
         return text[: ends[-1]]
-    following = _BREAK.search(text, low)
+    following = _BREAK.search(text, chars)
     return text if following is None else text[: following.end()]

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from consumers.doors.mcp.answering import Answer
 from consumers.doors.mcp.sizing import filled_tokens_max, fitting, shorten, shorten_list, tokens_of
+from consumers.sdk.tokens import Budget
 from consumers.sessions.reports.generator import inputs_of
 from consumers.sessions.reports.mirroring import mirrored
 from consumers.sessions.reports.publishing import publish_report
@@ -205,15 +206,13 @@ def fit_report(made: dict[str, Any]) -> ReportMade:
     head, *sections = made["markdown"].split("\n## ")
     left_out: list[str] = []
     answer["markdown"] = ""
-    room = filled_tokens_max - tokens_of(answer) - 4 * len(sections)
+    budget = Budget(filled_tokens_max - tokens_of(answer) - 4 * len(sections))
     kept = []
     for text in (head, *(f"\n## {one}" for one in sections)):
-        room -= count_tokens(text) + text.count("\n")  # a line break costs more in JSON
-        if room >= 0:
+        if budget.take(count_tokens(text) + text.count("\n")):  # a line break costs more in JSON
             kept.append(text)
         else:
             left_out.append(text.partition("\n\n")[0].strip("\n# ")[:80])
-            room += count_tokens(text) + text.count("\n")
     answer["markdown"] = "".join(kept)
     if left_out:
         answer["left_out"] = left_out

@@ -11,7 +11,7 @@ from mcp.types import Resource
 from consumers.doors.mcp.faults import told
 from consumers.doors.mcp.sizing import compact
 from consumers.reasoning.compressor.transfer import receive_brief
-from consumers.sessions.reports.cutting import cut_to_chars
+from consumers.sdk.tokens import cut_to_chars
 from consumers.sessions.reports.sources import whole
 from ledger.errors import BatonError
 from projections.briefs.prompt import TransferLevel

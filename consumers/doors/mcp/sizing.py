@@ -6,11 +6,12 @@ Answers are filled to ``filled_tokens_max`` by the tokenizer that this installat
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from consumers.sessions.reports.cutting import cut_to_tokens
+from consumers.sdk.tokens import Budget, cut_to_tokens
 from projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
@@ -38,12 +39,9 @@ def fitting(items: Sequence[Any], answer: Mapping[str, Any], *, limit: int = fil
 
     One item that is alone too long has to be shortened by who knows what it is.
     """
-    room = limit - _note_tokens - tokens_of(answer)
-    for number, item in enumerate(items):
-        room -= tokens_of(item) + 1
-        if room < 0:
-            return max(number, min(1, len(items)))
-    return len(items)
+    budget = Budget(limit - _note_tokens - tokens_of(answer))
+    kept = list(takewhile(lambda item: budget.take(tokens_of(item) + 1), items))
+    return max(len(kept), min(1, len(items)))
 
 
 def shorten(item: dict[str, Any], fields: Sequence[str], tokens: int) -> dict[str, Any]:
@@ -55,13 +53,7 @@ def shorten(item: dict[str, Any], fields: Sequence[str], tokens: int) -> dict[st
 
 def shorten_list(texts: Sequence[str], tokens: int) -> tuple[list[str], int]:
     """Return the first texts that fit into ``tokens``, the first at least in part, and how many were left out."""
-    kept: list[str] = []
-    for text in texts:
-        cost = count_tokens(text) + 2
-        if cost > tokens:
-            if not kept:
-                kept.append(cut_to_tokens(text, tokens))
-            break
-        kept.append(text)
-        tokens -= cost
+    budget = Budget(tokens)
+    kept = list(takewhile(lambda text: budget.take(count_tokens(text) + 2), texts))
+    kept = kept or [cut_to_tokens(text, tokens) for text in texts[:1]]
     return kept, len(texts) - len(kept)

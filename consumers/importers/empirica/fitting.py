@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from consumers.importers.empirica.values import shown
-from consumers.sessions.reports.cutting import cut_to_chars
+from consumers.sdk.tokens import cut_to_chars, greatest
 from consumers.sessions.reports.shortening import report_size_max_bytes
 from ledger.codec import encode_canonical
 from ledger.events.imported import DirtyValue, RecordImported
@@ -32,19 +32,11 @@ def fitted(data: RecordImported) -> RecordImported | None:
     """
     if _fits(data):
         return data
-    for items in _items_kept:
-        shortest = _shortened(data, text_min_chars, items)
-        if not _fits(shortest):
-            continue
-        low, high = text_min_chars, text_max_chars
-        while low < high:
-            middle = (low + high + 1) // 2
-            if _fits(_shortened(data, middle, items)):
-                low = middle
-            else:
-                high = middle - 1
-        return _shortened(data, low, items)
-    return None
+    items = next((items for items in _items_kept if _fits(_shortened(data, text_min_chars, items))), None)
+    if items is None:
+        return None
+    chars = greatest(text_min_chars, text_max_chars, lambda chars: _fits(_shortened(data, chars, items)))
+    return _shortened(data, chars, items)
 
 
 def _fits(data: RecordImported) -> bool:

@@ -13,7 +13,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.sessions.reports.cutting import cut_to_chars
+from consumers.sdk.tokens import cut_to_chars
 from ledger.codec import check_depth
 from ledger.errors import Refused
 from ledger.events.imported import DirtyValue

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from consumers.reasoning.compressor.envelope import make_fact, with_facts
+from consumers.sdk.tokens import Budget
 from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.prompt import TransferLevel, context_share_max, unfitted_tokens
 from projections.briefs.sentences import assumption_line, fact_sentence, own_line
@@ -35,19 +36,17 @@ def spend_rest(brief: Brief, index: GraphIndex, tally: Tally, limit: int, enough
     """Return the brief with what else its prompt shows; ``enough`` is None for a budget that is to be filled."""
     kept = [fact.step for fact in brief.facts]
     least, whole = (unfitted_tokens(brief, brief.budget, share) for share in (0.0, context_share_max))
-    left, context = limit - least, whole - least
+    budget, context = Budget(limit - least), whole - least
     layouts = [brief.layout]
     for offer in _offers(brief, index, fill=enough is None):
         if offer.name != "evidence":
             # Only evidence is worth more than the sender's own summary.
-            left, context = left - context, 0
+            budget.left, context = budget.left - context, 0
         if offer.name == "evidence" and enough is not None and tally.value() >= enough:
             continue
         layout = _taken(layouts[-1], offer)
-        cost = _cost(brief, layouts[-1], layout, offer)
-        if cost > left:
+        if not budget.take(_cost(brief, layouts[-1], layout, offer)):
             continue
-        left -= cost
         layouts.append(layout)
         if offer.name == "evidence" and offer.fact is not None:
             tally.keep((), anchors(" ; ".join(evidence_place(text) for text in offer.fact.evidence)))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.sessions.reports.cutting import cut_to_tokens
+from consumers.sdk.tokens import cut_to_tokens
 from projections.briefs.tokens import count_tokens
 from projections.reports.compressed import ELLIPSIS
 

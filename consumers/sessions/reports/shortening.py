@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from blake3 import blake3
 
-from consumers.sessions.reports.cutting import cut_to_chars
+from consumers.sdk.tokens import cut_to_chars, greatest
 from ledger.admission.check import ENTRY_OVERHEAD_BYTES
 from ledger.codec import converted, encode_canonical, encode_utf8
 from ledger.errors import Refused
@@ -49,14 +49,8 @@ def fit_entry(data: dict[str, Any], put_blob: Callable[[bytes], str]) -> ReportG
     """
     made, cut = _shortened(data, 2 * _whole_chars)
     if not _fits(made):
-        low, high = text_min_chars, report_size_max_bytes
-        while low < high:
-            middle = (low + high + 1) // 2
-            if _fits(_shortened(data, middle)[0]):
-                low = middle
-            else:
-                high = middle - 1
-        made, cut = _shortened(data, low)
+        chars = greatest(text_min_chars, report_size_max_bytes, lambda chars: _fits(_shortened(data, chars)[0]))
+        made, cut = _shortened(data, chars)
         if not _fits(made):
             raise Refused(
                 "TOO_LARGE",
