@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -25,11 +24,12 @@ README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
 
 
 def modules() -> Iterator[str]:
+    """Yield the names of all modules whose text holds an example."""
+    root = Path(__file__).parents[1]
     for package in (ledger, projections, consumers):
-        yield package.__name__
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.endswith("__main__"):
-                yield found.name
+        for path in Path(package.__path__[0]).rglob("*.py"):
+            if path.stem != "__main__" and ">>> " in path.read_text("utf-8"):
+                yield ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
 
 
 @pytest.mark.parametrize("name", sorted(modules()))

@@ -7,13 +7,15 @@ streams with ``fresh``.
 from __future__ import annotations
 
 import itertools
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.register_assert_rewrite("calling", "reported_sessions")
 
-from calling import Baton, Place, Serving, call  # noqa: E402 - what is rewritten is named first
+import inside  # noqa: E402
+from calling import Baton, Place, Serving  # noqa: E402 - what is rewritten is named first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,15 +32,15 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def populated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Makes a ledger with agents a and b, the admin ada and the human reviewer rita; returns its folder."""
+    """Copies a ledger with agents a and b, the admin ada and the human reviewer rita; returns the copy's folder."""
+    pattern = tmp_path_factory.mktemp("pattern") / ".baton"
+    assert inside.baton("--home", pattern, "init").code == 0
+    for agent, roles in AGENTS.items():
+        chosen = [word for role in roles for word in ("--role", role)]
+        assert inside.baton("--home", pattern, "agent", "add", agent, *chosen, "--unprotected").code == 0
 
     def make(name: str) -> Path:
-        home = tmp_path_factory.mktemp(name) / ".baton"
-        assert call("--home", home, "init").code == 0
-        for agent, roles in AGENTS.items():
-            chosen = [word for role in roles for word in ("--role", role)]
-            assert call("--home", home, "agent", "add", agent, *chosen, "--unprotected").code == 0
-        return home
+        return shutil.copytree(pattern, tmp_path_factory.mktemp(name) / ".baton")
 
     return make
 

@@ -7,10 +7,11 @@ import random
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import inside
 import pytest
-from calling import Baton, Place, Running, Said, Serving, call, wait_until
+from calling import Baton, Place, Running, Serving, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ def watching(place: Place, folder: Path, agent: str, *more: object) -> Running:
 def once(place: Place, folder: Path, agent: str) -> str:
     """Bring a folder into step once; return what was told."""
     server = ["--server", place.server] if place.server else []
-    said = call("--home", place.home, *server, "handoff", "watch", folder, "--as", agent, "--once")
+    said = inside.baton("--home", place.home, *server, "handoff", "watch", folder, "--as", agent, "--once")
     assert said.code == 0, said.err
     return said.out
 
@@ -190,8 +191,7 @@ def test_folder_that_cannot_be_written_is_told(
         assert "refused" in once(place, folder, "b")
         return
     folder.chmod(0o500)
-    said: Any = call("--home", place.home, "handoff", "watch", folder, "--as", "b", "--once")
+    said = inside.baton("--home", place.home, "handoff", "watch", folder, "--as", "b", "--once")
     folder.chmod(0o700)
-    assert isinstance(said, Said)
     assert said.code != 0
     assert "STORE_UNAVAILABLE" in said.err

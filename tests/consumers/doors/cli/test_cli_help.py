@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-import pytest
 from calling import environment
 
 from consumers.doors.cli.lazy import Group
@@ -66,31 +65,37 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[s
 ALL = dict(commands(baton))
 
 
-@pytest.mark.parametrize("verb", sorted(ALL))
-def test_verb_explains_itself_and_takes_the_common_options(nowhere: Baton, verb: str) -> None:
-    said = nowhere.run(*verb.split(), "--help")
-    assert (said.code, said.err) == (0, "")
-    assert said.out.startswith(f"Usage: baton {verb}")
-    for option in COMMON:
-        assert option in said.out
-    command = ALL[verb]
-    assert command.help
-    assert command.help.split("\n\n")[0].rstrip().endswith(".")
+def test_every_verb_explains_itself_and_takes_the_common_options(nowhere: Baton) -> None:
+    faults = []
+    for verb, command in ALL.items():
+        said = nowhere.run(*verb.split(), "--help")
+        is_told = (said.code, said.err) == (0, "") and said.out.startswith(f"Usage: baton {verb}")
+        faults += [] if is_told else [f"{verb}: --help says {said}"]
+        faults += [f"{verb}: its help leaves out {option}" for option in COMMON if option not in said.out]
+        if not (command.help or "").split("\n\n")[0].rstrip().endswith("."):
+            faults.append(f"{verb}: its help does not begin with a sentence")
+    assert faults == []
 
 
-@pytest.mark.parametrize("verb", sorted(name for name, command in ALL.items() if not isinstance(command, Group)))
-def test_every_option_and_argument_can_be_understood(verb: str) -> None:
-    for parameter in ALL[verb].params:
-        if isinstance(parameter, click.Option) and not parameter.is_flag:
-            says_itself = parameter.required or parameter.show_default or parameter.default == ""
-            assert parameter.help or says_itself, parameter.name
+def test_every_option_and_argument_can_be_understood() -> None:
+    faults = []
+    for verb, command in ALL.items():
+        if isinstance(command, Group):
+            continue
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and not parameter.is_flag:
+                says_itself = parameter.required or parameter.show_default or parameter.default == ""
+                if not (parameter.help or says_itself):
+                    faults.append(f"{verb}: nobody learns what --{parameter.name} is")
+    assert faults == []
 
 
-@pytest.mark.parametrize("verb", sorted(RELIED_ON))
-def test_relied_on_spellings_stand_in_the_help(nowhere: Baton, verb: str) -> None:
-    text = re.sub(r"\s+", " ", nowhere("--help") if not verb else nowhere(*verb.split(), "--help"))
-    for word in RELIED_ON[verb].split():
-        assert word in text
+def test_relied_on_spellings_stand_in_the_help(nowhere: Baton) -> None:
+    faults = []
+    for verb, words in RELIED_ON.items():
+        text = re.sub(r"\s+", " ", nowhere(*verb.split(), "--help"))
+        faults += [f"{verb}: {word}" for word in words.split() if word not in text]
+    assert faults == []
 
 
 def test_table_of_verbs_is_the_help_of_the_whole(nowhere: Baton) -> None:

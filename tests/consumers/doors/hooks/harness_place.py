@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import inside
+
 from consumers.doors.hooks.harnesses import HARNESSES
 
 if TYPE_CHECKING:
@@ -67,10 +69,11 @@ class Place:
         return Said(done.returncode, done.stdout, done.stderr)
 
     def baton(self, *words: object, **changed: str) -> str:
-        """Call a verb that succeeds and return what it printed."""
-        said = self.run(sys.executable, "-m", "consumers.doors.cli", *words, **changed)
+        """Call a verb that succeeds, in this process, and return what it printed."""
+        surroundings = {"HOME": str(self.home)} | changed
+        said = inside.baton(*words, cwd=self.project, **surroundings)
         assert said.code == 0, (words, said)
-        return said.out.decode()
+        return said.out
 
     def data(self, *words: object, **changed: str) -> Any:
         """Call a verb with ``--json`` and return its data."""

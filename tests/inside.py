@@ -1,0 +1,60 @@
+"""Verbs called in this process, as if in a shell of their own: a folder, an environment, nothing to read.
+
+Starting Python takes a second of a busy machine and proves nothing that most tests ask for. Where the process itself is
+the point (signals, start-up, what is printed when the reader has gone), a test starts one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from unittest import mock
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.main import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Said(NamedTuple):
+    """What a call came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+@contextlib.contextmanager
+def surroundings(cwd: Path | None, changed: dict[str, str]) -> Iterator[None]:
+    """Be in a folder with the environment of a fresh shell, and then back; signals as well are as they were."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+    with mock.patch.dict(os.environ, kept | changed, clear=True), contextlib.chdir(cwd or Path.cwd()):
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+def baton(*words: object, cwd: Path | None = None, **changed: str) -> Said:
+    """Call a verb and return what came of it; ``changed`` is added to the environment."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    app = App()
+    with (
+        surroundings(cwd, changed),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(), "utf-8")),
+    ):
+        try:
+            code = run(list(map(str, words)), app)
+        finally:
+            app.close()
+    return Said(int(code), *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
