@@ -15,7 +15,7 @@ import consumers
 import ledger
 import projections
 from consumers.doors.cli.app import App
-from consumers.doors.cli.main import VERBS, run
+from consumers.doors.cli.program import VERBS, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

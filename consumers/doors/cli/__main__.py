@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from consumers.doors.cli.main import main
+from consumers.doors.cli.program import main
 
 if __name__ == "__main__":
     main()

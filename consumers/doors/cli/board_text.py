@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.doors.cli.tables import width
+from consumers.doors.cli.output import width
 from consumers.sdk.text import one_line
 
 if TYPE_CHECKING:

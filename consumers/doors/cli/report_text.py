@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from consumers.doors.cli.tables import imported_by, print_table
+from consumers.doors.cli.output import imported_by, print_table
 from consumers.sdk.text import clean, one_line, shorten
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from consumers.doors.cli.tables import print_fields, print_table
+from consumers.doors.cli.output import print_fields, print_table
 from consumers.sdk.text import clean
 
 

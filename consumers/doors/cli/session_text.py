@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from consumers.doors.cli.tables import imported_by, print_table, when
+from consumers.doors.cli.output import imported_by, print_table, when
 from consumers.sdk.text import clean, one_line
 from ledger.events.session import Vectors
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from consumers.doors.cli.tables import when
+from consumers.doors.cli.output import when
 from consumers.sdk.text import clean
 from ledger.bundle.layout import fingerprint
 from ledger.client import read_event

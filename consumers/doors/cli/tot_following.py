@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from consumers.doors.cli.tables import when
+from consumers.doors.cli.output import when
 from consumers.doors.cli.tot_text import print_lines
 from consumers.sdk.text import one_line
 from consumers.thoughts.log_lines import derived_line

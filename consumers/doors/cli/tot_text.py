@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from consumers.doors.cli.tables import print_fields, print_table
+from consumers.doors.cli.output import print_fields, print_table
 from consumers.sdk.mermaid import Flowchart, Style
 from consumers.sdk.text import cut, one_line
 

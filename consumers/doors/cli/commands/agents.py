@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Group
-from consumers.doors.cli.tables import print_fields, print_table
+from consumers.doors.cli.output import print_fields, print_table
+from consumers.doors.cli.program import Group
 from ledger.author import Draft
 from ledger.config import check_name
 from ledger.connect import open_client

@@ -8,7 +8,7 @@ import click
 
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.handoffs import emit, find
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from consumers.handoffs.acts import amendment_of
 from consumers.handoffs.files.content import content_from
 from consumers.sdk.names import split_ids

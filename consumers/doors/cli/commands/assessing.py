@@ -13,7 +13,7 @@ import click
 
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.events import fields_of
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from consumers.doors.cli.session_choice import append, session_and
 from consumers.doors.cli.vector_options import join_vectors
 from consumers.sdk.text import clean

@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.progress import progress
+from consumers.doors.cli.output import progress
+from consumers.doors.cli.program import Command
 from ledger.errors import Corrupted, Refused
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from consumers.doors.cli.reasoning_text import said_of_import
 from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
 from consumers.sdk.text import clean

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from consumers.doors.demo.stage import Stage
 from consumers.doors.demo.story import Line, Story
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from ledger.config import find_home, present_folder, read_config
 from ledger.errors import BatonError, Unavailable
 from ledger.home import Home

@@ -8,9 +8,8 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App, parse_json, read_argument
-from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.paging import show_page
-from consumers.doors.cli.tables import print_fields, when
+from consumers.doors.cli.output import print_fields, show_page, when
+from consumers.doors.cli.program import Command
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.client import follow, read_event

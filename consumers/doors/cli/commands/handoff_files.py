@@ -13,8 +13,8 @@ import click
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.serve import configure_logging
-from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.progress import progress
+from consumers.doors.cli.output import progress
+from consumers.doors.cli.program import Command
 from consumers.handoffs.files.current import file_name, file_now
 from consumers.handoffs.files.folder import Folder
 from consumers.handoffs.files.importing import changed_records, read_records

@@ -9,7 +9,7 @@ import click
 
 from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.graph_text import FORMATS
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 
 lines_max = 500
 

@@ -9,8 +9,8 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.board_text import board_text, depends_text
 from consumers.doors.cli.handoff_text import print_handoff
-from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.paging import show_page
+from consumers.doors.cli.output import show_page
+from consumers.doors.cli.program import Command
 from ledger.lifecycle.handoff import Status
 
 rows_max = 500

@@ -9,7 +9,7 @@ import click
 
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.events import fields_of
-from consumers.doors.cli.lazy import Group, Lazy
+from consumers.doors.cli.program import Group, Lazy
 from consumers.handoffs import acts
 from consumers.sdk.names import default_id
 from consumers.sdk.text import clean

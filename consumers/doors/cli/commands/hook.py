@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from consumers.doors.hooks.__main__ import respond
 from consumers.doors.hooks.harnesses import HARNESSES
 from consumers.doors.hooks.supervising import Call, supervise

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.progress import progress
-from consumers.doors.cli.tables import print_table
+from consumers.doors.cli.output import print_table, progress
+from consumers.doors.cli.program import Command
 from consumers.importers.empirica.importing import import_notes, read_notes, rehearsed
 from consumers.importers.empirica.notes import DEFAULT_REFS, Repository
 from consumers.sdk.text import clean

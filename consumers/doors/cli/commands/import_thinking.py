@@ -9,8 +9,8 @@ import click
 from blake3 import blake3
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.progress import progress
+from consumers.doors.cli.output import progress
+from consumers.doors.cli.program import Command
 from consumers.importers.records import Aside, Counts, Record, import_records
 from consumers.importers.transcripts import Progress, TranscriptImport, find_transcripts, read_transcript
 from consumers.sdk.text import clean

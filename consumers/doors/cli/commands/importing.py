@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from consumers.doors.cli.lazy import Group, Lazy
+from consumers.doors.cli.program import Group, Lazy
 
 
 @click.group(

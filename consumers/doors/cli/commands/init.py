@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from ledger.bundle.layout import fingerprint
 from ledger.config import new_home, present_folder, read_config
 from ledger.home import Home, create_ledger

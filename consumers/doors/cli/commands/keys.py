@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Group
-from consumers.doors.cli.tables import print_table
+from consumers.doors.cli.output import print_table
+from consumers.doors.cli.program import Group
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.authority import KeyDelegated, KeyRevoked

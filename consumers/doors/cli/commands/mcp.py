@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.tables import when
+from consumers.doors.cli.output import when
+from consumers.doors.cli.program import Command
 from consumers.sdk.text import one_line
 
 rows_max = 500

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Group
-from consumers.doors.cli.progress import progress
-from consumers.doors.cli.tables import print_table, when
+from consumers.doors.cli.output import print_table, progress, when
+from consumers.doors.cli.program import Group
 from consumers.sdk.text import clean
 from consumers.sessions.stores import JSON_NOTES, MARKDOWN_NOTES, Notes, fetch, project_of, push, repair, text_of
 from ledger.errors import Exit, Refused

@@ -13,8 +13,8 @@ import click
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.serve import configure_logging
-from consumers.doors.cli.lazy import Group
-from consumers.doors.cli.tables import print_table, when
+from consumers.doors.cli.output import print_table, when
+from consumers.doors.cli.program import Group
 from consumers.handoffs.notifier import (
     STORE_FILE,
     NotifierStore,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from consumers.doors.hooks.priming import budget_min_tokens, budget_tokens
 from consumers.doors.hooks.priming import prime as primed
 from consumers.sdk.text import clean

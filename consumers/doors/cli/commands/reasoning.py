@@ -12,10 +12,9 @@ import msgspec
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.events import fields_of
 from consumers.doors.cli.diff_text import describe_diff, print_diff
-from consumers.doors.cli.lazy import Group, Lazy
-from consumers.doors.cli.paging import show_page
+from consumers.doors.cli.output import print_fields, show_page
+from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.reasoning_text import print_reasoning, print_tree
-from consumers.doors.cli.tables import print_fields
 from consumers.reasoning.compressor.graph_cache import GraphCache, find_base
 from consumers.reasoning.compressor.transfer import describe_sent
 from consumers.reasoning.compressor.transfer import fetch as fetch_graph

@@ -8,8 +8,8 @@ import click
 from msgspec.structs import replace
 
 from consumers.doors.cli.app import App, read_argument
-from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.progress import progress
+from consumers.doors.cli.output import progress
+from consumers.doors.cli.program import Command
 from consumers.importers import extensions_of, read_reasoning_file, submissions_of
 from consumers.sdk.names import default_id
 from consumers.sdk.text import clean

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.lazy import Group
+from consumers.doors.cli.program import Group
 from consumers.doors.cli.report_text import (
     print_calibration,
     print_overlaps,

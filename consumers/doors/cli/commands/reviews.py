@@ -8,9 +8,8 @@ import click
 
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.events import fields_of
-from consumers.doors.cli.lazy import Group
-from consumers.doors.cli.paging import show_page
-from consumers.doors.cli.tables import when
+from consumers.doors.cli.output import show_page, when
+from consumers.doors.cli.program import Group
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.tables import when
+from consumers.doors.cli.output import when
+from consumers.doors.cli.program import Command
 from consumers.sdk.text import clean
 from projections.search.asking import SORTS, Term, terms_of
 from projections.search.excerpts import matches_in

@@ -11,7 +11,7 @@ import click
 import structlog
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from consumers.doors.node.node import Node
 from ledger.errors import Refused
 

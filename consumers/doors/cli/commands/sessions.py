@@ -9,11 +9,10 @@ import click
 
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.events import fields_of
-from consumers.doors.cli.lazy import Group, Lazy
-from consumers.doors.cli.paging import show_page
+from consumers.doors.cli.output import show_page, when
+from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and, whole_id
 from consumers.doors.cli.session_text import print_dead_ends, print_session
-from consumers.doors.cli.tables import when
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import session as kinds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from consumers.doors.hooks.harnesses import HARNESSES
 from consumers.doors.hooks.installing import Installation, Told
 from consumers.doors.hooks.ours import Launcher

@@ -9,9 +9,8 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App, command_line, read_text
-from consumers.doors.cli.lazy import Group
-from consumers.doors.cli.paging import show_page
-from consumers.doors.cli.tables import when
+from consumers.doors.cli.output import show_page, when
+from consumers.doors.cli.program import Group
 from consumers.doors.cli.vector_options import parse_vectors
 from consumers.reasoning.snapshots.act import act_on, describe
 from consumers.reasoning.snapshots.receive import receive_snapshot

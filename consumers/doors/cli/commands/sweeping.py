@@ -10,7 +10,7 @@ import click
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.keys import parse_ttl
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from consumers.doors.cli.report_making import make_report, remedy
 from consumers.sdk.text import clean
 from consumers.sessions.reports.inputs import ReportInputs

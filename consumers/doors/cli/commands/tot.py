@@ -10,9 +10,8 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.lazy import Group
-from consumers.doors.cli.paging import show_page
-from consumers.doors.cli.tables import when
+from consumers.doors.cli.output import show_page, when
+from consumers.doors.cli.program import Group
 from consumers.doors.cli.tot_following import follow_task, progress
 from consumers.doors.cli.tot_text import (
     mermaid_text,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from consumers.doors.cli.lazy import Command
+from consumers.doors.cli.program import Command
 from consumers.sdk.text import clean
 from ledger.errors import Corrupted, Refused
 

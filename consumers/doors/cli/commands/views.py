@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.progress import progress
-from consumers.doors.cli.tables import print_table
+from consumers.doors.cli.output import print_table, progress
+from consumers.doors.cli.program import Command
 from projections.reader import Reader
 from projections.views import VIEWS
 

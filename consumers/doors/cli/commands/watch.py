@@ -13,8 +13,8 @@ import msgspec
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.events import check_kinds, describe
 from consumers.doors.cli.commands.serve import configure_logging
-from consumers.doors.cli.lazy import Command
-from consumers.doors.cli.tables import print_table
+from consumers.doors.cli.output import print_table
+from consumers.doors.cli.program import Command
 from consumers.sdk.command import run_command
 from consumers.sdk.subscriptions import DeadLetter, Reactor, Subscriptions
 

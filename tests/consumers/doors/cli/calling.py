@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.main import run
+from consumers.doors.cli.program import run
 from ledger.errors import CODES
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from building import Ledger
 from calling import Baton, Place, Serving, call, environment
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.main import run, stopped_by_user
+from consumers.doors.cli.program import run, stopped_by_user
 from ledger.errors import CODES
 from ledger.home import new_bus_key
 from ledger.lifecycle.authority import NODE, ROOT

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from calling import environment
 
-from consumers.doors.cli.lazy import Group
-from consumers.doors.cli.main import ALIASES, VERBS, baton
+from consumers.doors.cli.program import ALIASES, VERBS, Group, baton
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +121,7 @@ def test_version_is_that_of_the_distribution(nowhere: Baton) -> None:
 
 def test_help_and_a_wrong_call_load_nothing_heavy() -> None:
     program = (
-        "import sys; from consumers.doors.cli.main import run; from consumers.doors.cli.app import App\n"
+        "import sys; from consumers.doors.cli.program import run; from consumers.doors.cli.app import App\n"
         "run(['--help'], App()); run(['log', '--limit', 'x'], App())\n"
         "heavy = {'nats', 'pydantic', 'rich', 'structlog', 'sqlite3'} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or 0)"

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from calling import Baton, Place, call
 
-from consumers.doors.cli.lazy import Lazy
-from consumers.doors.cli.main import VERBS
+from consumers.doors.cli.program import VERBS, Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import tot_story
 from calling import Baton, Place, Running, call, wait_until
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.main import baton
+from consumers.doors.cli.program import baton
 from consumers.doors.cli.tot_following import show_progress
 from consumers.thoughts.task import AGENTS
 from ledger.events import tot as kinds

@@ -104,7 +104,7 @@ def test_agent_without_the_reviewer_role_reviews_nothing(desk_home: Path) -> Non
 def test_missing_extra_is_a_typed_error_that_names_the_command(shared_home: Path) -> None:
     program = (
         "import sys; sys.modules['mcp'] = None; sys.modules['mcp.server'] = None;"
-        "from consumers.doors.cli.main import main; main(sys.argv[1:])"
+        "from consumers.doors.cli.program import main; main(sys.argv[1:])"
     )
     command = [sys.executable, "-c", program, "mcp", "--home", str(shared_home), "--json"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)

@@ -14,7 +14,7 @@ import pytest
 from webhook_receiver import KEY, SECRET, VARIABLE, Receiver, Reply
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.main import run
+from consumers.doors.cli.program import run
 from consumers.handoffs.notifier import STORE_FILE
 from ledger.errors import CODES
 

@@ -1,17 +1,25 @@
-"""Plain text for people: tables and field lists that stay readable when piped, with Chinese text counted as wide."""
+"""What verbs print for people: tables, lists of fields and pages that stay readable when piped, and a progress bar.
+
+Chinese text is counted as wide. The progress bar goes to stderr, and only on a terminal, so that pipes see nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import unicodedata
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from consumers.doors.cli.app import command_line
 from consumers.sdk.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from consumers.doors.cli.app import App
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -57,3 +65,41 @@ def imported_by(mark: dict[str, Any] | None) -> str:
 def when(milliseconds: int) -> str:
     """Return a time of the ledger's clock, in UTC to the second."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def show_page(
+    app: App,
+    kind: str,
+    answer: dict[str, Any],
+    table: tuple[Sequence[str], Iterable[Sequence[object]]],
+    command: tuple[str, dict[str, Any]],
+    *,
+    cursor: str = "cursor",
+) -> None:
+    """Print a page; ``table`` is its header and rows, ``command`` the verb and options that asked for it.
+
+    ``answer`` has ``total`` and ``next``, which the option ``cursor`` takes to go on.
+    """
+    verb, options = command
+    following = None if answer["next"] is None else command_line(verb, options | {cursor: answer["next"]})
+
+    def text() -> None:
+        print_table(*table)
+        if following is not None:
+            click.echo(f"{answer['total']} in all; go on with --{cursor} {answer['next']}")
+
+    app.show(kind, answer, text, following=following)
+
+
+@contextlib.contextmanager
+def progress(what: str, *, shown: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function ``step(done, total)`` that long work calls now and then."""
+    if not shown or not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - rich costs several bare Python starts
+    from rich.progress import Progress  # noqa: PLC0415 - see above
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
