@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.main import run
+from consumers.doors.cli.program import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
