@@ -6,6 +6,7 @@ Queries filter in SQL before any limit. ``total`` counts all that match, a page 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 page_rows_max: Final = 500
 candidates_max: Final = 10
 prefix_digits_min: Final = 12
+_REF: Final = re.compile(rf"(?:(blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})")
 
 Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=page_rows_max, description="Rows of a page.")]
 Answer: TypeAlias = "dict[str, Any]"
@@ -151,3 +153,16 @@ def one(found: Sequence[str], asked: str, what: str) -> str:
             candidates=candidates,
         )
     return found[0]
+
+
+def prefix_range(asked: str, algorithm: str) -> tuple[str, str] | None:
+    """Return (first, after last) of the whole refs that ``asked`` may begin, with or without its algorithm.
+
+    None when it begins none of them: it takes 12 or more hex digits. Refs are compared as text: ``g`` follows every hex
+    digit.
+    """
+    match = _REF.fullmatch(asked.lower())
+    if match is None or match[1] not in (None, algorithm):
+        return None
+    first = f"{algorithm}:{match[2]}"
+    return first, first + "g"

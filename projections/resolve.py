@@ -1,19 +1,15 @@
-"""Bare ids and shortened refs: what a text that somebody typed stands for (DESIGN §1, ``reader``)."""
+"""Bare ids and shortened refs: what a text that somebody typed stands for."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ledger.errors import Refused
 from projections.catalog.queries import matching_events
-from projections.query import Arguments, Query, candidates_max, one
-from projections.reasoning.changes import decode_change
+from projections.query import Answer, Arguments, Moment, Query, candidates_max, one, prefix_range
+from projections.reasoning.graph import decode_change
 from projections.reasoning.queries import find_version
-from projections.refs import prefix_range
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
 
 _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 

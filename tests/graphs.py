@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from projections.reasoning.memory import ReasoningMemory, memory_from_dict
+from projections.reasoning.delta import find_change, measure, write_chain, write_full, write_squashed
+from projections.reasoning.graph import encode_change
+from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
 
 AUDIT_FILE = Path(__file__).parent.parent / "consumers" / "doors" / "demo" / "audit_reasoning.json"
 
@@ -108,3 +112,33 @@ def odd_graphs(draw: st.DrawFn) -> ReasoningMemory:
     }
     values = {"task": draw(_CONTENTS), "conclusion": draw(_CONTENTS), "steps": steps, "dependencies": dependencies}
     return graph(values | {"known_limitations": draw(texts)})
+
+
+class ChainCost(NamedTuple):
+    """Tokens of giving somebody every version of a graph, one after the other, in the short form that is sent.
+
+    ``resent`` sends each version whole. ``chain`` sends the first whole and one chain for the rest, ``messages`` the
+    first whole and a message with both its refs for each of the rest. ``ratio`` is chain by resent.
+    """
+
+    versions: int
+    resent: int
+    chain: int
+    messages: int
+    ratio: float
+
+
+def measure_chain(versions: Sequence[ReasoningMemory]) -> ChainCost:
+    """Return what deltas over these versions cost against sending each version whole again."""
+    refs = [compute_reasoning_ref(version) for version in versions]
+    changes = [find_change(base, target) for base, target in pairwise(versions)]
+    sent = [
+        write_squashed(base, target, change) for (base, target), change in zip(pairwise(refs), changes, strict=True)
+    ]
+    whole = [measure(write_full(version)).tokens for version in versions]
+    chain = (
+        whole[0]
+        + measure(write_chain(refs[0], refs[-1], [encode_change(change).decode() for change in changes])).tokens
+    )
+    messages = whole[0] + sum(measure(payload).tokens for payload in sent)
+    return ChainCost(len(versions), sum(whole), chain, messages, chain / sum(whole))

@@ -23,7 +23,7 @@ from ledger.errors import Refused
 from ledger.events.fields import EventData
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from ledger.limits import batch_events_max, batch_size_max_bytes, entry_size_max_bytes
-from projections.reasoning.graph import GraphState, apply_delta, ref_of
+from projections.reasoning.graph import GraphState, apply_event, ref_of
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, check_graph, compute_reasoning_ref
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _event(kind: type[T], values: dict[str, Any], field: str) -> T:
 def _check_ref(events: list[EventData], memory: ReasoningMemory) -> None:
     state = GraphState()
     for event in events:
-        state = apply_delta(state, event)
+        state = apply_event(state, event)
     wanted, found = compute_reasoning_ref(memory), ref_of(state)
     if wanted != found:
         message = (

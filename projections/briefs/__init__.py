@@ -1,4 +1,4 @@
-"""Briefs: what travels in place of a reasoning graph, and how much of it is kept (DESIGN §9; seed 001).
+"""Briefs: what travels in place of a reasoning graph, and how much of it is kept.
 
     >>> from projections.briefs.fidelity import measure
     >>> from projections.reasoning.memory import memory_from_dict

@@ -1,6 +1,6 @@
-"""The anchors of a text: what must survive letter by letter (DESIGN §9, A).
+"""The anchors of a text: what must survive letter by letter.
 
-Four sorts: numbers, paths (with a line if there is one), identifiers and hashes. A word can be paraphrased; ``30``,
+Four kinds: numbers, paths (with a line if there is one), identifiers and hashes. A word can be paraphrased; ``30``,
 ``api/auth.py:23``, ``JWT_SECRET`` and a hash cannot. Anchors are compared as a set of exact spellings, numbers
 without thousands separators and trailing zeros.
 """
@@ -48,7 +48,7 @@ def number_value(spelling: str) -> str:
 
 
 def evidence_place(evidence: str) -> str:
-    """Return ``path:line`` of an evidence reference (SEEDS, 001), or the whole trimmed text if it has another form."""
+    """Return ``path:line`` of an evidence reference, or the whole trimmed text if it has another form."""
     match = _EVIDENCE.match(evidence.strip())
     return match["place"] if match else evidence.strip()
 

@@ -1,11 +1,10 @@
-"""What a brief must keep of a graph: its critical set (DESIGN §9).
+"""What a brief must keep of a graph: its critical set.
 
-Four sorts of key facts, each a ``Unit``:
+Four kinds of key facts, each a ``Unit``:
 
 - the steps that the conclusion rests on, and the conclusion itself;
 - assumptions nobody validated: steps, and the ``assumptions`` that a critical step states;
-- known limitations; one that only repeats an assumption ("Assumption unvalidated: …", as the seed does) is not a
-  second fact;
+- known limitations; one that only repeats an assumption ("Assumption unvalidated: …") is not a second fact;
 - refuted alternatives: what a critical step considered and did not take.
 
 Everything else may be dropped without loss of fidelity. A graph that names no dependencies at all gives no ground to
@@ -15,16 +14,13 @@ infers, and what it rests on, is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from projections.briefs.text import NOT, content_of, one_line, stem, words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 STEP_WEIGHT: Final = 1.0
 REMARK_WEIGHT: Final = 0.5
@@ -35,9 +31,9 @@ _weak_confidence: Final = 0.5
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """One key fact: its sort, the step it belongs to (if any), its text, and what it weighs in recall."""
+    """One key fact: its kind, the step it belongs to (if any), its text, and what it weighs in recall."""
 
-    sort: str
+    kind: str
     step: int | None
     text: str
     weight: float
@@ -50,8 +46,8 @@ def fact_text(step: ReasoningStep) -> str:
 
 def own_conclusion(step: ReasoningStep) -> str:
     """Return what a step itself concludes, trimmed, or nothing if it says no more than its content."""
-    said = step.conclusion.strip() if isinstance(step.conclusion, str) else ""
-    return "" if said == fact_text(step) else said
+    conclusion = step.conclusion.strip() if isinstance(step.conclusion, str) else ""
+    return "" if conclusion == fact_text(step) else conclusion
 
 
 def is_open_assumption(step: ReasoningStep) -> bool:
@@ -94,8 +90,8 @@ def critical_units(memory: ReasoningMemory, critical: set[int]) -> list[Unit]:
         if step.step_number not in critical:
             continue
         number = step.step_number
-        sort = "assumption" if is_open_assumption(step) else "step"
-        units.append(Unit(sort, number, fact_text(step), STEP_WEIGHT))
+        kind = "assumption" if is_open_assumption(step) else "step"
+        units.append(Unit(kind, number, fact_text(step), STEP_WEIGHT))
         units.append(Unit("step_conclusion", number, own_conclusion(step), REMARK_WEIGHT))
         remarks += [Unit("assumption_stated", number, text.strip(), REMARK_WEIGHT) for text in step.assumptions]
         remarks += [Unit("alternative", number, text.strip(), REMARK_WEIGHT) for text in step.alternatives_considered]
@@ -132,12 +128,12 @@ def _without_repeats(units: Iterable[Unit]) -> list[Unit]:
     for unit in units:
         spelled = tuple(words(unit.text))
         meaning = _meaning(unit.text)
-        remark = unit.sort in {"limitation", "assumption_stated"}
+        remark = unit.kind in {"limitation", "assumption_stated"}
         if spelled in seen or (remark and any(_repeats(meaning, other) for other in assumed)):
             continue
         kept.append(unit)
         seen.add(spelled)
-        if unit.sort in {"assumption", "assumption_stated"}:
+        if unit.kind in {"assumption", "assumption_stated"}:
             assumed.append(meaning)
     return kept
 

@@ -1,4 +1,4 @@
-"""A fingerprint of a text, for cheap comparisons without fetching a graph (seed 001, "Embedding Fingerprint").
+"""A fingerprint of a text, for cheap comparisons without fetching a graph.
 
 The default embedder ``hash-v1`` needs no model: words, their character 3- and 4-grams, and pairs of Chinese, Japanese
 and Korean characters are hashed with BLAKE2b into 384 signed places; the vector has length 1. It knows spellings, not
@@ -12,11 +12,11 @@ Rules this module keeps:
 - a published vector is packed: one signed byte a place and one scale for all, 512 characters of base64. Unpacked, a
   place is off by at most half the scale (itself at most 1/127); of 60,000 cosines measured none moved by .003.
 
-**The threshold.** The seed fetches above a similarity of 0.8, a figure of the sentence models that it names: there,
-texts about different things practically never reach it. ``HASH_V1.threshold`` is the same operating point here: the
-lowest value, in twentieths, that at most one in a thousand unrelated pairs passes. Measured on 245 development cases:
-briefs against the tasks of *other* cases pass in 32 of 59,780 pairs (.05 %), and what passes is near (two sums about
-running and walking); a case's own task passes in 71 %, two sentences of the brief itself always (the lowest is .55).
+**The threshold.** Sentence models are commonly cut at a similarity of 0.8, which texts about different things
+practically never reach there. ``HASH_V1.threshold`` is the same operating point here: the lowest value, in twentieths,
+that at most one in a thousand unrelated pairs passes. Measured on 245 development cases: briefs against the tasks of
+*other* cases pass in 32 of 59,780 pairs (.05 %), and what passes is near (two sums about running and walking); a case's
+own task passes in 71 %, two sentences of the brief itself always (the lowest is .55).
 """
 
 from __future__ import annotations
@@ -26,17 +26,13 @@ import binascii
 import math
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from ledger.errors import Refused
 from ledger.events.brief import PackedEmbedding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-SEED_THRESHOLD: Final = 0.8
 
 _byte_max: Final = 127
 _gram_sizes: Final = (3, 4)

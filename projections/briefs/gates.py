@@ -1,16 +1,16 @@
-"""When the brief is not enough: the seed's rules for fetching the full graph, and its trust gates, in one place.
+"""When the brief is not enough: the rules for fetching the full graph, and the trust gates of levels, in one place.
 
-Both of the seed's lists (``should_fetch_full_reasoning`` and "Trust Gates") are one rule set here (SEEDS, 001). The
-answer names the rule that fired first, in the seed's order, and every vector that nobody assessed: such a vector
+The answer names the rule that fired first, in their fixed order, and every vector that nobody assessed: such a vector
 fires nothing, because "not assessed" is not zero, and the receiver has to see that. The same holds for a similarity
-that could not be computed because another embedder made the vector. One rule is ours: what was imported is vouched for
-by nobody here, so it is never acted on unless somebody validated it. Not a number is never below or above anything, so
-the comparisons are turned such that it fires.
+that could not be computed because another embedder made the vector. What was imported is vouched for by nobody here, so
+it is never acted on unless somebody validated it. Not a number is never below or above anything, so the comparisons are
+turned such that it fires.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
@@ -18,9 +18,6 @@ from ledger.errors import Refused
 from projections.briefs.embedding import HASH_V1, Embedding, cosine_similarity, embed_text
 from projections.briefs.fidelity import value_digits
 from projections.briefs.prompt import TransferLevel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MIN_FIDELITY_FOR_MINIMAL: Final = 0.90
 MIN_FIDELITY_FOR_STANDARD: Final = 0.75
@@ -59,12 +56,12 @@ class FetchAnswer(msgspec.Struct, frozen=True):
         return self.rule is not None
 
     def __bool__(self) -> bool:
-        """Return whether any rule fired, as the seed's function does."""
+        """Return whether any rule fired."""
         return self.fetch
 
 
 class Gated(Protocol):
-    """What of a snapshot the rules read (seed 001, ``EnhancedEpistemicSnapshot``)."""
+    """What the rules read of an ``EnhancedEpistemicSnapshot``."""
 
     @property
     def domain(self) -> str:
@@ -112,9 +109,9 @@ def should_fetch_full_reasoning(
     task: str | None = None,
     is_imported: bool = False,
 ) -> FetchAnswer:
-    """Return which of the seed's rules asks for the full graph; vector names and domains ignore case.
+    """Return which of the rules asks for the full graph; vector names and domains ignore case.
 
-    Give a ``snapshot`` (seed 001), or what the rules read of one; what is given beside a snapshot replaces what it
+    Give a ``snapshot``, or what the rules read of one; what is given beside a snapshot replaces what it
     says. ``task`` is what the receiver is about to do, in words; ``is_imported`` says that only importers have it.
     """
     if snapshot is not None:
@@ -143,7 +140,7 @@ def should_fetch_full_reasoning(
 
 
 def is_critical_evidence(ref: str) -> bool:
-    """Tell whether a reference names a secret or credential, in any case (SEEDS, 001)."""
+    """Tell whether a reference names a secret or credential, in any case."""
     return any(word in ref.lower() for word in CRITICAL_EVIDENCE_WORDS)
 
 
@@ -155,7 +152,7 @@ def check_level(level: TransferLevel, fidelities: Mapping[TransferLevel, float])
 
 
 def choose_level(fidelities: Mapping[TransferLevel, float]) -> TransferLevel:
-    """Return the lowest level that passes its gate (SEEDS, 001); FULL always does, because it leads to the graph."""
+    """Return the lowest level that passes its gate; FULL always does, because it leads to the graph."""
     for level in (TransferLevel.MINIMAL, TransferLevel.STANDARD):
         if level in fidelities and not _gate_problem(level, fidelities):
             return level

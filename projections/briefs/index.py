@@ -1,4 +1,4 @@
-"""A graph prepared for measuring briefs against it: every text tokenised once (DESIGN §9).
+"""A graph prepared for measuring briefs against it: every text tokenised once.
 
 One brief is measured against one index; the compressor builds the index once and uses it for choosing, too. Work is
 linear in the size of the graph but for clauses that are not verbatim, which look up their sources word by word.
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.critical import Unit, critical_edges, critical_numbers, critical_units, fact_text
 from projections.briefs.text import clauses, content_of, words
-
-if TYPE_CHECKING:
-    from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 _document_floor: Final = 1
 

@@ -1,6 +1,6 @@
-"""A brief as the text that the next agent reads, within a token budget (seed 001, "Three Transfer Levels").
+"""A brief as the text that the next agent reads, within a token budget.
 
-The headings and their order are the seed's. ``TransferLevel`` says how far down the list a prompt goes; facts stand
+``TransferLevel`` says how far down the list a prompt goes; facts stand
 under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on (measured:
 .65 against .92 at 200 tokens). A prompt never exceeds its budget. What does not fit is left out section by section, the
 least needed first, and named in ``dropped``; CONTEXT and CONCLUSION are shortened before they are dropped, at a word.
@@ -13,17 +13,32 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from projections.briefs import wording
-from projections.briefs.sentences import assumption_line, fact_sentence, own_line, remark_line
+from ledger.events.brief import Brief
+from projections.briefs.sentences import (
+    CALL,
+    CONCLUSION,
+    CONTEXT,
+    CUT,
+    EVIDENCE,
+    FIDELITY,
+    FULL_REASONING,
+    HEADINGS,
+    OTHER_STEPS,
+    POINTER,
+    REASONING_BRIEF,
+    TAGS,
+    TOP_ASSUMPTIONS,
+    assumption_line,
+    fact_sentence,
+    own_line,
+    remark_line,
+)
 from projections.briefs.text import CJK_MARKS, is_between_signs, one_line
 from projections.briefs.tokens import count_tokens, tokenizer
-
-if TYPE_CHECKING:
-    from ledger.events.brief import Brief
 
 REF_HEX_DIGITS: Final = 12
 context_tokens_min: Final = 16
@@ -33,7 +48,7 @@ _margin_tokens: Final = 2
 
 
 class TransferLevel(Enum):
-    """How much travels with a snapshot (seed 001)."""
+    """How much travels with a snapshot."""
 
     MINIMAL = "minimal"
     STANDARD = "standard"
@@ -45,7 +60,7 @@ LEVEL_TOKENS: Final[dict[TransferLevel, tuple[int, int]]] = {
     TransferLevel.STANDARD: (200, 700),
     TransferLevel.FULL: (200, 760),
 }
-"""The seed's ranges; FULL is STANDARD and the pointer's own lines, unless the graph is asked for inline."""
+"""FULL is STANDARD and the pointer's own lines, unless the graph is asked for inline."""
 
 inline_budget_tokens: Final = 3_000
 
@@ -108,9 +123,9 @@ def unfitted_tokens(brief: Brief, budget: int, context_share: float = 0.0) -> in
 
 def shown_conclusion(brief: Brief) -> str:
     """Return as much of the conclusion as a brief's own prompt shows."""
-    sections = {wording.CONCLUSION: [one_line(brief.conclusion)]}
-    _cut_section(sections, wording.CONCLUSION, int(brief.budget * conclusion_share_max))
-    return sections[wording.CONCLUSION][0]
+    sections = {CONCLUSION: [one_line(brief.conclusion)]}
+    _cut_section(sections, CONCLUSION, int(brief.budget * conclusion_share_max))
+    return sections[CONCLUSION][0]
 
 
 def short_ref(ref: str) -> str:
@@ -125,18 +140,18 @@ def cut_to_tokens(text: str, limit: int) -> str:
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2
-        if count_tokens(text[:middle].rstrip() + " " + wording.CUT) <= limit:
+        if count_tokens(text[:middle].rstrip() + " " + CUT) <= limit:
             low = middle
         else:
             high = middle - 1
     kept = text[:low]
     if low < len(text) and kept and _joins(kept[-1], text[low]):
         kept = kept[: len(kept) - len(_last_word(kept))]
-    return f"{kept.rstrip()} {wording.CUT}" if kept.strip() else ""
+    return f"{kept.rstrip()} {CUT}" if kept.strip() else ""
 
 
 def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
-    """Return the lines of each section that a level has, in the seed's order, empty sections left out."""
+    """Return the lines of each section that a level has, in their order, empty sections left out."""
     layout = brief.layout
     hidden = {*layout.lead, *layout.others}
     shown = [fact for fact in brief.facts if fact.step not in hidden and (fact.assumed or not brief.whole_graph)]
@@ -144,25 +159,25 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
     stated = [remark for remark in brief.remarks if remark.sort == "assumption_stated"]
     others = [fact for fact in brief.facts if fact.step in layout.others]
     lines = {
-        wording.CONTEXT: [one_line(brief.context)],
-        wording.CONCLUSION: [one_line(brief.conclusion)],
-        wording.TAGS: [", ".join(tag.tag for tag in brief.tags)] if layout.tags else [],
-        wording.TOP_ASSUMPTIONS: [
+        CONTEXT: [one_line(brief.context)],
+        CONCLUSION: [one_line(brief.conclusion)],
+        TAGS: [", ".join(tag.tag for tag in brief.tags)] if layout.tags else [],
+        TOP_ASSUMPTIONS: [
             *(own_line(assumption_line(fact, layout)) for fact in assumed),
             *(own_line(remark_line(remark)) for remark in stated),
         ],
-        wording.REASONING_BRIEF: [
+        REASONING_BRIEF: [
             brief.reasoning_brief,
             *(own_line(fact_sentence(fact, layout)) for fact in shown if not fact.assumed),
             *(remark_line(remark) for remark in brief.remarks if remark.sort != "assumption_stated"),
-            *([wording.OTHER_STEPS] if others else []),
+            *([OTHER_STEPS] if others else []),
             *(own_line(fact_sentence(fact, layout)) for fact in others),
         ],
     }
     if level is not TransferLevel.MINIMAL:
         evidence = "; ".join(one_line(ref) for ref in brief.top_evidence_refs)
-        lines[wording.EVIDENCE] = [evidence] if layout.top_evidence else []
-        lines[wording.FIDELITY] = [f"{_rounded_down(brief.fidelity.value)} ({brief.fidelity.band})"]
+        lines[EVIDENCE] = [evidence] if layout.top_evidence else []
+        lines[FIDELITY] = [f"{_rounded_down(brief.fidelity.value)} ({brief.fidelity.band})"]
     return {heading: content for heading, content in lines.items() if any(content)}
 
 
@@ -170,9 +185,9 @@ def _sections(brief: Brief, level: TransferLevel, inline: str | None) -> dict[st
     sections = section_lines(brief, level)
     whole = inline if inline is not None and level is TransferLevel.FULL else brief.whole_graph
     if whole:
-        sections[wording.FULL_REASONING] = [whole]
+        sections[FULL_REASONING] = [whole]
     elif level is TransferLevel.FULL:
-        sections[wording.FULL_REASONING] = [wording.POINTER + short_ref(brief.reasoning_ref), wording.CALL]
+        sections[FULL_REASONING] = [POINTER + short_ref(brief.reasoning_ref), CALL]
     return sections
 
 
@@ -182,14 +197,14 @@ def _joined(sections: dict[str, list[str]]) -> str:
 
 def _shorten(sections: dict[str, list[str]], budget: int, context_share: float, *, keep: bool) -> list[str]:
     """Cut CONCLUSION to half of the budget, and CONTEXT to its share, or if that is not kept for it to what is left."""
-    cut = {wording.CONCLUSION: _cut_section(sections, wording.CONCLUSION, int(budget * conclusion_share_max))}
+    cut = {CONCLUSION: _cut_section(sections, CONCLUSION, int(budget * conclusion_share_max))}
     room = int(budget * context_share)
-    if not keep and wording.CONTEXT in sections:
-        rest = {heading: lines for heading, lines in sections.items() if heading != wording.CONTEXT}
+    if not keep and CONTEXT in sections:
+        rest = {heading: lines for heading, lines in sections.items() if heading != CONTEXT}
         room = min(room, budget - count_tokens(_joined(rest)) - _margin_tokens)
     least = min(context_tokens_min, int(budget * context_share_max))
-    cut[wording.CONTEXT] = _cut_section(sections, wording.CONTEXT, max(room, least))
-    return [heading for heading in wording.HEADINGS if cut.get(heading)]
+    cut[CONTEXT] = _cut_section(sections, CONTEXT, max(room, least))
+    return [heading for heading in HEADINGS if cut.get(heading)]
 
 
 def _cut_section(sections: dict[str, list[str]], heading: str, limit: int) -> bool:
@@ -205,9 +220,9 @@ def _held_back(brief: Brief, level: TransferLevel) -> list[str]:
     """Return the headings that the envelope has something for, whether or not the layout shows it."""
     evidence = brief.top_evidence_refs if level is not TransferLevel.MINIMAL else []
     stands = {
-        wording.TAGS: brief.tags,
-        wording.TOP_ASSUMPTIONS: brief.top_assumptions,
-        wording.EVIDENCE: evidence,
+        TAGS: brief.tags,
+        TOP_ASSUMPTIONS: brief.top_assumptions,
+        EVIDENCE: evidence,
     }
     return [heading for heading, content in stands.items() if content]
 
@@ -215,18 +230,18 @@ def _held_back(brief: Brief, level: TransferLevel) -> list[str]:
 def _fit(sections: dict[str, list[str]], budget: int, brief: Brief, level: TransferLevel) -> list[str]:
     """Leave out what does not fit, the least needed first; return the headings left out or cut."""
     order = [
-        wording.TAGS,
-        wording.EVIDENCE,
-        wording.REASONING_BRIEF,
-        wording.TOP_ASSUMPTIONS,
-        wording.FULL_REASONING,
-        wording.FIDELITY,
-        wording.CONTEXT,
-        wording.CONCLUSION,
+        TAGS,
+        EVIDENCE,
+        REASONING_BRIEF,
+        TOP_ASSUMPTIONS,
+        FULL_REASONING,
+        FIDELITY,
+        CONTEXT,
+        CONCLUSION,
     ]
     if brief.whole_graph:
-        order.remove(wording.FULL_REASONING)
-        order.insert(order.index(wording.CONTEXT), wording.FULL_REASONING)
+        order.remove(FULL_REASONING)
+        order.insert(order.index(CONTEXT), FULL_REASONING)
     dropped = [heading for heading, lines in sections.items() if not any(lines)]
     dropped += [heading for heading in _held_back(brief, level) if heading not in sections]
     for heading in dropped:
@@ -237,9 +252,9 @@ def _fit(sections: dict[str, list[str]], budget: int, brief: Brief, level: Trans
         if heading in sections:
             dropped.append(heading)
             _drop_lines(sections, heading, budget)
-            if heading in {wording.REASONING_BRIEF, wording.TOP_ASSUMPTIONS} and wording.FIDELITY in sections:
-                sections[wording.FIDELITY] = [f"below {_rounded_down(brief.fidelity.value)} (cut)"]
-    return [heading for heading in wording.HEADINGS if heading in dropped]
+            if heading in {REASONING_BRIEF, TOP_ASSUMPTIONS} and FIDELITY in sections:
+                sections[FIDELITY] = [f"below {_rounded_down(brief.fidelity.value)} (cut)"]
+    return [heading for heading in HEADINGS if heading in dropped]
 
 
 def _drop_lines(sections: dict[str, list[str]], heading: str, budget: int) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from ledger.errors import Refused
-from projections.query import Arguments, Query
+from projections.query import Answer, Arguments, Moment, Query
 from projections.reasoning.queries import find_version
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
 
 Level = Literal["minimal", "standard", "full"]
 

@@ -1,22 +1,58 @@
-"""How facts and remarks become the lines of a prompt (DESIGN §9: plain facts beat labels and lists).
+"""The lines of a prompt: how facts and remarks become sentences, and how a reader tells Baton's words from the graph's.
 
 A fact is its text, then, where there was room, its evidence as ``[path:line]`` and ``[#4<2,3]`` (step 4 rests on 2 and
-3). Text of the graph is put on one line, and a line that would read as a heading is marked as a list item: no step can
-forge a section.
+3): plain facts keep more than labels and lists. Text of the graph is put on one line, and a line that would read as a
+heading is marked as a list item: no step can forge a section.
+
+``readable_text`` is the other direction: of a rendered prompt it returns only what conveys the graph, so that anybody
+can measure a prompt's fidelity from the prompt and the ref. CONTEXT is the sender's own summary, TAGS are routing
+labels, FIDELITY and FULL REASONING speak about the brief: none of them counts as kept reasoning.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from collections.abc import Iterable
+from typing import Final
 
+from ledger.events.brief import Fact, Layout, Remark
 from projections.briefs.anchors import evidence_place
 from projections.briefs.text import count_sentences, one_line
-from projections.briefs.wording import ALTERNATIVE, CHECK, LIMITATION, link, looks_like_heading
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+CONTEXT: Final = "CONTEXT"
+CONCLUSION: Final = "CONCLUSION"
+TAGS: Final = "TAGS"
+TOP_ASSUMPTIONS: Final = "TOP ASSUMPTIONS"
+REASONING_BRIEF: Final = "REASONING BRIEF"
+EVIDENCE: Final = "EVIDENCE"
+FIDELITY: Final = "FIDELITY"
+FULL_REASONING: Final = "FULL REASONING"
+HEADINGS: Final = (
+    CONTEXT,
+    CONCLUSION,
+    TAGS,
+    TOP_ASSUMPTIONS,
+    REASONING_BRIEF,
+    EVIDENCE,
+    FIDELITY,
+    FULL_REASONING,
+)
 
-    from ledger.events.brief import Fact, Layout, Remark
+LIMITATION: Final = "Limitation: "
+ALTERNATIVE: Final = "Alternative considered: "
+OTHER_STEPS: Final = "Other steps:"
+CHECK: Final = "CHECK: "
+POINTER: Final = "Available via reasoning_ref="
+CALL: Final = "Call: snapshot_provider.get_full_reasoning(reasoning_ref)"
+CUT: Final = "…"
+
+_UNCOUNTED: Final = frozenset({CONTEXT, TAGS, FIDELITY, FULL_REASONING})
+_HEADING: Final = re.compile(rf"^({'|'.join(HEADINGS)}):[ \t]?", re.MULTILINE)
+_LINK: Final = r"\[#\d+(?:<[\d,]+)?\]"
+_COUNTS: Final = r"The graph has \d+ steps?\.|Of these, \d+ (?:is|are) critical\.|This brief leaves out \d+ of them\."
+_LABELS: Final = re.compile(
+    rf"^(?:- )?(?:{LIMITATION}|{ALTERNATIVE}|{OTHER_STEPS})|\({CHECK}|{_LINK}|{_COUNTS}|{CUT}", re.MULTILINE
+)
 
 lead_sentences_min: Final = 3
 lead_sentences_max: Final = 6
@@ -85,3 +121,34 @@ def lead_sentences(facts: Iterable[Fact], layout: Layout) -> list[str]:
 
 def _full_stop(text: str) -> str:
     return "。" if text and "\u3400" <= text[-1] <= "\u9fff" else "."
+
+
+def link(step: int, premises: list[int]) -> str:
+    """Return the label that says which step a fact is and which steps it rests on."""
+    return f"[#{step}{'<' if premises else ''}{','.join(str(number) for number in premises)}]"
+
+
+def counting_sentences(steps: int, critical: int, left_out: int) -> list[str]:
+    """Return the sentences that fill a brief up to three when the graph has too few facts."""
+    return [
+        f"The graph has {steps} step{'' if steps == 1 else 's'}.",
+        f"Of these, {critical} {'is' if critical == 1 else 'are'} critical.",
+        f"This brief leaves out {left_out} of them.",
+    ]
+
+
+def readable_text(prompt: str) -> str:
+    """Return the lines of a prompt that convey the graph, without headings and labels; plain text stays as it is."""
+    kept: list[str] = []
+    starts = list(_HEADING.finditer(prompt))
+    kept.append(prompt[: starts[0].start()] if starts else prompt)
+    for position, match in enumerate(starts):
+        end = starts[position + 1].start() if position + 1 < len(starts) else len(prompt)
+        if match[1] not in _UNCOUNTED:
+            kept.append(prompt[match.end() : end])
+    return _LABELS.sub("\n", "\n".join(kept))
+
+
+def looks_like_heading(line: str) -> bool:
+    """Tell whether a line of the graph's own text would read as one of the headings or labels."""
+    return bool(_HEADING.match(line)) or bool(_LABELS.match(line))

@@ -1,4 +1,4 @@
-"""The words of a text as the fidelity metric compares them (DESIGN §9, R).
+"""The words of a text as the fidelity metric compares them.
 
 - *Words* are all tokens in order, lower case: what "verbatim" means.
 - *Content words* are what carries meaning: light stems without stop words, Chinese, Japanese and Korean as

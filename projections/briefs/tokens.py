@@ -1,4 +1,4 @@
-"""How many tokens a text costs the model that reads it (DESIGN §9 and §14, "tokens").
+"""How many tokens a text costs the model that reads it.
 
 One function, one tokenizer: ``o200k`` where the optional package is installed, else UTF-8 bytes divided by four,
 rounded up, and marked as an estimate. Budgets are held against whichever of the two is in use, and every answer that
@@ -8,12 +8,10 @@ importing this package may.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Final, NamedTuple
 
 ESTIMATE_NAME: Final = "utf8-bytes/4"
 _estimate_bytes_per_token: Final = 4

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
-from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
-from projections.refs import prefix_range
+from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of, prefix_range
 
 if TYPE_CHECKING:
     from projections.query import Answer, Moment

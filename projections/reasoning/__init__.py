@@ -1,1 +1,1 @@
-"""Reasoning graphs: the graph itself, and (by other modules) its versions, deltas and views (DESIGN §9)."""
+"""Reasoning graphs: the graph itself, its versions, the deltas between them, and views of all that."""

@@ -23,8 +23,7 @@ import msgspec
 from ledger.events import reasoning as kinds
 from ledger.events.body import read_as
 from projections.projection import Projection, Table, by_name_of_stream
-from projections.reasoning.changes import change_of, encode_change
-from projections.reasoning.graph import GraphState, apply_delta, ref_of
+from projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, ref_of
 from projections.reasoning.imported import COLUMNS, Origin, columns_of, kind_of, origin_of
 from projections.versions import VIEW_VERSIONS
 
@@ -109,7 +108,7 @@ class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
 def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
     """Return the record with the version that the event makes."""
     data = read_as(event).data
-    graph = apply_delta(state.graph, data)
+    graph = apply_event(state.graph, data)
     state = msgspec.structs.replace(
         state,
         graph=graph,

@@ -6,16 +6,14 @@ show both under ``imported``, which is None for reasoning that an agent of this 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from ledger.codec import encode_sorted
+from ledger.events.body import Event
 from ledger.events.imported import RecordImported
-
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Row
+from projections.projection import Row
 
 COLUMNS: Final = {
     "source": "TEXT",

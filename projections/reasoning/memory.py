@@ -1,15 +1,14 @@
-"""A reasoning graph: its shape, its one ref, and how foreign JSON becomes one (seed 001, "Data Structures").
+"""A reasoning graph: its shape, its one ref, and how foreign JSON becomes one.
 
-``ReasoningMemory`` and ``ReasoningStep`` carry the seed's dataclass fields under their dataclass names. Fields that
-only the seed's examples show (``needs_validation``, ``validation_method``, a step's own ``conclusion``) are first-class
-too, but absent by default: an absent one is ``msgspec.UNSET`` and leaves no trace in the hash.
+Three fields of a step are absent by default (``needs_validation``, ``validation_method``, its own ``conclusion``): an
+absent one is ``msgspec.UNSET`` and leaves no trace in the hash.
 
 Rules this module keeps:
 
-- one graph has one ref (DESIGN §2): ``compute_reasoning_ref`` hashes the seed's ``json.dumps`` form with
-  ``reasoning_id`` empty. Dependency keys stay integers until the dump, so step 2 sorts before step 10; after a JSON
-  round trip they would be strings, "10" would come first, and the same graph would get another ref;
-- ``domain`` is never part of the graph: it belongs to the event that starts the reasoning (SEEDS, 001);
+- one graph has one ref: ``compute_reasoning_ref`` hashes the ``json.dumps`` form with ``reasoning_id`` empty.
+  Dependency keys stay integers until the dump, so step 2 sorts before step 10; after a JSON round trip they would be
+  strings, "10" would come first, and the same graph would get another ref;
+- ``domain`` is never part of the graph: it belongs to the event that starts the reasoning;
 - ``memory_from_dict`` is the only way in for JSON: what is malformed is refused with the field named, what is unknown
   is handed back beside the graph, and nothing is dropped in silence.
 
@@ -20,16 +19,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STEP_TYPES: Final = ("observation", "inference", "assumption", "hypothesis", "conclusion")
 REASONING_TYPES: Final = ("", "deductive", "inductive", "abductive", "analogical")
@@ -42,7 +39,7 @@ _STEP_ALIASES: Final = {"step": "step_number", "evidence_refs": "evidence"}
 
 
 class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One step of a reasoning graph (seed 001, ``ReasoningStep``)."""
+    """One step of a reasoning graph."""
 
     step_number: int
     type: str
@@ -64,7 +61,7 @@ class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReasoningMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole reasoning graph (seed 001, ``ReasoningMemory``); ``dependencies`` maps a step to those it rests on."""
+    """A whole reasoning graph; ``dependencies`` maps a step to those it rests on."""
 
     reasoning_id: str
     ai_id: str
@@ -85,7 +82,7 @@ class ReasoningMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def canonical_json(memory: ReasoningMemory) -> bytes:
-    """Return the bytes whose SHA-256 is the graph's ref (seed 001, "Content Addressing")."""
+    """Return the bytes whose SHA-256 is the graph's ref."""
     values = memory.to_dict() | {"reasoning_id": ""}
     return json.dumps(values, sort_keys=True, ensure_ascii=True, allow_nan=False).encode()
 
@@ -98,7 +95,7 @@ def compute_reasoning_ref(memory: ReasoningMemory) -> str:
 def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
     """Return the graph that JSON values describe, and what was kept aside, by path (``steps[0].colour``).
 
-    Takes the seed's spellings ``step`` and ``evidence_refs``, and string dependency keys. A null stands for
+    Takes the spellings ``step`` and ``evidence_refs`` too, and string dependency keys. A null stands for
     an absent field. ``task``, ``conclusion`` and ``steps`` are required, the rest has the dataclass defaults.
 
     Raises:

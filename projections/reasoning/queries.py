@@ -1,37 +1,50 @@
 """Questions about reasoning: a reasoning by its id, any version of a graph by its ref, and what must be sent of it.
 
-``reasoning.fetch`` is what a receiver asks (DESIGN §9): he names the version he wants and the one he has, and gets the
-smallest of the full graph, a delta chain and one squashed delta, with the sizes of all three (seed 001).
+``reasoning.fetch`` is what a receiver asks: he names the version he wants and the one he has, and gets the
+smallest of the full graph, a delta chain and one squashed delta, with the sizes of all three.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from ledger.errors import Corrupted
 from projections.briefs.tokens import count_tokens, tokenizer
-from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of, page_rows_max
-from projections.reasoning.changes import decode_change
-from projections.reasoning.delta import find_change
-from projections.reasoning.graph import GraphState, apply_change, canonical_text, memory_of, ref_of
+from projections.query import (
+    Answer,
+    Arguments,
+    Limit,
+    Listing,
+    Moment,
+    Query,
+    Where,
+    candidates_max,
+    one,
+    page_of,
+    page_rows_max,
+    prefix_range,
+)
+from projections.reasoning.delta import (
+    SentAs,
+    choose,
+    describe_sizes,
+    find_change,
+    write_chain,
+    write_full,
+    write_squashed,
+)
+from projections.reasoning.graph import GraphState, apply_change, canonical_text, decode_change, memory_of, ref_of
 from projections.reasoning.imported import marked
-from projections.reasoning.sending import choose, describe_sizes, write_chain, write_full, write_squashed
-from projections.refs import prefix_range
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from projections.query import Answer, Moment
-    from projections.reasoning.memory import ReasoningMemory
-    from projections.reasoning.sending import SentAs
+from projections.reasoning.memory import ReasoningMemory
 
 LISTING: Final = Listing("SELECT * FROM reasonings", "reasonings", "started_index")
 
 
 class FullReasoning(NamedTuple):
-    """A version of a graph: the seed's structure, and the bytes whose SHA-256 is its ref."""
+    """A version of a graph, and the bytes whose SHA-256 is its ref."""
 
     ref: str
     reasoning_id: str

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ledger.errors import Refused
-from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of
+from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of, prefix_range
 from projections.records import marks
-from projections.refs import prefix_range
 from projections.reports.compressed import compressed_of
 from projections.reports.markdown import markdown_of
 from projections.reports.patterns import Pattern, matcher

@@ -1,29 +1,43 @@
-"""The one question of search: which events say this? (DESIGN §8, §13 ``baton search TEXT``).
+"""The one question of search: which events say this?
 
 Hits are ranked by bm25, the newest first among equals. A page's cursor holds how long the log was at the first page,
 and how many hits were shown: events appended between two pages shift nothing and are counted by none, whatever they
 say. (Only their weight in bm25's averages is not undone: between two hits of nearly the same rank it may change who is
 first. A question asked anew sees everything.)
+
+A question's words must all be found, phrases stand in quotation marks, beginnings end in ``*``. Its text is never
+syntax of the index: it is cut into words as all text is, and the expression is put together here from words alone,
+which hold letters, digits and marks. A word that is several in the index (``JWT_SECRET``, 登录) is looked for as a
+phrase. A dozen or more hex digits are the beginning of a reference, as everywhere in Baton, and need no ``*``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from ledger.errors import Refused
 from ledger.limits import json_integer_max
-from projections.query import Arguments, Query, Where
-from projections.search.asking import SORTS, expression_of, terms_of
-from projections.search.excerpts import excerpt_of
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
+from projections.query import Answer, Arguments, Moment, Query, Where, prefix_digits_min
+from projections.search.words import Word, chunks_of, placed_words, words_of
 
 text_max_chars: Final = 10_240
 hits_max: Final = 200
 hits_reached_max: Final = 1_000_000
+excerpt_max_chars: Final = 200
+lead_max_chars: Final = 60
+terms_shown_max: Final = 32
+_CUT: Final = "…"
+
+# The sorts of streams on which events carry human text.
+SORTS: Final = ("handoff", "reasoning", "record", "review", "session", "snapshot", "tot")
+words_asked_max: Final = 512  # a phrase of n words costs the index n looks at each of its places
+
+_ASKED: Final = re.compile(r'["“”]([^"“”]*)["“”](\*?)|([^\s"“”]+)')
+_DIGITS: Final = re.compile(rf"[0-9a-f]{{{prefix_digits_min},63}}")
 
 Asked: TypeAlias = Annotated[str, msgspec.Meta(max_length=text_max_chars, description="Words, phrases, beginnings*.")]
 Hits: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=hits_max, description="Hits of a page.")]
@@ -84,6 +98,85 @@ def _conditions(asked: SearchText, expression: str, size: int) -> Where:
         bounds = [bound for sort in asked.sort for bound in (f"{sort}/", f"{sort}0")]
         where.add(f"({' OR '.join(['(e.stream >= ? AND e.stream < ?)'] * len(asked.sort))})", *bounds)
     return where
+
+
+class Term(NamedTuple):
+    """Words to be found side by side; ``is_beginning``: the last of them may go on."""
+
+    words: tuple[str, ...]
+    is_beginning: bool
+
+
+def terms_of(text: str) -> list[Term]:
+    """Return what a text asks for, each once; a part of it that holds no word asks for nothing.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` when nothing is left to be looked for, ``TOO_LARGE`` beyond 512 different words.
+    """
+    found: dict[Term, None] = {}
+    for part in _ASKED.finditer(text):
+        phrase, star, word = part.groups()
+        words = tuple(words_of(word if phrase is None else phrase))
+        if words:
+            is_beginning = bool(star) if phrase is not None else word.endswith("*")
+            found[Term(words, is_beginning or _DIGITS.fullmatch(words[-1]) is not None)] = None
+    if not found:
+        raise Refused("INVALID_FIELD", "there is no word to look for: give letters or digits", path="$.text")
+    asked = sum(len(term.words) for term in found)
+    if asked > words_asked_max:
+        message = f"{asked} words are asked for: at most {words_asked_max} can be"
+        raise Refused("TOO_LARGE", message, path="$.text", limit=words_asked_max)
+    return list(found)
+
+
+def expression_of(terms: Sequence[Term]) -> str:
+    """Return the FTS5 expression: all terms, each a phrase (a word holds no quotation mark)."""
+    return " AND ".join(f'"{" ".join(term.words)}"{" *" if term.is_beginning else ""}' for term in terms)
+
+
+def excerpt_of(text: str, terms: Sequence[Term]) -> str:
+    """Return at most 200 characters of a text around its first match, on one line; ``…`` where it goes on."""
+    start, end = next(matches_in(text, terms), (0, 0))
+    room = excerpt_max_chars - 2 * len(_CUT)
+    first, last = start, min(start + room, len(text))  # a word longer than all the room is cut from the match on
+    begun = False
+    for chunk_start, chunk_end in chunks_of(text):
+        if not begun and chunk_end > start - lead_max_chars and max(chunk_end, end) - chunk_start <= room:
+            first, last, begun = chunk_start, max(chunk_end, min(end, len(text))), True
+        elif begun and chunk_end - first > room:
+            break
+        elif begun:
+            last = max(last, chunk_end)
+        elif chunk_start >= start:
+            break
+    shown = " ".join(text[first:last].split())
+    before = _CUT if text[:first].strip() else ""
+    return before + shown + (_CUT if text[last:].strip() else "")
+
+
+def matches_in(text: str, terms: Sequence[Term]) -> Iterator[tuple[int, int]]:
+    """Yield where terms (the first 32 of them) are found in a text, in order, none overlapping another."""
+    words = list(placed_words(text))
+    shown = terms[:terms_shown_max]
+    firsts = tuple({term.words[0] for term in shown})
+    position = 0
+    while position < len(words):
+        is_near = words[position].word.startswith(firsts)
+        found = max((_length(words, position, term) for term in shown), default=0) if is_near else 0
+        if found:
+            yield words[position].start, words[position + found - 1].end
+        position += max(found, 1)
+
+
+def _length(words: Sequence[Word], position: int, term: Term) -> int:
+    """Return how many words a term covers at a position: all of its own, or none."""
+    if not words[position].word.startswith(term.words[0]):
+        return 0
+    here = [word.word for word in words[position : position + len(term.words)]]
+    if len(here) < len(term.words) or here[:-1] != list(term.words[:-1]):
+        return 0
+    is_found = here[-1].startswith(term.words[-1]) if term.is_beginning else here[-1] == term.words[-1]
+    return len(here) if is_found else 0
 
 
 QUERIES: Final = {"search.find": Query(SearchText, find_text)}

@@ -7,15 +7,11 @@ tests count the tables against ``KINDS``, so that a new kind is decided upon.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
-from ledger.events import KINDS, handoff, reasoning, report, review, session, snapshot, tot
+from ledger.events import KINDS, EventData, handoff, reasoning, report, review, session, snapshot, tot
 from ledger.events.imported import RecordImported, read_mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ledger.events import EventData
 
 
 def texts_of(data: EventData, name: str) -> list[str]:

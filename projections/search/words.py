@@ -4,7 +4,7 @@ Text is normalised (Unicode NFKC, case folded) and cut into words of letters, di
 So ``JWT_SECRET``, ``auth.py:42`` and ``2026-02-12-reactive-phase-2a`` are a few words each: found whole, as a phrase,
 and by part. Scripts that are written without spaces (Chinese, Japanese, Thai …) and Korean, whose words carry their
 particles, are cut into single characters: then a phrase of one, two or more of them finds what a tokenizer for spaced
-scripts would miss (DESIGN §8).
+scripts would miss.
 
 Pure; it depends on nothing but the text. Accents are kept: the fold must not guess which language it reads.
 """
@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 clusters_cached_max: Final = 8_192
 

@@ -1,4 +1,4 @@
-"""Snapshots: what an agent knew at one moment, small enough to travel, and how the next one reads it (seed 001).
+"""Snapshots: what an agent knew at one moment, small enough to travel, and how the next one reads it.
 
     >>> from projections.briefs.prompt import TransferLevel
     >>> from projections.briefs.gates import should_fetch_full_reasoning

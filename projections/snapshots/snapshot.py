@@ -1,14 +1,20 @@
-"""``EnhancedEpistemicSnapshot``: the seed's structure, and how it becomes a prompt (seed 001, "Core Classes").
+"""``EnhancedEpistemicSnapshot``: what travels from one agent to the next, and how it becomes a prompt.
 
-A prompt at a level stays within that level's budget. ``render_snapshot`` is the whole snapshot, context and reasoning,
-within ``SNAPSHOT_TOKENS_MAX`` ("Context 500, reasoning 400: total ~900"). Both render the brief that was made and
-measured for the level; where a snapshot carries none, they render the seed's fields alone.
+A prompt at a level stays within that level's budget. ``render_snapshot`` is the whole snapshot, context (500 tokens)
+and reasoning (400), within ``SNAPSHOT_TOKENS_MAX``. Both render the brief that was made and measured for the level;
+where a snapshot carries none, they render its own fields alone.
+
+``derive_context`` writes the summary of a snapshot whose author wrote none, from the session's events, in this order of
+worth: the task, how it ended, findings (the weightiest first, then the newest), open questions, dead ends. An item is
+whole or, if it alone would take more than its share, cut at a word and marked; what did not fit is counted, so the
+reader knows that there is more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -17,25 +23,27 @@ from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Remark,
 from ledger.events.snapshot import SnapshotTaken
 from projections.briefs.embedding import Embedding, unpack
 from projections.briefs.fidelity import band_of
-from projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, context_share_max
+from projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, context_share_max, cut_to_tokens
 from projections.briefs.prompt import to_context_prompt as brief_prompt
-from projections.briefs.tokens import tokenizer
-from projections.briefs.wording import FULL_REASONING, REASONING_BRIEF, TOP_ASSUMPTIONS
-from projections.snapshots.context import CONTEXT_TOKENS_MAX
+from projections.briefs.sentences import FULL_REASONING, REASONING_BRIEF, TOP_ASSUMPTIONS
+from projections.briefs.text import one_line
+from projections.briefs.tokens import count_tokens, tokenizer
 from projections.snapshots.vectors import AssessedVectors
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 SNAPSHOT_TOKENS_MAX: Final = 900
+CONTEXT_TOKENS_MAX: Final = 500
 
+_item_tokens_max: Final = 120
+_items_max: Final = 200
+_rest_tokens: Final = 12
+_ENDS: Final = (".", "!", "?", "。", "！", "？", "…")
 _NO_REF: Final = "sha256:" + "0" * 64
 _LOSING: Final = frozenset({REASONING_BRIEF, TOP_ASSUMPTIONS, FULL_REASONING})
 
 
 @dataclass(frozen=True)
 class EnhancedEpistemicSnapshot:
-    """What an agent knew at one moment (seed 001); ``briefs`` are the reasoning at each level it was made for."""
+    """What an agent knew at one moment; ``briefs`` are the reasoning at each level it was made for."""
 
     snapshot_id: str
     session_id: str = ""
@@ -60,11 +68,10 @@ class EnhancedEpistemicSnapshot:
     briefs: list[Brief] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Let vectors be looked up in any case."""
         object.__setattr__(self, "vectors", AssessedVectors(self.vectors))
 
     def to_context_prompt(self, level: TransferLevel) -> Prompt:
-        """Return the prompt at a level (seed 001, Phase C)."""
+        """Return the prompt at a level."""
         return to_context_prompt(self, level)
 
     @property
@@ -121,7 +128,7 @@ def snapshot_of(
 def to_context_prompt(
     snapshot: EnhancedEpistemicSnapshot, level: TransferLevel, budget: int | None = None, *, inline: str | None = None
 ) -> Prompt:
-    """Return what the next agent reads, within the level's budget or a given one (seed 001, "Three Transfer Levels").
+    """Return what the next agent reads, within the level's budget or a given one.
 
     A snapshot without reasoning has no more to show at a higher level than at the lowest.
     """
@@ -148,7 +155,7 @@ def _prompt(
 
 
 def _bare_brief(snapshot: EnhancedEpistemicSnapshot) -> Brief:
-    """Return a brief of the seed's fields alone: labels, sentences and assumptions, without facts."""
+    """Return a brief of the snapshot's own fields alone: labels, sentences and assumptions, without facts."""
     fidelity = 0.0 if snapshot.reasoning_fidelity is None else snapshot.reasoning_fidelity
     sizes: dict[str, Any] = {"compressed": 0, "full": 0} | snapshot.reasoning_size
     return Brief(
@@ -173,3 +180,47 @@ def _bare_brief(snapshot: EnhancedEpistemicSnapshot) -> Brief:
         tokenizer=tokenizer().name,
         exact=tokenizer().exact,
     )
+
+
+def derive_context(session: Mapping[str, Any] | None, *, task: str = "") -> str:
+    """Return what a session (the answer of ``sessions.show``) or at least the ``task`` is about; empty for neither."""
+    items = list(_items(session, task))
+    kept: list[str] = []
+    left_out = 0
+    for item in items[:_items_max]:
+        sentence = _sentence(cut_to_tokens(one_line(item), _item_tokens_max))
+        if count_tokens(" ".join([*kept, sentence])) <= CONTEXT_TOKENS_MAX - _rest_tokens:
+            kept.append(sentence)
+        else:
+            left_out += 1
+    left_out += max(0, len(items) - _items_max)
+    if left_out:
+        kept.append(f"And {left_out} more.")
+    return " ".join(kept)
+
+
+def _items(session: Mapping[str, Any] | None, task: str) -> Iterator[str]:
+    task = task.strip() or ("" if session is None else session["task"].strip())
+    if task:
+        yield f"Task: {task}"
+    if session is None:
+        return
+    if session["summary"].strip():
+        yield f"Result: {session['summary']}"
+    for finding in sorted(session["findings"], key=_weight):
+        evidence = f" [{finding['evidence'][0]}]" if finding["evidence"] else ""
+        yield f"Found: {finding['finding']}{evidence}"
+    for unknown in sorted(session["unknowns"], key=_weight):
+        yield f"Open: {unknown['unknown']}"
+    for dead_end in sorted(session["dead_ends"], key=_weight):
+        yield f"Dead end: {dead_end['approach']} ({dead_end['why_failed']})"
+
+
+def _weight(logged: Mapping[str, Any]) -> tuple[float, int]:
+    """Return the sort key: highest impact first, then newest; an impact nobody gave weighs least."""
+    impact = logged["impact"]
+    return (1.0 if impact is None else -impact, -logged["event_index"])
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(_ENDS) else f"{text}."

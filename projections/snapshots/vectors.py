@@ -1,21 +1,18 @@
-"""The vectors of a snapshot: looked up in any case, and only those that somebody assessed (SEEDS, 001)."""
+"""The vectors of a snapshot: looked up in any case, and only those that somebody assessed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from ledger.errors import Refused
 from ledger.events.session import Vectors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VECTOR_NAMES: Final = Vectors.__struct_fields__
 
 
 class AssessedVectors(Mapping[str, float]):
-    """Vectors by name, whatever its case: the seed writes ``UNCERTAINTY``, events hold ``uncertainty``."""
+    """Vectors by name, whatever its case: callers write ``UNCERTAINTY``, events hold ``uncertainty``."""
 
     def __init__(self, given: Mapping[str, float | None]) -> None:
         """Take vectors; one that is None was not assessed and is not there."""

@@ -1,1 +1,1 @@
-"""Validations as rows: what was found about which version of a graph, by whom (seed 001, ``ValidationReport``)."""
+"""Validations as rows: what was found about which version of a graph, by whom."""

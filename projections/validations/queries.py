@@ -7,16 +7,13 @@ may name a ref of another stream, spans streams and is seen here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from ledger.errors import Refused
 from projections.briefs.queries import whole_ref
-from projections.query import Arguments, Query
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
+from projections.query import Answer, Arguments, Moment, Query
 
 _COLUMNS: Final = (
     "event_index, event_id, reasoning_id, reasoning_ref, passed, issues, tree, commit_id, validator, "

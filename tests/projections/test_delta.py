@@ -8,20 +8,35 @@ from itertools import pairwise
 import msgspec
 import pytest
 from folding import facts, rows_of
-from graphs import audit_graph, chain, odd_graphs
+from graphs import audit_graph, chain, measure_chain, odd_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ledger.errors import Corrupted, Refused
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from projections.reasoning.changes import ReasoningDelta, decode_change, encode_change
-from projections.reasoning.delta import Delta, apply_chain, apply_delta, make_delta
+from projections.reasoning.delta import (
+    Delta,
+    apply_chain,
+    make_delta,
+    read_payload,
+    write_chain,
+    write_full,
+    write_squashed,
+)
 from projections.reasoning.fold import REASONING_VIEW
-from projections.reasoning.graph import GraphState, apply_change, memory_of, ref_of, state_of
-from projections.reasoning.graph import apply_delta as apply_event
+from projections.reasoning.graph import (
+    GraphState,
+    ReasoningDelta,
+    apply_change,
+    apply_event,
+    decode_change,
+    encode_change,
+    memory_of,
+    ref_of,
+    state_of,
+)
 from projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
-from projections.reasoning.sending import measure_chain, read_payload, write_chain, write_full, write_squashed
 
 STARTED = ReasoningStarted(task="Is it safe? 登入", ai_id="bob-1")
 EXTENDED = ReasoningExtended(
@@ -30,6 +45,11 @@ EXTENDED = ReasoningExtended(
 )
 UPDATED = ReasoningExtended(assumptions_updated={2: "Validated: logs encrypted since 2024-10"})
 CONCLUDED = ReasoningConcluded(conclusion="Yes", confidence_in_reasoning=0.8, known_limitations=["one", "two"])
+
+
+def apply_delta(base, delta):
+    """Return what a receiver makes of one delta."""
+    return apply_chain(base, delta.reasoning_ref, [delta.reasoning_delta], delta.target)
 
 
 def versions(*data):

@@ -16,8 +16,8 @@ from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.critical import critical_numbers, critical_units
 from projections.briefs.fidelity import BRIEF_MAX, WEIGHTS, band_of, combine, measure
 from projections.briefs.index import index_graph
-from projections.briefs.negation import negation_scopes
 from projections.briefs.text import clauses, content_of, content_words, count_sentences, one_line, words
+from projections.briefs.vetoes import negation_scopes
 
 if TYPE_CHECKING:
     from projections.reasoning.memory import ReasoningMemory
@@ -62,14 +62,14 @@ def test_validated_assumption_off_the_path_is_not_critical() -> None:
 def test_limitation_that_repeats_an_assumption_counts_once() -> None:
     # Given the seed's two limitations and the assumptions that they repeat in other words, and one of its own,
     memory = graph(audit_json() | {"known_limitations": [*audit_json()["known_limitations"], "Staging was not read"]})
-    limitations = [unit.text for unit in critical_units(memory, critical_numbers(memory)) if unit.sort == "limitation"]
+    limitations = [unit.text for unit in critical_units(memory, critical_numbers(memory)) if unit.kind == "limitation"]
     assert limitations == ["Staging was not read"]
 
 
 def test_limitation_that_contradicts_an_assumption_is_a_fact_of_its_own() -> None:
     memory = graph(audit_json() | {"known_limitations": ["Assumption unvalidated: Logs are encrypted"]})
     units = critical_units(memory, critical_numbers(memory))
-    assert [unit.text for unit in units if unit.sort == "limitation"] == memory.known_limitations
+    assert [unit.text for unit in units if unit.kind == "limitation"] == memory.known_limitations
 
 
 def test_graph_without_dependencies_gives_no_ground_to_drop_a_step() -> None:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from consumers.reasoning.compressor import compress
 from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, cut_to_tokens, short_ref, to_context_prompt
+from projections.briefs.sentences import HEADINGS, readable_text
 from projections.briefs.tokens import ESTIMATE_NAME, Tokenizer, count_tokens, estimate_tokens
-from projections.briefs.wording import HEADINGS, readable_text
 
 if TYPE_CHECKING:
     from projections.reasoning.memory import ReasoningMemory

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from projections.reasoning.fold import REASONING_VIEW
-from projections.reasoning.graph import GraphState, apply_delta, canonical_text, memory_of, ref_of
+from projections.reasoning.graph import GraphState, apply_event, canonical_text, memory_of, ref_of
 from projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
 
 STARTED = ReasoningStarted(task="Is it safe?", ai_id="bob-1", reasoning_strategy="top-down", domain="security")
@@ -18,9 +18,9 @@ STARTED = ReasoningStarted(task="Is it safe?", ai_id="bob-1", reasoning_strategy
 
 def graph(*data):
     """Return the graph after a start and ``data``."""
-    state = apply_delta(GraphState(), STARTED)
+    state = apply_event(GraphState(), STARTED)
     for one in data:
-        state = apply_delta(state, one)
+        state = apply_event(state, one)
     return state
 
 
@@ -57,13 +57,13 @@ def test_the_graph_of_the_events_is_the_graph_of_the_seeds_json():
 
 def test_the_domain_is_never_part_of_the_ref():
     other = ReasoningStarted(task="Is it safe?", ai_id="bob-1", reasoning_strategy="top-down", domain="")
-    assert ref_of(apply_delta(GraphState(), other)) == ref_of(graph())
+    assert ref_of(apply_event(GraphState(), other)) == ref_of(graph())
 
 
 def test_an_updated_assumption_keeps_its_content_and_needs_no_validation():
     assumption = step(3, type="assumption", content="Logs are not encrypted", needs_validation=True)
     before = graph(ReasoningExtended(steps=[assumption]))
-    after = apply_delta(before, ReasoningExtended(assumptions_updated={3: "Validated: logs encrypted since 2024-10"}))
+    after = apply_event(before, ReasoningExtended(assumptions_updated={3: "Validated: logs encrypted since 2024-10"}))
     (updated,) = memory_of(after, "r").steps
     assert updated.content == "Logs are not encrypted"
     assert updated.needs_validation is False

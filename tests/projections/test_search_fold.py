@@ -9,8 +9,8 @@ from given import fact
 from ledger.events import KINDS, handoff, reasoning, report, review, session, snapshot, tot
 from ledger.events.imported import MAPPED, RecordImported
 from projections.projection import Table
-from projections.search.asking import SORTS
 from projections.search.fold import SEARCH_VIEW
+from projections.search.queries import SORTS
 from projections.search.texts import _TEXTS, HANDLED
 
 # Kinds that carry no text of their own, or repeat what other events say.

@@ -11,8 +11,7 @@ from ledger.events.handoff import HandoffLogged
 from ledger.events.session import FindingLogged, SessionStarted
 from projections import VIEWS, Runner, verify_views
 from projections.query import Moment
-from projections.search.excerpts import excerpt_max_chars
-from projections.search.queries import SearchText, find_text
+from projections.search.queries import SearchText, excerpt_max_chars, find_text
 from projections.store import full_text
 from projections.views import KEPT_VIEWS
 

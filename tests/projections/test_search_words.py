@@ -10,8 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ledger.errors import Refused
-from projections.search.asking import Term, expression_of, terms_of, words_asked_max
-from projections.search.excerpts import excerpt_max_chars, excerpt_of, matches_in
+from projections.search.queries import (
+    Term,
+    excerpt_max_chars,
+    excerpt_of,
+    expression_of,
+    matches_in,
+    terms_of,
+    words_asked_max,
+)
 from projections.search.words import placed_words, words_of
 
 # Letters that fold to two, marks in and out of order, half-width kana, single jamo, an ideograph newer than Python's

@@ -15,13 +15,14 @@ from consumers.reasoning.snapshots.take import assemble
 from ledger.errors import Refused
 from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel
 from projections.briefs.tokens import count_tokens
+from projections.reasoning.delta import write_full
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
-from projections.reasoning.sending import write_full
-from projections.snapshots.context import CONTEXT_TOKENS_MAX, derive_context
 from projections.snapshots.fold import SNAPSHOT_VIEW
 from projections.snapshots.snapshot import (
+    CONTEXT_TOKENS_MAX,
     SNAPSHOT_TOKENS_MAX,
     EnhancedEpistemicSnapshot,
+    derive_context,
     render_snapshot,
     snapshot_of,
     to_context_prompt,

@@ -10,7 +10,7 @@ from building import Ledger
 from ledger.author import Draft
 from ledger.events import reasoning, report, review, session, snapshot, validation
 from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Sizes
-from projections.reasoning.graph import GraphState, apply_delta, ref_of
+from projections.reasoning.graph import GraphState, apply_event, ref_of
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -49,7 +49,7 @@ class ViewLedger(Ledger):
         self.emit("bob", stream, reasoning.ReasoningConcluded(conclusion="It is.", confidence_in_reasoning=0.8))
         graph = GraphState()
         for index in range(first, self.size):
-            graph = apply_delta(graph, self.event(index).data)
+            graph = apply_event(graph, self.event(index).data)
         return ref_of(graph)
 
     def validate(self, name: str, ref: str, *, by: str = "scribe", **fields: Any) -> Accepted:

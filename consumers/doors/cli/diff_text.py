@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from consumers.sdk.text import clean
-from projections.reasoning.delta import make_delta
-from projections.reasoning.sending import measure, write_squashed
+from projections.reasoning.delta import make_delta, measure, write_squashed
 
 if TYPE_CHECKING:
     from projections.reasoning.memory import ReasoningMemory

@@ -42,11 +42,19 @@ from projections.briefs.prompt import (
     to_context_prompt,
     unfitted_tokens,
 )
-from projections.briefs.sentences import evidence_detail, fact_sentence, own_line, remark_line
+from projections.briefs.sentences import (
+    CONCLUSION,
+    CONTEXT,
+    REASONING_BRIEF,
+    TOP_ASSUMPTIONS,
+    evidence_detail,
+    fact_sentence,
+    own_line,
+    remark_line,
+)
 from projections.briefs.text import one_line, words
 from projections.briefs.tokens import count_tokens
-from projections.briefs.wording import CONCLUSION, CONTEXT, REASONING_BRIEF, TOP_ASSUMPTIONS
-from projections.reasoning.sending import write_full
+from projections.reasoning.delta import write_full
 
 if TYPE_CHECKING:
     from ledger.events.brief import Brief, RemarkSort
@@ -147,8 +155,8 @@ def _candidates(index: GraphIndex, conclusion: str) -> list[Candidate]:
 
 
 def _remarks(index: GraphIndex) -> list[Remark]:
-    units = [fact.unit for fact in index.key_facts if fact.unit.sort in _remark_sorts]
-    return [Remark(cast("RemarkSort", unit.sort), unit.step, unit.text) for unit in units]
+    units = [fact.unit for fact in index.key_facts if fact.unit.kind in _remark_sorts]
+    return [Remark(cast("RemarkSort", unit.kind), unit.step, unit.text) for unit in units]
 
 
 def _tally(index: GraphIndex, conclusion: str) -> Tally:
@@ -160,7 +168,7 @@ def _tally(index: GraphIndex, conclusion: str) -> Tally:
 
 
 def _heading_tokens(index: GraphIndex) -> int:
-    assumed = any(fact.unit.sort.startswith("assumption") for fact in index.key_facts)
+    assumed = any(fact.unit.kind.startswith("assumption") for fact in index.key_facts)
     return count_tokens(f"\n{REASONING_BRIEF}: ") + (count_tokens(f"\n{TOP_ASSUMPTIONS}: ") if assumed else 0)
 
 

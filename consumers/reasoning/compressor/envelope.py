@@ -13,10 +13,9 @@ from projections.briefs.critical import fact_text, is_open_assumption, own_concl
 from projections.briefs.fidelity import MEDIUM_BAND, WEIGHTS, band_of
 from projections.briefs.index import spelled
 from projections.briefs.prompt import shown_conclusion
-from projections.briefs.sentences import choose_lead, lead_sentences, lead_sentences_min
+from projections.briefs.sentences import CHECK, choose_lead, counting_sentences, lead_sentences, lead_sentences_min
 from projections.briefs.text import count_sentences, one_line, words
 from projections.briefs.tokens import count_tokens, tokenizer
-from projections.briefs.wording import CHECK, counting_sentences
 from projections.reasoning.memory import compute_reasoning_ref
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ def _top_assumptions(index: GraphIndex) -> list[str]:
         if step.step_number in index.step_spelled and is_open_assumption(step):
             method = make_fact(step, index.memory).check
             found.append(f"{one_line(fact_text(step))} ({CHECK + one_line(method) if method else 'VERIFY'})")
-    found += [f"{one_line(fact.unit.text)} (VERIFY)" for fact in index.key_facts if fact.unit.sort == _STATED]
+    found += [f"{one_line(fact.unit.text)} (VERIFY)" for fact in index.key_facts if fact.unit.kind == _STATED]
     return found[:top_assumptions_max]
 
 

@@ -19,9 +19,9 @@ from ledger.codec import check_strict
 from ledger.errors import Refused
 from ledger.files import replacing
 from ledger.limits import blob_size_max_bytes
+from projections.query import prefix_range
+from projections.reasoning.delta import Size
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
-from projections.reasoning.sending import Size
-from projections.refs import prefix_range
 
 if TYPE_CHECKING:
     from consumers.reasoning.compressor.transfer import Fetched

@@ -25,10 +25,9 @@ from consumers.sdk.text import one_line
 from ledger.events.brief import Fidelity, Sentence
 from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.fidelity import measure_indexed
-from projections.briefs.sentences import lead_sentences_max, lead_sentences_min
+from projections.briefs.sentences import lead_sentences_max, lead_sentences_min, looks_like_heading
 from projections.briefs.text import content_words, count_sentences
 from projections.briefs.vetoes import find_vetoes
-from projections.briefs.wording import looks_like_heading
 
 if TYPE_CHECKING:
     from projections.briefs.index import GraphIndex

@@ -10,10 +10,9 @@ from consumers.reasoning.compressor.envelope import make_fact, with_facts
 from consumers.sdk.tokens import Budget
 from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.prompt import TransferLevel, context_share_max, unfitted_tokens
-from projections.briefs.sentences import assumption_line, fact_sentence, own_line
+from projections.briefs.sentences import EVIDENCE, OTHER_STEPS, TAGS, assumption_line, fact_sentence, own_line
 from projections.briefs.text import one_line
 from projections.briefs.tokens import count_tokens
-from projections.briefs.wording import EVIDENCE, OTHER_STEPS, TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

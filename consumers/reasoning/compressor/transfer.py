@@ -15,14 +15,14 @@ import msgspec
 from consumers.reasoning.compressor.compress import compress
 from ledger.errors import Corrupted, Refused
 from ledger.events.brief import Brief, Prose
-from projections.briefs.brief import check_certificate
+from projections.briefs.certificate import check_certificate
 from projections.briefs.fidelity import measure
 from projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
 from projections.briefs.prompt import TransferLevel, to_context_prompt
+from projections.query import prefix_range
+from projections.reasoning.delta import Size, read_payload, write_full
+from projections.reasoning.delta import measure as measure_payload
 from projections.reasoning.memory import ReasoningMemory, canonical_json, compute_reasoning_ref, memory_from_dict
-from projections.reasoning.sending import Size, read_payload, write_full
-from projections.reasoning.sending import measure as measure_payload
-from projections.refs import prefix_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

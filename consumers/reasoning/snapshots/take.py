@@ -28,8 +28,7 @@ from ledger.limits import entry_size_max_bytes
 from projections.briefs.fidelity import LOSSLESS, measure
 from projections.briefs.gates import is_critical_evidence
 from projections.briefs.prompt import TransferLevel
-from projections.snapshots.context import derive_context
-from projections.snapshots.snapshot import snapshot_of, to_context_prompt
+from projections.snapshots.snapshot import derive_context, snapshot_of, to_context_prompt
 from projections.snapshots.vectors import read_vectors
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from statistics import mean
 from typing import TYPE_CHECKING, Final
 
-from projections.reasoning.sending import measure_chain
 from tests.bench.brief_quality.cases import Case, Cases, load_cases
 from tests.bench.brief_quality.figures import (
     MINIMAL,
@@ -26,6 +25,7 @@ from tests.bench.brief_quality.figures import (
 )
 from tests.bench.brief_quality.incidents import incidents
 from tests.bench.pairs import Bench, Budget, Row
+from tests.graphs import measure_chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

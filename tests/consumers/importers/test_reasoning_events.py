@@ -17,7 +17,7 @@ from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted
 from ledger.limits import batch_events_max, batch_size_max_bytes
-from projections.reasoning.graph import GraphState, apply_delta, memory_of, ref_of
+from projections.reasoning.graph import GraphState, apply_event, memory_of, ref_of
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def folded(events: list[EventData]) -> GraphState:
     state = GraphState()
     for event in events:
-        state = apply_delta(state, event)
+        state = apply_event(state, event)
     return state
 
 

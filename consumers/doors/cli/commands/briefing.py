@@ -12,7 +12,7 @@ from consumers.doors.cli.program import Command
 from consumers.doors.cli.reasoning_text import said_of_import
 from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
 from consumers.sdk.text import clean
-from projections.briefs.brief import check_certificate
+from projections.briefs.certificate import check_certificate
 from projections.briefs.critical import critical_numbers
 from projections.briefs.fidelity import measure
 from projections.briefs.prompt import TransferLevel

@@ -11,8 +11,7 @@ from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.output import when
 from consumers.doors.cli.program import Command
 from consumers.sdk.text import clean
-from projections.search.asking import SORTS, Term, terms_of
-from projections.search.excerpts import matches_in
+from projections.search.queries import SORTS, Term, matches_in, terms_of
 
 rows_max = 200
 

@@ -11,7 +11,7 @@ from consumers.reasoning.compressor.worker import fitting
 from ledger.codec import encode_canonical
 from ledger.events.reasoning import ReasoningBriefed
 from ledger.limits import entry_size_max_bytes
-from projections.briefs.brief import check_certificate
+from projections.briefs.certificate import check_certificate
 from projections.briefs.embedding import HASH_V1, cosine_similarity, embed_text, pack, unpack
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from consumers.reasoning.compressor import compress
 from consumers.reasoning.compressor.labels import snake_case
 from ledger.events.brief import Brief
-from projections.briefs.brief import check_certificate
+from projections.briefs.certificate import check_certificate
 from projections.briefs.fidelity import measure
 from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, to_context_prompt
 from projections.briefs.text import count_sentences

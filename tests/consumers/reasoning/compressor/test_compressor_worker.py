@@ -16,7 +16,7 @@ from ledger.author import Author
 from ledger.client import read_event
 from ledger.errors import Unavailable
 from ledger.events import reasoning
-from projections.briefs.brief import check_certificate
+from projections.briefs.certificate import check_certificate
 from projections.briefs.fidelity import measure
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 from projections.reader import Reader

@@ -17,9 +17,9 @@ from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, Reaso
 from projections import Reader
 from projections.briefs import tokens
 from projections.briefs.tokens import ESTIMATE_NAME, Tokenizer, estimate_tokens
-from projections.reasoning import sending
+from projections.reasoning import delta
+from projections.reasoning.delta import read_payload
 from projections.reasoning.memory import canonical_json, compute_reasoning_ref
-from projections.reasoning.sending import read_payload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,7 +82,7 @@ def test_nothing_larger_than_the_smallest_of_the_three_is_sent(
 ) -> None:
     if not exact:
         estimate = Tokenizer(ESTIMATE_NAME, exact=False, count=estimate_tokens)
-        for module in (sending, tokens):
+        for module in (delta, tokens):
             monkeypatch.setattr(module, "tokenizer", lambda: estimate)
     unit = "tokens" if exact and tokens.tokenizer().exact else "bytes"
     found = refs(reader)
@@ -104,9 +104,9 @@ def test_tokens_decide_only_where_they_are_counted_exactly(
     monkeypatch: pytest.MonkeyPatch, *, exact: bool, smallest: str
 ) -> None:
     words = Tokenizer("words", exact=exact, count=lambda text: len(text.split()))
-    monkeypatch.setattr(sending, "tokenizer", lambda: words)
-    monkeypatch.setattr(sending, "count_tokens", words.count)
-    assert sending.choose({"full": "a b c", "squashed": "one-long-word", "chain": "another-long-word"})[0] == smallest
+    monkeypatch.setattr(delta, "tokenizer", lambda: words)
+    monkeypatch.setattr(delta, "count_tokens", words.count)
+    assert delta.choose({"full": "a b c", "squashed": "one-long-word", "chain": "another-long-word"})[0] == smallest
 
 
 def test_every_way_of_sending_comes_to_the_same_graph(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_every_way_of_sending_comes_to_the_same_graph(reader: Reader, monkeypatc
 
 
 def _always(way: Any) -> Callable[[Any], Any]:
-    return lambda payloads: (way, {name: sending.measure(payload) for name, payload in payloads.items()})
+    return lambda payloads: (way, {name: delta.measure(payload) for name, payload in payloads.items()})
 
 
 def test_version_that_is_at_hand_costs_nothing_but_its_name(reader: Reader) -> None:

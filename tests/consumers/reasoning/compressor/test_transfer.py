@@ -14,8 +14,8 @@ from consumers.reasoning.compressor.transfer import describe, fetch, receive_bri
 from ledger.errors import Corrupted, Refused
 from ledger.events.brief import Brief
 from projections.briefs.prompt import TransferLevel
+from projections.reasoning.delta import write_full
 from projections.reasoning.memory import compute_reasoning_ref
-from projections.reasoning.sending import write_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable

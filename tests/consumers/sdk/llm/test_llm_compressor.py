@@ -12,7 +12,7 @@ from llm_stub import Reply, Vendor, never, says, says_json
 from consumers.reasoning.compressor import compress
 from consumers.reasoning.compressor.llm_compressor import compress_with_llm, prose_digest, prose_messages
 from consumers.reasoning.compressor.prose import Sentence, measure_prose, prose_problems
-from projections.briefs.brief import check_certificate
+from projections.briefs.certificate import check_certificate
 from projections.briefs.index import index_graph
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory

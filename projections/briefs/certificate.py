@@ -1,4 +1,4 @@
-"""What a compressor hands over in place of a graph, and how a receiver checks it (DESIGN §9; seed 001).
+"""What a compressor hands over in place of a graph, and how a receiver checks it.
 
 A ``Brief`` is the envelope: everything stands in it whole, also what its prompt had no room for. Its facts are byte for
 byte the trimmed contents of steps, so ``check_certificate`` finds every corruption by comparing; no prose has to be
