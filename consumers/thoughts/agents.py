@@ -3,29 +3,39 @@
 Nothing is kept beside the stream. Whatever is refused because it was said already (by the process that was here before,
 or by one that is thought dead and is not) means: read again. A refusal after which there is nothing new to read is a
 fault of ours and is raised.
+
+The orchestrator opens a task, has it decomposed and asks for the search, from the task's events and ``tot.started``
+alone; what it cannot begin ends with ``tot.error``. The explorer says what ``next_action`` tells. The other four take
+the oldest request that waits for their role, say that they begin, think, and answer; what the thinker cannot do becomes
+the message's ``error``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, assert_never
 
-from consumers.thoughts.answering import answer, refused
-from consumers.thoughts.exploring import explore, given_up
-from consumers.thoughts.orchestrating import not_begun, orchestrate
-from consumers.thoughts.remembering import remembered
-from consumers.thoughts.task import Task, drafts
+import msgspec
+
+from consumers.thoughts import messages
+from consumers.thoughts.memory import remembered
+from consumers.thoughts.search import next_action
+from consumers.thoughts.settings import read_overrides, search_config
+from consumers.thoughts.task import Asked, Say, Task, drafts, line
+from consumers.thoughts.tree import attempts_max
 from ledger.client import read_event
+from ledger.codec import encode_canonical
 from ledger.errors import Refused
+from ledger.events import tot as kinds
 
 if TYPE_CHECKING:
-    import threading
-
-    from consumers.thoughts.task import Say
-    from consumers.thoughts.thinking import Thinker
+    from consumers.thoughts.thinkers import Thinker
     from ledger.author import Author
-    from ledger.events import tot as kinds
 
 wait_s: Final = 1.0
+tree_inline_max_bytes: Final = 32 * 1024
+message_max_chars: Final = 1_000
 
 # Somebody else said it, or said something before it.
 _SAID_ALREADY: Final = frozenset(
@@ -35,6 +45,18 @@ _SAID_ALREADY: Final = frozenset(
 _NO_EVENT: Final = frozenset(
     {"TOO_LARGE", "INVALID_FIELD", "INVALID_FORMAT", "NESTING_TOO_DEEP", "INTEGER_OUT_OF_RANGE", "UNKNOWN_FIELD"}
 )
+_BEGIN: Final[dict[kinds.Role, str]] = {
+    "decomposer": "⏳ [Decomposer] 正在分解问题",
+    "generator": "⏳ [Generator] 正在生成候选",
+    "evaluator": "⏳ [Evaluator] 正在评估候选",
+    "synthesizer": "⏳ [Synthesizer] 正在合成答案",
+}
+_ANSWERS: Final[dict[kinds.Role, type[kinds.Message]]] = {
+    "decomposer": kinds.DecompositionResult,
+    "generator": kinds.GeneratedThoughts,
+    "evaluator": kinds.EvaluationResults,
+    "synthesizer": kinds.FinalSolution,
+}
 
 
 class Agent:
@@ -87,8 +109,10 @@ class Agent:
                 return orchestrate(self._task, self._opening)
             case "explorer":
                 return explore(self._task, self._thinker, self._author.client.put_blob)
-            case _:
+            case "decomposer" | "generator" | "evaluator" | "synthesizer":
                 return answer(self._role, self._task, self._thinker)
+            case _:
+                assert_never(self._role)
 
     def _end(self) -> None:
         """Keep what the task came to; said again by whoever resumes it, it is taken once."""
@@ -121,3 +145,122 @@ class Agent:
         if self._role == "explorer":
             return given_up(self._task, message, self._author.client.put_blob)
         return refused(self._role, self._task, message)
+
+
+def orchestrate(task: Task, opening: kinds.TotStarted | None) -> list[Say]:
+    """Return what the orchestrator says next, one submission; nothing while it waits."""
+    if task.started is None:
+        # Without a key: a task of this id that is there already must be refused, even if it was opened in these words.
+        return [] if opening is None else [Say("", opening)]
+    if task.is_over or task.tree is not None or task.waiting:
+        return []
+    last = task.decompositions[-1] if task.decompositions else None
+    if last is None:
+        return [_decompose(task, task.started)]
+    failure, shape = last.data.error, last.data.payload
+    if shape is None:
+        if failure.recoverable and len(task.decompositions) < attempts_max:
+            return [_decompose(task, task.started)]
+        return [_error(task, failure, last.id)]
+    try:
+        config = search_config(task.started.task_type, shape, read_overrides(task.started.options))
+    except Refused as refusal:
+        failure = kinds.Failure(code="INVALID_FORMAT", message=refusal.message, recoverable=False)
+        return [_error(task, failure, last.id)]
+    payload = kinds.InitializePayload(
+        problem=task.started.problem,
+        task_type=task.started.task_type,
+        search_config=config,
+        decomposition_result=shape,
+    )
+    request = messages.message(kinds.InitializeSearch, task.id, payload)
+    return [Say(f"ask:initialize_search:{last.id}", request, [last.id])]
+
+
+def not_begun(task: Task, message: str) -> list[Say]:
+    """Return the end of a task whose search cannot be asked for: the ledger did not take the request."""
+    cause = task.decompositions[-1].id if task.decompositions else task.started_id
+    return [_error(task, kinds.Failure(code="INVALID_FORMAT", message=message, recoverable=False), cause)]
+
+
+def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list[Say]:
+    """Return what the explorer says next, one submission; ``store`` keeps a blob and returns its ref.
+
+    The key of what it says is the number of its step, so two explorers of one task (one of them thought dead) can never
+    walk two ways: the ledger takes a step once, and whoever was later reads on.
+    """
+    if task.is_over or task.tree is None:
+        return []
+    said = messages.outgoing(task.tree, next_action(task.tree, thinker.is_solution, task.elapsed_s()))
+    if said is None:
+        return []
+    if isinstance(said.data, kinds.SearchComplete):
+        return [Say(f"answer:{task.tree.request}", _fitted(said.data, store), said.causes)]
+    return [Say(f"step:{task.steps + 1}", said.data, said.causes or [task.tree.request])]
+
+
+def given_up(task: Task, message: str, store: Callable[[bytes], str]) -> list[Say]:
+    """Return the end of a search that the ledger did not take the next step of: it was too much for one event."""
+    if task.is_over or task.tree is None:
+        return []
+    failure = kinds.Failure(code="INVALID_FORMAT", message=message[:message_max_chars], recoverable=False)
+    data = messages.search_complete(task.tree, failure)
+    data = msgspec.structs.replace(data, payload=msgspec.structs.replace(data.payload, best_path=[]))
+    return [Say(f"answer:{task.tree.request}", _fitted(data, store), [task.tree.request])]
+
+
+def answer(role: kinds.Role, task: Task, thinker: Thinker) -> list[Say]:
+    """Return what ``role`` says next, one submission; nothing when no request waits for it.
+
+    What happens if we crash here: the request still waits; the next process of the role finds the line that was
+    written, and answers under the same key.
+    """
+    asked = _oldest(role, task)
+    if asked is None or task.is_over:
+        return []
+    id_ = asked.event.id
+    if (role, id_) not in task.announced:
+        return [line(role, task, id_, _BEGIN[role], [id_])]
+    request = asked.event.data
+    if isinstance(request, kinds.DecomposeTask):
+        said = messages.decompose(request, thinker)
+    else:
+        assert asked.tree is not None  # noqa: S101 - the gate lets nobody ask these before there is a search
+        said = messages.respond(asked.tree, request, thinker)
+    return [Say(f"answer:{id_}", said, [id_])]
+
+
+def refused(role: kinds.Role, task: Task, message: str) -> list[Say]:
+    """Return the answer of ``role`` when the ledger did not take what its thinker thought: it was too much."""
+    asked = _oldest(role, task)
+    if asked is None:
+        return []
+    code = "GENERATION_FAILED" if role == "generator" else "INVALID_FORMAT"
+    failure = kinds.Failure(code=code, message=message[:message_max_chars], recoverable=True)
+    said = messages.message(_ANSWERS[role], asked.event.data.task_id, None, failure)
+    return [Say(f"answer:{asked.event.id}", said, [asked.event.id])]
+
+
+def _decompose(task: Task, started: kinds.TotStarted) -> Say:
+    payload = kinds.DecomposePayload(problem=started.problem, task_type=started.task_type)
+    cause = task.decompositions[-1].id if task.decompositions else task.started_id
+    return Say(f"ask:decompose_task:{cause}", messages.message(kinds.DecomposeTask, task.id, payload), [cause])
+
+
+def _error(task: Task, failure: kinds.Failure, cause: str) -> Say:
+    said = kinds.TotError(sender="orchestrator", task_id=task.id, error=failure)
+    return Say(f"error:{cause}", said, [cause])
+
+
+def _fitted(data: kinds.SearchComplete, store: Callable[[bytes], str]) -> kinds.SearchComplete:
+    """Return the message with its tree as a blob if it is too large to stand in it."""
+    tree = encode_canonical(data.payload.tree)
+    if len(tree) <= tree_inline_max_bytes:
+        return data
+    # If we crash after this line, there is a blob that nobody names.
+    payload = msgspec.structs.replace(data.payload, tree=None, tree_ref=store(tree))
+    return msgspec.structs.replace(data, payload=payload)
+
+
+def _oldest(role: kinds.Role, task: Task) -> Asked | None:
+    return next((asked for asked in task.waiting.values() if asked.event.data.to == role), None)

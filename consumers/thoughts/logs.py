@@ -1,33 +1,42 @@
-"""The log folder of a Tree-of-Thoughts task, from its events alone (seed 003, "日志规范").
+"""The log folder of a Tree-of-Thoughts task, from its events alone.
 
 Rules kept: every time is the ledger's (``accepted_ms``), ``seq`` is the order within a file, and the timeline stands in
 the order of the log; an agent has a file only if it said something, but orchestrator, decomposer and explorer keep
 01, 02 and 03; a round is one generation with the evaluation of what it gave; numbers run on over the rounds, with three
 digits from 98 files on. Nothing depends on when or where the folder is written: the same events give the same bytes.
-``consumers.thoughts.log_folder`` writes them.
+
+Each event gives at most one line, in the file of the agent that signed it: an agent that never ran has no line here,
+whoever talked about it. Each file is replaced whole, so that whoever reads sees the old one or the new one.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from consumers.sdk.files import read_file, remove_file, write_file
 from consumers.sdk.text import one_line
-from consumers.thoughts.log_lines import derived_line
 from consumers.thoughts.tree import advance, stats
-from ledger.errors import Refused
+from ledger.errors import Refused, Unavailable
 from ledger.events import tot as kinds
 from projections.thoughts.rounds import Rounds, round_of_file, seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from ledger.events.body import Event
+
+line_chars_max: Final = 2_000
 
 TASK_INFO: Final = "task-info.json"
 TIMELINE: Final = "merged-timeline.log"
+_OURS: Final = re.compile(
+    r"[0-9]{2,}-(task-info\.json|merged-timeline\.log|(orchestrator|decomposer|explorer|synthesizer)\.log"
+    r"|(generator|evaluator)-round[0-9]+\.log)"
+)
 _FIRST: Final = ("orchestrator", "decomposer", "explorer")
 _IN_ROUNDS: Final = ("generator", "evaluator")
 
@@ -51,28 +60,61 @@ class _Line(NamedTuple):
     entry: kinds.LogEntry
 
 
+def write_logs(events: Iterable[Event], out: Path) -> Path:
+    """Write the log folder of a task, ``tot-YYYYMMDD-HHMMSS-xxxxxx``, under ``out`` and return it.
+
+    If we crash here, some files are of the older export; exporting again makes them what they should be. Files of an
+    older export that have other numbers now are removed; nothing else in the folder is touched.
+
+    Raises:
+        Refused: ``NOT_FOUND`` for what is no task. Unavailable: ``STORE_FULL`` or ``STORE_UNAVAILABLE``.
+    """
+    events = list(events)
+    files = log_files(events)
+    folder: Path = out / events[0].data.task_id
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        older = [path for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.name not in files]
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{folder} cannot be written: {error.strerror}") from error
+    for path in older:
+        remove_file(path)
+    for name, content in files.items():
+        path = folder / name
+        if not _is(path, content):
+            write_file(path, content)
+    return folder
+
+
+def _is(path: Path, content: bytes) -> bool:
+    try:
+        return read_file(path) == content
+    except Refused:
+        return False  # a link, or too large: it is replaced
+
+
 def log_files(events: Iterable[Event]) -> dict[str, bytes]:
     """Return the files of a task's log folder by name; ``events`` are those of its stream, in order.
 
     Raises:
         Refused: ``NOT_FOUND`` when they do not begin with ``tot.started``.
     """
-    told = list(events)
-    if not told or not isinstance(told[0].data, kinds.TotStarted):
+    events = list(events)
+    if not events or not isinstance(events[0].data, kinds.TotStarted):
         raise Refused("NOT_FOUND", "a task's log begins with tot.started: these events do not")
-    lines = list(_lines(told))
+    lines = list(_lines(events))
     of_place: dict[_Place, list[_Line]] = {}
     for line in lines:
         of_place.setdefault(line.place, []).append(line)
     numbers = _numbers(of_place)
     digits = _digits(max(numbers.values(), default=0))
     names = {place: f"{number:0{digits}}-{place.name}" for place, number in numbers.items()}
-    info = task_info(told)
-    shown = msgspec.json.format(_escaped(msgspec.json.encode(info).decode()), indent=2)
-    files = {f"{0:0{digits}}-{TASK_INFO}": f"{shown}\n".encode()}
+    info = task_info(events)
+    info_text = msgspec.json.format(_escaped(msgspec.json.encode(info).decode()), indent=2)
+    files = {f"{0:0{digits}}-{TASK_INFO}": f"{info_text}\n".encode()}
     for place in sorted(numbers, key=numbers.__getitem__):
         files[f"{names[place]}.log"] = _json_lines(of_place[place])
-    timeline = _timeline(info, lines, names, _calls(told))
+    timeline = _timeline(info, lines, names, _calls(events))
     return files | {f"{'9' * digits}-{TIMELINE}": timeline.encode()}
 
 
@@ -104,7 +146,7 @@ def _lines(events: Sequence[Event]) -> Iterable[_Line]:
     """Yield the lines of all agents in the order of the log: their own, and derived ones where they wrote none."""
     rounds = Rounds()
     config = _config(events)
-    told = {
+    written = {
         (event.author, cause)
         for event in events
         if isinstance(event.data, kinds.TotLogWritten)
@@ -117,19 +159,19 @@ def _lines(events: Sequence[Event]) -> Iterable[_Line]:
         if isinstance(event.data, kinds.TotLogWritten):
             for entry in event.data.entries:
                 yield _Line(event.accepted_ms, place, entry)
-        elif (event.author, event.id) not in told and (derived := derived_line(event, config)) is not None:
+        elif (event.author, event.id) not in written and (derived := derived_line(event, config)) is not None:
             yield _Line(event.accepted_ms, place, derived)
 
 
 def _numbers(places: Iterable[_Place]) -> dict[_Place, int]:
     """Return the number of each file: the first three are fixed, the rounds follow, the synthesizer is last."""
-    found = set(places)
-    numbers = {_Place(role): number for number, role in enumerate(_FIRST, 1) if _Place(role) in found}
+    distinct = set(places)
+    numbers = {_Place(role): number for number, role in enumerate(_FIRST, 1) if _Place(role) in distinct}
     following = sorted(
-        (place for place in found if place.role in _IN_ROUNDS),
+        (place for place in distinct if place.role in _IN_ROUNDS),
         key=lambda place: (place.round, _IN_ROUNDS.index(place.role)),
     )
-    following += [place for place in found if place.role == "synthesizer"]
+    following += [place for place in distinct if place.role == "synthesizer"]
     return numbers | {place: number for number, place in enumerate(following, len(_FIRST) + 1)}
 
 
@@ -144,15 +186,15 @@ def _digits(files: int) -> int:
 def _json_lines(lines: Sequence[_Line]) -> bytes:
     text = bytearray()
     for seq, line in enumerate(lines, 1):
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "ts": _time(line.accepted_ms),
             "seq": seq,
             "level": line.entry.level,
             "msg": line.entry.msg,
         }
         if line.entry.data:
-            said["data"] = msgspec.Raw(_encoded(line.entry.data))
-        text += _escaped(msgspec.json.encode(said).decode()).encode() + b"\n"
+            fields["data"] = msgspec.Raw(_encoded(line.entry.data))
+        text += _escaped(msgspec.json.encode(fields).decode()).encode() + b"\n"
     return bytes(text)
 
 
@@ -197,18 +239,11 @@ def _calls(events: Sequence[Event]) -> int:
 
 
 def _end(events: Sequence[Event]) -> Event | None:
-    """Return the event after which nothing is searched; agents may still have something to say after it."""
-    for event in events:
-        match event.data:
-            case kinds.SearchComplete() | kinds.TotError(sender="orchestrator"):
-                return event
-            case _:
-                pass  # the search goes on
-    return None
+    return next((event for event in events if ends(event)), None)
 
 
 def _stats(events: Sequence[Event]) -> dict[str, Any]:
-    """Return the seed's three counts: as the explorer closed them, else as far as the events go."""
+    """Return the three counts of a search: as the explorer closed them, else as far as the events go."""
     closed = next((event.data.payload.stats for event in events if isinstance(event.data, kinds.SearchComplete)), None)
     counts = closed or _so_far(events)
     best = None if counts.best_score is None else float(counts.best_score)
@@ -223,7 +258,7 @@ def _so_far(events: Sequence[Event]) -> kinds.SearchStats:
 
 
 def _time(milliseconds: int) -> str:
-    """Return the ledger's time as the seed writes it: ISO 8601, UTC, to the millisecond."""
+    """Return the ledger's time in ISO 8601, UTC, to the millisecond."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"
 
@@ -252,3 +287,105 @@ def _escaped_one(one: str) -> str:
         return one
     units = one.encode("utf-16-be").hex()
     return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
+
+
+def ends(event: Event) -> bool:
+    """Return whether nothing is searched after ``event``; agents may still have something to say after it."""
+    data = event.data
+    return isinstance(data, kinds.SearchComplete) or (
+        isinstance(data, kinds.TotError) and data.sender == "orchestrator"
+    )
+
+
+def derived_line(event: Event, config: kinds.SearchConfig | None) -> kinds.LogEntry | None:
+    """Return the line of an event of a task; None for one that is no step of it."""
+    data = event.data
+    if isinstance(data, kinds.TotError):
+        return _failed(data.sender, data.error)
+    if isinstance(data, kinds.Message):
+        if data.error is not None:
+            return _failed(data.sender, data.error)
+        return _request_line(data) or _answer_line(data)
+    return _note_line(data, config)
+
+
+def _request_line(data: kinds.Message) -> kinds.LogEntry | None:
+    match data:
+        case kinds.DecomposeTask():
+            return _line("progress", "📋 开始分解问题...", problem=data.payload.problem)
+        case kinds.InitializeSearch():
+            config = data.payload.search_config
+            text = f"配置: {config.strategy}, 分支={config.branching_factor}, 深度={config.max_depth}"
+            return _line("info", f"🔍 {text}, 阈值={config.pruning_threshold:g}")
+        case kinds.GenerateThoughts():
+            parent, count = data.payload.parent_node, data.payload.num_candidates
+            text = f"⏳ [Explorer - 第{parent.depth + 1}层] 准备扩展 1 个节点"
+            return _line("progress", text, parent_node=parent.id, num_candidates=count)
+        case kinds.EvaluateThoughts():
+            nodes = data.payload.candidates
+            text = f"⏳ [Explorer - 第{nodes[0].depth}层] 准备评估 {len(nodes)} 个候选"
+            return _line("progress", text, candidates=[node.id for node in nodes])
+        case kinds.SynthesizeSolution():
+            path = [node.id for node in data.payload.best_path]
+            return _line("progress", f"⏳ [Explorer] 传递最佳路径: {len(path)} 个节点", best_path=path)
+        case _:  # any other message: an answer
+            return None
+
+
+def _answer_line(data: kinds.Message) -> kinds.LogEntry | None:
+    match data:
+        case kinds.DecompositionResult(payload=kinds.Decomposition() as shape):
+            granularity, depth = shape.thought_granularity, shape.depth_estimate
+            return _line("info", "✅ 分解完成", thought_granularity=granularity, depth_estimate=depth)
+        case kinds.GeneratedThoughts(payload=kinds.GeneratedPayload() as made):
+            text = f"[Generator] 已生成 {len(made.candidates)} 个候选"
+            if not made.candidates:
+                return _line("warning", f"⚠️ {text}")
+            return _line("progress", f"✓ {text}", candidates=[candidate.content for candidate in made.candidates])
+        case kinds.EvaluationResults(payload=kinds.ResultsPayload() as results):
+            scores = {evaluation.node_id: evaluation.score for evaluation in results.evaluations}
+            return _line("progress", f"✓ [Evaluator] 已评估 {len(scores)} 个候选", scores=scores)
+        case kinds.FinalSolution(payload=kinds.Solution() as solution):
+            if solution.verification.is_valid:
+                return _line("info", f"✅ [Synthesizer] 答案: {solution.answer}", confidence=solution.confidence)
+            errors = solution.verification.validation_errors
+            return _line("warning", f"⚠️ [Synthesizer] 验证未通过: {solution.answer}", validation_errors=errors)
+        case kinds.SearchComplete():
+            stats_ = data.payload.stats
+            text = f"✅ [Explorer] 搜索完成: {stats_.total_nodes} 个节点, 回溯 {stats_.total_backtracks} 次"
+            return _line("info", text, best_path=[node.id for node in data.payload.best_path])
+        case _:  # any other message: a request, or an answer that holds neither payload nor error
+            return None
+
+
+def _note_line(data: Any, config: kinds.SearchConfig | None) -> kinds.LogEntry | None:
+    match data:
+        case kinds.TotStarted():
+            return _line("info", f"📋 问题类型: {data.task_type}", thinker=data.thinker)
+        case kinds.TotNodesAdded() if data.nodes[0].parent_id is None:
+            about = {"strategy": config.strategy, "depth": config.max_depth} if config else {}
+            return _line("info", "🔍 [Explorer] 初始化完成", **about)
+        case kinds.TotNodesAdded():
+            ids = {temp_id: node.id for temp_id, node in zip(data.temp_ids, data.nodes, strict=False)}
+            return _line("progress", f"✓ [Explorer - 第{data.nodes[0].depth}层] 加入 {len(data.nodes)} 个节点", ids=ids)
+        case kinds.TotNodesMarked(status="pruned"):
+            return _line(
+                "warning", f"✂️ [Explorer] 剪枝 {len(data.node_ids)} 个节点: {data.reason}", nodes=data.node_ids
+            )
+        case kinds.TotNodesMarked():
+            text = f"🎯 [Explorer] {len(data.node_ids)} 个终端节点: {data.reason}"
+            return _line("info", text, nodes=data.node_ids)
+        case kinds.TotBacktracked():
+            to = data.to_node_id or "-"
+            return _line("progress", f"↩️ [Explorer] 回溯: {data.node_id} → {to}: {data.reason}")
+        case _:  # the data of any other kind
+            return None
+
+
+def _failed(sender: str, error: kinds.Failure) -> kinds.LogEntry:
+    text = f"❌ [{sender.capitalize()}] {error.code}: {error.message}"
+    return _line("error", text, code=error.code, recoverable=error.recoverable)
+
+
+def _line(level: Any, msg: str, **data: Any) -> kinds.LogEntry:
+    return kinds.LogEntry(level=level, msg=msg[:line_chars_max], data=data)

@@ -7,72 +7,75 @@ agent send a message that the ledger refuses.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, assert_never
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar, assert_never
 
 import msgspec
 
-from consumers.thoughts import tree
-from consumers.thoughts.search import (
-    AddNodes,
-    Backtrack,
-    Done,
-    Evaluate,
-    Finish,
-    Generate,
-    MarkTerminal,
-    Prune,
-    Synthesize,
-    Wait,
-)
+from consumers.thoughts import search, tree
+from ledger.events import KIND_OF
 from ledger.events import tot as kinds
 from ledger.events.fields import EventData
+from ledger.lifecycle.tot import parties_of
 
 if TYPE_CHECKING:
     from consumers.thoughts.search import Action
-    from consumers.thoughts.thinking.protocol import Thinker
+    from consumers.thoughts.thinkers import Thinker
     from consumers.thoughts.tree import TreeState
 
 T = TypeVar("T", bound=msgspec.Struct)
+M = TypeVar("M", bound=kinds.Message)
 
 CRITERIA: Final = ("correctness", "progress", "feasibility")
 
 
 class Outgoing(NamedTuple):
-    """An event to be appended: its kind, data and causes."""
+    """An event to be appended: its data and causes."""
 
-    kind: str
     data: EventData
     causes: list[str] = []
+
+
+def message(form: type[M], task_id: str, payload: msgspec.Struct | None, error: kinds.Failure | None = None) -> M:
+    """Return a message of the type ``form``; from whom and to whom it goes follows from that."""
+    type_ = KIND_OF[form].removeprefix("tot.")
+    sender, to = parties_of(type_)
+    make: Callable[..., M] = form
+    return make(sender=sender, to=to, type=type_, task_id=task_id, payload=payload, error=error)
 
 
 def outgoing(state: TreeState, action: Action) -> Outgoing | None:
     """Return what the explorer appends to carry out ``action``; None when there is nothing to say."""
     match action:
-        case Wait() | Done():
+        case search.Wait() | search.Done():
             return None
-        case AddNodes():
+        case search.AddNodes():
             added = kinds.TotNodesAdded(nodes=list(action.nodes), temp_ids=list(action.temp_ids))
-            return Outgoing("tot.nodes_added", added, [action.answer])
-        case Prune():
-            return Outgoing("tot.nodes_marked", _marked(action, "pruned"))
-        case MarkTerminal():
-            return Outgoing("tot.nodes_marked", _marked(action, "terminal"))
-        case Backtrack():
-            data = kinds.TotBacktracked(node_id=action.node_id, to_node_id=action.to_node_id, reason=action.reason)
-            return Outgoing("tot.backtracked", data)
-        case Generate():
-            return Outgoing("tot.generate_thoughts", _generate(state, action), [state.request])
-        case Evaluate():
-            return Outgoing("tot.evaluate_thoughts", _evaluate(state, action), [state.request])
-        case Synthesize():
-            return Outgoing("tot.synthesize_solution", _synthesize(state, action), [state.request])
-        case Finish():
-            return Outgoing("tot.search_complete", _complete(state, action), [state.request])
+            return Outgoing(added, [action.answer])
+        case search.Prune():
+            return Outgoing(_marked(action, "pruned"))
+        case search.MarkTerminal():
+            return Outgoing(_marked(action, "terminal"))
+        case search.Backtrack():
+            return Outgoing(
+                kinds.TotBacktracked(node_id=action.node_id, to_node_id=action.to_node_id, reason=action.reason)
+            )
+        case search.Generate():
+            data: kinds.Message = message(kinds.GenerateThoughts, state.task_id, _generate(state, action))
+        case search.Evaluate():
+            data = message(kinds.EvaluateThoughts, state.task_id, _evaluate(state, action))
+        case search.Synthesize():
+            path = [state.nodes[id_] for id_ in action.node_ids]
+            payload = kinds.SynthesizePayload(best_path=path, problem=state.problem, task_type=state.task_type)
+            data = message(kinds.SynthesizeSolution, state.task_id, payload)
+        case search.Finish():
+            data = search_complete(state, action.failure)
         case _:
             assert_never(action)
+    return Outgoing(data, [state.request])
 
 
-def respond(state: TreeState, request: kinds.Message, thinker: Thinker) -> Outgoing:
+def respond(state: TreeState, request: kinds.Message, thinker: Thinker) -> kinds.Message:
     """Return the answer of the generator, evaluator or synthesizer to ``request``; the caller names it as the cause.
 
     Raises:
@@ -80,160 +83,103 @@ def respond(state: TreeState, request: kinds.Message, thinker: Thinker) -> Outgo
     """
     match request:
         case kinds.GenerateThoughts():
-            return _generated(state, request, thinker)
+            return message(kinds.GeneratedThoughts, request.task_id, *_generated(state, request.payload, thinker))
         case kinds.EvaluateThoughts():
-            return _evaluated(state, request, thinker)
+            return message(kinds.EvaluationResults, request.task_id, *_evaluated(state, request.payload, thinker))
         case kinds.SynthesizeSolution():
             asked = request.payload
-            solution, failure = _checked(thinker.synthesize(asked.best_path, asked.problem), kinds.Solution)
-            final = kinds.FinalSolution(
-                sender="synthesizer",
-                to="explorer",
-                type="final_solution",
-                task_id=request.task_id,
-                payload=solution,
-                error=failure,
-            )
-            return Outgoing("tot.final_solution", final)
-        case _:
+            solution = _checked(thinker.synthesize(asked.best_path, asked.problem), kinds.Solution)
+            return message(kinds.FinalSolution, request.task_id, *solution)
+        case _:  # any other message: those of the orchestrator, and answers
             raise TypeError(f"{type(request).__name__} is no request to a thinker")
 
 
-def decompose(request: kinds.DecomposeTask, thinker: Thinker) -> Outgoing:
+def decompose(request: kinds.DecomposeTask, thinker: Thinker) -> kinds.Message:
     """Return the decomposer's answer to ``request``; the caller names it as the cause."""
     asked = request.payload
-    shape, failure = _checked(thinker.decompose(asked.problem, asked.task_type), kinds.Decomposition)
-    data = kinds.DecompositionResult(
-        sender="decomposer",
-        to="orchestrator",
-        type="decomposition_result",
-        task_id=request.task_id,
-        payload=shape,
-        error=failure,
-    )
-    return Outgoing("tot.decomposition_result", data)
+    shape = _checked(thinker.decompose(asked.problem, asked.task_type), kinds.Decomposition)
+    return message(kinds.DecompositionResult, request.task_id, *shape)
 
 
-def _generated(state: TreeState, request: kinds.GenerateThoughts, thinker: Thinker) -> Outgoing:
-    asked = request.payload
+def _generated(
+    state: TreeState, asked: kinds.GeneratePayload, thinker: Thinker
+) -> tuple[kinds.GeneratedPayload | None, kinds.Failure | None]:
     path = tree.path_to(state, asked.parent_node.id)
-    said = thinker.generate(path, asked.generation_strategy, asked.num_candidates, asked.context)
-    if isinstance(said, kinds.GeneratedPayload):
-        said = msgspec.structs.replace(said, candidates=said.candidates[: asked.num_candidates])
-    payload, failure = _checked(said, kinds.GeneratedPayload)
-    if payload is not None and len({one.temp_id for one in payload.candidates}) != len(payload.candidates):
-        message = "two candidates have one temporary id"
-        payload, failure = None, kinds.Failure(code="GENERATION_FAILED", message=message, recoverable=True)
-    data = kinds.GeneratedThoughts(
-        sender="generator",
-        to="explorer",
-        type="generated_thoughts",
-        task_id=request.task_id,
-        payload=payload,
-        error=failure,
-    )
-    return Outgoing("tot.generated_thoughts", data)
+    answer = thinker.generate(path, asked.generation_strategy, asked.num_candidates, asked.context)
+    if isinstance(answer, kinds.GeneratedPayload):
+        answer = msgspec.structs.replace(answer, candidates=answer.candidates[: asked.num_candidates])
+    payload, failure = _checked(answer, kinds.GeneratedPayload)
+    if payload is not None and len({candidate.temp_id for candidate in payload.candidates}) != len(payload.candidates):
+        text = "two candidates have one temporary id"
+        return None, kinds.Failure(code="GENERATION_FAILED", message=text, recoverable=True)
+    return payload, failure
 
 
-def _evaluated(state: TreeState, request: kinds.EvaluateThoughts, thinker: Thinker) -> Outgoing:
-    asked = request.payload
+def _evaluated(
+    state: TreeState, asked: kinds.EvaluatePayload, thinker: Thinker
+) -> tuple[kinds.ResultsPayload | None, kinds.Failure | None]:
     ids = {node.id for node in asked.candidates}
     paths = [tree.path_to(state, node.id) for node in asked.candidates]
-    said = thinker.evaluate(paths, asked.evaluation_strategy, asked.evaluation_criteria, asked.context)
-    if isinstance(said, kinds.ResultsPayload):
-        once = {one.node_id: one for one in said.evaluations if one.node_id in ids}
-        said = msgspec.structs.replace(
-            said,
-            evaluations=list(once.values()),
-            ranking=[id_ for id_ in dict.fromkeys(said.ranking) if id_ in ids],
-            pruning_suggestions=[id_ for id_ in dict.fromkeys(said.pruning_suggestions) if id_ in ids],
+    answer = thinker.evaluate(paths, asked.evaluation_strategy, asked.evaluation_criteria, asked.context)
+    if isinstance(answer, kinds.ResultsPayload):
+        by_id = {evaluation.node_id: evaluation for evaluation in answer.evaluations if evaluation.node_id in ids}
+        answer = msgspec.structs.replace(
+            answer,
+            evaluations=list(by_id.values()),
+            ranking=[id_ for id_ in dict.fromkeys(answer.ranking) if id_ in ids],
+            pruning_suggestions=[id_ for id_ in dict.fromkeys(answer.pruning_suggestions) if id_ in ids],
         )
-    payload, failure = _checked(said, kinds.ResultsPayload)
-    data = kinds.EvaluationResults(
-        sender="evaluator",
-        to="explorer",
-        type="evaluation_results",
-        task_id=request.task_id,
-        payload=payload,
-        error=failure,
-    )
-    return Outgoing("tot.evaluation_results", data)
+    return _checked(answer, kinds.ResultsPayload)
 
 
-def _checked(said: T | kinds.Failure, form: type[T]) -> tuple[T | None, kinds.Failure | None]:
-    """Return what was said as the protocol's type, or the failure: the thinker's own, or that it broke the form."""
-    if isinstance(said, kinds.Failure):
-        return None, said
+def _checked(answer: T | kinds.Failure, form: type[T]) -> tuple[T | None, kinds.Failure | None]:
+    """Return an answer as the protocol's type, or the failure: the thinker's own, or that it broke the form."""
+    if isinstance(answer, kinds.Failure):
+        return None, answer
     try:
-        return msgspec.json.decode(msgspec.json.encode(said), type=form), None
+        return msgspec.json.decode(msgspec.json.encode(answer), type=form), None
     except (msgspec.ValidationError, msgspec.EncodeError, TypeError, ValueError) as error:
-        message = f"the thinker's answer breaks the protocol: {error}"[:1_000]
-        return None, kinds.Failure(code="INVALID_FORMAT", message=message, recoverable=True)
+        text = f"the thinker's answer breaks the protocol: {error}"[:1_000]
+        return None, kinds.Failure(code="INVALID_FORMAT", message=text, recoverable=True)
 
 
-def _marked(action: Prune | MarkTerminal, status: str) -> kinds.TotNodesMarked:
-    return kinds.TotNodesMarked(
-        node_ids=list(action.node_ids),
-        status="pruned" if status == "pruned" else "terminal",
-        reason=action.reason,
-    )
+def _marked(action: search.Prune | search.MarkTerminal, status: Literal["pruned", "terminal"]) -> kinds.TotNodesMarked:
+    return kinds.TotNodesMarked(node_ids=list(action.node_ids), status=status, reason=action.reason)
 
 
-def _generate(state: TreeState, action: Generate) -> kinds.GenerateThoughts:
+def _generate(state: TreeState, action: search.Generate) -> kinds.GeneratePayload:
     shape = state.decomposition
-    context = kinds.GenerationContext(
-        problem=state.problem, goal=shape.success_criteria, constraints=list(shape.constraints)
-    )
-    payload = kinds.GeneratePayload(
+    return kinds.GeneratePayload(
         parent_node=state.nodes[action.node_id],
         generation_strategy=state.config.generation_strategy,
         num_candidates=action.k,
-        context=context,
-    )
-    return kinds.GenerateThoughts(
-        sender="explorer", to="generator", type="generate_thoughts", task_id=state.task_id, payload=payload
+        context=kinds.GenerationContext(
+            problem=state.problem, goal=shape.success_criteria, constraints=list(shape.constraints)
+        ),
     )
 
 
-def _evaluate(state: TreeState, action: Evaluate) -> kinds.EvaluateThoughts:
+def _evaluate(state: TreeState, action: search.Evaluate) -> kinds.EvaluatePayload:
     nodes = [state.nodes[id_] for id_ in action.node_ids]
-    context = kinds.EvaluationContext(
-        problem=state.problem,
-        current_depth=nodes[0].depth,
-        max_depth=state.config.max_depth,
-        goal=state.decomposition.success_criteria,
-    )
-    payload = kinds.EvaluatePayload(
+    return kinds.EvaluatePayload(
         candidates=nodes,
         evaluation_strategy=state.config.evaluation_strategy,
-        context=context,
+        context=kinds.EvaluationContext(
+            problem=state.problem,
+            current_depth=nodes[0].depth,
+            max_depth=state.config.max_depth,
+            goal=state.decomposition.success_criteria,
+        ),
         evaluation_criteria=list(CRITERIA),
     )
-    return kinds.EvaluateThoughts(
-        sender="explorer", to="evaluator", type="evaluate_thoughts", task_id=state.task_id, payload=payload
-    )
 
 
-def _synthesize(state: TreeState, action: Synthesize) -> kinds.SynthesizeSolution:
-    path = [state.nodes[id_] for id_ in action.node_ids]
-    payload = kinds.SynthesizePayload(best_path=path, problem=state.problem, task_type=state.task_type)
-    return kinds.SynthesizeSolution(
-        sender="explorer", to="synthesizer", type="synthesize_solution", task_id=state.task_id, payload=payload
-    )
-
-
-def _complete(state: TreeState, action: Finish) -> kinds.SearchComplete:
+def search_complete(state: TreeState, failure: kinds.Failure | None) -> kinds.SearchComplete:
+    """Return the end of a search; with ``failure`` when it found nothing."""
     payload = kinds.SearchPayload(
         stats=tree.stats(state),
         tree_digest=tree.digest(state),
         best_path=tree.best_path(state),
         tree=tree.thought_tree(state),
     )
-    return kinds.SearchComplete(
-        sender="explorer",
-        to="orchestrator",
-        type="search_complete",
-        task_id=state.task_id,
-        payload=payload,
-        error=action.failure,
-    )
+    return message(kinds.SearchComplete, state.task_id, payload, failure)

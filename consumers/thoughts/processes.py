@@ -1,28 +1,45 @@
-"""The six processes of a task: started, watched, started again when they die, and ended by their own pids."""
+"""The six processes of a task: started, watched, started again when they die, and ended by their own pids.
+
+Each is ``python -m consumers.thoughts.processes ROLE``, told in one line on standard input what to play: where the
+ledger is and which task it is about. When standard input ends, whoever started the process is gone, and it ends too.
+Exit code 0: the task is over. What goes wrong is one JSON line on standard output.
+
+On a ledger in a folder the six are service agents that the node key registers when they are new. On a server they are
+registered already, and their keys lie in the folder of whoever starts them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
+import threading
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
+from consumers.thoughts.agents import Agent
 from consumers.thoughts.task import AGENTS
-from ledger.config import Config
-from ledger.errors import BatonError, Refused, Unavailable
+from consumers.thoughts.thinkers import thinker_named
+from ledger.author import Author
+from ledger.config import Config, Settings
+from ledger.connect import open_client
+from ledger.errors import BatonError, Exit, Refused, Unavailable
 from ledger.events import tot as kinds
+from ledger.home import Home
+from ledger.identity import open_key
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
+    from ledger.client import Client
 
 restarts_max: Final = 3
 stop_wait_s: Final = 10.0
 
 
-class Part(msgspec.Struct, frozen=True):
+class Assignment(msgspec.Struct, frozen=True):
     """What a process is told: the ledger, the task, its thinker, where to read from, and what opens it if it is new."""
 
     home: str
@@ -34,13 +51,14 @@ class Part(msgspec.Struct, frozen=True):
     opening: kinds.TotStarted | None = None
 
 
-class Cast:
+class Processes:
     """The six processes of one task."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, assignment: Assignment) -> None:
         """Start them; the orchestrator alone is told what opens the task."""
-        self._parts = {
-            role: part if role == "orchestrator" else msgspec.structs.replace(part, opening=None) for role in AGENTS
+        self._assignments = {
+            role: assignment if role == "orchestrator" else msgspec.structs.replace(assignment, opening=None)
+            for role in AGENTS
         }
         self._children: dict[kinds.Role, subprocess.Popen[bytes]] = {}
         self._restarts = dict.fromkeys(AGENTS, 0)
@@ -52,11 +70,9 @@ class Cast:
             raise
 
     def __enter__(self) -> Self:
-        """Return the cast itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """End what still runs."""
         self.end()
 
     @property
@@ -88,9 +104,9 @@ class Cast:
                 child.wait()
 
     def _start(self, role: kinds.Role) -> None:
-        # In a session of its own: ^C reaches whoever runs the task alone, who then ends the six in order.
+        # In a process session of its own: ^C reaches only whoever runs the task, who then ends the six in order.
         child = subprocess.Popen(  # noqa: S603 - this Python, with arguments of our own
-            [sys.executable, "-m", "consumers.thoughts", role],
+            [sys.executable, "-m", __name__, role],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -98,20 +114,20 @@ class Cast:
         self._children[role] = child
         assert child.stdin is not None  # noqa: S101 - a pipe was asked for
         with contextlib.suppress(BrokenPipeError):  # it died at once: ``is_done`` sees that
-            child.stdin.write(msgspec.json.encode(self._parts[role]) + b"\n")
+            child.stdin.write(msgspec.json.encode(self._assignments[role]) + b"\n")
             child.stdin.flush()
 
     def _replace(self, role: kinds.Role) -> None:
         child = self._children[role]
         assert child.stdout is not None  # noqa: S101 - a pipe was asked for
-        said = child.stdout.read()
+        output = child.stdout.read()
         code = child.wait()
         _close(child)
-        failed = BatonError.from_dict(msgspec.json.decode(said)) if said else None
-        if isinstance(failed, Refused):
-            raise failed.with_details(role=role)
+        error = BatonError.from_dict(msgspec.json.decode(output)) if output else None
+        if isinstance(error, Refused):
+            raise error.with_details(role=role)
         if self._restarts[role] == restarts_max:
-            raise failed or Unavailable(
+            raise error or Unavailable(
                 "STORE_UNAVAILABLE", f"the {role} ended {restarts_max + 1} times, at last {code}"
             )
         self._restarts[role] += 1
@@ -123,3 +139,77 @@ def _close(child: subprocess.Popen[bytes]) -> None:
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
+
+
+def role_keys(settings: Settings, client: Client) -> dict[str, str]:
+    """Return the public keys (hex) of the six roles; on a ledger in a folder those that are new are registered.
+
+    Raises:
+        Refused: ``KEY_FILE_MISSING`` when a server's agent has no key here; ``AGENT_EXISTS`` when a name is taken.
+    """
+    home = Home(settings.home)
+    if settings.server is None:
+        from consumers.sdk.service import service_author  # noqa: PLC0415 - loads lmdb, as its client does
+        from ledger.local import LocalClient  # noqa: PLC0415 - loads lmdb
+
+        assert isinstance(client, LocalClient)  # noqa: S101 - without a server there is no other
+        for name in AGENTS.values():
+            service_author(client, name)
+    return {role: open_key(home.key_file(name)).public.hex() for role, name in AGENTS.items()}
+
+
+def held_keys(settings: Settings) -> dict[str, str]:
+    """Return the public keys (hex) of the roles whose keys are here; none is made, and nobody is registered.
+
+    Raises:
+        Refused: ``KEY_FILE_MODE``, ``KEY_LOCKED``.
+    """
+    files = {role: Home(settings.home).key_file(name) for role, name in AGENTS.items()}
+    return {role: open_key(file).public.hex() for role, file in files.items() if file.exists()}
+
+
+def author_of(role: kinds.Role, settings: Settings, client: Client) -> Author:
+    """Return the author who plays ``role`` with its own key.
+
+    Raises:
+        Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``KEY_LOCKED``.
+    """
+    key = open_key(Home(settings.home).key_file(AGENTS[role]))
+    return Author(client, AGENTS[role], lambda _: key)
+
+
+def main() -> int:
+    """Play a role until the task is over; return the exit code."""
+    assignment = msgspec.json.decode(sys.stdin.buffer.readline(), type=Assignment)
+    stop = threading.Event()
+
+    def watch() -> None:
+        # Not through the buffer: a thread that holds its lock would keep the interpreter from ending.
+        while os.read(0, 4096):
+            continue
+        stop.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        role = _role(sys.argv[1])
+        home, config = Path(assignment.home), assignment.config
+        settings = Settings(home=home, config=config, server=assignment.server, agent=AGENTS[role])
+        thinker = thinker_named(assignment.thinker, config)
+        with open_client(settings) as client:
+            author = author_of(role, settings, client)
+            agent = Agent(role, assignment.task_id, author, thinker, opening=assignment.opening)
+            return Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
+    except BatonError as error:
+        sys.stdout.buffer.write(msgspec.json.encode(error.to_dict()) + b"\n")
+        sys.stdout.buffer.flush()
+        return error.exit_code
+
+
+def _role(name: str) -> kinds.Role:
+    if name not in AGENTS:
+        raise Refused("USAGE", f"there is no role {name[:60]!r}: {', '.join(AGENTS)}")
+    return name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""What an explorer does next, as a pure function of the tree that the log tells (seed 003, 搜索策略说明).
+"""What an explorer does next, as a pure function of the tree that the log tells.
 
     action = next_action(state, thinker.is_solution, elapsed_s)
 
@@ -17,17 +17,15 @@ ever judged has exhausted nothing: it ends with what went wrong.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from consumers.thoughts.tree import TreeState, attempts_max, in_order, path_to
 from ledger.events.tot import Failure, ThoughtNode
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-SolutionTest: TypeAlias = "Callable[[Sequence[ThoughtNode]], bool]"
+SolutionTest: TypeAlias = Callable[[Sequence[ThoughtNode]], bool]
 
 batch_nodes_max: Final = 64
 batch_size_max_bytes: Final = 24 * 1024
@@ -129,7 +127,7 @@ def next_action(state: TreeState, is_solution: SolutionTest, elapsed_s: float = 
 def _add(state: TreeState) -> Action | None:
     for drawn in state.drawn:
         depth = state.nodes[drawn.parent].depth + 1
-        told = {node.content for node in state.nodes.values() if node.parent_id == drawn.parent}
+        present = {node.content for node in state.nodes.values() if node.parent_id == drawn.parent}
         number = sum(node.depth == depth for node in state.nodes.values())
         room = min(batch_nodes_max, state.config.nodes_max - len(state.nodes))
         nodes: list[ThoughtNode] = []
@@ -137,9 +135,9 @@ def _add(state: TreeState) -> Action | None:
         for candidate in drawn.candidates:
             if len(nodes) >= room:
                 break
-            if not candidate.content.strip() or candidate.content in told:
+            if not candidate.content.strip() or candidate.content in present:
                 continue
-            told.add(candidate.content)
+            present.add(candidate.content)
             temp_ids.append(candidate.temp_id)
             nodes.append(
                 ThoughtNode(
@@ -182,8 +180,8 @@ def _evaluate(state: TreeState, is_solution: SolutionTest, elapsed_s: float) -> 
 
 
 def _mark(state: TreeState, is_solution: SolutionTest, nodes: Iterable[ThoughtNode]) -> Action | None:
-    found = [node.id for node in nodes if is_solution(path_to(state, node.id))]
-    return MarkTerminal(tuple(found[:batch_nodes_max]), "it is a solution") if found else None
+    solutions = [node.id for node in nodes if is_solution(path_to(state, node.id))]
+    return MarkTerminal(tuple(solutions[:batch_nodes_max]), "it is a solution") if solutions else None
 
 
 def _synthesize(state: TreeState) -> Action | None:
@@ -240,15 +238,15 @@ def _next_node(state: TreeState) -> str | None:
 def _nothing_left(state: TreeState) -> Finish:
     if state.failure is not None and all(node.evaluation is None for node in state.nodes.values()):
         return Finish("failed", state.failure)
-    said = f"; last failure: {state.failure.code}" if state.failure else ""
-    message = f"none of {len(state.nodes)} nodes leads to a solution{said}"
+    last = f"; last failure: {state.failure.code}" if state.failure else ""
+    message = f"none of {len(state.nodes)} nodes leads to a solution{last}"
     return Finish("exhausted", Failure(code="SEARCH_EXHAUSTED", message=message, recoverable=False))
 
 
 def _out_of_budget(state: TreeState, is_solution: SolutionTest) -> Action:
-    found = _mark(state, is_solution, _pending(state)) or _synthesize(state)
-    if found is not None:
-        return found
+    action = _mark(state, is_solution, _pending(state)) or _synthesize(state)
+    if action is not None:
+        return action
     config = state.config
     limits = f"{config.nodes_max} nodes, {config.calls_max} calls, {config.seconds_max} s"
     message = f"the search's budget is spent ({limits})"

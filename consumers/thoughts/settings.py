@@ -1,21 +1,20 @@
-"""How a task is searched: the seed's table of task types, the spellings that mean the same, and what overrides both.
+"""How a task is searched: the table of task types, the spellings that mean the same, and what overrides both.
 
 An override wins over the decomposer's estimate of depth, and that over the table. Open types (writing, design) generate
-independently, constrained ones sequentially (the seed's 生成策略说明). A type outside the table needs to be told its
+independently, constrained ones sequentially. A type outside the table needs to be told its
 strategy and depth.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from ledger.errors import Refused
 from ledger.events.tot import Decomposition, EvaluationStrategy, GenerationStrategy, SearchConfig, Strategy
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+Name = TypeVar("Name", bound=str)
 Number = TypeVar("Number", int, float)
 
 depth_max: Final = 64
@@ -24,7 +23,7 @@ budget_max: Final = 2_000
 
 
 class TaskSettings(NamedTuple):
-    """A row of the seed's table; ``depth`` is the greater of the recommended ones, ``threshold`` and width are ours."""
+    """A row of the table; ``depth`` is the greater of the recommended ones."""
 
     granularity: str
     depth: int
@@ -50,6 +49,18 @@ class Overrides(NamedTuple):
     seconds_max: int | None = None
 
 
+class TaskOptions(NamedTuple):
+    """How a task is to be searched: its type (in any spelling), and what overrides the table's row for it."""
+
+    task_type: str = "math_reasoning"
+    overrides: Overrides = Overrides()
+
+    def to_strings(self) -> dict[str, str]:
+        """Return the overrides as ``tot.started`` keeps them."""
+        return {name: str(value) for name, value in self.overrides._asdict().items() if value is not None}
+
+
+_INTEGERS: Final = ("depth", "branching", "beam_width", "nodes_max", "calls_max", "seconds_max")
 _SCORING: Final[EvaluationStrategy] = "independent_scoring"
 _VOTING: Final[EvaluationStrategy] = "comparative_voting"
 _SAMPLING: Final[GenerationStrategy] = "independent_sampling"
@@ -81,72 +92,74 @@ _TYPE_ALIASES: Final = {
     "debugging": ("debug", "调试"),
     "architecture_design": ("architecture", "design", "architecturaldesign", "架构设计", "架构"),
 }
-_GRANULARITY_ALIASES: Final = {
-    "equation": ("singleequation", "equations", "方程", "等式"),
-    "paragraph": ("paragraphs", "singleparagraph", "段落"),
-    "action_step": ("action", "step", "singleaction", "行动步骤", "动作"),
-    "hypothesis": ("hypotheses", "singlehypothesis", "假设"),
-    "component": ("components", "singlecomponent", "组件"),
-}
-_STRATEGY_ALIASES: Final = {
+_STRATEGY_ALIASES: Final[dict[Strategy, tuple[str, ...]]] = {
     "BFS": ("breadthfirst", "breadthfirstsearch", "广度优先", "广度优先搜索"),
     "DFS": ("depthfirst", "depthfirstsearch", "深度优先", "深度优先搜索"),
 }
-_GENERATION_ALIASES: Final[dict[str, tuple[str, ...]]] = {
+_GENERATION_ALIASES: Final[dict[GenerationStrategy, tuple[str, ...]]] = {
     _SAMPLING: ("independent", "sampling", "sample", "独立采样"),
     _PROPOSAL: ("sequential", "proposal", "propose", "序列提议"),
 }
-_EVALUATION_ALIASES: Final[dict[str, tuple[str, ...]]] = {
+_EVALUATION_ALIASES: Final[dict[EvaluationStrategy, tuple[str, ...]]] = {
     _SCORING: ("scoring", "score", "independent", "独立评分"),
     _VOTING: ("voting", "vote", "comparative", "对比投票"),
 }
 
 
-def read_task_type(said: str) -> str:
+def read_overrides(options: Mapping[str, str]) -> Overrides:
+    """Return the overrides in the options of ``tot.started``.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for a number that is none.
+    """
+    values: dict[str, str | int | float] = {}
+    for name in Overrides._fields:
+        if name not in options:
+            continue
+        text = options[name]
+        try:
+            values[name] = int(text) if name in _INTEGERS else float(text) if name == "threshold" else text
+        except ValueError as error:
+            raise Refused("INVALID_FIELD", f"{name} is a number, not {text[:60]!r}", path=f"$.{name}") from error
+    return Overrides(**values)  # type: ignore[arg-type]  # each has its field's type
+
+
+def read_task_type(spelling: str) -> str:
     """Return the table's name of a task type however it is spelled; another type as it stands.
 
     Raises:
         Refused: ``INVALID_FIELD`` for an empty one.
     """
-    found = _find(_TYPE_ALIASES, said)
-    if not said.strip():
+    if not spelling.strip():
         raise Refused("INVALID_FIELD", "a task type is not empty", path="$.task_type")
-    return found or said.strip()
+    return _find(_TYPE_ALIASES, spelling) or spelling.strip()
 
 
-def read_granularity(said: str) -> str:
-    """Return the table's name of a granularity however it is spelled (``single_equation``); another as it stands."""
-    return _find(_GRANULARITY_ALIASES, said) or said
-
-
-def read_strategy(said: str) -> Strategy:
+def read_strategy(spelling: str) -> Strategy:
     """Return BFS or DFS however it is spelled (``Breadth-First``, 广度优先搜索).
 
     Raises:
         Refused: ``INVALID_FIELD`` when it is neither.
     """
-    found = _required(_STRATEGY_ALIASES, said, "strategy")
-    return "BFS" if found == "BFS" else "DFS"
+    return _required(_STRATEGY_ALIASES, spelling, "strategy")
 
 
-def read_generation(said: str) -> GenerationStrategy:
+def read_generation(spelling: str) -> GenerationStrategy:
     """Return a generation strategy however it is spelled (``Sequential Proposal``, 序列提议).
 
     Raises:
         Refused: ``INVALID_FIELD`` when there is none such.
     """
-    found = _required(_GENERATION_ALIASES, said, "generation_strategy")
-    return "independent_sampling" if found == _SAMPLING else "sequential_proposal"
+    return _required(_GENERATION_ALIASES, spelling, "generation_strategy")
 
 
-def read_evaluation(said: str) -> EvaluationStrategy:
+def read_evaluation(spelling: str) -> EvaluationStrategy:
     """Return an evaluation strategy however it is spelled (``Comparative Voting``, 对比投票).
 
     Raises:
         Refused: ``INVALID_FIELD`` when there is none such.
     """
-    found = _required(_EVALUATION_ALIASES, said, "evaluation_strategy")
-    return "independent_scoring" if found == _SCORING else "comparative_voting"
+    return _required(_EVALUATION_ALIASES, spelling, "evaluation_strategy")
 
 
 def search_config(
@@ -184,20 +197,20 @@ def search_config(
     )
 
 
-def _find(aliases: Mapping[str, tuple[str, ...]], said: str) -> str | None:
-    spelled = re.sub(r"[\s_\-.]+", "", said).lower()
+def _find(aliases: Mapping[Name, tuple[str, ...]], spelling: str) -> Name | None:
+    spelled = re.sub(r"[\s_\-.]+", "", spelling).lower()
     for name, others in aliases.items():
         if spelled == name.replace("_", "").lower() or spelled in others:
             return name
     return None
 
 
-def _required(aliases: Mapping[str, tuple[str, ...]], said: str, field: str) -> str:
-    # The seed writes both names of a strategy in one heading: "BFS（广度优先搜索）".
-    found = _find(aliases, said) or _find(aliases, re.split(r"[（(]", said)[0])
-    if found is None:
-        raise Refused("INVALID_FIELD", f"{said[:60]} is no {field}: {', '.join(aliases)}", path=f"$.{field}")
-    return found
+def _required(aliases: Mapping[Name, tuple[str, ...]], spelling: str, field: str) -> Name:
+    # Both names of a strategy may stand together: "BFS（广度优先搜索）".
+    name = _find(aliases, spelling) or _find(aliases, re.split(r"[（(]", spelling)[0])
+    if name is None:
+        raise Refused("INVALID_FIELD", f"{spelling[:60]} is no {field}: {', '.join(aliases)}", path=f"$.{field}")
+    return name
 
 
 def _within(name: str, value: Number, least: int, most: int) -> Number:

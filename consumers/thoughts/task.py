@@ -7,6 +7,7 @@ A request keeps the tree of the moment it was made in, because an answer must no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from consumers.thoughts.tree import TreeState, advance
@@ -14,12 +15,9 @@ from ledger.author import Draft
 from ledger.events import tot as kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ledger.events import EventData
     from ledger.events.body import Event
 
-attempts_max: Final = 3
 pause_max_ms: Final = 60_000
 
 AGENTS: Final[dict[kinds.Role, str]] = {
@@ -60,7 +58,6 @@ class Task:
     """Everything that the six agents of a task go by."""
 
     def __init__(self, task_id: str) -> None:
-        """Know nothing of the task yet."""
         self.id: Final = task_id
         self.started: kinds.TotStarted | None = None
         self.started_id = ""
@@ -104,8 +101,8 @@ class Task:
                 self.announced |= {(data.sender, cause) for cause in event.causes}
             case kinds.TotError() if data.sender == "orchestrator":
                 self.failure = data.error
-            case _:
-                pass  # said above
+            case _:  # the data of any other kind; messages are taken in above
+                pass
 
     def elapsed_s(self) -> float:
         """Return the seconds of search up to the latest event, by the ledger's clock.
@@ -123,13 +120,13 @@ class Task:
             case kinds.DecompositionResult():
                 self.decompositions.append(event)
             case kinds.EvaluationResults() if data.payload is not None:
-                self.judged |= {one.node_id: event.id for one in data.payload.evaluations}
+                self.judged |= {evaluation.node_id: event.id for evaluation in data.payload.evaluations}
             case kinds.FinalSolution() if data.payload is not None:
                 self.solution = event
             case kinds.SearchComplete():
                 self.complete = event
-            case _:
-                pass  # the tree knows the rest
+            case _:  # any other answer: the tree knows it
+                pass
 
 
 def drafts(task_id: str, says: Sequence[Say]) -> list[Draft]:
@@ -146,6 +143,6 @@ def drafts(task_id: str, says: Sequence[Say]) -> list[Draft]:
 
 
 def line(role: kinds.Role, task: Task, key: str, msg: str, causes: Sequence[str] = ()) -> Say:
-    """Return a line for people about work that begins, in the seed's style; what a message tells is not said twice."""
+    """Return a line for people about work that begins, unless a message tells it."""
     entry = kinds.LogEntry(level="progress", msg=msg)
     return Say(f"log:{key}", kinds.TotLogWritten(sender=role, task_id=task.id, entries=[entry]), causes)

@@ -7,16 +7,14 @@ A state is never changed: each event gives another.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from ledger.events import tot as kinds
 from ledger.lifecycle.tot_tree import node_states, tree_digest
 from projections.thoughts import tree as view
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 attempts_max: Final = 3
 
@@ -97,14 +95,14 @@ def advance(state: TreeState | None, entry: Entry) -> TreeState | None:
         return _message(state, entry, data)
     match data:
         case kinds.TotNodesAdded():
-            drawn = tuple(one for one in state.drawn if one.answer not in entry.causes)
+            drawn = tuple(waiting for waiting in state.drawn if waiting.answer not in entry.causes)
             return _replace(state, nodes=state.nodes | {node.id: node for node in data.nodes}, drawn=drawn)
         case kinds.TotNodesMarked():
             changed = {id_: _replace(state.nodes[id_], status=data.status) for id_ in data.node_ids}
             return _replace(state, nodes=state.nodes | changed)
         case kinds.TotBacktracked():
             return _replace(state, backtracks=state.backtracks + 1, turned_from=data.node_id)
-        case _:
+        case _:  # the data of any other kind
             return state
 
 
@@ -132,12 +130,12 @@ def best_path(state: TreeState) -> list[kinds.ThoughtNode]:
 
 
 def stats(state: TreeState) -> kinds.SearchStats:
-    """Return the seed's counts of the search so far."""
+    """Return the counts of the search so far."""
     return view.stats_of(state.nodes, backtracks=state.backtracks, llm_calls=state.calls, rounds=state.rounds)
 
 
 def thought_tree(state: TreeState) -> kinds.ThoughtTree:
-    """Return the seed's ``ThoughtTree``, children filled in."""
+    """Return the whole tree, children filled in."""
     return kinds.ThoughtTree(
         task_id=state.task_id,
         problem=state.problem,
@@ -166,7 +164,7 @@ def _message(state: TreeState, entry: Entry, data: kinds.Message) -> TreeState:
             return _synthesized(state, entry, data)
         case kinds.SearchComplete():
             return _replace(state, is_complete=True)
-        case _:
+        case _:  # any other message: it changes no tree
             return state
 
 
@@ -188,8 +186,8 @@ def _generated(state: TreeState, entry: Entry, data: kinds.GeneratedThoughts) ->
     parent = request.payload.parent_node.id
     if data.payload is None:
         return _failed(state, [parent], data.error)
-    found = tuple(data.payload.candidates[: request.payload.num_candidates])
-    drawn = (*state.drawn, Drawn(entry.id, parent, found)) if found else state.drawn
+    candidates = tuple(data.payload.candidates[: request.payload.num_candidates])
+    drawn = (*state.drawn, Drawn(entry.id, parent, candidates)) if candidates else state.drawn
     attempts = {id_: count for id_, count in state.attempts.items() if id_ != parent}
     return _replace(state, drawn=drawn, calls=state.calls + data.payload.llm_calls, attempts=attempts)
 
@@ -202,9 +200,9 @@ def _evaluated(state: TreeState, entry: Entry, data: kinds.EvaluationResults) ->
     if data.payload is None:
         return _failed(state, asked, data.error)
     nodes = dict(state.nodes)
-    for one in data.payload.evaluations:
-        evaluation = kinds.Evaluation(score=one.score, confidence=one.confidence, reasoning=one.reasoning)
-        nodes[one.node_id] = _replace(nodes[one.node_id], evaluation=evaluation)
+    for judged in data.payload.evaluations:
+        evaluation = kinds.Evaluation(score=judged.score, confidence=judged.confidence, reasoning=judged.reasoning)
+        nodes[judged.node_id] = _replace(nodes[judged.node_id], evaluation=evaluation)
     suggested = state.suggested.union(data.payload.pruning_suggestions)
     state = _replace(state, nodes=nodes, suggested=suggested, calls=state.calls + data.payload.llm_calls)
     missed = [id_ for id_ in asked if nodes[id_].evaluation is None]

@@ -58,7 +58,7 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
 
 
 # Request type → who asks whom, and the type that answers it.
-_ASKS: Final[dict[str, tuple[str, str, str]]] = {
+_ASKS: Final[dict[str, tuple[kinds.Role, kinds.Role, str]]] = {
     "decompose_task": ("orchestrator", "decomposer", "decomposition_result"),
     "initialize_search": ("orchestrator", "explorer", "search_complete"),
     "generate_thoughts": ("explorer", "generator", "generated_thoughts"),
@@ -66,6 +66,12 @@ _ASKS: Final[dict[str, tuple[str, str, str]]] = {
     "synthesize_solution": ("explorer", "synthesizer", "final_solution"),
 }
 _ANSWERED_BY: Final = {answer: request for request, (_, _, answer) in _ASKS.items()}
+
+
+def parties_of(message_type: str) -> tuple[kinds.Role, kinds.Role]:
+    """Return who sends a message of this type, and to whom."""
+    asks, asked, answer = _ASKS[_ANSWERED_BY.get(message_type, message_type)]
+    return (asked, asks) if message_type == answer else (asks, asked)
 
 
 def transition(state: TotState | None, event: Event) -> TotState:
@@ -121,8 +127,7 @@ def _message(state: TotState, event: Event, data: kinds.Message) -> TotState:
     kind: str = data.type  # type: ignore[attr-defined]  # every message has one; the base cannot say which
     _require_task(event, data.task_id)
     request = _ANSWERED_BY.get(kind, kind)
-    asks, asked, answer = _ASKS[request]
-    sender, to = (asked, asks) if kind == answer else (asks, asked)
+    sender, to = parties_of(kind)
     if (data.sender, data.to) != (sender, to):
         raise Refused("INVALID_FIELD", f"{kind} goes from the {sender} to the {to}", path="$.data.from")
     _require_role(state, event, sender)

@@ -12,15 +12,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from consumers.thoughts.driver import solve
-from consumers.thoughts.running import run_task
+from consumers.thoughts.run import run_task
 from consumers.thoughts.task import AGENTS
-from consumers.thoughts.thinking import Game24
+from consumers.thoughts.thinkers.game24 import Game24
 from ledger.client import follow
 from ledger.config import Settings
 from ledger.connect import open_client
 from tests.bench.delivery import served
 from tests.bench.pairs import Bench, Row, ratios, seconds
+from tests.consumers.thoughts.tot_driver import solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import click
 from consumers.doors.cli.output import when
 from consumers.doors.cli.tot_text import print_lines
 from consumers.sdk.text import one_line
-from consumers.thoughts.log_lines import derived_line
+from consumers.thoughts.logs import derived_line, ends
 from ledger.client import read_event
 from ledger.events import tot as kinds
 
@@ -75,11 +75,3 @@ def entries_of(event: Event) -> list[kinds.LogEntry]:
 def _line(entry: kinds.LogEntry) -> str:
     """Return what an entry says on one line: a thought that holds more cannot look like another agent's."""
     return one_line(entry.msg)
-
-
-def ends(event: Event) -> bool:
-    """Return whether nothing is searched after ``event``."""
-    data = event.data
-    return isinstance(data, kinds.SearchComplete) or (
-        isinstance(data, kinds.TotError) and data.sender == "orchestrator"
-    )

@@ -13,11 +13,11 @@ from serving import make_home
 from tot_playing import ANSWER, PROBLEM, check, events, play, read, resume, solve
 
 from consumers.doors.node.node import Node
-from consumers.thoughts import Game24, Overrides
-from consumers.thoughts.orchestrating import TaskOptions, read_overrides
-from consumers.thoughts.running import prepare, run_task
-from consumers.thoughts.starting import author_of, role_keys
+from consumers.thoughts.processes import author_of, role_keys
+from consumers.thoughts.run import prepare, run_task
+from consumers.thoughts.settings import Overrides, TaskOptions, read_overrides
 from consumers.thoughts.task import AGENTS, Task, pause_max_ms
+from consumers.thoughts.thinkers.game24 import Game24
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import tot as kinds

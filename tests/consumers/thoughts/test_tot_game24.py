@@ -8,9 +8,10 @@ from functools import cache
 from itertools import permutations, product
 
 import pytest
+from tot_driver import solve
 
-from consumers.thoughts import Game24, Overrides, search_config, solve
-from consumers.thoughts.thinking.game24 import read_game
+from consumers.thoughts.settings import Overrides, search_config
+from consumers.thoughts.thinkers.game24 import Game24, read_game
 from ledger.events.tot import EvaluationContext, Failure, GenerationContext, ThoughtNode
 
 SEED = "用4、9、10、13得到24"

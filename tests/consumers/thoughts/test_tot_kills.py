@@ -14,10 +14,9 @@ from serving import make_home
 from tot_playing import ANSWER, PROBLEM, check, events, read, resume
 
 from consumers.doors.node.node import Node
-from consumers.thoughts.orchestrating import TaskOptions
-from consumers.thoughts.processes import Cast
-from consumers.thoughts.running import outcome, prepare, resume_task
-from consumers.thoughts.starting import role_keys
+from consumers.thoughts.processes import Processes, role_keys
+from consumers.thoughts.run import outcome, prepare, resume_task
+from consumers.thoughts.settings import TaskOptions
 from consumers.thoughts.task import AGENTS
 from ledger.connect import open_client
 from ledger.errors import Exit, Unavailable
@@ -26,7 +25,7 @@ from ledger.local import LocalClient
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from consumers.thoughts.processes import Part
+    from consumers.thoughts.processes import Assignment
     from ledger.client import Client
 
 FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
@@ -34,7 +33,7 @@ SEED = os.environ.get("BATON_SEED")
 EVENTS = 64
 
 
-def wait_for(client: Client, part: Part, count: int, actors: Cast) -> None:
+def wait_for(client: Client, part: Assignment, count: int, actors: Processes) -> None:
     """Wait until a task has so many events, or is over."""
     position, seen = part.start, 0
     while seen < count and not actors.is_done():
@@ -42,19 +41,19 @@ def wait_for(client: Client, part: Part, count: int, actors: Cast) -> None:
         position, seen = page.next_index, seen + len(page.entries)
 
 
-def kill_until_given_up(actors: Cast) -> None:
+def kill_until_given_up(actors: Processes) -> None:
     """Kill the generator whenever it is there."""
     while not actors.is_done():
         actors._children["generator"].kill()
 
 
-def begin(ledger: Ledger) -> Part:
+def begin(ledger: Ledger) -> Assignment:
     """Return a new task."""
     with ledger.client() as client:
         return prepare(ledger.settings(), client, PROBLEM, TaskOptions(), thinker="game24")
 
 
-def check_solved(ledger: Ledger, part: Part) -> None:
+def check_solved(ledger: Ledger, part: Assignment) -> None:
     """Check that a task was solved as if nobody had died."""
     task = read(ledger, part.task_id)
     found = outcome(task)
@@ -67,7 +66,7 @@ def check_solved(ledger: Ledger, part: Part) -> None:
 def test_killed_agent_is_started_again_and_goes_on(ledger: Ledger, number: int) -> None:
     chance = random.Random(None if SEED is None else f"{SEED}-{number}")
     part = begin(ledger)
-    with ledger.client() as client, Cast(part) as actors:
+    with ledger.client() as client, Processes(part) as actors:
         for _ in range(2):
             wait_for(client, part, chance.randint(1, EVENTS), actors)
             actors._children[chance.choice(list(AGENTS))].kill()
@@ -80,7 +79,7 @@ def test_killed_agent_is_started_again_and_goes_on(ledger: Ledger, number: int) 
 def test_task_whose_agents_were_all_killed_is_resumed(ledger: Ledger, number: int) -> None:
     chance = random.Random(None if SEED is None else f"{SEED}-{number}")
     part = begin(ledger)
-    with ledger.client() as client, Cast(part) as actors:
+    with ledger.client() as client, Processes(part) as actors:
         wait_for(client, part, chance.randint(1, EVENTS), actors)
         for child in actors._children.values():
             child.kill()
@@ -98,7 +97,7 @@ def test_agents_killed_over_the_bus_lose_nothing(home: Path, number: int) -> Non
         remote = msgspec.structs.replace(settings, server=server, agent=AGENTS["orchestrator"])
         with open_client(remote) as client:
             part = prepare(remote, client, PROBLEM, TaskOptions(), thinker="game24")
-            with Cast(part) as actors:
+            with Processes(part) as actors:
                 wait_for(client, part, chance.randint(1, EVENTS), actors)
                 actors._children[chance.choice(list(AGENTS))].kill()
                 wait_for(client, part, chance.randint(1, EVENTS), actors)
@@ -120,7 +119,7 @@ def test_agents_killed_over_the_bus_lose_nothing(home: Path, number: int) -> Non
 
 def test_agents_whose_starter_is_gone_end_by_themselves(ledger: Ledger) -> None:
     part = begin(ledger)
-    with ledger.client() as client, Cast(part) as actors:
+    with ledger.client() as client, Processes(part) as actors:
         wait_for(client, part, 10, actors)
         for child in actors._children.values():
             child.stdin.close()
@@ -131,7 +130,7 @@ def test_agents_whose_starter_is_gone_end_by_themselves(ledger: Ledger) -> None:
 
 def test_agent_that_dies_again_and_again_ends_the_attempt(ledger: Ledger) -> None:
     part = begin(ledger)
-    with ledger.client() as client, Cast(part) as actors:
+    with ledger.client() as client, Processes(part) as actors:
         wait_for(client, part, 1, actors)
         with pytest.raises(Unavailable, match="the generator ended 4 times"):
             kill_until_given_up(actors)

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from tot_driver import solve
 from tot_playing import check, events
 
 from consumers.sdk.llm import LlmClient, LlmSettings, read_endpoint
-from consumers.thoughts import LlmThinker, Overrides, TaskOptions, run_task, search_config, solve
+from consumers.thoughts.run import run_task
+from consumers.thoughts.settings import Overrides, TaskOptions, search_config
+from consumers.thoughts.thinkers.llm import LlmThinker
 from ledger.events.tot import Decomposition, EvaluationContext, Failure, GenerationContext, ThoughtNode
 
 if TYPE_CHECKING:

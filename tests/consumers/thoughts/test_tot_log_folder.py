@@ -9,8 +9,7 @@ import pytest
 import tot_story
 from tot_story import N11, N12, ROOT, STORY, TASK, Said
 
-from consumers.thoughts.log_folder import write_logs
-from consumers.thoughts.logs import log_files
+from consumers.thoughts.logs import log_files, write_logs
 from ledger.errors import Unavailable
 from ledger.events import tot as kinds
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tot_driver import Solved, Spoken, prefixes, solve
 
-from consumers.thoughts import Solved, advance, next_action, search_config, solve
-from consumers.thoughts.driver import Spoken, prefixes
-from consumers.thoughts.search import AddNodes
-from consumers.thoughts.settings import Overrides
+from consumers.thoughts.search import AddNodes, next_action
+from consumers.thoughts.settings import Overrides, search_config
+from consumers.thoughts.tree import advance
 from ledger.events import tot as kinds
 
 # Thought → (thought, score) …; the solution is the one called "goal".

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from tot_driver import TASK_ID, Solved, Spoken, prefixes, solve
 
-from consumers.thoughts import Debugging, Game24, Overrides, Planning, Solved, Spoken, next_action, search_config, solve
-from consumers.thoughts.driver import TASK_ID, prefixes
-from consumers.thoughts.search import Wait
+from consumers.thoughts.search import Wait, next_action
+from consumers.thoughts.settings import Overrides, search_config
+from consumers.thoughts.thinkers.debugging import Debugging
+from consumers.thoughts.thinkers.game24 import Game24
+from consumers.thoughts.thinkers.planning import Planning
 from ledger.events import tot as kinds
 from ledger.events.body import Event
 from ledger.lifecycle.tot import TotState, transition
@@ -154,7 +157,7 @@ def test_time_ends_a_search() -> None:
 def test_explorer_waits_for_what_it_asked() -> None:
     found = run("math-bfs")
     asked = next(place for place, one in enumerate(found.entries) if isinstance(one.data, kinds.GenerateThoughts))
-    from consumers.thoughts import advance
+    from consumers.thoughts.tree import advance
 
     state = None
     for entry in found.entries[: asked + 1]:

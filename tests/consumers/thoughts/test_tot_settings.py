@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from consumers.thoughts import Overrides, read_task_type, search_config
-from consumers.thoughts.settings import TASK_TYPES, read_evaluation, read_generation, read_granularity, read_strategy
+from consumers.thoughts.settings import (
+    TASK_TYPES,
+    Overrides,
+    read_evaluation,
+    read_generation,
+    read_strategy,
+    read_task_type,
+    search_config,
+)
 from ledger.errors import Refused
 from ledger.events.tot import Decomposition
 
@@ -32,9 +39,6 @@ def test_table_is_the_seeds(task_type: str, row: tuple[object, ...]) -> None:
         (read_task_type, "Math-Reasoning", "math_reasoning"),
         (read_task_type, "数学推理", "math_reasoning"),
         (read_task_type, "cooking", "cooking"),
-        (read_granularity, "single_equation", "equation"),
-        (read_granularity, "action step", "action_step"),
-        (read_granularity, "Skills功能设计", "Skills功能设计"),
         (read_strategy, "bfs", "BFS"),
         (read_strategy, "Depth-First Search", "DFS"),
         (read_strategy, "BFS（广度优先搜索）", "BFS"),

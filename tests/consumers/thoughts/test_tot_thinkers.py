@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tot_driver import solve
 
-from consumers.thoughts import Debugging, Planning, solve
-from consumers.thoughts.thinking.debugging import read_fault, run
-from consumers.thoughts.thinking.planning import moves, read_task
+from consumers.thoughts.thinkers.debugging import Debugging, read_fault, run
+from consumers.thoughts.thinkers.planning import Planning, moves, read_task
 from ledger.events.tot import EvaluationContext, Failure, GenerationContext, ThoughtNode
 
 SUSSMAN = "blocks: C on A, A on table, B on table; goal: A on B, B on C"

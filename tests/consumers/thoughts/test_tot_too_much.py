@@ -7,11 +7,14 @@ import pytest
 import tot_story
 from building import Ledger
 from test_tot_order import Written
+from tot_driver import solve
 from tot_playing import check, events, play
 
-from consumers.thoughts import Game24, Overrides, search, search_config, solve
-from consumers.thoughts.remembering import remembered
+from consumers.thoughts import search
+from consumers.thoughts.memory import remembered
+from consumers.thoughts.settings import Overrides, search_config
 from consumers.thoughts.task import Task
+from consumers.thoughts.thinkers.game24 import Game24
 from ledger.codec import encode_canonical
 from ledger.events import tot as kinds
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended

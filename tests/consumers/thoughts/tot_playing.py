@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from consumers.thoughts.agents import Agent
-from consumers.thoughts.orchestrating import TaskOptions
-from consumers.thoughts.running import outcome, prepare, resume_task, run_task
-from consumers.thoughts.starting import author_of
+from consumers.thoughts.processes import author_of
+from consumers.thoughts.run import outcome, prepare, resume_task, run_task
+from consumers.thoughts.settings import TaskOptions
 from consumers.thoughts.task import AGENTS, Task
 from ledger.client import read_event
 from ledger.events import tot as kinds
@@ -20,7 +20,7 @@ from projections.reader import Reader
 if TYPE_CHECKING:
     from building import Ledger
 
-    from consumers.thoughts.thinking import Thinker
+    from consumers.thoughts.thinkers import Thinker
     from ledger.events.body import Event
 
 PROBLEM = "4 9 10 13"

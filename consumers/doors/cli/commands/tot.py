@@ -22,11 +22,9 @@ from consumers.doors.cli.tot_text import (
     proof_verdict,
     tree_text,
 )
-from consumers.thoughts.log_folder import read_task, write_logs
-from consumers.thoughts.orchestrating import TaskOptions
-from consumers.thoughts.running import resume_task, run_task
-from consumers.thoughts.settings import Overrides, read_task_type
-from consumers.thoughts.starting import new_task_id
+from consumers.thoughts.logs import write_logs
+from consumers.thoughts.run import new_task_id, read_task, resume_task, run_task
+from consumers.thoughts.settings import Overrides, TaskOptions, read_task_type
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events import tot as kinds
 

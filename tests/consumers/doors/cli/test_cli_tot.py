@@ -14,9 +14,8 @@ from calling import Baton, Place, Running, Serving, call, wait_until
 
 from consumers.doors.cli.commands import tot as commands
 from consumers.doors.cli.tot_text import mermaid_text, tree_text
-from consumers.thoughts import running
-from consumers.thoughts.log_folder import read_task
 from consumers.thoughts.logs import log_files
+from consumers.thoughts.run import read_task, run_task
 from ledger.config import read_settings
 from ledger.connect import open_client
 from ledger.errors import Unavailable
@@ -209,7 +208,7 @@ def test_search_that_is_stopped_by_its_ledger_names_the_task_to_resume(
     shell: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stops(*given: Any, task_id: str, **more: Any) -> dict[str, Any]:
-        running.run_task(*given, task_id=task_id, **more)
+        run_task(*given, task_id=task_id, **more)
         raise Unavailable("STORE_FULL", "the disk is full")
 
     monkeypatch.setattr(commands, "run_task", stops)

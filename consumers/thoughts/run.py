@@ -1,22 +1,24 @@
 """A task from outside: six processes search a problem, and whoever started them reads what they come to.
 
-The ledger is all that they share. What happens if we crash here: the agents see their
-standard input end and stop; ``resume_task`` starts six others, which go on from the log.
+The ledger is all that they share. What happens if we crash here: the agents see their standard input end and stop;
+``resume_task`` starts six others, which go on from the log.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final
+import secrets
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import asdict
 
-from consumers.thoughts.orchestrating import TaskOptions
-from consumers.thoughts.processes import Cast, Part
-from consumers.thoughts.settings import read_task_type, search_config
-from consumers.thoughts.starting import bindings, held_keys, new_task_id, role_keys, thinker_named
+from consumers.thoughts.processes import Assignment, Processes, held_keys, role_keys
+from consumers.thoughts.settings import TaskOptions, read_task_type, search_config
 from consumers.thoughts.task import AGENTS, Task
+from consumers.thoughts.thinkers import thinker_named
 from ledger.client import read_event
 from ledger.connect import open_client
 from ledger.errors import Refused
@@ -24,16 +26,21 @@ from ledger.events import tot as kinds
 from ledger.limits import range_events_max
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
     from ledger.client import Client
     from ledger.config import Settings
     from ledger.events.body import Event
 
-    Progress = Callable[[Event], None]
+Progress: TypeAlias = "Callable[[Event], None]"
 
 poll_wait_s: Final = 0.25
+
+_ID_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def new_task_id() -> str:
+    """Return a new task's id, ``tot-YYYYMMDD-HHMMSS-xxxxxx`` in UTC."""
+    short = "".join(secrets.choice(_ID_CHARACTERS) for _ in range(6))
+    return f"tot-{datetime.now(UTC):%Y%m%d-%H%M%S}-{short}"
 
 
 def run_task(
@@ -56,13 +63,13 @@ def run_task(
         Unavailable: the ledger cannot be used; ``resume_task`` goes on with what is there.
     """
     with _opened(settings, client) as ledger:
-        part = prepare(settings, ledger, problem, options or TaskOptions(), thinker=thinker, task_id=task_id)
-        return _play(part, _Reading(ledger, part, progress))
+        assignment = prepare(settings, ledger, problem, options or TaskOptions(), thinker=thinker, task_id=task_id)
+        return _play(assignment, _Reading(ledger, assignment, progress))
 
 
 def prepare(
     settings: Settings, client: Client, problem: str, options: TaskOptions, *, thinker: str, task_id: str | None = None
-) -> Part:
+) -> Assignment:
     """Return what the six processes of a new task are told; their keys are there and registered after this.
 
     Raises:
@@ -77,11 +84,11 @@ def prepare(
         task_id=task_id or new_task_id(),
         problem=problem,
         task_type=task_type,
-        roles=bindings(keys),
+        roles=[kinds.RoleBinding(role=role, agent=name, key=keys[role]) for role, name in AGENTS.items()],
         thinker=thinker_named(thinker, settings.config).name,
         options=options.to_strings(),
     )
-    return _part(settings, opened, client.head().size)
+    return _assignment(settings, opened, client.head().size)
 
 
 def resume_task(
@@ -96,16 +103,33 @@ def resume_task(
         Unavailable: as ``run_task``.
     """
     with _opened(settings, client) as ledger:
-        found = _opening(ledger, task_id)
-        part = _part(settings, found.data, found.index)
-        reading = _Reading(ledger, part, progress)
+        opening = _opening(ledger, task_id)
+        assignment = _assignment(settings, opening.data, opening.index)
+        reading = _Reading(ledger, assignment, progress)
         reading.read(0)
         if reading.is_kept():
             return outcome(reading.task) | {"pids": {}}
-        bound = {binding.role: binding.key for binding in found.data.roles}
+        bound = {binding.role: binding.key for binding in opening.data.roles}
         if bound != held_keys(settings):
             raise Refused("NOT_AUTHORIZED", f"the roles of {task_id} are bound to keys that are not here", task=task_id)
-        return _play(part, reading)
+        return _play(assignment, reading)
+
+
+def read_task(client: Client, task_id: str) -> list[Event]:
+    """Return the events of a task, in order.
+
+    Raises:
+        Refused: ``NOT_FOUND``.
+    """
+    events: list[Event] = []
+    position, size = 0, client.head().size
+    while position < size:
+        page = client.entries(position, stream=f"tot/{task_id}")
+        events += [read_event(index, data) for index, data in page.entries]
+        position = page.next_index
+    if not events:
+        raise Refused("NOT_FOUND", f"there is no task {task_id}", task_id=task_id)
+    return events
 
 
 def _opened(settings: Settings, client: Client | None) -> AbstractContextManager[Client]:
@@ -117,8 +141,8 @@ def _opened(settings: Settings, client: Client | None) -> AbstractContextManager
     return open_client(settings)
 
 
-def _part(settings: Settings, opened: kinds.TotStarted, start: int) -> Part:
-    return Part(
+def _assignment(settings: Settings, opened: kinds.TotStarted, start: int) -> Assignment:
+    return Assignment(
         home=str(settings.home),
         config=settings.config,
         server=settings.server,
@@ -140,21 +164,21 @@ def _opening(client: Client, task_id: str) -> Event:
             raise Refused("NOT_FOUND", f"there is no task {task_id}", task=task_id)
 
 
-def _play(part: Part, reading: _Reading) -> dict[str, Any]:
-    with Cast(part) as actors:
-        while not actors.is_done():
+def _play(assignment: Assignment, reading: _Reading) -> dict[str, Any]:
+    with Processes(assignment) as processes:
+        while not processes.is_done():
             reading.read(poll_wait_s)
         reading.read(0)
-        return outcome(reading.task) | {"pids": actors.pids}
+        return outcome(reading.task) | {"pids": processes.pids}
 
 
 class _Reading:
     """What whoever runs a task reads of it."""
 
-    def __init__(self, client: Client, part: Part, progress: Progress | None) -> None:
-        self.task = Task(part.task_id)
+    def __init__(self, client: Client, assignment: Assignment, progress: Progress | None) -> None:
+        self.task = Task(assignment.task_id)
         self._client = client
-        self._position = part.start
+        self._position = assignment.start
         self._progress = progress
 
     def read(self, wait_s: float) -> None:

@@ -2,8 +2,8 @@
 
 What a model says is decoded strictly, bounded, and never trusted: of 10,000 candidates the first k are kept, one that
 is too long or said before is left out, an evaluation of a node nobody asked about is dropped. A malformed, late or
-refused answer becomes the seed's error: GENERATION_FAILED, EVALUATION_TIMEOUT, or INVALID_FORMAT for any other answer
-that came and cannot be read; what the endpoint would not take stays LLM_UNAVAILABLE. It is recoverable unless the
+refused answer becomes an error: GENERATION_FAILED, EVALUATION_TIMEOUT, or INVALID_FORMAT for any other answer that
+came and cannot be read; what the endpoint would not take stays LLM_UNAVAILABLE. It is recoverable unless the
 endpoint refused the request itself.
 
 What the model thinks about (a problem and thoughts written by others) goes in as data, never as an instruction.
@@ -17,7 +17,7 @@ import msgspec
 
 from consumers.sdk.llm import Message, data_block
 from consumers.sdk.llm.prompt import UNTRUSTED
-from consumers.thoughts.thinking.protocol import Path, candidates_max, ranked
+from consumers.thoughts.thinkers import Path, candidates_max, ranked
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import Label, Line, OptionalText, Text, Unit
 from ledger.events.tot import (
@@ -223,7 +223,7 @@ def _evaluation_failure(said: Unavailable | Refused) -> Failure:
 
 
 def _code_of(said: Unavailable | Refused) -> str:
-    """Return the seed's code for what came and cannot be read; an endpoint that did not answer keeps ours."""
+    """Return the protocol's code for what came and cannot be read; an endpoint that did not answer keeps ours."""
     return said.code if said.code == "LLM_UNAVAILABLE" else "INVALID_FORMAT"
 
 

@@ -10,25 +10,11 @@ whole-number expressions in x, read by a grammar of our own: nothing of the prob
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
-from consumers.thoughts.thinking.protocol import Path, invalid, proposed, ranked
-from ledger.events.tot import (
-    Decomposition,
-    EvaluationContext,
-    EvaluationStrategy,
-    Failure,
-    GeneratedPayload,
-    GenerationContext,
-    GenerationStrategy,
-    NodeEvaluation,
-    ResultsPayload,
-    Solution,
-    Verification,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from consumers.thoughts.thinkers import Path, ProgramThinker, invalid
+from ledger.events import tot as kinds
 
 Tokens: TypeAlias = tuple[str, ...]
 
@@ -51,7 +37,7 @@ class Fault(NamedTuple):
     rows: tuple[tuple[int, int], ...]
 
 
-def read_fault(problem: str) -> Fault | Failure:
+def read_fault(problem: str) -> Fault | kinds.Failure:
     """Return the program and the table that a problem's text states."""
     program = _PROGRAM.search(problem)
     if program is None:
@@ -83,87 +69,73 @@ def run(tokens: Tokens, x: int) -> int:
     return total + sign * product
 
 
-class Debugging:
-    """The program; see ``consumers.thoughts.thinking.Thinker``."""
+class Debugging(ProgramThinker[Fault]):
+    """The program."""
 
     name = "debugging"
 
-    def decompose(self, problem: str, task_type: str) -> Decomposition | Failure:
+    def read(self, text: str) -> Fault | kinds.Failure:
+        """Return the program and the table that a problem's text states."""
+        return read_fault(text)
+
+    def shape(self, problem: Fault) -> kinds.Decomposition:
         """Return the shape: up to ``faults_max`` changes until every row holds."""
-        fault = read_fault(problem)
-        if isinstance(fault, Failure):
-            return fault
-        return Decomposition(
+        return kinds.Decomposition(
             thought_granularity="hypothesis",
             intermediate_steps=["find the change after which the most rows hold", "repeat until all do"],
             depth_estimate=faults_max,
             constraints=["one token a hypothesis"],
-            success_criteria=f"all {len(fault.rows)} rows hold",
+            success_criteria=f"all {len(problem.rows)} rows hold",
         )
 
-    def generate(
-        self, path: Path, strategy: GenerationStrategy, k: int, context: GenerationContext
-    ) -> GeneratedPayload | Failure:
-        """Return up to ``k`` changes of one token that no earlier one touched: the smallest error first."""
-        fault = read_fault(path[0].content)
-        if isinstance(fault, Failure):
-            return fault
-        tokens, touched, errors = _changed(path, fault)
+    def proposals(self, path: Path, problem: Fault, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
+        """Return the changes of one token that no earlier one touched: the smallest error first."""
+        tokens, touched, errors = _changed(path, problem)
         if errors:
             return invalid(errors[0])
         changes = [
             (place, new) for place, old in enumerate(tokens) if place not in touched for new in _alternatives(old)
         ]
-        changes.sort(key=lambda change: _distance(_with(tokens, *change), fault))
-        texts = ((f"token {place} `{tokens[place]}` should be `{new}`", "hypothesis") for place, new in changes)
-        return proposed(texts, strategy, k)
+        changes.sort(key=lambda change: _distance(_with(tokens, *change), problem))
+        return ((f"token {place} `{tokens[place]}` should be `{new}`", "hypothesis") for place, new in changes)
 
-    def evaluate(
-        self, paths: Sequence[Path], strategy: EvaluationStrategy, criteria: Sequence[str], context: EvaluationContext
-    ) -> ResultsPayload | Failure:
+    def judged(
+        self, paths: Sequence[Path], problem: Fault, strategy: kinds.EvaluationStrategy
+    ) -> list[kinds.NodeEvaluation]:
         """Return the share of rows that hold, or, by comparison, of the rows' votes."""
-        fault = read_fault(paths[0][0].content)
-        if isinstance(fault, Failure):
-            return fault
-        programs = [_program(path, fault) for path in paths]
-        held = [0 if one is None else sum(run(one, x) == expected for x, expected in fault.rows) for one in programs]
-        votes = _votes(programs, fault) if strategy == "comparative_voting" else held
+        programs = [_program(path, problem) for path in paths]
+        held = [len(problem.rows) - len(_failing(program, problem)) if program else 0 for program in programs]
+        votes = _votes(programs, problem) if strategy == "comparative_voting" else held
         evaluations = []
         for path, program, rows, votes_won in zip(paths, programs, held, votes, strict=True):
-            is_whole = rows == len(fault.rows)
-            share = 10.0 if is_whole else round(2.0 + 7.0 * votes_won / len(fault.rows), 2)
+            is_whole = rows == len(problem.rows)
+            share = 10.0 if is_whole else round(2.0 + 7.0 * votes_won / len(problem.rows), 2)
             voted = f", {votes_won} votes" if strategy == "comparative_voting" else ""
-            why = f"{rows} of {len(fault.rows)} rows hold{voted}" if program else "the change cannot be made"
+            why = f"{rows} of {len(problem.rows)} rows hold{voted}" if program else "the change cannot be made"
             evaluations.append(
-                NodeEvaluation(
+                kinds.NodeEvaluation(
                     node_id=path[-1].id,
                     score=share if program else 0.0,
                     confidence=1.0 if is_whole or not program else 0.6,
                     reasoning=why,
                 )
             )
-        return ranked(evaluations, strategy)
+        return evaluations
 
-    def is_solution(self, path: Path) -> bool:
+    def solves(self, path: Path, problem: Fault) -> bool:
         """Return whether every row holds after the path's changes."""
-        fault = read_fault(path[0].content)
-        if isinstance(fault, Failure):
-            return False
-        program = _program(path, fault)
-        return program is not None and not _failing(program, fault)
+        program = _program(path, problem)
+        return program is not None and not _failing(program, problem)
 
-    def synthesize(self, path: Path, problem: str) -> Solution | Failure:
+    def solution(self, path: Path, problem: Fault) -> kinds.Solution:
         """Return the repaired program, run against every row."""
-        fault = read_fault(problem)
-        if isinstance(fault, Failure):
-            return fault
-        tokens, _, errors = _changed(path, fault)
-        errors = errors + _failing(tokens, fault)
-        return Solution(
+        tokens, _, errors = _changed(path, problem)
+        errors = errors + _failing(tokens, problem)
+        return kinds.Solution(
             answer=f"f(x) = {' '.join(tokens)}",
             reasoning_trace=[node.content for node in path[1:]] or ["the program holds as it is"],
             confidence=0.0 if errors else 1.0,
-            verification=Verification(is_valid=not errors, validation_errors=errors),
+            verification=kinds.Verification(is_valid=not errors, validation_errors=errors),
         )
 
 

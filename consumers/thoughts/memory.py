@@ -7,16 +7,14 @@ Everything is one submission, so what is long is cut to what that holds; the eve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from consumers.thoughts.task import Say, Task
+from consumers.thoughts.tree import TreeState
 from ledger.events import reasoning
 from ledger.events import tot as kinds
-
-if TYPE_CHECKING:
-    from consumers.thoughts.tree import TreeState
 
 line_max_chars: Final = 2_000
 alternatives_max: Final = 8
@@ -91,11 +89,11 @@ def _steps(
 def _alternatives(tree: TreeState, node: kinds.ThoughtNode) -> list[str]:
     if node.parent_id is None:
         return []
-    others = [one for one in tree.nodes.values() if one.parent_id == node.parent_id and one.id != node.id]
-    return [_told(one) for one in others[:alternatives_max]]
+    others = [other for other in tree.nodes.values() if other.parent_id == node.parent_id and other.id != node.id]
+    return [_with_score(other) for other in others[:alternatives_max]]
 
 
-def _told(node: kinds.ThoughtNode) -> str:
+def _with_score(node: kinds.ThoughtNode) -> str:
     score = "" if node.evaluation is None else f" ({node.evaluation.score:g})"
     return f"{_cut(node.content, alternative_size_max_bytes)}{score}"
 

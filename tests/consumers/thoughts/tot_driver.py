@@ -8,16 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from consumers.thoughts import messages, tree
+from consumers.thoughts.messages import Outgoing
 from consumers.thoughts.search import next_action
 from consumers.thoughts.settings import search_config
+from ledger.events import KIND_OF
 from ledger.events import tot as kinds
 from ledger.events.fields import EventData
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from consumers.thoughts.messages import Outgoing
-    from consumers.thoughts.thinking.protocol import Thinker
+    from consumers.thoughts.thinkers import Thinker
     from consumers.thoughts.tree import TreeState
 
 TASK_ID: Final = "tot-20000101-000000-000000"
@@ -66,7 +67,7 @@ def solve(
         said = _next(log, state, (problem, task_type, config), thinker, clock() - begun if clock else 0.0)
         if said is None:
             break
-        entry = Spoken(f"e{len(log) + 1}", said.kind, said.data, said.causes)
+        entry = Spoken(f"e{len(log) + 1}", KIND_OF[type(said.data)], said.data, said.causes)
         log.append(entry)
         state = tree.advance(state, entry)
     last = log[-1].data
@@ -90,7 +91,7 @@ def _next(
         return _open(log, task, thinker)
     if state.requests:
         request_id, request = next(iter(state.requests.items()))
-        return messages.respond(state, request, thinker)._replace(causes=[request_id])
+        return Outgoing(messages.respond(state, request, thinker), [request_id])
     return messages.outgoing(state, next_action(state, thinker.is_solution, elapsed_s))
 
 
@@ -99,13 +100,10 @@ def _open(log: list[Spoken], task: tuple[str, str, kinds.SearchConfig | None], t
     problem, task_type, config = task
     if not log:
         asked = kinds.DecomposePayload(problem=problem, task_type=task_type)
-        data = kinds.DecomposeTask(
-            sender="orchestrator", to="decomposer", type="decompose_task", task_id=TASK_ID, payload=asked
-        )
-        return messages.Outgoing("tot.decompose_task", data)
+        return Outgoing(messages.message(kinds.DecomposeTask, TASK_ID, asked))
     last = log[-1].data
     if isinstance(last, kinds.DecomposeTask):
-        return messages.decompose(last, thinker)._replace(causes=[log[-1].id])
+        return Outgoing(messages.decompose(last, thinker), [log[-1].id])
     if not isinstance(last, kinds.DecompositionResult) or last.payload is None:
         return None
     payload = kinds.InitializePayload(
@@ -114,7 +112,4 @@ def _open(log: list[Spoken], task: tuple[str, str, kinds.SearchConfig | None], t
         search_config=config or search_config(task_type, last.payload),
         decomposition_result=last.payload,
     )
-    begin = kinds.InitializeSearch(
-        sender="orchestrator", to="explorer", type="initialize_search", task_id=TASK_ID, payload=payload
-    )
-    return messages.Outgoing("tot.initialize_search", begin, [log[-1].id])
+    return Outgoing(messages.message(kinds.InitializeSearch, TASK_ID, payload), [log[-1].id])

@@ -10,25 +10,11 @@ never proposed is a move back to a state that the path has seen.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
-from consumers.thoughts.thinking.protocol import Path, invalid, proposed, ranked
-from ledger.events.tot import (
-    Decomposition,
-    EvaluationContext,
-    EvaluationStrategy,
-    Failure,
-    GeneratedPayload,
-    GenerationContext,
-    GenerationStrategy,
-    NodeEvaluation,
-    ResultsPayload,
-    Solution,
-    Verification,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from consumers.thoughts.thinkers import Path, ProgramThinker, invalid
+from ledger.events import tot as kinds
 
 # Block → what it stands on.
 State: TypeAlias = dict[str, str]
@@ -48,7 +34,7 @@ class Task(NamedTuple):
     goal: State
 
 
-def read_task(problem: str) -> Task | Failure:
+def read_task(problem: str) -> Task | kinds.Failure:
     """Return the task that a problem's text states."""
     parts = _GOAL.split(problem)
     if len(parts) != 2:
@@ -71,82 +57,68 @@ def moves(state: State) -> list[tuple[str, str]]:
     return [(block, place) for block in clear for place in places if place not in (block, state[block])]
 
 
-class Planning:
-    """The program; see ``consumers.thoughts.thinking.Thinker``."""
+class Planning(ProgramThinker[Task]):
+    """The program."""
 
     name = "planning"
 
-    def decompose(self, problem: str, task_type: str) -> Decomposition | Failure:
+    def read(self, text: str) -> Task | kinds.Failure:
+        """Return the task that a problem's text states."""
+        return read_task(text)
+
+    def shape(self, problem: Task) -> kinds.Decomposition:
         """Return the shape of the task: no plan needs more than two moves a block."""
-        task = read_task(problem)
-        if isinstance(task, Failure):
-            return task
-        return Decomposition(
+        return kinds.Decomposition(
             thought_granularity="action_step",
-            intermediate_steps=[f"bring about: {block} on {place}" for block, place in task.goal.items()],
-            depth_estimate=2 * len(task.start),
+            intermediate_steps=[f"bring about: {block} on {place}" for block, place in problem.goal.items()],
+            depth_estimate=2 * len(problem.start),
             constraints=["one block at a time", "only a clear block moves, onto a clear block or the table"],
-            success_criteria=", ".join(f"{block} on {place}" for block, place in task.goal.items()),
+            success_criteria=", ".join(f"{block} on {place}" for block, place in problem.goal.items()),
         )
 
-    def generate(
-        self, path: Path, strategy: GenerationStrategy, k: int, context: GenerationContext
-    ) -> GeneratedPayload | Failure:
-        """Return up to ``k`` moves to states that the path has not seen: those towards the goal first."""
-        task = read_task(path[0].content)
-        if isinstance(task, Failure):
-            return task
-        seen, errors = _states(path, task)
+    def proposals(self, path: Path, problem: Task, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
+        """Return the moves to states that the path has not seen: those towards the goal first."""
+        seen, errors = _states(path, problem)
         if errors:
             return invalid(errors[0])
         state = seen[-1]
         fresh = [(block, place) for block, place in moves(state) if state | {block: place} not in seen]
-        fresh.sort(key=lambda move: (task.goal.get(move[0]) != move[1], move[1] != table))
-        texts = ((f"move {block} from {state[block]} to {place}", "move") for block, place in fresh)
-        return proposed(texts, strategy, k)
+        fresh.sort(key=lambda move: (problem.goal.get(move[0]) != move[1], move[1] != table))
+        return ((f"move {block} from {state[block]} to {place}", "move") for block, place in fresh)
 
-    def evaluate(
-        self, paths: Sequence[Path], strategy: EvaluationStrategy, criteria: Sequence[str], context: EvaluationContext
-    ) -> ResultsPayload | Failure:
+    def judged(
+        self, paths: Sequence[Path], problem: Task, strategy: kinds.EvaluationStrategy
+    ) -> list[kinds.NodeEvaluation]:
         """Return scores by how much of the goal holds; a move that is not legal is worth nothing."""
-        task = read_task(paths[0][0].content)
-        if isinstance(task, Failure):
-            return task
-        return ranked([_judge(path, task) for path in paths], strategy)
+        return [_judge(path, problem) for path in paths]
 
-    def is_solution(self, path: Path) -> bool:
+    def solves(self, path: Path, problem: Task) -> bool:
         """Return whether the goal holds after the path's moves."""
-        task = read_task(path[0].content)
-        if isinstance(task, Failure):
-            return False
-        states, errors = _states(path, task)
-        return not errors and _holds(task, states[-1]) == len(task.goal)
+        states, errors = _states(path, problem)
+        return not errors and _holds(problem, states[-1]) == len(problem.goal)
 
-    def synthesize(self, path: Path, problem: str) -> Solution | Failure:
+    def solution(self, path: Path, problem: Task) -> kinds.Solution:
         """Return the plan, replayed move by move."""
-        task = read_task(problem)
-        if isinstance(task, Failure):
-            return task
-        states, errors = _states(path, task)
-        missing = [f"{block} is not on {place}" for block, place in task.goal.items() if states[-1][block] != place]
+        states, errors = _states(path, problem)
+        missing = [f"{block} is not on {place}" for block, place in problem.goal.items() if states[-1][block] != place]
         plan = [node.content for node in path[1:]]
-        return Solution(
+        return kinds.Solution(
             answer="; ".join(plan) or "nothing has to move",
             reasoning_trace=[f"step {step}: {move}" for step, move in enumerate(plan, 1)],
             confidence=0.0 if errors or missing else 1.0,
-            verification=Verification(is_valid=not errors and not missing, validation_errors=errors + missing),
+            verification=kinds.Verification(is_valid=not errors and not missing, validation_errors=errors + missing),
         )
 
 
-def _judge(path: Path, task: Task) -> NodeEvaluation:
+def _judge(path: Path, task: Task) -> kinds.NodeEvaluation:
     states, errors = _states(path, task)
     if errors:
-        return NodeEvaluation(node_id=path[-1].id, score=0.0, confidence=1.0, reasoning=errors[0])
+        return kinds.NodeEvaluation(node_id=path[-1].id, score=0.0, confidence=1.0, reasoning=errors[0])
     held = _holds(task, states[-1])
     score = 10.0 if held == len(task.goal) else round(4.0 + 5.0 * held / len(task.goal), 2)
     why = f"{held} of {len(task.goal)} parts of the goal hold"
     confidence = 1.0 if held == len(task.goal) else 0.5
-    return NodeEvaluation(node_id=path[-1].id, score=score, confidence=confidence, reasoning=why)
+    return kinds.NodeEvaluation(node_id=path[-1].id, score=score, confidence=confidence, reasoning=why)
 
 
 def _states(path: Path, task: Task) -> tuple[list[State], list[str]]:

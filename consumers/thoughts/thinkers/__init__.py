@@ -1,0 +1,199 @@
+"""Thinkers: what thinks behind the decomposer, the generator, the evaluator and the synthesizer.
+
+    >>> from consumers.thoughts.thinkers.game24 import Game24
+    >>> from ledger.events.tot import GenerationContext, ThoughtNode
+    >>> problem = "用4、9、10、13得到24"
+    >>> root = ThoughtNode(id="root", depth=0, content=problem)
+    >>> answer = Game24().generate([root], "sequential_proposal", 2, GenerationContext(problem=problem))
+    >>> [candidate.content for candidate in answer.candidates]
+    ['13 - 10 = 3, 剩余: 3, 4, 9', '13 + 10 = 23, 剩余: 4, 9, 23']
+
+A thinker may be a program or a model; the search cannot tell them apart. A *path* is the list of nodes from the root to
+a node. What a thinker cannot do it says by returning a ``Failure``, which the agent sends as the message's ``error``:
+nothing is raised across this border, so a bad thinker cannot stop an agent. ``llm_calls`` counts asks of the thinker
+(independent sampling k, a proposal 1, scoring n, a vote 1), whether a model or a program is asked.
+
+``LlmThinker`` asks any endpoint that speaks OpenAI's chat completions. The others are examples of the protocol whose
+answers can be checked: ``Game24``, ``Planning``, ``Debugging``. To add one, write its class and name it in
+``thinker_named``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar
+
+from ledger.errors import Refused
+from ledger.events import tot as kinds
+
+if TYPE_CHECKING:
+    from ledger.config import Config
+
+P = TypeVar("P")
+Path: TypeAlias = Sequence[kinds.ThoughtNode]
+
+THINKERS: Final = ("game24", "planning", "debugging", "llm")
+candidates_max: Final = 64
+
+
+class Thinker(Protocol):
+    """What thinks. Every method is total: it returns its answer, or the ``Failure`` that says why there is none."""
+
+    @property
+    def name(self) -> str:
+        """What ``tot.started`` calls this thinker."""
+        ...
+
+    def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
+        """Return the shape of a problem."""
+        ...
+
+    def generate(
+        self, path: Path, strategy: kinds.GenerationStrategy, k: int, context: kinds.GenerationContext
+    ) -> kinds.GeneratedPayload | kinds.Failure:
+        """Return up to ``k`` thoughts that could follow the last node of ``path``; none at a dead end."""
+        ...
+
+    def evaluate(
+        self,
+        paths: Sequence[Path],
+        strategy: kinds.EvaluationStrategy,
+        criteria: Sequence[str],
+        context: kinds.EvaluationContext,
+    ) -> kinds.ResultsPayload | kinds.Failure:
+        """Return what the last node of each path is worth, 0 to 10, their ranking, and which should be pruned."""
+        ...
+
+    def is_solution(self, path: Path) -> bool:
+        """Return whether the last node claims to be a solution; pure, because a restarted explorer asks again."""
+        ...
+
+    def synthesize(self, path: Path, problem: str) -> kinds.Solution | kinds.Failure:
+        """Return the answer that a path leads to, verified as far as this thinker can."""
+        ...
+
+
+class ProgramThinker(ABC, Generic[P]):
+    """A thinker that is a program: it reads the problem ``P`` out of its text, and works on that; see ``Thinker``."""
+
+    name: str
+
+    @abstractmethod
+    def read(self, text: str) -> P | kinds.Failure:
+        """Return the problem that a text states."""
+
+    @abstractmethod
+    def shape(self, problem: P) -> kinds.Decomposition:
+        """Return the shape of a problem."""
+
+    @abstractmethod
+    def proposals(self, path: Path, problem: P, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
+        """Return what could follow a path, best first, as ``(content, action_type)``; at least ``k`` if there are."""
+
+    @abstractmethod
+    def judged(
+        self, paths: Sequence[Path], problem: P, strategy: kinds.EvaluationStrategy
+    ) -> list[kinds.NodeEvaluation]:
+        """Return what the last node of each path is worth."""
+
+    @abstractmethod
+    def solves(self, path: Path, problem: P) -> bool:
+        """Return whether the last node of a path claims to be a solution."""
+
+    @abstractmethod
+    def solution(self, path: Path, problem: P) -> kinds.Solution:
+        """Return the answer that a path leads to, checked from the problem's own words."""
+
+    def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
+        """Return the shape of a problem; its type is in its text."""
+        read = self.read(problem)
+        return read if isinstance(read, kinds.Failure) else self.shape(read)
+
+    def generate(
+        self, path: Path, strategy: kinds.GenerationStrategy, k: int, context: kinds.GenerationContext
+    ) -> kinds.GeneratedPayload | kinds.Failure:
+        """Return the first ``k`` proposals, with the temporary ids cand_1, cand_2 …."""
+        read = self.read(path[0].content)
+        texts = read if isinstance(read, kinds.Failure) else self.proposals(path, read, k)
+        if isinstance(texts, kinds.Failure):
+            return texts
+        candidates: list[kinds.Candidate] = []
+        for content, action_type in texts:
+            if len(candidates) == min(k, candidates_max):
+                break
+            temp_id = f"cand_{len(candidates) + 1}"
+            candidates.append(kinds.Candidate(temp_id=temp_id, content=content, action_type=action_type))
+        return kinds.GeneratedPayload(candidates=candidates, llm_calls=k if strategy == "independent_sampling" else 1)
+
+    def evaluate(
+        self,
+        paths: Sequence[Path],
+        strategy: kinds.EvaluationStrategy,
+        criteria: Sequence[str],
+        context: kinds.EvaluationContext,
+    ) -> kinds.ResultsPayload | kinds.Failure:
+        """Return what the last node of each path is worth."""
+        read = self.read(paths[0][0].content)
+        return read if isinstance(read, kinds.Failure) else ranked(self.judged(paths, read, strategy), strategy)
+
+    def is_solution(self, path: Path) -> bool:
+        """Return whether the last node claims to be a solution."""
+        read = self.read(path[0].content)
+        return not isinstance(read, kinds.Failure) and self.solves(path, read)
+
+    def synthesize(self, path: Path, problem: str) -> kinds.Solution | kinds.Failure:
+        """Return the checked answer that a path leads to."""
+        read = self.read(problem)
+        return read if isinstance(read, kinds.Failure) else self.solution(path, read)
+
+
+def thinker_named(name: str, config: Config) -> Thinker:
+    """Return a thinker by the name that ``tot.started`` keeps (``llm:MODEL`` is the configured model).
+
+    Each is loaded when it is asked for, the model's with an HTTP client.
+
+    Raises:
+        Refused: ``USAGE`` when there is none such, or no model is configured; the codes of ``[llm]``.
+    """
+    match name.partition(":")[0]:
+        case "game24":
+            from consumers.thoughts.thinkers.game24 import Game24  # noqa: PLC0415
+
+            return Game24()
+        case "planning":
+            from consumers.thoughts.thinkers.planning import Planning  # noqa: PLC0415
+
+            return Planning()
+        case "debugging":
+            from consumers.thoughts.thinkers.debugging import Debugging  # noqa: PLC0415
+
+            return Debugging()
+        case "llm":
+            from consumers.sdk.llm.configured import configured_client  # noqa: PLC0415
+            from consumers.thoughts.thinkers.llm import LlmThinker  # noqa: PLC0415
+
+            client = configured_client(config)
+            if client is None:
+                raise Refused("USAGE", "no model is configured: config.toml needs a table [llm]")
+            return LlmThinker(client)
+        case _:  # any other name
+            raise Refused("USAGE", f"there is no thinker {name[:60]!r}: {', '.join(THINKERS)}")
+
+
+def ranked(
+    evaluations: list[kinds.NodeEvaluation], strategy: kinds.EvaluationStrategy, *, hopeless_below: float = 1.0
+) -> kinds.ResultsPayload:
+    """Return evaluations with their ranking, best first; those below ``hopeless_below`` are suggested for pruning."""
+    order = sorted(evaluations, key=lambda evaluation: (-evaluation.score, -evaluation.confidence))
+    return kinds.ResultsPayload(
+        evaluations=evaluations,
+        ranking=[evaluation.node_id for evaluation in order],
+        pruning_suggestions=[evaluation.node_id for evaluation in evaluations if evaluation.score < hopeless_below],
+        llm_calls=len(evaluations) if strategy == "independent_scoring" else 1,
+    )
+
+
+def invalid(message: str) -> kinds.Failure:
+    """Return the failure of a problem or path that this thinker cannot read; asking again does not help."""
+    return kinds.Failure(code="INVALID_FORMAT", message=message, recoverable=False)
