@@ -1,0 +1,217 @@
+"""Mutants of the core: small faults, each of which the tests that it names must notice.
+
+Each ``*.toml`` here holds a table of them: what goes wrong (``name``), the ``file``, the text that stands there once
+(``find``), what takes its place (``replace``), and the test files that fail then (``tests``). Texts and not line
+numbers, so that code may move; a text that no longer stands there exactly once is a failure that says so, because a
+mutant that cannot be made proves nothing.
+
+    python tests/mutants                 make each in a copy of the tree, run its tests, fail if one survives
+    python tests/mutants signature key   only those whose name or file holds one of these words
+    python tests/mutants --check         only look whether each can still be made (part of ``make check``)
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import tomllib
+import venv
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+MUTANTS_MIN = 40
+RUN_MAX_S = 600
+KILLED, SURVIVED = 1, 0  # what pytest exits with; anything else says that the tests could not be run
+
+
+class Mutant(NamedTuple):
+    """One small fault and the test files that must notice it."""
+
+    name: str
+    file: str
+    find: str
+    replace: str
+    tests: list[str]
+
+    def faults(self, root: Path) -> list[str]:
+        """Return why this mutant cannot be made of the tree in ``root``."""
+        missing = [f"{test} is not there" for test in self.tests if not (root / test).is_file()]
+        if not self.tests:
+            missing.append("names no test file")
+        if not (root / self.file).is_file():
+            return [*missing, f"{self.file} is not there"]
+        text = (root / self.file).read_text("utf-8")
+        if text.count(self.find) != 1:
+            return [*missing, f"its text stands {text.count(self.find)} times in {self.file}, not once"]
+        try:
+            ast.parse(self.changed(text))
+        except SyntaxError as error:
+            missing.append(f"{self.file} would be no Python any more (line {error.lineno})")
+        return missing
+
+    def changed(self, text: str) -> str:
+        """Return the file's text with the fault in it."""
+        return text.replace(self.find, self.replace)
+
+
+def load(folder: Path = HERE) -> list[Mutant]:
+    """Return all mutants, in the order of their files."""
+    return [
+        Mutant(**fields)
+        for path in sorted(folder.glob("*.toml"))
+        for fields in tomllib.loads(path.read_text("utf-8"))["mutant"]
+    ]
+
+
+def faults(mutants: Sequence[Mutant], root: Path = ROOT) -> list[str]:
+    """Return what is wrong with the list itself."""
+    names = [mutant.name for mutant in mutants]
+    found = [f"{name}: stands twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    if len(mutants) < MUTANTS_MIN:
+        found.append(f"there are {len(mutants)} mutants, not {MUTANTS_MIN}")
+    return found + [f"{mutant.name}: {fault}" for mutant in mutants for fault in mutant.faults(root)]
+
+
+def copy_tree(root: Path, target: Path) -> None:
+    """Copy what the repository tracks, as it stands in the work tree."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    for name in listed.splitlines():
+        if (root / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, target / name)
+
+
+def make_python(tree: Path) -> None:
+    """Make a Python for a tree: its packages come from there, everything else from this Python's environment.
+
+    Not by ``PYTHONPATH``: programs that tests start with an environment of their own would not be mutated.
+    """
+    venv.create(tree / ".venv", symlinks=True, with_pip=False)
+    made = Path(sysconfig.get_path("purelib", vars={"base": str(tree / ".venv")}))
+    (made / "tree.pth").write_text(f"{tree}\n{sysconfig.get_path('purelib')}\n")
+    for program in Path(sys.prefix, "bin").iterdir():
+        copy = tree / ".venv/bin" / program.name
+        if not program.is_file() or copy.exists() or program.name.lower().startswith(("activate", "python")):
+            continue
+        script = program.read_bytes()
+        if script.startswith(b"#!"):
+            copy.write_bytes(script.replace(sys.prefix.encode(), bytes(tree / ".venv"), 1))
+            copy.chmod(0o755)
+        else:
+            copy.symlink_to(program)
+
+
+def run_tests(tree: Path, tests: Sequence[str], *options: str) -> tuple[int, str]:
+    """Run test files in a tree of their own and return pytest's exit code and output."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    command = [
+        str(tree / ".venv/bin/python"),
+        "-m",
+        "pytest",
+        "-q",
+        "--no-header",
+        "--durations=0",
+        "--durations-min=60",
+        *options,
+    ]
+    try:
+        done = subprocess.run(
+            [*command, *tests],
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=RUN_MAX_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return KILLED, "the tests did not end"
+    return done.returncode, done.stdout + done.stderr
+
+
+@contextlib.contextmanager
+def mutated(tree: Path, mutant: Mutant) -> Iterator[None]:
+    """Make the fault as long as the block lasts."""
+    path = tree / mutant.file
+    text, before = path.read_text("utf-8"), path.stat()
+    path.write_text(mutant.changed(text), "utf-8")
+    # Compiled modules are told from stale ones by size and whole seconds: a fault of equal length must not pass for it.
+    os.utime(path, (before.st_atime, before.st_mtime + 10))
+    try:
+        yield
+    finally:
+        path.write_text(text, "utf-8")
+        os.utime(path, (before.st_atime, before.st_mtime))
+
+
+def survivors(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> list[str]:
+    """Make each mutant in a copy of the tree; return what lived, and what could not be tried."""
+    found: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="baton-mutants-") as folder:
+        trees: queue.Queue[Path] = queue.Queue()
+        for number in range(jobs):
+            copy_tree(root, Path(folder) / str(number))
+            make_python(Path(folder) / str(number))
+            trees.put(Path(folder) / str(number))
+        tests = sorted({test for mutant in mutants for test in mutant.tests})
+        code, output = run_tests(Path(folder) / "0", tests, "-n", str(jobs))
+        if code != SURVIVED:
+            return [f"without any mutant the tests fail already:\n{output[-3000:]}"]
+
+        def attempt(mutant: Mutant) -> None:
+            tree, began_s = trees.get(), time.monotonic()
+            try:
+                with mutated(tree, mutant):
+                    code, output = run_tests(tree, mutant.tests, "-x")
+            finally:
+                trees.put(tree)
+            verdict = {KILLED: "killed", SURVIVED: "SURVIVED"}.get(code, "NOT TRIED")
+            print(f"{verdict:9} {time.monotonic() - began_s:5.1f} s  {mutant.name}", flush=True)
+            if code == SURVIVED:
+                found.append(f"{mutant.name}: {mutant.file} may hold this fault unnoticed")
+            elif code != KILLED:
+                found.append(f"{mutant.name}: the tests could not be run:\n{output[-2000:]}")
+
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(attempt, mutants))
+    return found
+
+
+def main() -> int:
+    """Run what the command line asks for; return 1 with a list of faults."""
+    parser = argparse.ArgumentParser(prog="python tests/mutants", description="Mutants that the tests must kill.")
+    parser.add_argument("words", nargs="*", help="only mutants whose name or file holds one of these")
+    parser.add_argument("--check", action="store_true", help="only look whether each can still be made")
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="how many are tried at once")
+    asked = parser.parse_args()
+    mutants = load()
+    found = faults(mutants)
+    if not found and not asked.check:
+        words = asked.words or [""]
+        mutants = [one for one in mutants if any(word in one.name or word in one.file for word in words)]
+        found = survivors(mutants, max(1, asked.jobs))
+        if not found:
+            print(f"all {len(mutants)} mutants were killed")
+    print("\n".join(found), end="\n" if found else "")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
