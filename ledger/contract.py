@@ -22,7 +22,6 @@ import msgspec
 from msgspec import inspect
 
 from ledger import limits
-from ledger.admission.check import ENTRY_OVERHEAD_BYTES
 from ledger.asyncapi import document
 from ledger.envelope import DsseEnvelope
 from ledger.errors import CODES, Exit
@@ -50,6 +49,7 @@ _FORMAT_LIMITS: Final = {
     "causes_max": ("references", "The causes of one event."),
     "batch_events_max": ("events", "The events of one submission."),
     "batch_size_max_bytes": ("bytes", "The bodies of one submission together."),
+    "body_size_max_bytes": ("bytes", "A body; what is larger goes into a blob."),
 }
 _NODE_LIMITS: Final = {
     "request_size_max_bytes": ("bytes", "A submission on the bus, its framing included."),
@@ -160,15 +160,9 @@ def errors() -> dict[str, Any]:
 
 def published_limits() -> dict[str, Any]:
     """Return the limits that a peer meets: those of the format, and those of a node as it is shipped."""
-    fixed = _limits_of(_FORMAT_LIMITS)
-    fixed["body_size_max_bytes"] = {
-        "value": limits.entry_size_max_bytes - ENTRY_OVERHEAD_BYTES,
-        "unit": "bytes",
-        "meaning": "A body; what is larger goes into a blob.",
-    }
     return {
         "description": "Limits. Those of the format decide whether an event is valid and never change within it.",
-        "format": fixed,
+        "format": _limits_of(_FORMAT_LIMITS),
         "node": _limits_of(_NODE_LIMITS),
     }
 

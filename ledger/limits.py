@@ -10,12 +10,19 @@ from typing import Final
 
 # Part of the format: replayed by auditors and followers.
 entry_size_max_bytes: Final = 48 * 1024
+body_size_max_bytes: Final = entry_size_max_bytes - 128
+"""The rest is the entry's own: key, signature and numbers around the body."""
+
 json_depth_max: Final = 32
 json_integer_max: Final = 2**53 - 1
 stream_name_max_bytes: Final = 400
 causes_max: Final = 64
 batch_events_max: Final = 256
 batch_size_max_bytes: Final = 900 * 1024
+
+# What authors keep to, who do not know yet what will stand around ``data``: stream, causes, keys, names, times.
+envelope_reserve_bytes: Final = 3 * 1024
+data_size_max_bytes: Final = body_size_max_bytes - envelope_reserve_bytes
 
 # One node's work.
 request_size_max_bytes: Final = batch_size_max_bytes + 64 * 1024

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from blake3 import blake3
 
-from consumers.auditor.packed import DECODERS
 from consumers.auditor.page_reader import UnreadableError
 from ledger.log.blobs import BlobRecord
-from ledger.log.tables import FORMAT, HEAD_KEY, Head, head_decoder, stream_digest
+from ledger.log.tables import FORMAT, HEAD_KEY, Head, decode_record, head_decoder, stream_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,13 +166,13 @@ def _check_head(value: bytes, replay: Replay, findings: Findings) -> None:
 def _is_same(key: bytes, wanted: bytes, value: bytes) -> bool:
     """Whether two encodings are of one record: the roles of an agent are a set, in no order."""
     try:
-        return bool(DECODERS[key[:1]](wanted) == DECODERS[key[:1]](value))
+        return bool(decode_record(key, wanted) == decode_record(key, value))
     except msgspec.DecodeError:
         return False
 
 
 def _last_index(key: bytes, value: bytes) -> int | None:
-    record = DECODERS[key[:1]](value)
+    record = decode_record(key, value)
     match key[:1]:
         case b"s":
             index = record.last_index

@@ -13,18 +13,9 @@ from ledger.codec import encode_packed
 from ledger.log import tables as layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledger.admission.state import Layer
 
 records_decoded_max: Final = 50_000
-
-DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
-    b"s": layout.stream_decoder.decode,
-    b"a": layout.agent_decoder.decode,
-    b"k": layout.key_decoder.decode,
-    b"i": layout.idempotency_decoder.decode,
-}
 
 
 class PackedState:
@@ -43,7 +34,7 @@ class PackedState:
         """Return the record under a state key, or None."""
         found = self._decoded.get(key)
         if found is None and (data := self.packed.get(key)) is not None:
-            found = self._decoded[key] = DECODERS[key[:1]](data)
+            found = self._decoded[key] = layout.decode_record(key, data)
         return found
 
     def index_of(self, stream: str, event_id: str) -> int | None:

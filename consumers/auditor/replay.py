@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from consumers.auditor.batches import Batches
 from consumers.auditor.packed import PackedState
 from consumers.auditor.signatures import Signatures
-from ledger.admission.check import ENTRY_OVERHEAD_BYTES, Candidate
+from ledger.admission.check import Candidate
 from ledger.admission.decide import apply
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer
@@ -24,7 +24,7 @@ from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import decode_body
-from ledger.limits import entry_size_max_bytes
+from ledger.limits import body_size_max_bytes
 from ledger.merkle import Frontier, leaf_hash
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class Replay:
             self._signatures.add(index, entry.key, signed, entry.sig)
         if not is_damaged:
             self._clock.check(index, entry.accepted_ms)
-        if len(entry.body) + ENTRY_OVERHEAD_BYTES > entry_size_max_bytes:
+        if len(entry.body) > body_size_max_bytes:
             self._findings.problem(index, "TOO_LARGE", f"the body of entry {index} has {len(entry.body)} bytes")
         try:
             body, content = decode_body(entry.body)

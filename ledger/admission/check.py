@@ -11,14 +11,11 @@ from ledger.envelope import Submission, batch_pae, check_shape, event_id, pae
 from ledger.errors import Refused
 from ledger.events.body import Body, decode_body
 from ledger.identity import verify
-from ledger.limits import entry_size_max_bytes
+from ledger.limits import body_size_max_bytes
 from ledger.secrets import Secret, scan_bodies
 
 if TYPE_CHECKING:
     from ledger.events import EventData
-
-# Key, signature and numbers of an entry around its body.
-ENTRY_OVERHEAD_BYTES = 128
 
 
 class Candidate(NamedTuple):
@@ -79,10 +76,10 @@ def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
 
 
 def _candidate(raw: bytes, signed: bytes) -> Candidate:
-    if len(raw) + ENTRY_OVERHEAD_BYTES > entry_size_max_bytes:
+    if len(raw) > body_size_max_bytes:
         raise Refused(
             "TOO_LARGE",
-            f"an event of {len(raw)} bytes exceeds {entry_size_max_bytes - ENTRY_OVERHEAD_BYTES}: put it in a blob",
+            f"an event of {len(raw)} bytes exceeds {body_size_max_bytes}: put it in a blob",
             size=len(raw),
         )
     body, data = decode_body(raw)

@@ -33,13 +33,6 @@ if TYPE_CHECKING:
 
 records_cached_max = 50_000
 
-_DECODERS: dict[bytes, Callable[[bytes], Any]] = {
-    b"s": layout.stream_decoder.decode,
-    b"a": layout.agent_decoder.decode,
-    b"k": layout.key_decoder.decode,
-    b"i": layout.idempotency_decoder.decode,
-}
-
 
 class Gate:
     """Admits submissions to one log; used by one thread at a time."""
@@ -123,7 +116,7 @@ class _Transaction:
             data = self._snapshot.state(key)
             if data is None:
                 return None
-            found = self._cache[key] = _DECODERS[key[:1]](data)
+            found = self._cache[key] = layout.decode_record(key, data)
         return found
 
     def index_of(self, stream: str, event_id: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Who may append which kind, in which state: one table, denied by default.
+"""Who may append which kind, in which state: by the kind's stream, with exceptions, and denied by default.
 
 A rule sees the event and the state before it, raises ``Refused``, or returns the new life of the event's stream.
 Rules depend on the log alone: no clock but ``accepted_ms``, no disk, no network. Changing what a rule decides for a
@@ -7,146 +7,326 @@ published kind would make old entries invalid: it needs a new kind, or a new ent
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from ledger.admission import authority_rules
-from ledger.admission.conditions import require_registered_role, require_role, typed
-from ledger.admission.handoff_rules import decide_handoff
+import msgspec
+
 from ledger.errors import Refused
+from ledger.events import KINDS, authority, handoff
+from ledger.events.fields import EventData
 from ledger.events.imported import RecordImported
-from ledger.lifecycle import reasoning as reasoning_life
-from ledger.lifecycle import review as review_life
-from ledger.lifecycle import session as session_life
-from ledger.lifecycle import snapshot as snapshot_life
-from ledger.lifecycle import tot as tot_life
-from ledger.lifecycle.reasoning import ReasoningState
-from ledger.lifecycle.review import ReviewState
-from ledger.lifecycle.session import SessionState
-from ledger.lifecycle.snapshot import SnapshotState
-from ledger.lifecycle.tot import TotState
+from ledger.identity import ledger_id, possession, verify
+from ledger.lifecycle import handoff as handoff_life
+from ledger.lifecycle import reasoning, review, session, snapshot, tot
+from ledger.lifecycle.authority import NODE, RESERVED_NAMES, ROOT, AgentRecord, KeyRecord, delegated, to_ms
+from ledger.lifecycle.handoff import HandoffState, is_unlocked
+from ledger.log.tables import StreamState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledger.admission.state import Layer
     from ledger.events.body import Event
-    from ledger.lifecycle.handoff import HandoffState
 
-S = TypeVar("S")
-Life: TypeAlias = "HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState | None"
+D = TypeVar("D", bound=EventData)
+Life: TypeAlias = StreamState | None
 Rule: TypeAlias = "Callable[[Event, Layer, Life], Life]"
+S = TypeVar("S", bound=StreamState)
+
+# The walk over dependencies that looks for a cycle; beyond it the handoff is refused, never half-checked.
+dependencies_walked_max: Final = 100_000
+
+
+# What several rules ask.
+
+
+def _typed(event: Event, wanted: type[D]) -> D:
+    """Return the event's data as its kind's type."""
+    assert isinstance(event.data, wanted)  # noqa: S101 - the table pairs each kind with its data type
+    return event.data
+
+
+def _require_role(event: Event, state: Layer, *roles: str) -> None:
+    agent = state.agent(event.author)
+    if agent is None or agent.roles.isdisjoint(roles):
+        wanted = " or ".join(roles)
+        raise Refused("NOT_AUTHORIZED", f"{event.kind} needs the role {wanted}; {event.author} lacks it", role=wanted)
+
+
+def _require_working_role(event: Event, state: Layer) -> None:
+    agent = state.agent(event.author)
+    if agent is None or not agent.roles & {"agent", "reviewer", "human", "service"}:
+        raise Refused("NOT_AUTHORIZED", f"{event.author} has no role that works: grant it `agent`", name=event.author)
+
+
+def _known_agent(state: Layer, name: str) -> AgentRecord:
+    agent = state.agent(name)
+    if agent is None:
+        raise Refused("AGENT_UNKNOWN", f"there is no agent {name}: run `baton agent add {name}`", name=name)
+    return agent
 
 
 def _life(life: Life, wanted: type[S]) -> S | None:
-    assert life is None or isinstance(life, wanted)  # noqa: S101 - a stream's sort fixes its life
+    assert life is None or isinstance(life, wanted)  # noqa: S101 - what a stream is of fixes its life
     return life
 
 
-def _session(event: Event, state: Layer, life: Life) -> Life:
-    require_registered_role(event, state)
-    return session_life.transition(_life(life, SessionState), event)
+# Agents, roles and keys.
 
 
-def _reasoning(event: Event, state: Layer, life: Life) -> Life:
-    if event.kind == "reasoning.briefed":
-        require_role(event, state, "service")
-    elif event.kind == "reasoning.validated":
-        require_role(event, state, "service", "reviewer", "human")
-    else:
-        require_registered_role(event, state)
-    return reasoning_life.transition(_life(life, ReasoningState), event)
+def _created(event: Event, state: Layer, _: Life) -> None:
+    """Entry 0, signed by the root key that it names."""
+    data = _typed(event, authority.LedgerCreated)
+    if event.index != 0 or event.key != data.root or event.author != ROOT:
+        raise Refused("NOT_AUTHORIZED", "ledger.created is entry 0, signed by the root key it names, as root")
+    if event.ledger != ledger_id(bytes.fromhex(data.root)):
+        raise Refused("WRONG_LEDGER", "the ledger's id is not that of its root key", ledger=event.ledger)
+    if len({data.root, data.node_key, data.checkpoint_key}) != len(("root", "node", "checkpoint")):
+        raise Refused("INVALID_FIELD", "root, node and checkpoint keys differ from each other", path="$.data")
+    state.ledger = event.ledger
+    for name, key, roles in ((ROOT, data.root, ("admin",)), (NODE, data.node_key, ())):
+        state.put_agent(AgentRecord(name, key, frozenset(roles)))
+        state.put_key(key, KeyRecord(name, is_identity=True, since_index=0))
 
 
-def _snapshot(event: Event, state: Layer, life: Life) -> Life:
-    require_registered_role(event, state)
-    return snapshot_life.transition(_life(life, SnapshotState), event)
+def _registered(event: Event, state: Layer, _: Life) -> None:
+    """An admin registers agents, and the node service agents; the key proves whose it is."""
+    data = _typed(event, authority.AgentRegistered)
+    if event.author != NODE or data.roles != ["service"]:
+        _require_role(event, state, "admin")
+    _require_agent_stream(event, data.name)
+    if data.name in RESERVED_NAMES or state.agent(data.name) is not None:
+        raise Refused("AGENT_EXISTS", f"there is an agent {data.name} already", name=data.name)
+    _require_new_key(event, state, data.name, data.key, data.proof)
+    state.put_agent(AgentRecord(data.name, data.key, frozenset(data.roles), data.nkey, data.ai_id))
+    state.put_key(data.key, KeyRecord(data.name, is_identity=True, since_index=event.index))
 
 
-def _tot(event: Event, state: Layer, life: Life) -> Life:
-    require_registered_role(event, state)
-    return tot_life.transition(_life(life, TotState), event)
+def _role_granted(event: Event, state: Layer, _: Life) -> None:
+    """An admin grants roles."""
+    data = _typed(event, authority.RoleGranted)
+    _require_role(event, state, "admin")
+    _require_agent_stream(event, data.agent)
+    agent = _known_agent(state, data.agent)
+    state.put_agent(msgspec.structs.replace(agent, roles=agent.roles | {data.role}))
 
 
-def _review(event: Event, state: Layer, life: Life) -> Life:
-    if event.kind == "review.answered":
-        require_role(event, state, "human")
-    else:
-        require_registered_role(event, state)
-    return review_life.transition(_life(life, ReviewState), event)
+def _role_revoked(event: Event, state: Layer, _: Life) -> None:
+    """An admin takes roles back; the root keeps its own."""
+    data = _typed(event, authority.RoleRevoked)
+    _require_role(event, state, "admin")
+    _require_agent_stream(event, data.agent)
+    agent = _known_agent(state, data.agent)
+    if data.agent == ROOT:
+        raise Refused("NOT_AUTHORIZED", "the root keeps its role", name=ROOT)
+    state.put_agent(msgspec.structs.replace(agent, roles=agent.roles - {data.role}))
+
+
+def _key_delegated(event: Event, state: Layer, _: Life) -> None:
+    """An agent delegates a key of its own."""
+    data = _typed(event, authority.KeyDelegated)
+    _require_agent_stream(event, event.author)
+    if to_ms(data.expires_at) <= event.accepted_ms:
+        raise Refused("KEY_EXPIRED", "the session key would be expired already", expires_at=data.expires_at)
+    _require_new_key(event, state, event.author, data.key, data.proof)
+    state.put_key(data.key, delegated(event.author, event.index, data))
+
+
+def _key_revoked(event: Event, state: Layer, _: Life) -> None:
+    """An agent revokes its own keys, an admin anybody's."""
+    data = _typed(event, authority.KeyRevoked)
+    record = state.key(data.key)
+    if record is None:
+        raise Refused("KEY_UNKNOWN", "this key is not registered in this ledger", key=data.key)
+    _require_agent_stream(event, record.agent)
+    if record.agent != event.author:
+        _require_role(event, state, "admin")
+    if record.agent in RESERVED_NAMES:
+        raise Refused("NOT_AUTHORIZED", f"the key of {record.agent} cannot be revoked", name=record.agent)
+    if record.revoked_index is not None:
+        raise Refused("KEY_REVOKED", f"the key was revoked at entry {record.revoked_index}", key=data.key)
+    state.put_key(data.key, msgspec.structs.replace(record, revoked_index=event.index))
+
+
+def _require_agent_stream(event: Event, name: str) -> None:
+    if event.name != name:
+        raise Refused("INVALID_FIELD", f"{event.kind} about {name} belongs on agent/{name}", path="$.stream")
+
+
+def _require_new_key(event: Event, state: Layer, agent: str, key: str, proof: str) -> None:
+    if state.key(key) is not None:
+        raise Refused("KEY_EXISTS", "this key is registered already", key=key)
+    public = bytes.fromhex(key)
+    if not verify(public, possession(event.ledger, agent, public), bytes.fromhex(proof)):
+        raise Refused("SIGNATURE_INVALID", f"the key does not prove that it belongs to {agent}", path="$.data.proof")
+
+
+# Handoffs, which wait for each other.
+
+
+def _handoff(event: Event, state: Layer, life: Life) -> HandoffState:
+    """The machine decides on the state, this rule on who exists, has which role, and waits for whom."""
+    _require_working_role(event, state)
+    after = handoff_life.transition(_life(life, HandoffState), event)
+    match event.data:
+        case handoff.HandoffCreated() | handoff.HandoffAmended():
+            _check_parties(event, event.data, state)
+            _check_cycle(event, after.depends_on, state)
+        case RecordImported():
+            _check_cycle(event, after.depends_on, state)
+        case handoff.HandoffClaimed():
+            _check_dependencies(event, after, state)
+        case handoff.HandoffReady():
+            _require_role(event, state, "service")
+            _check_dependencies(event, after, state)
+        case handoff.HandoffSuperseded():
+            if state.stream(f"handoff/{event.data.by}") is None:
+                raise Refused("NOT_FOUND", f"there is no handoff {event.data.by} to take its place", by=event.data.by)
+        case (
+            handoff.HandoffApproved()
+            | handoff.HandoffRejected()
+            | handoff.HandoffCriterionWaived()
+            | handoff.HandoffVerified()
+            | handoff.HandoffChangesRequested()
+        ):
+            _require_reviewing_role(state, event.author)
+            _require_no_import_of_ones_own(event, after, state)
+        case _:  # any other step of a handoff's life: the machine alone decides
+            pass
+    return after
+
+
+def _require_reviewing_role(state: Layer, name: str) -> None:
+    if not _known_agent(state, name).roles & {"reviewer", "human"}:
+        raise Refused("NOT_AUTHORIZED", f"{name} is neither reviewer nor human", name=name)
+
+
+def _require_no_import_of_ones_own(event: Event, after: HandoffState, state: Layer) -> None:
+    """Who imported a handoff acts for its sender: only a human may confirm his own import (as he may his own work)."""
+    if after.importer and event.author in after.senders and "human" not in _known_agent(state, event.author).roles:
+        raise Refused(
+            "SELF_APPROVAL",
+            f"{event.author} sent or imported {event.name}: another reviewer, or a human, must confirm it",
+            reviewer=after.reviewer,
+        )
+
+
+def _check_parties(event: Event, data: handoff.HandoffCreated | handoff.HandoffAmended, state: Layer) -> None:
+    _known_agent(state, data.to)
+    if data.reviewer is not None:
+        _require_reviewing_role(state, data.reviewer)
+    elif "human" not in _known_agent(state, event.author).roles:
+        raise Refused("REVIEWER_REQUIRED", f"{event.author} is no human: name a reviewer", author=event.author)
+
+
+def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None:
+    """Refuse a claim that a dependency does not unlock.
+
+    Raises:
+        Refused: ``DEPENDENCY_MISSING`` or ``DEPENDENCY_PENDING``.
+    """
+    for wanted in after.depends_on:
+        record = state.stream(f"handoff/{wanted}")
+        if record is None:
+            raise Refused("DEPENDENCY_MISSING", f"{event.name} depends on {wanted}, which does not exist", on=wanted)
+        life = record.state
+        if isinstance(life, HandoffState) and not is_unlocked(life.status, after.unlock_at):
+            raise Refused(
+                "DEPENDENCY_PENDING",
+                f"{event.name} waits for {wanted}, which is {life.status}",
+                on=wanted,
+                status=life.status,
+            )
+
+
+def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> None:
+    """Refuse a handoff that would wait for itself.
+
+    Raises:
+        Refused: ``DEPENDENCY_CYCLE``, or ``TOO_LARGE`` beyond ``dependencies_walked_max``.
+    """
+    came_from: dict[str, str] = {}
+    waiting = deque((wanted, event.name) for wanted in depends_on)
+    while waiting:
+        name, parent = waiting.popleft()
+        if name in came_from:
+            continue
+        came_from[name] = parent
+        if name == event.name:
+            cycle = _path_back(came_from, name)
+            raise Refused(
+                "DEPENDENCY_CYCLE", "the handoffs would wait for each other: " + " → ".join(cycle), cycle=cycle
+            )
+        if len(came_from) > dependencies_walked_max:
+            raise Refused("TOO_LARGE", f"{event.name} depends on more than {dependencies_walked_max} handoffs")
+        record = state.stream(f"handoff/{name}")
+        if record is not None and isinstance(record.state, HandoffState):
+            waiting.extend((wanted, name) for wanted in record.state.depends_on)
+
+
+def _path_back(came_from: dict[str, str], name: str) -> list[str]:
+    path = [name]
+    while (parent := came_from[path[-1]]) != name:
+        path.append(parent)
+    path.append(name)
+    return path[::-1]
+
+
+# The streams of one machine each.
+
+
+def _by_machine(state_type: type[S], transition: Callable[[S | None, Event], S]) -> Rule:
+    """Return the rule of a stream on which agents with a role that works do what its machine allows."""
+
+    def rule(event: Event, state: Layer, life: Life) -> Life:
+        if roles := _ROLES.get(event.kind):
+            _require_role(event, state, *roles)
+        else:
+            _require_working_role(event, state)
+        return transition(_life(life, state_type), event)
+
+    return rule
 
 
 def _imported(event: Event, state: Layer, life: Life) -> Life:
-    """A record of another tool: on the stream of what it stands for, by that stream's machine; else kept aside."""
-    if typed(event, RecordImported).mapped_kind is not None:
-        sorts = {"handoff": decide_handoff, "session": _session, "reasoning": _reasoning}
-        return sorts[event.stream.partition("/")[0]](event, state, life)
-    require_registered_role(event, state)
+    """A record of another tool: on the stream of what it stands for, by that stream's rule; else kept aside."""
+    if _typed(event, RecordImported).mapped_kind is not None:
+        return _OF_STREAM[event.stream.partition("/")[0]](event, state, life)
+    _require_working_role(event, state)
     if state.stream(event.stream) is not None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"{event.stream} was imported already", status="imported")
     return None
 
 
-RULES: Final[dict[str, Rule]] = {
-    "ledger.created": authority_rules.created,
-    "record.imported": _imported,
-    "agent.registered": authority_rules.registered,
-    "role.granted": authority_rules.role_granted,
-    "role.revoked": authority_rules.role_revoked,
-    "key.delegated": authority_rules.key_delegated,
-    "key.revoked": authority_rules.key_revoked,
-    "session.started": _session,
-    "assessment.recorded": _session,
-    "finding.logged": _session,
-    "unknown.logged": _session,
-    "dead_end.logged": _session,
-    "tool.used": _session,
-    "report.generated": _session,
-    "session.ended": _session,
-    "reasoning.started": _reasoning,
-    "reasoning.extended": _reasoning,
-    "reasoning.concluded": _reasoning,
-    "reasoning.briefed": _reasoning,
-    "reasoning.validated": _reasoning,
-    "snapshot.taken": _snapshot,
-    "review.requested": _review,
-    "review.answered": _review,
-    "tot.started": _tot,
-    "tot.decompose_task": _tot,
-    "tot.decomposition_result": _tot,
-    "tot.initialize_search": _tot,
-    "tot.generate_thoughts": _tot,
-    "tot.generated_thoughts": _tot,
-    "tot.nodes_added": _tot,
-    "tot.evaluate_thoughts": _tot,
-    "tot.evaluation_results": _tot,
-    "tot.nodes_marked": _tot,
-    "tot.backtracked": _tot,
-    "tot.synthesize_solution": _tot,
-    "tot.final_solution": _tot,
-    "tot.search_complete": _tot,
-    "tot.error": _tot,
-    "tot.log_written": _tot,
-    "handoff.created": decide_handoff,
-    "handoff.amended": decide_handoff,
-    "handoff.approved": decide_handoff,
-    "handoff.rejected": decide_handoff,
-    "handoff.claimed": decide_handoff,
-    "handoff.task_checked": decide_handoff,
-    "handoff.criterion_checked": decide_handoff,
-    "handoff.criterion_waived": decide_handoff,
-    "handoff.released": decide_handoff,
-    "handoff.logged": decide_handoff,
-    "handoff.blocked": decide_handoff,
-    "handoff.unblocked": decide_handoff,
-    "handoff.completed": decide_handoff,
-    "handoff.changes_requested": decide_handoff,
-    "handoff.verified": decide_handoff,
-    "handoff.cancelled": decide_handoff,
-    "handoff.superseded": decide_handoff,
-    "handoff.ready": decide_handoff,
+# Kinds that need one of these roles, instead of any role that works.
+_ROLES: Final[dict[str, tuple[str, ...]]] = {
+    "reasoning.briefed": ("service",),
+    "reasoning.validated": ("service", "reviewer", "human"),
+    "review.answered": ("human",),
+}
+_OF_STREAM: Final[dict[str, Rule]] = {
+    "handoff": _handoff,
+    "reasoning": _by_machine(reasoning.ReasoningState, reasoning.transition),
+    "record": _imported,
+    "review": _by_machine(review.ReviewState, review.transition),
+    "session": _by_machine(session.SessionState, session.transition),
+    "snapshot": _by_machine(snapshot.SnapshotState, snapshot.transition),
+    "tot": _by_machine(tot.TotState, tot.transition),
+}
+_OF_KIND: Final[dict[str, Rule]] = {
+    "ledger.created": _created,
+    "agent.registered": _registered,
+    "role.granted": _role_granted,
+    "role.revoked": _role_revoked,
+    "key.delegated": _key_delegated,
+    "key.revoked": _key_revoked,
 }
 
-# Kinds after which cached keys and roles are stale.
-AUTHORITY_KINDS: Final = frozenset(
-    {"ledger.created", "agent.registered", "role.granted", "role.revoked", "key.delegated", "key.revoked"}
-)
+RULES: Final[dict[str, Rule]] = {
+    name: rule
+    for name, kind in KINDS.items()
+    if (rule := _OF_KIND.get(name) or _OF_STREAM.get(kind.stream)) is not None
+}
+
+# Kinds after which cached keys and roles are stale: all that have a rule of their own.
+AUTHORITY_KINDS: Final = frozenset(_OF_KIND)

@@ -1,11 +1,12 @@
 """Every kind of event the ledger knows: the only list.
 
-``KINDS`` maps a kind to the type of its ``data`` and the sort of stream it belongs to. JSON Schemas, AsyncAPI,
-admission rules, documentation and examples are counted against this table by tests. Kinds are past-tense facts;
-a published kind is never changed: a new version is a new kind.
+``KINDS`` maps a kind to the type of its ``data`` and what its stream is of. JSON Schemas, AsyncAPI, admission rules,
+documentation and examples are counted against this table by tests. Kinds are past-tense facts; a published kind is
+never changed: a new version is a new kind.
 
-To add a kind: write its ``EventData`` in the module of its family, add the line here, give it a rule in
-``ledger.admission.rules`` (without one it is refused), fold it where it matters, run ``make contract``.
+To add a kind: write its ``EventData`` in the module of its family, add the line here, let its stream's machine in
+``ledger.lifecycle`` take it (or give it a rule in ``ledger.admission.rules``: without either it is refused), fold it
+where it matters, run ``make contract``.
 
     >>> from ledger.events import KINDS
     >>> KINDS["handoff.claimed"].data.__name__
@@ -14,20 +15,29 @@ To add a kind: write its ``EventData`` in the module of its family, add the line
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ledger.events import authority, handoff, imported, reasoning, report, review, session, snapshot, tot, validation
 from ledger.events.fields import EventData
 
 
 class Kind(NamedTuple):
-    """A kind's data type and the sort of stream it stands on: ``handoff`` for ``handoff/ID``.
+    """A kind's data type and what the stream is of that it stands on: ``handoff`` for ``handoff/ID``.
 
     ``record.imported`` alone may stand elsewhere: on a stream of the kind it stands for (``ledger.events.imported``).
     """
 
     data: type[EventData]
     stream: str
+
+    @property
+    def id_type(self) -> Any:
+        """The type of ID in the stream's name; None where the name has none."""
+        return _ID_TYPES.get(self.stream, str)
+
+
+# The id of a handoff names a file, and other handoffs depend on it by that form; there is one stream ``ledger``.
+_ID_TYPES: Final[dict[str, Any]] = {"handoff": handoff.HandoffId, "ledger": None}
 
 
 KINDS: Final[dict[str, Kind]] = {

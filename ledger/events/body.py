@@ -15,7 +15,6 @@ from ledger.codec import check_depth, check_strict, encode_sorted, schema_error
 from ledger.errors import Refused
 from ledger.events import KINDS
 from ledger.events.fields import STREAM_PATTERN, Count, EventData, Label, Name, Ref, Time
-from ledger.events.handoff import HandoffId
 from ledger.events.imported import RecordImported, read_mapped
 from ledger.events.tot import Message, TotLogWritten, TotNodesAdded
 from ledger.limits import causes_max, stream_name_max_bytes
@@ -64,7 +63,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The part of the stream after its sort: the id of the handoff, session, reasoning or agent."""
+        """The id in the stream's name: of the handoff, session, reasoning or agent."""
         return self.stream.partition("/")[2]
 
 
@@ -118,25 +117,26 @@ def decode_body(text: bytes) -> tuple[Body, EventData]:
 
 
 def check_stream(kind: str, stream: str, data: EventData) -> None:
-    """Refuse a stream that is too long, or of another sort than the kind belongs to.
+    """Refuse a stream that is too long, or not of what the kind belongs to.
 
     Raises:
         Refused: ``TOO_LARGE`` or ``INVALID_FIELD``.
     """
     if len(stream.encode()) > stream_name_max_bytes:
         raise Refused("TOO_LARGE", f"a stream's name has at most {stream_name_max_bytes} UTF-8 bytes", path="$.stream")
-    sort, _, name = stream.partition("/")
-    wanted = KINDS[kind].stream
+    family, _, name = stream.partition("/")
+    wanted = KINDS[kind]
     if isinstance(data, RecordImported) and data.mapped_kind in KINDS:
-        wanted = KINDS[data.mapped_kind].stream
-    if sort != wanted or bool(name) == (wanted == "ledger"):
-        hint = wanted if wanted == "ledger" else f"{wanted}/ID"
+        wanted = KINDS[data.mapped_kind]
+    id_type = wanted.id_type
+    if family != wanted.stream or bool(name) == (id_type is None):
+        hint = wanted.stream if id_type is None else f"{wanted.stream}/ID"
         raise Refused("INVALID_FIELD", f"{kind} belongs on a stream {hint}, not {stream!r}", path="$.stream")
-    if wanted == "handoff":
-        try:  # the id names a file, and other handoffs depend on it by this form
-            msgspec.convert(name, HandoffId)
+    if id_type not in (None, str):
+        try:
+            msgspec.convert(name, id_type)
         except msgspec.ValidationError as error:
-            raise Refused("INVALID_FIELD", f"{name!r} is no handoff's id: {error}", path="$.stream") from error
+            raise Refused("INVALID_FIELD", f"{name!r} is no {family}'s id: {error}", path="$.stream") from error
 
 
 def check_time(at: str) -> None:

@@ -12,7 +12,9 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
 
 import lmdb
 import msgspec
@@ -28,9 +30,8 @@ from ledger.lifecycle.session import SessionState
 from ledger.lifecycle.snapshot import SnapshotState
 from ledger.lifecycle.tot import TotState
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+StreamState: TypeAlias = HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState
+"""Where one stream stands, by what it is of; streams of agents and kept-aside records have no state."""
 
 FORMAT: Final = 1
 DATABASE: Final = "log"
@@ -56,7 +57,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True):
 
     version: int
     last_index: int
-    state: HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState | None = None
+    state: StreamState | None = None
 
 
 class IdempotencyRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -109,6 +110,17 @@ stream_decoder: Final = msgspec.msgpack.Decoder(StreamRecord)
 agent_decoder: Final = msgspec.msgpack.Decoder(AgentRecord)
 key_decoder: Final = msgspec.msgpack.Decoder(KeyRecord)
 idempotency_decoder: Final = msgspec.msgpack.Decoder(IdempotencyRecord)
+_DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
+    b"s": stream_decoder.decode,
+    b"a": agent_decoder.decode,
+    b"k": key_decoder.decode,
+    b"i": idempotency_decoder.decode,
+}
+
+
+def decode_record(key: bytes, stored: bytes) -> Any:
+    """Return the record stored under a state key, by the key's first letter."""
+    return _DECODERS[key[:1]](stored)
 
 
 class Tables:

@@ -18,7 +18,7 @@ from consumers.sdk.text import shorten
 from ledger.codec import converted, encode_canonical
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffCreated
-from ledger.limits import entry_size_max_bytes
+from ledger.limits import data_size_max_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 id_max_chars: Final = 200
 id_max_bytes: Final = 240
 """An id names a file: its UTF-8 and ``.md`` stay within the 255 bytes that file systems take."""
-envelope_reserve_bytes: Final = 3 * 1024
-"""Room for the stream, cause, idempotency key, key and signature around the data."""
 
 _DIGEST_DIGITS: Final = 12
 _ROOT_DIGITS: Final = 16
@@ -188,7 +186,7 @@ def _optional(template: Template | None, values: Mapping[str, str]) -> str | Non
 def _fitting(data: HandoffCreated) -> HandoffCreated:
     """Return content that fits an entry: texts that others filled are shortened, the context first."""
     for name in ("context", "task"):
-        excess = len(encode_canonical(data)) - (entry_size_max_bytes - envelope_reserve_bytes)
+        excess = len(encode_canonical(data)) - data_size_max_bytes
         if excess > 0:
             text = getattr(data, name)
             # A character has at least one byte: as many characters less is enough.

@@ -13,9 +13,9 @@ import msgspec
 
 from consumers.importers.empirica.values import shown
 from consumers.sdk.tokens import cut_to_chars, greatest
-from consumers.sessions.reports.shortening import report_size_max_bytes
 from ledger.codec import encode_canonical
 from ledger.events.imported import DirtyValue, RecordImported
+from ledger.limits import data_size_max_bytes
 
 text_min_chars: Final = 24
 text_max_chars: Final = 40_000
@@ -40,7 +40,7 @@ def fitted(data: RecordImported) -> RecordImported | None:
 
 
 def _fits(data: RecordImported) -> bool:
-    return len(encode_canonical(data)) <= report_size_max_bytes
+    return len(encode_canonical(data)) <= data_size_max_bytes
 
 
 def _shortened(data: RecordImported, chars: int, items: int) -> RecordImported:

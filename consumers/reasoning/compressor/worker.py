@@ -22,7 +22,7 @@ from ledger.bus.subjects import stream_token
 from ledger.codec import encode_canonical
 from ledger.errors import Refused, Unavailable
 from ledger.events.reasoning import ReasoningBriefed
-from ledger.limits import entry_size_max_bytes
+from ledger.limits import data_size_max_bytes
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ KINDS: Final = ("reasoning.concluded",)
 LEVELS: Final = (TransferLevel.MINIMAL, TransferLevel.STANDARD)
 stop_wait_s: Final = 0.5
 prose_missing_max_chars: Final = 500
-envelope_reserve_bytes: Final = 3 * 1024
-"""Room for the stream, cause, idempotency key, key and signature around the data."""
 
 
 class CompressorWorker:
@@ -111,6 +109,6 @@ class CompressorWorker:
 
 def fitting(briefed: ReasoningBriefed) -> ReasoningBriefed:
     """Return a brief without its embedding where both together would not fit an entry: the facts come first."""
-    if len(encode_canonical(briefed)) <= entry_size_max_bytes - envelope_reserve_bytes:
+    if len(encode_canonical(briefed)) <= data_size_max_bytes:
         return briefed
     return replace(briefed, brief=replace(briefed.brief, embedding=None))

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from consumers.reasoning.compressor.compress import compress
 from consumers.reasoning.compressor.transfer import fetch
-from ledger.admission.check import ENTRY_OVERHEAD_BYTES
 from ledger.author import Draft
 from ledger.client import read_event
 from ledger.codec import encode_canonical
@@ -24,7 +23,7 @@ from ledger.errors import Refused
 from ledger.events.brief import Sizes
 from ledger.events.session import Vectors
 from ledger.events.snapshot import SnapshotTaken
-from ledger.limits import entry_size_max_bytes
+from ledger.limits import data_size_max_bytes
 from projections.briefs.fidelity import LOSSLESS, measure
 from projections.briefs.gates import is_critical_evidence
 from projections.briefs.prompt import TransferLevel
@@ -42,10 +41,6 @@ if TYPE_CHECKING:
     from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
 
 evidence_size_max_bytes: Final = 6 * 1024
-envelope_reserve_bytes: Final = 3 * 1024
-"""Room for the longest stream, causes and names around the data."""
-
-data_size_max_bytes: Final = entry_size_max_bytes - ENTRY_OVERHEAD_BYTES - envelope_reserve_bytes
 _id_bytes: Final = 6
 
 

@@ -13,19 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from blake3 import blake3
 
 from consumers.sdk.tokens import cut_to_chars, greatest
-from ledger.admission.check import ENTRY_OVERHEAD_BYTES
 from ledger.codec import converted, encode_canonical, encode_utf8
 from ledger.errors import Refused
 from ledger.events.report import ReportGenerated
-from ledger.limits import entry_size_max_bytes
+from ledger.limits import data_size_max_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-envelope_reserve_bytes: Final = 3 * 1024
-"""Room for the longest stream, causes and names around the data."""
-
-report_size_max_bytes: Final = entry_size_max_bytes - ENTRY_OVERHEAD_BYTES - envelope_reserve_bytes
 text_min_chars: Final = 24
 
 _LISTS: Final = {
@@ -49,14 +44,14 @@ def fit_entry(data: dict[str, Any], put_blob: Callable[[bytes], str]) -> ReportG
     """
     made, cut = _shortened(data, 2 * _whole_chars)
     if not _fits(made):
-        chars = greatest(text_min_chars, report_size_max_bytes, lambda chars: _fits(_shortened(data, chars)[0]))
+        chars = greatest(text_min_chars, data_size_max_bytes, lambda chars: _fits(_shortened(data, chars)[0]))
         made, cut = _shortened(data, chars)
         if not _fits(made):
             raise Refused(
                 "TOO_LARGE",
-                f"a report holds {report_size_max_bytes} bytes, and these are too many texts for it: give the 3 to 5"
+                f"a report holds {data_size_max_bytes} bytes, and these are too many texts for it: give the 3 to 5"
                 " key findings, and fewer unknowns and artifacts",
-                limit=report_size_max_bytes,
+                limit=data_size_max_bytes,
             )
     for text in dict.fromkeys(cut.values()):
         put_blob(encode_utf8(text, "a text of the report"))
@@ -69,7 +64,7 @@ def blob_ref(text: str) -> str:
 
 
 def _fits(data: dict[str, Any]) -> bool:
-    return len(encode_canonical(data)) <= report_size_max_bytes
+    return len(encode_canonical(data)) <= data_size_max_bytes
 
 
 def _shortened(data: dict[str, Any], chars_max: int) -> tuple[dict[str, Any], dict[str, str]]:

@@ -13,6 +13,7 @@ from tampering import FAULTS, flipped, samples
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.bundle import standalone
 from ledger.bundle.layout import entry_range, fingerprint
+from ledger.limits import entry_size_max_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,8 +60,9 @@ def test_program_in_the_bundle_finds_a_flipped_byte(
                 assert indexes, (name, answer.stdout)
 
 
-def test_program_in_the_bundle_knows_the_same_authority_events() -> None:
+def test_program_in_the_bundle_knows_the_same_authority_events_and_limit() -> None:
     assert standalone.AUTHORITY == AUTHORITY_KINDS
+    assert entry_size_max_bytes == standalone.ENTRY_MAX
 
 
 def test_program_in_the_bundle_finds_files_that_do_not_belong(whole: Path, tmp_path: Path) -> None:

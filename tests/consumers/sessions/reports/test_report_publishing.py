@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from consumers.sessions.reports import ReportInputs, publish_report
-from consumers.sessions.reports.shortening import blob_ref, report_size_max_bytes
+from consumers.sessions.reports.shortening import blob_ref
 from consumers.sessions.reports.sources import restored
 from ledger.author import Author
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import session
+from ledger.limits import data_size_max_bytes
 from projections.briefs.tokens import count_tokens
 from projections.reader import Reader
 
@@ -153,7 +154,7 @@ def test_findings_of_ten_kilobytes_and_in_chinese_are_kept_whole(
     findings += ["连接池在超时之后仍然没有关闭。" * 700, "short and whole"]
     made = publish_report(alice, reader.answer, "s1", ReportInputs(task_summary="Did it", key_findings=findings))
     data = ledger.event(made["event_index"]).data
-    assert len(encode_canonical(data)) <= report_size_max_bytes
+    assert len(encode_canonical(data)) <= data_size_max_bytes
     assert data.key_findings[-1] == "short and whole"
     assert [one.path for one in data.long_texts] == [f"/key_findings/{place}" for place in range(5)]
     for kept, whole in zip(data.key_findings[:4], findings[:4], strict=True):
