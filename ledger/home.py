@@ -8,6 +8,7 @@
   keys/NAME.nkey     the key of an agent's bus connection: never the event key
   keys/NAME.session  a delegated session key
   views.db           views; can always be rebuilt
+  logs/              the log folders of Tree-of-Thoughts tasks; can always be written again
   bus/               the embedded nats-server's store, configuration and log
 """
 

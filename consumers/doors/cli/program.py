@@ -169,7 +169,7 @@ VERBS: Final = {
     "search": Lazy("searching:search", "Find text in all that was written."),
     "review": Lazy("reviews:review", "See what waits for a human, and answer it."),
     "tot": Lazy("tot:tot", "Let six agents search a tree of thoughts; show and prove it."),
-    "import": Lazy("importing:import_", "Import the history of other tools; it grants nothing."),
+    "import": Lazy("imports:import_", "Import the history of other tools; it grants nothing."),
     "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready."),
     "notify": Lazy("notifying:notify", "Tell agents and people once that something waits for them."),
     "watch": Lazy("watch:watch", "Run a command for every event of a kind."),

@@ -1,21 +1,31 @@
-"""A tree of thoughts as text: a tree for people, Mermaid for whatever draws, answers, proofs.
+"""A tree of thoughts as text: a tree for people, Mermaid for whatever draws, answers, proofs, a search that goes on.
 
-Thoughts are other people's text: on the terminal nothing of them moves the cursor.
+Thoughts are other people's text: on the terminal nothing of them moves the cursor, and one that holds line ends cannot
+look like another agent's line.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from consumers.doors.cli.output import print_fields, print_table
+from consumers.doors.cli.output import print_fields, print_table, when
 from consumers.sdk.mermaid import Flowchart, Style
 from consumers.sdk.text import cut, one_line
+from consumers.thoughts.logs import derived_line, ends
+from ledger.client import read_event
+from ledger.events import tot as kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from consumers.doors.cli.app import App
+    from ledger.events.body import Event
 
+Draw: TypeAlias = Callable[[dict[str, Any]], Iterator[str]]
+
+wait_s: Final = 1.0
 content_chars_max: Final = 100
 depth_drawn_max: Final = 16
 
@@ -106,12 +116,14 @@ def print_run(outcome: dict[str, Any]) -> None:
 def print_proof(proof: dict[str, Any]) -> None:
     """Print who answered which request with which key, and whether six agents really ran."""
     rows = [
-        (one["answer_index"], one["type"], one["signer"], f"{one['key'][:16]}…", one["request_index"], one["asked_by"])
-        for one in proof["answers"]
+        (row["answer_index"], row["type"], row["signer"], f"{row['key'][:16]}…", row["request_index"], row["asked_by"])
+        for row in proof["answers"]
     ]
     print_table(("index", "answer", "signed by", "with key", "request", "asked by"), rows)
-    for one in proof["unanswered"]:
-        click.echo(f"unanswered: {one['type']} (entry {one['request_index']}) waits for the {one['receiver']}")
+    for request in proof["unanswered"]:
+        click.echo(
+            f"unanswered: {request['type']} (entry {request['request_index']}) waits for the {request['receiver']}"
+        )
     click.echo(proof_verdict(proof))
 
 
@@ -119,12 +131,59 @@ def proof_verdict(proof: dict[str, Any]) -> str:
     """Return in one sentence what a proof comes to."""
     if proof["passed"]:
         return f"ok: {len(proof['answers'])} answers, each by another agent and key than asked for it"
-    said = []
+    faults = []
     if proof["answered_itself"]:
-        said.append(f"{len(proof['answered_itself'])} answers by whoever had asked")
+        faults.append(f"{len(proof['answered_itself'])} answers by whoever had asked")
     if proof["missing"]:
-        said.append(f"never ran: {', '.join(proof['missing'])}")
-    return f"FAILED: {'; '.join(said)}"
+        faults.append(f"never ran: {', '.join(proof['missing'])}")
+    return f"FAILED: {'; '.join(faults)}"
+
+
+def progress(app: App) -> Callable[[Event], None] | None:
+    """Return what tells people, beside the answer, what the agents say; None for programs and pipes."""
+    if app.as_json or not sys.stderr.isatty():
+        return None
+
+    def tell(event: Event) -> None:
+        for entry in entries_of(event):
+            click.echo(f"{event.index}  {one_line(entry.msg)}", err=True)
+
+    return tell
+
+
+def follow_task(app: App, task_id: str, drawn: Draw) -> None:
+    """Show a task while it is searched: on a terminal the tree, drawn anew; piped, lines and then the tree."""
+    client, position, size, is_over = app.client(), 0, 0, False
+    while not (is_over and position >= size):
+        page = client.entries(position, stream=f"tot/{task_id}", wait_s=wait_s)
+        events = [read_event(index, data) for index, data in page.entries]
+        position, size = page.next_index, page.size
+        is_over = is_over or any(map(ends, events))
+        if events:
+            show_progress(app, task_id, events, drawn)
+    if not app.as_json and not sys.stdout.isatty():
+        print_lines(drawn(app.query("tot.tree", id=task_id)))
+
+
+def show_progress(app: App, task_id: str, events: list[Event], drawn: Draw) -> None:
+    """Print what became of a task by some new events."""
+    if not app.as_json and not sys.stdout.isatty():
+        for event in events:
+            for entry in entries_of(event):
+                click.echo(f"{event.index}  {when(event.accepted_ms)}  {one_line(entry.msg)}")
+        return
+    tree = app.query("tot.tree", id=task_id)
+    if not app.as_json:
+        click.clear()
+    app.show("thought_tree", tree, lambda: print_lines(drawn(tree)))
+
+
+def entries_of(event: Event) -> list[kinds.LogEntry]:
+    """Return the lines for people of an event."""
+    if isinstance(event.data, kinds.TotLogWritten):
+        return list(event.data.entries)
+    derived = derived_line(event, None)
+    return [] if derived is None else [derived]
 
 
 def print_lines(lines: Iterable[str]) -> None:

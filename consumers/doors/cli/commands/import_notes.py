@@ -1,4 +1,4 @@
-"""`baton import empirica`: the git notes of Empirica, read, mapped and kept (DESIGN §13)."""
+"""`baton import empirica`: the git notes of Empirica, read, mapped and kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`baton tot`: search a problem with six agents, look at the tree, prove who thought what (seed 003)."""
+"""`baton tot`: search a problem with six agents, look at the tree, prove who thought what."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import msgspec
 from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.output import show_page, when
 from consumers.doors.cli.program import Group
-from consumers.doors.cli.tot_following import follow_task, progress
 from consumers.doors.cli.tot_text import (
+    follow_task,
     mermaid_text,
     print_lines,
     print_outcome,
     print_proof,
     print_run,
+    progress,
     proof_verdict,
     tree_text,
 )
@@ -29,21 +30,18 @@ from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events import tot as kinds
 
 if TYPE_CHECKING:
-    from consumers.doors.cli.tot_following import Draw
+    from consumers.doors.cli.tot_text import Draw
     from ledger.events import EventData
 
 rows_max: Final = 500
 STATUSES: Final = ("started", "searching", "solved", "failed", "unverified")
-LOGS: Final = Path("logs")
 # The programs that ship; other types are thought about by the configured model.
 THINKER_OF: Final = {"math_reasoning": "game24", "planning": "planning", "debugging": "debugging"}
 
 _logs_option = click.option(
     "--logs",
     type=click.Path(path_type=Path, file_okay=False),
-    default=LOGS,
-    show_default=True,
-    help="Write the log folder below.",
+    help="Write the log folder below (default: logs/ in the ledger's folder).",
 )
 _no_logs_option = click.option("--no-logs", is_flag=True, help="Write no log folder.")
 
@@ -71,7 +69,7 @@ def tot() -> None:
 @_no_logs_option
 @click.pass_obj
 def run(
-    app: App, /, problem: str, task_type: str, thinker: str | None, logs: Path, *, no_logs: bool, **given: Any
+    app: App, /, problem: str, task_type: str, thinker: str | None, logs: Path | None, *, no_logs: bool, **given: Any
 ) -> None:
     """Solve a problem with six agents, each a process with a key of its own."""
     overrides = Overrides(
@@ -87,7 +85,7 @@ def run(
         seconds_max=given["seconds"],
     )
     chosen = thinker or THINKER_OF.get(read_task_type(task_type), "llm")
-    folder, task_id = None if no_logs else logs, new_task_id()
+    folder, task_id = None if no_logs else logs or default_logs(app), new_task_id()
     options = TaskOptions(task_type, overrides)
     try:
         ran = run_task(app.settings(), problem, options, thinker=chosen, task_id=task_id, progress=progress(app))
@@ -104,9 +102,9 @@ def run(
 @_logs_option
 @_no_logs_option
 @click.pass_obj
-def resume(app: App, task: str, logs: Path, *, no_logs: bool) -> None:
+def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
     """Go on with a task whose agents were stopped; what was answered is not asked again."""
-    folder, task_id = None if no_logs else logs, whole_id(app, task)
+    folder, task_id = None if no_logs else logs or default_logs(app), whole_id(app, task)
     try:
         ran = resume_task(app.settings(), task_id, progress=progress(app))
     except BatonError as error:
@@ -139,11 +137,15 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int |
 
 @tot.command()
 @click.argument("task", metavar="TASK")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=LOGS, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write it below (default: logs/ in the ledger's folder).",
+)
 @click.pass_obj
-def logs(app: App, task: str, out: Path) -> None:
+def logs(app: App, task: str, out: Path | None) -> None:
     """Write the log folder of a task, from its events alone: one file an agent and round, and the timeline."""
-    folder = write_logs(read_task(app.client(), find(app, task)), out)
+    folder = write_logs(read_task(app.client(), find(app, task)), out or default_logs(app))
     files = sorted(path.name for path in folder.iterdir())
     app.show("thought_logs", {"folder": str(folder), "files": files}, lambda: print_lines([str(folder), *files]))
 
@@ -182,6 +184,11 @@ def list_(app: App, status: str | None, task_type: str | None, limit: int, curso
     header = ("id", "started", "status", "type", "nodes", "problem")
     options = {"status": status, "task-type": task_type, "limit": limit}
     show_page(app, "thought_tasks", answer, (header, rows), ("baton tot list", options))
+
+
+def default_logs(app: App) -> Path:
+    """Return where log folders are written unless somebody names another place: beside the ledger, in no checkout."""
+    return app.settings().home / "logs"
 
 
 def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> None:

@@ -41,10 +41,10 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Solved:
     folder = tmp_path_factory.mktemp("solved")
     home = folder / ".baton"
     assert call("--home", home, "init").code == 0
-    words = ["tot", "run", "--problem", PROBLEM, "--task-type", "math_reasoning", "--logs", folder / "logs", "--json"]
+    words = ["tot", "run", "--problem", PROBLEM, "--task-type", "math_reasoning", "--json"]
     said = call("--home", home, *words)
     assert said.code == 0, said.out
-    return Solved(Place(home), json.loads(said.out)["data"], folder / "logs")
+    return Solved(Place(home), json.loads(said.out)["data"], home / "logs")
 
 
 @pytest.fixture
@@ -114,7 +114,8 @@ def test_six_agents_are_six_processes_with_six_keys(solved: Solved) -> None:
     assert len(set(solved.data["pids"].values())) == len(set(solved.data["keys"].values())) == 6
 
 
-def test_run_writes_the_log_folder_by_itself(solved: Solved, task: str) -> None:
+def test_run_writes_the_log_folder_by_itself_beside_the_ledger(solved: Solved, task: str) -> None:
+    assert solved.data["logs"] == str(solved.place.home / "logs" / task)
     with open_client(read_settings(home=solved.place.home)) as client:
         files = log_files(read_task(client, task))
     assert {path.name: path.read_bytes() for path in (solved.logs / task).iterdir()} == files

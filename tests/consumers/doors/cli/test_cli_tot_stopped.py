@@ -14,7 +14,7 @@ from calling import Baton, Place, Running, call, wait_until
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import baton
-from consumers.doors.cli.tot_following import show_progress
+from consumers.doors.cli.tot_text import show_progress
 from consumers.thoughts.task import AGENTS
 from ledger.events import tot as kinds
 

@@ -1,4 +1,4 @@
-"""`baton import list`: what was imported, what it stands for, and what was only kept aside (DESIGN §13)."""
+"""`baton import`: records of other tools, kept as they were and shown as imported; and the list of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,28 @@ import click
 
 from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.output import print_table
-from consumers.doors.cli.program import Command
+from consumers.doors.cli.program import Command, Group, Lazy
 from consumers.sdk.text import clean
 
 rows_max = 500
+
+
+@click.group(
+    "import",
+    cls=Group,
+    lazy={
+        "empirica": Lazy("import_notes:empirica", "Git notes of Empirica: reports, checkpoints, findings, goals."),
+        "handoffs": Lazy("handoff_files:import_", "Handoffs as markdown: v1 and v2 files, proposals, active.md."),
+        "thinking": Lazy("import_thinking:thinking", "Transcripts with thinking blocks, as Claude Code keeps them."),
+        "list": Lazy("imports:list_", "What was imported, and what was only kept aside."),
+    },
+    aliases={"ls": "list", "notes": "empirica", "transcript": "thinking"},
+)
+def import_() -> None:
+    """Import the history of other tools: every original is kept, shown as imported, and grants nothing.
+
+    A second run adds nothing. What cannot be read is kept aside with the reason, and counted.
+    """
 
 
 @click.command("list", cls=Command)
@@ -41,7 +59,7 @@ def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
         "importer": given["agent"],
         "dirty": given["dirty"],
     }
-    found = app.query("records.list", **asked, limit=limit, after=cursor)
+    page = app.query("records.list", **asked, limit=limit, after=cursor)
     side = None if given["kept_aside"] is None else "kept-aside" if given["kept_aside"] else "mapped"
     options = {
         **({side: True} if side else {}),
@@ -51,18 +69,19 @@ def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
         "agent": given["agent"],
         "dirty": given["dirty"],
         "limit": limit,
-        "cursor": found["next"],
+        "cursor": page["next"],
     }
-    following = None if found["next"] is None else command_line("baton import list", options)
+    following = None if page["next"] is None else command_line("baton import list", options)
 
     def text() -> None:
         rows = [
-            (one["event_index"], one["mapped_kind"] or "kept aside", one["claimed_at"] or "-",
-             one["claimed_author"] or "-", one["importer"], one["dirty"] or "-", one["source"], one["reason"])
-            for one in found["records"]
+            (record["event_index"], record["mapped_kind"] or "kept aside", record["claimed_at"] or "-",
+             record["claimed_author"] or "-", record["importer"], record["dirty"] or "-", record["source"],
+             record["reason"])
+            for record in page["records"]
         ]  # fmt: skip
         print_table(("entry", "stands for", "claimed time", "by", "imported by", "dirty", "source", "why"), rows)
         if following is not None:
-            click.echo(f"{found['total']} in all; go on with: {clean(following)}")
+            click.echo(f"{page['total']} in all; go on with: {clean(following)}")
 
-    app.show("records", found, text, following=following)
+    app.show("records", page, text, following=following)
