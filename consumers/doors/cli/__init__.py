@@ -3,6 +3,7 @@
 - ``program``: the verbs, imported when they are called; the entry point, which turns errors into exit codes
 - ``app``: what a command needs: settings, client, author, views, one way to print JSON
 - ``output``: what is printed for people
+- ``installation``: whether the packages that are imported are ours
 - ``commands``: one module a family of verbs
 
 ``--json`` prints exactly one document; follow modes print one JSON object a line. Nothing prompts off a terminal.
@@ -10,6 +11,18 @@
 
 from __future__ import annotations
 
-from consumers.doors.cli.program import main
+import sys
+
+try:
+    from consumers.doors.cli.program import main
+except ImportError as error:
+    from consumers.doors.cli.installation import PACKAGES, problem_of
+
+    # Somebody else's `ledger` stands before ours: no verb can run, not even the one that would say so.
+    problems = [problem for package in PACKAGES if (problem := problem_of(package)) is not None]
+    if not problems:
+        raise
+    sys.stderr.write("".join(f"STORE_UNAVAILABLE: {problem}\n" for problem in problems))
+    raise SystemExit(7) from error
 
 __all__ = ["main"]

@@ -9,7 +9,7 @@ import contextlib
 import sys
 import unicodedata
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from consumers.doors.cli.app import App
+
+VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -103,3 +105,33 @@ def progress(what: str, *, shown: bool = True) -> Iterator[Callable[[int, int], 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:
+    """Return what adds ``--limit`` and ``--cursor`` to a verb that lists."""
+
+    def decorate(verb: VerbT) -> VerbT:
+        limit = click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True)
+        return limit(click.option("--cursor", type=int, help="Go on where an earlier page ended.")(verb))
+
+    return decorate
+
+
+def configure_logging(*, verbose: bool) -> None:
+    """Log to stderr: lines for a terminal, JSON otherwise."""
+    import logging  # noqa: PLC0415 - only verbs that run for long log
+
+    import structlog  # noqa: PLC0415 - as above
+
+    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO if verbose else logging.WARNING),
+        # Looked up each time: whoever replaces sys.stderr must not leave a closed one behind.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )

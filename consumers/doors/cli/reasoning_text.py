@@ -1,12 +1,16 @@
-"""A reasoning in plain text: step by step, or as a tree from the conclusion down to the evidence."""
+"""A reasoning in plain text: step by step, as a tree from the conclusion down to the evidence, or what changed."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from consumers.sdk.text import clean
+from projections.reasoning.delta import make_delta, measure, write_squashed
+
+if TYPE_CHECKING:
+    from projections.reasoning.memory import ReasoningMemory
 
 
 def print_reasoning(found: dict[str, Any]) -> None:
@@ -78,3 +82,111 @@ def print_tree(found: dict[str, Any]) -> None:
         for evidence in one["evidence"]:
             click.echo(f"{indent}     {clean(evidence)}")
         waiting += [(wanted, depth + 1) for wanted in sorted(rests_on.get(number, []), reverse=True)]
+
+
+_SCALARS: Final = {
+    "task": "task",
+    "ai_id": "model",
+    "reasoning_strategy": "strategy",
+    "conclusion": "conclusion",
+    "confidence_in_reasoning": "confidence",
+}
+_ref_digits: Final = 19  # of sha256:HEX, as other verbs print a ref
+
+
+def describe_diff(base: ReasoningMemory, target: ReasoningMemory) -> dict[str, Any]:
+    """Return what changed: the seed's delta as it is applied, and each change beside what stood there before."""
+    delta = make_delta(base, target)
+    change = delta.reasoning_delta
+    before = {step.step_number: step for step in base.steps}
+    after = {step.step_number: step for step in target.steps}
+    values = {name: (getattr(base, name), getattr(target, name)) for name in _SCALARS}
+    linked = sorted({*change.dependencies, *change.dependencies_removed} & before.keys() & after.keys())
+    return {
+        **delta.to_dict(),
+        "is_equal": delta.reasoning_ref == delta.target,
+        "size": measure(write_squashed(delta.reasoning_ref, delta.target, change))._asdict(),
+        "steps_added": [
+            after[step.step_number].to_dict() | {"rests_on": target.dependencies.get(step.step_number, [])}
+            for step in change.steps_added
+        ],
+        "assumptions_settled": [
+            {"step": number, "content": before[number].content, "settled": text}
+            for number, text in change.assumptions_updated.items()
+        ],
+        "steps_changed": [
+            {"step": step.step_number, "before": before[step.step_number].to_dict(), "after": step.whole().to_dict()}
+            for step in change.steps_changed
+        ],
+        "steps_removed": [before[number].to_dict() for number in change.steps_removed],
+        "links_changed": [
+            {"step": number, "before": base.dependencies.get(number, []), "after": target.dependencies.get(number, [])}
+            for number in linked
+        ],
+        "changed": {name: {"before": old, "after": new} for name, (old, new) in values.items() if old != new},
+        "limitations_added": [one for one in target.known_limitations if one not in base.known_limitations],
+        "limitations_removed": [one for one in base.known_limitations if one not in target.known_limitations],
+        "limitations_reordered": base.known_limitations != target.known_limitations
+        and set(base.known_limitations) == set(target.known_limitations),
+    }
+
+
+def print_diff(found: dict[str, Any]) -> None:
+    """Print what ``describe_diff`` found: `+` for what came, `-` for what went, `~` for what is otherwise now."""
+    click.secho(f"{found['reasoning_ref'][:_ref_digits]}… → {found['target'][:_ref_digits]}…", bold=True)
+    if found["is_equal"]:
+        click.echo("no difference")
+    _print_steps(found)
+    for name, values in found["changed"].items():
+        _line("~", f"{_SCALARS[name]}: {_shown(values['before'])} → {_shown(values['after'])}")
+    for limitation in found["limitations_added"]:
+        _line("+", f"limitation: {limitation}")
+    for limitation in found["limitations_removed"]:
+        _line("-", f"limitation: {limitation}")
+    if found["limitations_reordered"]:
+        _line("~", "the same limitations in another order or number")
+
+
+def _print_steps(found: dict[str, Any]) -> None:
+    for step in found["steps_added"]:
+        after = f"  ← {', '.join(map(str, step['rests_on']))}" if step["rests_on"] else ""
+        _line("+", f"{step['step_number']}. {step['type']} ({step['confidence']:.2f}){after}", step["content"])
+    for step in found["steps_removed"]:
+        _line("-", f"{step['step_number']}. {step['type']}", step["content"])
+    for settled in found["assumptions_settled"]:
+        _line("~", f"{settled['step']}. assumption settled: {settled['settled']}", settled["content"])
+    for changed in found["steps_changed"]:
+        _print_step(changed)
+    for linked in found["links_changed"]:
+        _line("~", f"{linked['step']}. rests on {_numbers(linked['before'])} → {_numbers(linked['after'])}")
+
+
+def _print_step(changed: dict[str, Any]) -> None:
+    before, after = changed["before"], changed["after"]
+    _line("~", f"{changed['step']}. {after['type']} changed")
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            click.echo(clean(f"     {name}: {_shown(before.get(name))} → {_shown(after.get(name))}"))
+
+
+def _line(sign: str, text: str, content: str | None = None) -> None:
+    colour = {"+": "green", "-": "red"}.get(sign)
+    click.secho(clean(f"{sign} {text}"), fg=colour)
+    if content is not None:
+        click.echo(clean(f"     {content}"))
+
+
+def _numbers(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers)) or "nothing"
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None | "" | []:
+            return "(none)"
+        case float():
+            return f"{value:.2f}"
+        case list():
+            return "; ".join(map(str, value))
+        case _:
+            return str(value)

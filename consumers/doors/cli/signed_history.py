@@ -28,7 +28,7 @@ fingerprint_digits_shown = 16
 
 def gate_of(app: App) -> str | None:
     """Return ``open`` or ``bound`` as `baton doctor` says it, or None where the ledger's own folder cannot be seen."""
-    from consumers.doors.cli.commands.doctor import gate  # noqa: PLC0415 - loads what only this line needs
+    from consumers.doors.cli.commands.ledger import gate  # noqa: PLC0415 - loads what only this line needs
 
     home = app.ledger_home()
     try:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.commands.serve import configure_logging
-from consumers.doors.cli.output import progress
+from consumers.doors.cli.output import configure_logging, progress
 from consumers.doors.cli.program import Command
 from consumers.handoffs.files.current import file_name, file_now
 from consumers.handoffs.files.folder import Folder

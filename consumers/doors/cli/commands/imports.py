@@ -7,11 +7,9 @@ from typing import Any
 import click
 
 from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.output import print_table
+from consumers.doors.cli.output import page_options, print_table
 from consumers.doors.cli.program import Command, Group, Lazy
 from consumers.sdk.text import clean
-
-rows_max = 500
 
 
 @click.group(
@@ -43,8 +41,7 @@ def import_() -> None:
 @click.option("--source", metavar="START", help="Only what was found at a place that begins so.")
 @click.option("--agent", metavar="NAME", help="Only what this agent imported.")
 @click.option("--dirty", is_flag=True, help="Only what has values that could not be read as they were meant.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
-@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@page_options()
 @click.pass_obj
 def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
     """List imported records in the order of the ledger.

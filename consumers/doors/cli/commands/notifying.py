@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.commands.serve import configure_logging
-from consumers.doors.cli.output import print_table, when
+from consumers.doors.cli.output import configure_logging, print_table, when
 from consumers.doors.cli.program import Group
 from consumers.handoffs.notifier import (
     STORE_FILE,

@@ -11,10 +11,9 @@ import msgspec
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.events import fields_of
-from consumers.doors.cli.diff_text import describe_diff, print_diff
-from consumers.doors.cli.output import print_fields, show_page
+from consumers.doors.cli.output import page_options, print_fields, show_page
 from consumers.doors.cli.program import Group, Lazy
-from consumers.doors.cli.reasoning_text import print_reasoning, print_tree
+from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_reasoning, print_tree
 from consumers.reasoning.compressor.graph_cache import GraphCache, find_base
 from consumers.reasoning.compressor.transfer import describe_sent
 from consumers.reasoning.compressor.transfer import fetch as fetch_graph
@@ -36,7 +35,6 @@ from projections.briefs.tokens import tokenizer
 if TYPE_CHECKING:
     from ledger.events import EventData
 
-rows_max = 500
 task_columns = 100
 
 
@@ -44,10 +42,10 @@ task_columns = 100
     cls=Group,
     aliases={"new": "start", "close": "conclude", "get": "fetch"},
     lazy={
-        "brief": Lazy("briefing:brief", "Print a reasoning as a short prompt with measured fidelity."),
-        "record": Lazy("recording:record", "Record the reasoning graphs of a file."),
-        "explain": Lazy("briefing:explain", "Show what a brief keeps, and what it drops and why."),
-        "validate": Lazy("validating:validate", "Check evidence, assumptions and structure."),
+        "brief": Lazy("briefs:brief", "Print a reasoning as a short prompt with measured fidelity."),
+        "record": Lazy("reasoning_file:record", "Record the reasoning graphs of a file."),
+        "explain": Lazy("briefs:explain", "Show what a brief keeps, and what it drops and why."),
+        "validate": Lazy("briefs:validate", "Check evidence, assumptions and structure."),
     },
 )
 def reasoning() -> None:
@@ -145,8 +143,7 @@ def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations
 @reasoning.command("list")
 @click.option("--author", help="Only those of this agent.")
 @click.option("--status", type=click.Choice(["open", "concluded"]), help="Only those in this state.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
-@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@page_options()
 @click.pass_obj
 def list_(app: App, author: str | None, status: str | None, limit: int, cursor: int | None) -> None:
     """List reasonings, newest first."""

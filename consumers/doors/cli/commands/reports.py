@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App, command_line
+from consumers.doors.cli.output import page_options
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.report_text import (
     print_calibration,
@@ -103,8 +104,7 @@ def resume(
 @click.option(
     "--task-pattern", metavar="RE2", help="A pattern that the task matches; upper and lower case are the same."
 )
-@click.option("--limit", type=click.IntRange(1, rows_max), default=10, show_default=True)
-@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@page_options(default=10)
 @click.pass_obj
 def query(
     app: App, *, ai_id: str | None, since: str | None, task_pattern: str | None, limit: int, cursor: int | None

@@ -13,7 +13,7 @@ import click
 import structlog
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.commands.serve import configure_logging
+from consumers.doors.cli.output import configure_logging
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.router_text import print_chains, print_dry_run, print_status
 from consumers.handoffs.router.advice import advise, described

@@ -1,19 +1,25 @@
-"""`baton serve`: one node of a ledger, until it is told to stop."""
+"""`baton serve`: one node of a ledger. `baton mcp`: its tools, over stdio or HTTP on this machine."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import structlog
 
 from consumers.doors.cli.app import App
+from consumers.doors.cli.output import configure_logging
 from consumers.doors.cli.program import Command
-from consumers.doors.node.node import Node
-from ledger.errors import Refused
+from ledger.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from consumers.doors.mcp.desk import Desk
+    from consumers.doors.node.node import Node
 
 
 @click.command(cls=Command)
@@ -29,6 +35,8 @@ def serve(app: App, port: int | None, *, verbose: bool) -> None:
     settings = app.settings()
     if settings.server is not None:
         raise Refused("USAGE", "serve is the server: call it in the ledger's folder, without --server")
+    from consumers.doors.node.node import Node  # noqa: PLC0415 - loads the bus, which `baton mcp` does not need
+
     configure_logging(verbose=verbose)
     node = Node(settings, port=port)
 
@@ -51,17 +59,88 @@ async def _serve(app: App, node: Node, ready: object) -> None:
         await stop.wait()
 
 
-def configure_logging(*, verbose: bool) -> None:
-    """Log to stderr: lines for a terminal, JSON otherwise."""
-    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO if verbose else logging.WARNING),
-        # Looked up each time: whoever replaces sys.stderr must not leave a closed one behind.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-    )
+@click.command("mcp", cls=Command)
+@click.option("--http", "is_http", is_flag=True, help="Serve streamable HTTP on 127.0.0.1 instead of stdio.")
+@click.option("--port", type=click.IntRange(0, 65535), help="With --http: the port (default: a free one).")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --http: the file of the bearer token (default: mcp.token in the ledger's folder, made if missing).",
+)
+@click.option("--verbose", is_flag=True, help="Log every call that was refused, too.")
+@click.pass_obj
+def mcp(app: App, port: int | None, token_file: Path | None, *, is_http: bool, verbose: bool) -> None:
+    """Serve eight tools to agents over MCP: resume, record, report, fetch, hand over, search.
+
+    The server signs as the agent of --as, never as a human, an admin or root; without --as its tools only read. It runs
+    until its client closes the input, or until SIGINT or SIGTERM. With --http clients send the token as a bearer.
+    """
+    if not is_http and (port is not None or token_file is not None):
+        raise Refused("USAGE", "--port and --token-file go with --http: over stdio there is neither")
+    log_in_lines(verbose=verbose)
+    desk = open_desk(app)
+    if is_http:
+        serve_loopback(app, desk, port or 0, token_file)
+    else:
+        serve_stdio(desk)
+
+
+def open_desk(app: App) -> Desk:
+    """Return the desk of this run, its ledger open.
+
+    Raises:
+        Refused: ``NOT_AUTHORIZED`` for an agent that no tool signs as.
+        Unavailable: ``EXTRA_MISSING`` without the SDK; the ledger cannot be opened.
+    """
+    try:
+        from consumers.doors.mcp import server  # noqa: F401, PLC0415 - loads the SDK, a second that no other verb pays
+    except ModuleNotFoundError as error:
+        raise Unavailable(
+            "EXTRA_MISSING",
+            f"baton mcp needs the package {error.name}: pip install 'baton-ledger[mcp]'",
+            package=str(error.name),
+            extra="mcp",
+        ) from error
+    from consumers.doors.mcp.desk import Desk, check_may_sign, roles_of  # noqa: PLC0415 - as above
+
+    settings, client = app.settings(), app.client()
+    if settings.agent is not None:
+        check_may_sign(settings.agent, roles_of(client, settings.agent) or frozenset())
+    app.query("sessions.list", limit=1)  # opens the views now, before threads ask for them
+    passphrase = None
+    if settings.agent is not None and app.passphrase_fd is not None:
+        passphrase = app.ask_passphrase(settings.agent)
+    return Desk(settings, client, app.query_with, passphrase=passphrase)
+
+
+def serve_stdio(desk: Desk) -> None:
+    """Serve over standard input and output; nothing but the protocol is written there."""
+    from consumers.doors.mcp.server import make_server  # noqa: PLC0415 - loads the SDK
+    from consumers.doors.mcp.standard_io import stoppable_input  # noqa: PLC0415 - beside it
+
+    with stoppable_input():
+        asyncio.run(make_server(desk).run_stdio_async())
+
+
+def serve_loopback(app: App, desk: Desk, port: int, token_file: Path | None) -> None:
+    """Serve over HTTP on this machine; the first line says where, and where the token is."""
+    from consumers.doors.mcp import loopback  # noqa: PLC0415 - loads uvicorn
+
+    path = token_file or desk.settings.home / loopback.TOKEN_FILE
+    token = loopback.read_token(path)
+    with loopback.bind(port) as listening:
+        url = loopback.url_of(listening)
+
+        def ready() -> None:
+            answer = {"url": url, "token_file": str(path.absolute()), "pid": os.getpid()}
+            app.show("mcp", answer, lambda: click.echo(f"{url}\ntoken in {path.absolute()}"))
+            sys.stdout.flush()
+
+        asyncio.run(loopback.serve_http(desk, listening, token, ready))
+
+
+def log_in_lines(*, verbose: bool) -> None:
+    """Log to stderr, one line an entry."""
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

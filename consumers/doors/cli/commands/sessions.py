@@ -9,7 +9,7 @@ import click
 
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.events import fields_of
-from consumers.doors.cli.output import show_page, when
+from consumers.doors.cli.output import page_options, show_page, when
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and, whole_id
 from consumers.doors.cli.session_text import print_dead_ends, print_session
@@ -20,7 +20,6 @@ from ledger.events import session as kinds
 if TYPE_CHECKING:
     from ledger.events import EventData
 
-rows_max = 500
 dead_ends_max = 5
 
 LAZY: Final = {
@@ -146,8 +145,7 @@ def show(app: App, id_: str | None) -> None:
 @click.option("--agent", metavar="NAME", help="Only those of this agent.")
 @click.option("--ai-id", help="Only those with this label.")
 @click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only those in this state.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
-@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@page_options()
 @click.pass_obj
 def list_(
     app: App, *, agent: str | None, ai_id: str | None, status: str | None, limit: int, cursor: int | None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.commands.keys import parse_ttl
+from consumers.doors.cli.commands.agents import parse_ttl
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.report_making import make_report, remedy
 from consumers.sdk.text import clean

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.output import show_page, when
+from consumers.doors.cli.output import page_options, show_page, when
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.tot_text import (
     follow_task,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from consumers.doors.cli.tot_text import Draw
     from ledger.events import EventData
 
-rows_max: Final = 500
 STATUSES: Final = ("started", "searching", "solved", "failed", "unverified")
 # The programs that ship; other types are thought about by the configured model.
 THINKER_OF: Final = {"math_reasoning": "game24", "planning": "planning", "debugging": "debugging"}
@@ -164,8 +163,7 @@ def prove(app: App, task: str) -> None:
 @tot.command("list")
 @click.option("--status", type=click.Choice(STATUSES), help="Only those in this state.")
 @click.option("--task-type", help="Only those of this type.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
-@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@page_options()
 @click.pass_obj
 def list_(app: App, status: str | None, task_type: str | None, limit: int, cursor: int | None) -> None:
     """List tasks, newest first."""

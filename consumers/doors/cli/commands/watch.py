@@ -12,8 +12,7 @@ import msgspec
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.events import check_kinds, describe
-from consumers.doors.cli.commands.serve import configure_logging
-from consumers.doors.cli.output import print_table
+from consumers.doors.cli.output import configure_logging, print_table
 from consumers.doors.cli.program import Command
 from consumers.sdk.command import run_command
 from consumers.sdk.subscriptions import DeadLetter, Reactor, Subscriptions

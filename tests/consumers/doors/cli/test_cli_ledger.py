@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -186,11 +188,22 @@ def test_doctor_finds_a_sound_ledger_in_order(alone: Baton, passphrase: Callable
 def test_doctor_says_which_extras_are_not_there(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
     extras = {"mcp", "rs_bpe"}
     monkeypatch.setattr(
-        "consumers.doors.cli.commands.doctor.find_spec", lambda name: None if name in extras else find_spec(name)
+        "consumers.doors.cli.commands.ledger.find_spec", lambda name: None if name in extras else find_spec(name)
     )
     checks = {one["name"]: one for one in alone.data("doctor")["checks"]}
     assert "baton-ledger[mcp]" in checks["mcp"]["found"]
     assert "baton-ledger[tokens]" in checks["tokens"]["found"]
+
+
+@pytest.mark.parametrize("package", ["ledger", "projections"])
+def test_a_folder_that_bears_the_name_of_a_package_of_ours_is_named(package: str, tmp_path: Path) -> None:
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").touch()
+    command = [sys.executable, "-m", "consumers.doors.cli", "doctor"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 7
+    assert f"{tmp_path / package} is imported in the place of ours" in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(alone: Baton) -> None:

@@ -1,11 +1,12 @@
-"""`baton doctor`: is everything here that Baton needs, and is the ledger in order?"""
+"""`baton init`, `doctor`, `project`: a new ledger; whether all is in order here; the views, by hand."""
 
 from __future__ import annotations
 
+import re
+import socket
 import sqlite3
 import stat
 import sys
-from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,10 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from consumers.doors.cli.app import App
+from consumers.doors.cli.installation import DISTRIBUTION, PACKAGES, folder_of, problem_of
+from consumers.doors.cli.output import print_table, progress
 from consumers.doors.cli.program import Command
-from ledger.config import find_home, present_folder, read_config
+from ledger.bundle.layout import fingerprint
+from ledger.config import find_home, new_home, present_folder, read_config
 from ledger.errors import BatonError, Unavailable
-from ledger.home import Home
+from ledger.home import Home, create_ledger
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import ROOT
 from ledger.limits import map_alarm_ratio
@@ -27,7 +31,48 @@ if TYPE_CHECKING:
 
     from ledger.client import Client
 
-PACKAGES = ("ledger", "projections", "consumers")
+
+@click.command(cls=Command)
+@click.option("--origin", help="The name on the ledger's checkpoints, as example.org/team (default: host and folder).")
+@click.option("--sealed", is_flag=True, help="Seal the root key with a passphrase (asked, or --passphrase-fd).")
+@click.pass_obj
+def init(app: App, origin: str | None, *, sealed: bool) -> None:
+    """Make a new ledger in .baton of this folder (or in --home DIR or BATON_HOME itself).
+
+    Makes a root key, a checkpoint key and a node key, and entry 0 that names them. The folder is kept out of git.
+    """
+    path = app.home or new_home(present_folder())
+    home = Home(path)
+    origin = origin or default_origin(path)
+    passphrase = None
+    if sealed:
+        passphrase = app.read_passphrase("New passphrase of the root key: ", confirm=True)
+        if not passphrase:
+            raise click.UsageError("--sealed needs a passphrase: from a terminal or --passphrase-fd")
+    ledger = create_ledger(home, origin=origin, map_size=read_config(path).map_size_bytes, passphrase=passphrase)
+    root = read_key_file(home.key_file(ROOT)).public
+    data = {
+        "home": str(path),
+        "ledger": ledger,
+        "origin": origin,
+        "root": root,
+        "root_fingerprint": fingerprint(bytes.fromhex(root)),
+    }
+
+    def text() -> None:
+        click.echo(f"A new ledger {ledger} in {path}")
+        click.echo(f"  origin  {origin}")
+        click.echo(f"  root    {data['root_fingerprint']}")
+        click.echo("Give that fingerprint to auditors: `baton verify --root FINGERPRINT` holds the ledger against it.")
+        click.echo("Next: baton agent add NAME --role agent")
+
+    app.show("ledger", data, text)
+
+
+def default_origin(path: Path) -> str:
+    """Return a name for a ledger's checkpoints from this host and the folder's name."""
+    parts = (socket.gethostname() or "localhost", path.absolute().parent.name or "ledger")
+    return "/".join(re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in parts)
 
 
 class Check(NamedTuple):
@@ -62,24 +107,13 @@ def doctor(app: App) -> None:
         raise click.exceptions.Exit(Unavailable("STORE_UNAVAILABLE", "").exit_code)
 
 
-def folder_of(package: str) -> Path | None:
-    """Return the folder that a package is imported from."""
-    spec = find_spec(package)
-    return Path(spec.origin).parent.parent if spec is not None and spec.origin is not None else None
-
-
 def installation_checks(home: Path | None) -> Iterator[Check]:
     """Yield what can be said of this Python and what is installed in it."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check("python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
-    owners = packages_distributions()
     for package in PACKAGES:
-        # An editable installation lists no packages: there it counts that all three lie beside each other.
-        found = sorted(set(owners.get(package, [])) or {"baton-ledger"})
-        place = folder_of(package)
-        is_ours = found == ["baton-ledger"] and place == folder_of("consumers")
-        fix = f"another distribution also installs {package}: use an environment of its own for baton-ledger"
-        yield Check(f"package {package}", is_ours, f"{', '.join(found)} in {place}", fix)
+        problem = problem_of(package)
+        yield Check(f"package {package}", problem is None, f"{DISTRIBUTION} in {folder_of(package)}", problem or "")
     yield _server_check(home)
     has_tokens = find_spec("rs_bpe") is not None
     yield Check("tokens", ok=True, found="exact (rs-bpe)" if has_tokens else "estimates: install baton-ledger[tokens]")
@@ -144,3 +178,28 @@ def _server_check(home: Path | None) -> Check:
         return Check("nats-server", ok=True, found=str(find_server(Path(configured) if configured else None)))
     except BatonError as error:
         return Check("nats-server", ok=False, found=error.code, fix=error.message)
+
+
+@click.command(cls=Command)
+@click.option("--view", "views", multiple=True, help="Only this view; may be given more than once.")
+@click.option("--rebuild", is_flag=True, help="Fold the whole log again into fresh tables.")
+@click.pass_obj
+def project(app: App, views: tuple[str, ...], *, rebuild: bool) -> None:
+    """Bring the views up to date with the log, or rebuild them from it; prints each view's position and digest."""
+    from projections.reader import Reader  # noqa: PLC0415 - opens sqlite
+    from projections.views import VIEWS  # noqa: PLC0415 - only this verb names them all
+
+    names = list(views) or [view.name for view in VIEWS]
+    reader = Reader(app.local_client(), app.settings())
+    try:
+        with progress("folding", shown=not app.as_json) as step:
+            if rebuild:
+                position = reader.rebuild(names, progress=lambda done: step(*done))
+            else:
+                position = reader.catch_up(progress=lambda done: step(*done))
+        digests = {name: reader.runner.digest(name) for name in names}
+    finally:
+        reader.close()
+    rows = [(name, position, digest[:16]) for name, digest in digests.items()]
+    data = {"position": position, "digests": digests}
+    app.show("views", data, lambda: print_table(("view", "position", "digest"), rows))

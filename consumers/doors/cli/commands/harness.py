@@ -1,4 +1,8 @@
-"""`baton setup`: hooks, the MCP server and the page for agents in a harness; checked, and removed without a trace."""
+"""`baton setup`, `prime`, `hook`: hooks, MCP server and page of a harness; what an agent reads first; a hook by name.
+
+What harnesses call is ``python -P -m consumers.doors.hooks``, which loads less than `baton hook`; both answer the same
+and exit with 0.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,24 @@ import click
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
+from consumers.doors.hooks.__main__ import respond
 from consumers.doors.hooks.harnesses import HARNESSES
 from consumers.doors.hooks.installing import Installation, Told
 from consumers.doors.hooks.ours import Launcher
 from consumers.doors.hooks.parts import State
+from consumers.doors.hooks.priming import budget_min_tokens, budget_tokens
+from consumers.doors.hooks.priming import prime as primed
 from consumers.doors.hooks.record import Record, read_record, record_path
-from ledger.config import FOLDER, find_home, present_folder
+from consumers.doors.hooks.supervising import Call, supervise
+from consumers.sdk.text import clean
+from ledger.config import FOLDER, environment_variable, find_home, present_folder, present_session
 from ledger.errors import Exit, Refused, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from consumers.doors.hooks.harnesses import Harness
+
 
 ACTIONS: Final = ("check", "remove")
 
@@ -129,3 +139,46 @@ def _show(app: App, data: dict[str, Any], told: list[Told], word: Callable[[Told
             click.echo(data["advice"])
 
     app.show("setup", data | {"files": files}, text)
+
+
+budget_max_tokens = 100_000
+
+
+@click.command(cls=Command)
+@click.option("--task", metavar="TEXT", help="What you are about to do: dead ends of similar tasks come first.")
+@click.option(
+    "--budget",
+    type=click.IntRange(budget_min_tokens, budget_max_tokens),
+    default=budget_tokens,
+    show_default=True,
+    help="At most so many tokens.",
+)
+@click.pass_obj
+def prime(app: App, *, task: str | None, budget: int) -> None:
+    """Print how to work with Baton, dead ends of similar tasks, what waits for you, and the last session.
+
+    Only whole items are printed; what found no room is named at the end, with the command that shows it.
+    """
+    agent = app.settings().agent
+    session = present_session()
+    made = primed(
+        app.query_with,
+        app.client().get_blob,
+        agent=agent,
+        session=None if session is None else session.removeprefix("session/"),
+        task=task,
+        budget=budget,
+    )
+    data = made._asdict() | {"budget": budget, "agent": agent}
+    app.show("primed", data, lambda: click.echo(clean(made.text), nl=False))
+
+
+@click.command(cls=Command, hidden=True)
+@click.argument("harness", type=click.Choice(list(HARNESSES)))
+@click.pass_obj
+def hook(app: App, harness: str) -> None:
+    """Answer one event of a harness: its JSON on standard input, at most one JSON object on standard output.
+
+    Never fails: what goes wrong is written to hooks.log in the ledger's folder.
+    """
+    supervise(Call(harness, app.agent or environment_variable("BATON_AGENT"), app.home, app.server), respond)
