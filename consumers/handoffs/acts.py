@@ -1,107 +1,303 @@
-"""What the acts on a handoff sign, from what a caller says: the command line and the MCP tools share it (seed 002).
+"""The acts on a handoff, each written here once: the command line, MCP, files, notifier and router read this table.
 
-People count tasks and criteria from 1, events from 0. Content that no handoff file could hold is refused before it is
-signed, because ``render`` and ``watch`` would fail on it ever after.
+A row says what an act signs, who may, what it takes and what follows from it. It is data: what an act does with its
+arguments stands in ``content``, and whether it may happen now is the ledger's to decide.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Final, Literal, NamedTuple, TypeAlias, assert_never, get_args
 
-import msgspec
-
-from consumers.handoffs.files.content import amended, content_from
-from consumers.sdk.names import split_ids
-from ledger.errors import Refused
+from ledger.events import KIND_OF, KINDS
 from ledger.events import handoff as kinds
 from ledger.events.fields import EventData
+from ledger.lifecycle.handoff import Status
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+# In the order in which a tool names them; another handoff is put in the place of one on the command line alone.
+ToolVerb: TypeAlias = Literal[
+    "create", "amend", "claim", "check", "log", "block", "unblock", "release", "complete", "cancel",
+    "approve", "reject", "waive", "verify", "request_changes",
+]  # fmt: skip
+Verb: TypeAlias = Literal[ToolVerb, "supersede"]
+Party: TypeAlias = Literal["sender", "receiver", "reviewer"]
+Wait: TypeAlias = Literal["approve", "claim", "continue", "unblock", "verify"]
+Form: TypeAlias = Literal["text", "texts", "number", "numbers", "flag"]
 
-    from ledger.client import Client
-    from ledger.config import Settings
 
+class Argument(NamedTuple):
+    """What an act takes: its name in a call, and how the command line spells, shows and explains it.
 
-def created_by(sender: str, settings: Settings, /, *, to: str, reviewer: str | None, **given: Any) -> EventData:
-    """Return what a handoff from ``sender`` holds, with today's date and the configured reviewer if none is named.
-
-    ``given`` are the other fields of ``HandoffContent``; of ``depends_on`` each may be several ids with commas.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file could hold.
+    An ``option`` without hyphens stands by its place. ``default`` is what a text is that was not given.
     """
-    from consumers.handoffs.files.current import new_file  # noqa: PLC0415 - a markdown parser that ticks need not
 
-    data = kinds.HandoffCreated(
-        to=to,
-        reviewer=reviewer or default_reviewer(settings, sender, to),
-        created=datetime.now(UTC).strftime("%Y-%m-%d"),
-        **given
-        | {
-            "depends_on": [one for text in given["depends_on"] for one in split_ids(text)],
-            "answers": given["answers"] and given["answers"].removesuffix(".md"),
-        },
+    name: str
+    option: str = ""
+    form: Form = "text"
+    words: str | None = None
+    metavar: str | None = None
+    is_needed: bool = False
+    default: str | None = ""
+    most: int | None = None
+
+
+class Act(NamedTuple):
+    """One act: the data it signs, who may, its arguments and help.
+
+    ``ends`` are the waits of the handoff that are over once it happened. ``starts`` and ``leads`` are the statuses
+    between which its receiver moves a handoff, also by editing the status in its file. ``readies`` tells whether the
+    handoff, or one that depends on it, may be ready to be claimed after it.
+    """
+
+    signs: tuple[type[EventData], ...]
+    by: tuple[Party, ...]
+    words: str
+    arguments: tuple[Argument, ...] = ()
+    ends: frozenset[Wait] = frozenset()
+    starts: Status | None = None
+    leads: Status | None = None
+    readies: bool = False
+
+
+_EVERY_WAIT: Final = frozenset[Wait](get_args(Wait))
+_CONTENT: Final = tuple(
+    Argument(name)
+    for name in (
+        "reviewer", "tasks", "criteria", "depends_on", "unlock_at", "body", "context", "proposal", "answers",
+        "reasoning_ref",
     )
-    new_file(data, sender)
-    return data
+)  # fmt: skip
+_COMMENT: Final = Argument("comment", "--comment")
+_REASON: Final = Argument("reason", "--reason")
+_NEEDED_REASON: Final = Argument("reason", "--reason", is_needed=True)
+
+ACTS: Final[dict[Verb, Act]] = {
+    "create": Act(
+        (kinds.HandoffCreated,),
+        ("sender",),
+        "Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.",
+        (Argument("title", is_needed=True), Argument("to", is_needed=True), *_CONTENT),
+        readies=True,
+    ),
+    "amend": Act(
+        (kinds.HandoffAmended,),
+        ("sender",),
+        "Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back.",
+        (Argument("title"), Argument("to"), *_CONTENT, _REASON),
+        ends=_EVERY_WAIT - {"approve"},
+        readies=True,
+    ),
+    "claim": Act(
+        (kinds.HandoffClaimed,),
+        ("receiver",),
+        "Start work on a handoff that is approved and whose dependencies are done.",
+        (Argument("lease_minutes", "--lease-minutes", "number", "Give it up unless completed by then.", most=43_200),),
+        ends=frozenset({"claim", "continue"}),
+        starts="approved",
+        leads="in_progress",
+    ),
+    "check": Act(
+        (kinds.HandoffTaskChecked, kinds.HandoffCriterionChecked),
+        ("receiver",),
+        "Tick tasks and acceptance criteria.",
+        (
+            Argument("task_numbers", "--task", "numbers", "The number of a task, from 1."),
+            Argument("criterion_numbers", "--criterion", "numbers", "The number of a criterion, from 1."),
+            Argument("all_open", "--all", "flag", "Every task and criterion that is open."),
+            Argument("undo", "--undo", "flag", "Take the tick back."),
+        ),
+    ),
+    "log": Act(
+        (kinds.HandoffLogged,),
+        ("sender", "receiver", "reviewer"),
+        "Add a line to a handoff's log.",
+        (Argument("text", "TEXT", is_needed=True),),
+    ),
+    "block": Act(
+        (kinds.HandoffBlocked,),
+        ("receiver",),
+        "Say that the work cannot go on, and why.",
+        (_NEEDED_REASON,),
+        ends=frozenset({"continue"}),
+        starts="in_progress",
+        leads="blocked",
+    ),
+    "unblock": Act(
+        (kinds.HandoffUnblocked,),
+        ("receiver", "reviewer"),
+        "Say that what blocked the work is gone.",
+        (_COMMENT,),
+        ends=frozenset({"unblock"}),
+        starts="blocked",
+        leads="in_progress",
+    ),
+    "release": Act(
+        (kinds.HandoffReleased,),
+        ("receiver",),
+        "Give the work back.",
+        (_REASON,),
+        ends=frozenset({"continue"}),
+        starts="in_progress",
+        leads="approved",
+        readies=True,
+    ),
+    "complete": Act(
+        (kinds.HandoffCompleted,),
+        ("receiver",),
+        "Say that the work is done; every acceptance criterion must be checked or waived.",
+        (
+            Argument("summary", "--summary", words="What was done."),
+            Argument("artifacts", "--artifact", "texts", "A file, commit or page that was made."),
+            Argument(
+                "reasoning_ref",
+                "--reasoning",
+                words="The reasoning behind it (a whole reference).",
+                metavar="REF",
+                default=None,
+            ),
+        ),
+        ends=frozenset({"continue"}),
+        starts="in_progress",
+        leads="completed",
+        readies=True,
+    ),
+    "cancel": Act(
+        (kinds.HandoffCancelled,),
+        ("sender", "reviewer"),
+        "Call the work off.",
+        (_NEEDED_REASON,),
+        ends=_EVERY_WAIT,
+        readies=True,
+    ),
+    "approve": Act(
+        (kinds.HandoffApproved,),
+        ("reviewer",),
+        "Let exactly this version be worked on. Signed with the reviewer's identity key.",
+        (
+            Argument(
+                "version",
+                "--version",
+                words="The version you have read, as `show` prints it (default: the present one).",
+                default=None,
+            ),
+            _COMMENT,
+        ),
+        ends=frozenset({"approve"}),
+        readies=True,
+    ),
+    "reject": Act(
+        (kinds.HandoffRejected,),
+        ("reviewer",),
+        "Refuse a handoff.",
+        (_NEEDED_REASON,),
+        ends=frozenset({"approve"}),
+        readies=True,
+    ),
+    "waive": Act(
+        (kinds.HandoffCriterionWaived,),
+        ("reviewer",),
+        "Do without an acceptance criterion, as the reviewer.",
+        (
+            Argument(
+                "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
+            ),
+            _NEEDED_REASON,
+        ),
+    ),
+    "verify": Act(
+        (kinds.HandoffVerified,),
+        ("reviewer",),
+        "Accept the result, as the reviewer.",
+        (_COMMENT,),
+        ends=frozenset({"verify", "approve"}),
+        readies=True,
+    ),
+    "request_changes": Act(
+        (kinds.HandoffChangesRequested,),
+        ("reviewer",),
+        "Send completed work back, as the reviewer.",
+        (Argument("reason", "--reason", "texts", "May be given more than once.", is_needed=True),),
+        ends=frozenset({"verify", "continue"}),
+        readies=True,
+    ),
+    "supersede": Act(
+        (kinds.HandoffSuperseded,),
+        ("sender",),
+        "Put another handoff in the place of this one; what waits for this one must be amended to wait for the other.",
+        (
+            Argument("by", "--by", words="The handoff that takes its place.", metavar="ID", is_needed=True),
+            Argument("reason", "--reason", words="Why."),
+        ),
+        ends=_EVERY_WAIT,
+        readies=True,
+    ),
+}
+
+REVIEWS: Final[frozenset[Verb]] = frozenset(verb for verb, act in ACTS.items() if act.by == ("reviewer",))
+KINDS_OF_HANDOFFS: Final = frozenset(
+    {"record.imported", *(name for name, one in KINDS.items() if one.stream == "handoff")}
+)
+# After these the handoff itself, or one that waits for it, may be ready. Whatever else makes one so, a sweep finds.
+READY_KINDS: Final = frozenset(
+    {"record.imported", *(KIND_OF[data] for act in ACTS.values() if act.readies for data in act.signs)}
+)
+# What each kind of event ends, of its own subject. Kinds that are not listed end nothing.
+ENDS: Final[dict[str, frozenset[str]]] = {
+    KIND_OF[data]: frozenset(act.ends) for act in ACTS.values() if act.ends for data in act.signs
+} | {"review.answered": frozenset({"review"})}
 
 
-def amendment_of(shown: dict[str, Any], changes: dict[str, Any], reason: str, client: Client) -> EventData:
-    """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``), its file with it.
+def spelled(verb: str) -> str:
+    """Return a verb as the command line spells it."""
+    return verb.replace("_", "-")
 
-    Raises:
-        Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``INVALID_FIELD`` or ``TOO_LARGE``.
+
+def hint(verb: Verb) -> str:
+    """Return the command of an act, with the options that it needs left to be filled in.
+
+    >>> hint("verify"), hint("request_changes"), hint("amend")
+    ('verify', 'request-changes --reason …', 'amend …')
     """
-    from consumers.handoffs.files.current import file_now, new_file  # noqa: PLC0415 - a markdown parser
-    from consumers.handoffs.files.syntax.parsing import parse  # noqa: PLC0415
-    from consumers.handoffs.files.syntax.revising import Revision, revise  # noqa: PLC0415
-
-    content = content_from(shown)
-    data = amended(content, changes, reason)
-    if content.skeleton is None:
-        new_file(data, shown["from"])
-        return data
-    file = parse(file_now(shown, client.get_blob(content.skeleton)))
-    # The rest of the content is the ledger's alone, and stands in no file.
-    in_files = {name: value for name, value in changes.items() if name in Revision.__struct_fields__}
-    return msgspec.structs.replace(data, skeleton=client.put_blob(revise(file, Revision(**in_files))))
+    needed = [f"{one.option} …" for one in ACTS[verb].arguments if one.is_needed]
+    return " ".join([spelled(verb), *needed, *(["…"] if verb == "amend" else [])])
 
 
-def ticks_of(
-    shown: dict[str, Any], tasks: Sequence[int], criteria: Sequence[int], *, is_all: bool = False, undo: bool = False
-) -> list[EventData]:
-    """Return the ticks of tasks and criteria counted from 1, or with ``is_all`` of every one that is open.
+def way(now: str, then: str) -> tuple[Verb, ...]:
+    """Return the acts by which a receiver leads a handoff from one status to another: one, or two that begin the work.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` for one that there is not, ``USAGE`` for nothing to tick.
+    >>> way("blocked", "completed"), way("in_progress", "approved"), way("blocked", "approved")
+    (('unblock', 'complete'), ('release',), ())
     """
-    if is_all:
-        tasks = [n for n, one in enumerate(shown["tasks"], 1) if one["done"] == undo]
-        wanted = ("checked",) if undo else ("open", "claimed")
-        criteria = [n for n, one in enumerate(shown["criteria"], 1) if one["mark"] in wanted]
-    at = [position_of(shown["tasks"], "task", n) for n in tasks]
-    drafts: list[EventData] = [kinds.HandoffTaskChecked(position=one, checked=not undo) for one in at]
-    at = [position_of(shown["criteria"], "criterion", n) for n in criteria]
-    drafts += [kinds.HandoffCriterionChecked(position=one, checked=not undo) for one in at]
-    if not drafts:
-        raise Refused("USAGE", "nothing to tick: give --task N, --criterion N, or --all")
-    return drafts
+    for last, act in ACTS.items():
+        if act.leads == then and act.starts == now:
+            return (last,)
+    for last, act in ACTS.items():
+        for first, begins in ACTS.items():
+            # What was just begun is not given back at once.
+            if act.leads == then != now and (begins.starts, begins.leads) == (now, act.starts) and last != "release":
+                return first, last
+    return ()
 
 
-def position_of(rows: list[dict[str, Any]], what: str, number: int) -> int:
-    """Return the position of a task or criterion that a person counts from 1.
-
-    Raises:
-        Refused: ``INVALID_FIELD``, in the person's counting.
-    """
-    if not 1 <= number <= len(rows):
-        raise Refused("INVALID_FIELD", f"there is no {what} {number} (of {len(rows)})", path="$.data.position")
-    return number - 1
+def setting(now: str, word: str) -> Verb | None:
+    """Return by which act somebody other than the receiver sets the status that a word names, if by any."""
+    if word == "changes_requested" or (now, word) == ("completed", "in_progress"):
+        return "request_changes"
+    return next((_setting(status) for status in get_args(Status) if status == word), None)
 
 
-def default_reviewer(settings: Settings, sender: str, to: str) -> str | None:
-    """Return the configured reviewer, unless it is party to the handoff."""
-    name = settings.config.default_reviewer
-    return None if name in (sender, to) else name
+def _setting(status: Status) -> Verb | None:
+    match status:
+        case "approved":
+            return "approve"
+        case "rejected":
+            return "reject"
+        case "verified":
+            return "verify"
+        case "cancelled":
+            return "cancel"
+        case "superseded":
+            return "supersede"
+        case "pending" | "in_progress" | "blocked" | "completed":
+            return None
+        case _:
+            assert_never(status)

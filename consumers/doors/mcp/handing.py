@@ -1,4 +1,4 @@
-"""The tools of handoffs: what waits, each with the call that goes on with it, and every act on one (seed 002).
+"""The tools of handoffs: what waits, each with the call that goes on with it, and every act on one.
 
 The gate decides who may do what; this surface adds only that a review is signed here by an agent that has the role of
 a reviewer, and never by a human's key (``desk``).
@@ -6,26 +6,26 @@ a reviewer, and never by a human's key (``desk``).
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, StrictBool
 
-from consumers.doors.mcp.acts import READING, REVIEWING, check_given, creation, events_of
 from consumers.doors.mcp.answering import Answer
 from consumers.doors.mcp.desk import roles_of
 from consumers.doors.mcp.reporting import NUMBER, Id, PageSize
 from consumers.doors.mcp.sizing import filled_tokens_max, fitting, shorten, tokens_of
+from consumers.handoffs.acts import ACTS, REVIEWS, Argument, ToolVerb
+from consumers.handoffs.content import creation, events_of
 from ledger.author import Draft
 from ledger.errors import Refused
+from ledger.events.fields import REF_PATTERN
 
 if TYPE_CHECKING:
     from consumers.doors.mcp.desk import Desk
 
-Action = Literal[
-    "create", "amend", "claim", "check", "log", "block", "unblock", "release", "complete", "cancel",
-    "approve", "reject", "waive", "verify", "request_changes", "why", "show",
-]  # fmt: skip
+Action = Literal[ToolVerb, "why", "show"]
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 Line = Annotated[str, Field(min_length=1, max_length=2_000)]
 Lines = Annotated[list[Line], Field(max_length=100)]
@@ -154,25 +154,27 @@ class Handing:
     ) -> ActDone:
         """Do one thing with a handoff."""
         given = {name: value for name, value in locals().items() if name not in _NOT_GIVEN and value not in (None, "")}
-        check_given(action, id, given)
-        if action in READING:
+        if action == "why" or action == "show":  # noqa: PLR1714 - mypy narrows by it
+            check_given(action, (), id, given)
             return self._told(id or "", [], with_handoff=action == "show")
+        check_given(action, ACTS[action].arguments, id, given)
         return self._act(action, id, given, idempotency_key)
 
-    def _act(self, action: str, id_: str | None, given: dict[str, Any], key: str | None) -> ActDone:
+    def _act(self, action: ToolVerb, id_: str | None, given: dict[str, Any], key: str | None) -> ActDone:
         desk = self._desk
         author = desk.author()
-        if action in REVIEWING and "reviewer" not in (roles_of(desk.client, author.name) or ()):
+        if action in REVIEWS and "reviewer" not in (roles_of(desk.client, author.name) or ()):
             raise Refused(
                 "NOT_AUTHORIZED",
                 f"{author.name} is no reviewer: {action} is for the reviewer, who does it with `baton handoff`",
                 name=author.name,
             )
         if action == "create":
-            name, events = creation(desk, author.name, id_, given)
+            name, created = creation(author.name, desk.settings, id_, given)
+            events = [created]
         else:
             shown = desk.ask("handoffs.show", id=id_)
-            name, events = shown["id"], events_of(desk, action, shown, given)
+            name, events = shown["id"], events_of(action, shown, given, desk.client)
         drafts = [
             Draft(stream=f"handoff/{name}", data=data, idem=None if key is None else f"{key}:{at}"[:200])
             for at, data in enumerate(events)
@@ -200,6 +202,25 @@ class Handing:
         if kept < len(events):
             answer["left_out"] = [f"{len(events) - kept} events"]
         return ActDone.model_validate(answer | (handoff_within(shown, answer) if with_handoff else {}))
+
+
+def check_given(action: Action, arguments: tuple[Argument, ...], id_: str | None, given: dict[str, Any]) -> None:
+    """Refuse a call that lacks what its act needs, or gives what it does not take, and so means something else.
+
+    Raises:
+        Refused: ``USAGE`` naming the argument.
+    """
+    takes = [one.name for one in sorted(arguments, key=lambda one: not one.is_needed)]
+    missing = [one.name for one in arguments if one.is_needed and one.name not in given]
+    if id_ is None and action != "create":
+        missing.insert(0, "id")
+    if missing:
+        raise Refused("USAGE", f"{action} needs {' and '.join(missing)}", fields=missing)
+    alien = sorted(set(given) - set(takes))
+    if alien:
+        raise Refused("USAGE", f"{action} takes no {alien[0]}: it takes {', '.join(['id', *takes])}", fields=alien)
+    if "version" in given and not re.match(REF_PATTERN, given["version"]):
+        raise Refused("USAGE", "version is a whole one, sha256:…, as `show` tells it", field="version")
 
 
 def call_of(item: dict[str, Any]) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from consumers.handoffs.acts import REVIEWS, Verb, hint, setting, way
 from consumers.handoffs.files.merging import is_text_changed, moved
 from consumers.handoffs.files.syntax.comparing import Edits, differences, with_progress_of
 from consumers.handoffs.files.syntax.lines import apply_edits, join_lines
@@ -19,6 +20,7 @@ from consumers.handoffs.files.syntax.parsing import parse
 from consumers.handoffs.files.syntax.rendering import replace_at
 from ledger.events import KIND_OF
 from ledger.events import handoff as kinds
+from ledger.lifecycle.handoff import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,31 +28,6 @@ if TYPE_CHECKING:
     from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile, LogLine
     from ledger.events.fields import EventData
 
-# The verb of a status that only a reviewer may set, in the words of the command line.
-_REVIEWS: Final = {
-    "approved": "approve",
-    "rejected": "reject --reason …",
-    "verified": "verify",
-    "changes_requested": "request-changes --reason …",
-}
-# What the receiver does to lead a handoff from one status to another.
-_COMMANDS: Final = {
-    "claim": "claim",
-    "release": "release",
-    "block": "block --reason …",
-    "unblock": "unblock",
-    "complete": "complete",
-}
-_WAYS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
-    ("approved", "in_progress"): ("claim",),
-    ("approved", "completed"): ("claim", "complete"),
-    ("approved", "blocked"): ("claim", "block"),
-    ("in_progress", "approved"): ("release",),
-    ("in_progress", "blocked"): ("block",),
-    ("in_progress", "completed"): ("complete",),
-    ("blocked", "in_progress"): ("unblock",),
-    ("blocked", "completed"): ("unblock", "complete"),
-}
 _BULLET: Final = re.compile(r"[-*+][ \t]+")
 _BRACKETS: Final = " ()（）[]—-:：,，"
 
@@ -82,7 +59,7 @@ class Standing(NamedTuple):
     senders: tuple[str, ...]
     receiver: str
     reviewer: str
-    status: str
+    status: Status
     news: tuple[tuple[str, str], ...] = ()
     claimed: tuple[int, ...] = ()
     importer: str | None = None
@@ -183,31 +160,31 @@ class _Planner:
         elif self._acting in self._handoff.senders:
             self.amends = True
             return
-        self._hold(what, self._handoff.senders[:1], "amend …")
+        self._hold(what, self._handoff.senders[:1], hint("amend"))
 
-    def way(self, status: str | None) -> tuple[str, ...]:
+    def way(self, status: str | None) -> tuple[Verb, ...]:
         """Return the receiver's steps that lead to the edited status; hold what is not his to do."""
         now = self._handoff.status
         if status is None or status == now:
             return ()
-        if (now, status) in _WAYS:
-            steps = _WAYS[now, status]
+        what = f"set the status to {status}"
+        if steps := way(now, status):
             if self._acting == self._handoff.receiver and (self._reason or "block" not in steps):
                 return steps
-            self._hold(f"set the status to {status}", (self._handoff.receiver,), _COMMANDS[steps[-1]])
-        elif status in _REVIEWS or (now, status) == ("completed", "in_progress"):
-            command = _REVIEWS.get(status, _REVIEWS["changes_requested"])
-            self._hold(f"set the status to {status}", (self._handoff.reviewer,), command)
-        elif status == "cancelled" and self._acting in self._handoff.senders and self._reason:
+            self._hold(what, (self._handoff.receiver,), hint(steps[-1]))
+            return ()
+        verb = setting(now, status)
+        if verb is None:
+            self._hold(f"{what}, which does not follow from {now}", (), "why")
+        elif verb in REVIEWS:
+            self._hold(what, (self._handoff.reviewer,), hint(verb))
+        elif verb == "cancel" and self._acting in self._handoff.senders and self._reason:
             self._step(kinds.HandoffCancelled(reason=self._reason))
-        elif status in ("cancelled", "superseded"):
-            command = "cancel --reason …" if status == "cancelled" else "supersede --by …"
-            self._hold(f"set the status to {status}", self._handoff.senders[:1], command)
         else:
-            self._hold(f"set the status to {status}, which does not follow from {now}", (), "why")
+            self._hold(what, self._handoff.senders[:1], hint(verb))
         return ()
 
-    def begin(self, way: tuple[str, ...]) -> None:
+    def begin(self, way: tuple[Verb, ...]) -> None:
         """Take up the work, before anything is ticked."""
         is_all = len(way) == 1  # then the words beside the status are about this step
         if "claim" in way and self._step(kinds.HandoffClaimed()) and is_all and self._reason:
@@ -215,7 +192,7 @@ class _Planner:
         if "unblock" in way:
             self._step(kinds.HandoffUnblocked(comment=self._reason if is_all else ""))
 
-    def tick(self, edits: Edits, base: HandoffFile, ledger: HandoffFile, way: tuple[str, ...]) -> None:
+    def tick(self, edits: Edits, base: HandoffFile, ledger: HandoffFile, way: tuple[Verb, ...]) -> None:
         """Tick what was ticked, and take back what was not; ``edits`` has the positions of ``base``."""
         works = self._handoff.status == "in_progress" or "claim" in way or "unblock" in way
         may = self._acting == self._handoff.receiver and works
@@ -236,7 +213,7 @@ class _Planner:
                 if criteria.get(position, True):
                     self._steps.append(kinds.HandoffCriterionChecked(position=position))
 
-    def finish(self, way: tuple[str, ...]) -> None:
+    def finish(self, way: tuple[Verb, ...]) -> None:
         """Give the work back, stop or end it, after everything was ticked."""
         if "release" in way:
             self._step(kinds.HandoffReleased(reason=self._reason))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from consumers.handoffs.files.content import amended, content_from
+from consumers.handoffs.content import amended, content_from
 from consumers.handoffs.files.mapping import content_of_file
 from consumers.handoffs.files.syntax.comparing import with_progress_of
 from consumers.handoffs.files.telling import Told

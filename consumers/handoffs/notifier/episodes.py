@@ -13,9 +13,11 @@ that: the wait that was told of is the same one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
+
+from consumers.handoffs.acts import ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -49,25 +51,6 @@ class Open(NamedTuple):
 
     episode_id: str
     seen_size: int
-
-
-# What each kind of event ends, of its own subject. Kinds that are not listed end nothing.
-_EVERYTHING: Final = frozenset({"approve", "claim", "continue", "unblock", "verify"})
-ENDS: Final[dict[str, frozenset[str]]] = {
-    "handoff.approved": frozenset({"approve"}),
-    "handoff.rejected": frozenset({"approve"}),
-    "handoff.amended": _EVERYTHING - {"approve"},
-    "handoff.claimed": frozenset({"claim", "continue"}),
-    "handoff.released": frozenset({"continue"}),
-    "handoff.blocked": frozenset({"continue"}),
-    "handoff.unblocked": frozenset({"unblock"}),
-    "handoff.completed": frozenset({"continue"}),
-    "handoff.changes_requested": frozenset({"verify", "continue"}),
-    "handoff.verified": frozenset({"verify", "approve"}),
-    "handoff.cancelled": _EVERYTHING,
-    "handoff.superseded": _EVERYTHING,
-    "review.answered": frozenset({"review"}),
-}
 
 
 def interrupted(open_before: Mapping[Key, Open], happened: Iterable[tuple[int, str, str]]) -> set[Key]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from ledger.events import KINDS
-
 if TYPE_CHECKING:
     from consumers.handoffs.router.templates import Template
 
@@ -24,9 +22,6 @@ label_max_chars: Final = 200
 line_max_chars: Final = 2000
 text_max_chars: Final = 40_000
 
-KINDS_OF_HANDOFFS: Final = frozenset(
-    {"record.imported"} | {name for name, kind in KINDS.items() if kind.stream == "handoff"}
-)
 CONDITIONS: Final = ("from", "to", "reviewer", "author", "id", "title", "kind", "chain")
 
 

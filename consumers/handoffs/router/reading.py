@@ -15,10 +15,10 @@ from typing import Annotated, Final, Literal
 import msgspec
 import structlog
 
+from consumers.handoffs.acts import KINDS_OF_HANDOFFS
 from consumers.handoffs.router.chains import (
     CHAINS_FILE,
     CONDITIONS,
-    KINDS_OF_HANDOFFS,
     Chain,
     Chains,
     Condition,

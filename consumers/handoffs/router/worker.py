@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from consumers.handoffs.router.chains import KINDS_OF_HANDOFFS
+from consumers.handoffs.acts import KINDS_OF_HANDOFFS, READY_KINDS
 from consumers.handoffs.router.facts import Source
 from consumers.handoffs.router.matching import mismatch, not_created, plan_step, stopped
 from consumers.sdk.subscriptions import DeadLetter, Reactor, Subscriptions
@@ -44,17 +44,6 @@ stop_wait_s: Final = 0.5
 sweep_interval_s: Final = 5.0
 ready_page_rows: Final = 200
 
-# After these the handoff itself, or one that waits for it, may be ready. Whatever else makes one so, the sweep finds.
-READY_KINDS: Final = KINDS_OF_HANDOFFS - {
-    "handoff.ready",
-    "handoff.claimed",
-    "handoff.task_checked",
-    "handoff.criterion_checked",
-    "handoff.criterion_waived",
-    "handoff.logged",
-    "handoff.blocked",
-    "handoff.unblocked",
-}
 # Why a handoff is not announced after all: it changed, or another router has told.
 _CHANGED: Final = frozenset(
     {"TRANSITION_NOT_ALLOWED", "VERSION_MISMATCH", "DEPENDENCY_PENDING", "DEPENDENCY_MISSING", "NOT_APPROVED"}

@@ -1,4 +1,4 @@
-"""`baton handoff`: hand work over and see where it stands (seed 002)."""
+"""`baton handoff`: hand work over and see where it stands."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ import click
 
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.events import fields_of
-from consumers.doors.cli.program import Group, Lazy
-from consumers.handoffs import acts
-from consumers.sdk.names import default_id
+from consumers.doors.cli.program import Command, Group, Lazy
+from consumers.handoffs.acts import ACTS, Argument, Verb, spelled
+from consumers.handoffs.content import creation, events_of
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
-from ledger.events import handoff as kinds
 from ledger.events.fields import REF_PATTERN, EventData
 
 LAZY: Final = {
-    "amend": Lazy("amending:amend", "Change a handoff before work on it begins."),
-    "supersede": Lazy("amending:supersede", "Put another handoff in the place of this one."),
+    "amend": Lazy("handoffs:amend", "Change a handoff before work on it begins."),
+    "supersede": Lazy("handoffs:supersede", "Put another handoff in the place of this one."),
     "import": Lazy("handoff_files:import_", "Import handoff files, proposals and active.md tables."),
     "render": Lazy("handoff_files:render", "Print the markdown file of a handoff."),
     "watch": Lazy("handoff_files:watch", "Keep a folder of handoff files in step with the ledger."),
@@ -50,24 +49,27 @@ def handoff() -> None:
 @click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
 @click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
 @click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
-@click.option("--reasoning", metavar="REF", help="The reasoning behind it (a whole reference).")
+@click.option("--reasoning", "reasoning_ref", metavar="REF", help="The reasoning behind it (a whole reference).")
 @click.pass_obj
-def create(app: App, /, to: str, title: str, id_: str | None, reviewer: str | None, **given: Any) -> None:
+def create(app: App, /, id_: str | None, **given: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval."""
-    name = id_.removesuffix(".md") if id_ else default_id(title)
-    fields = {
-        "title": title,
-        "proposal": given["proposal"],
-        "depends_on": list(given["depends_on"]),
-        "unlock_at": given["unlock_at"],
-        "task": read_text(given["body"], "--body"),
-        "tasks": list(given["tasks"]),
-        "criteria": list(given["criteria"]),
-        "context": read_text(given["context"], "--context"),
-        "answers": given["answers"],
-        "reasoning_ref": given["reasoning"],
+    name, data = creation(app.acting(), app.settings(), id_, given_content(given))
+    emit(app, name, data)
+
+
+def given_content(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the content that options name; a text may stand in a file."""
+    texts = {name: read_text(given[name], f"--{name}") for name in ("body", "context") if given[name] is not None}
+    return present(given) | texts
+
+
+def present(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in given.items()
+        if value not in (None, ())
     }
-    emit(app, name, acts.created_by(app.acting(), app.settings(), to=to, reviewer=reviewer, **fields))
 
 
 @handoff.command()
@@ -79,139 +81,76 @@ def why(app: App, id_: str) -> None:
     app.show("why", found, lambda: click.echo(clean(found["sentence"])))
 
 
-@handoff.command()
+@click.command(cls=Command)
 @click.argument("id_", metavar="ID")
-@click.option("--version", help="The version you have read, as `show` prints it (default: the present one).")
-@click.option("--comment", default="")
+@click.option("--title", help="What it is, in one line.")
+@click.option("--to", metavar="NAME", help="Who receives the work.")
+@click.option("--reviewer", metavar="NAME", help="Who approves it; `none` for nobody (only a human may).")
+@click.option("--task", "tasks", multiple=True, help="All steps of the work, anew; may be given more than once.")
+@click.option("--add-task", multiple=True, help="A further step.")
+@click.option("--criterion", "criteria", multiple=True, help="All acceptance criteria, anew.")
+@click.option("--add-criterion", multiple=True, help="A further acceptance criterion.")
+@click.option("--depends-on", multiple=True, metavar="ID", help="All dependencies, anew; `(none)` for none.")
+@click.option("--unlock-at", type=click.Choice(["completed", "verified"]), help="When its dependencies let it start.")
+@click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words.")
+@click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
+@click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
+@click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
+@click.option("--reasoning", "reasoning_ref", metavar="REF", help="The reasoning behind it (a whole reference).")
+@click.option("--reason", default="", help="Why it changes.")
 @click.pass_obj
-def approve(app: App, id_: str, version: str | None, comment: str) -> None:
-    """Let exactly this version be worked on. Signed with the reviewer's identity key."""
-    if version is not None and not re.match(REF_PATTERN, version):
-        raise Refused("USAGE", "--version takes a whole version, sha256:…, as `baton handoff show ID` prints it")
+def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
+    """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back."""
     found = find(app, id_)
-    emit(app, found["id"], kinds.HandoffApproved(version=version or found["version"], comment=comment))
+    changes = given_content(given)
+    for name, option in (("tasks", "add_task"), ("criteria", "add_criterion")):
+        if added := changes.pop(option, ()):
+            changes[name] = [*changes.get(name, [one["text"] for one in found[name]]), *added]
+    if changes.get("reviewer") == "none":
+        changes["reviewer"] = None
+    emit(app, found["id"], *events_of("amend", found, changes | {"reason": reason}, app.client()))
 
 
-@handoff.command()
-@click.argument("id_", metavar="ID")
-@click.option("--reason", required=True)
-@click.pass_obj
-def reject(app: App, id_: str, reason: str) -> None:
-    """Refuse a handoff."""
-    emit(app, find(app, id_)["id"], kinds.HandoffRejected(reason=reason))
+def act(verb: Verb) -> click.Command:
+    """Return the verb of an act that signs what its options say, and nothing that only this door could know."""
+
+    def sign(app: App, /, id_: str, **given: Any) -> None:
+        given = present(given)
+        if "version" in given and not re.match(REF_PATTERN, given["version"]):
+            raise Refused("USAGE", "--version takes a whole version, sha256:…, as `baton handoff show ID` prints it")
+        if "by" in given:
+            given["by"] = find(app, given["by"])["id"]
+        found = find(app, id_)
+        emit(app, found["id"], *events_of(verb, found, given, app.client()))
+
+    parameters: list[click.Parameter] = [click.Argument(["id_"], metavar="ID"), *map(parameter, ACTS[verb].arguments)]
+    return Command(spelled(verb), params=parameters, callback=click.pass_obj(sign), help=ACTS[verb].words)
 
 
-@handoff.command()
-@click.argument("id_", metavar="ID")
-@click.option("--lease-minutes", type=click.IntRange(1, 60 * 24 * 30), help="Give it up unless completed by then.")
-@click.pass_obj
-def claim(app: App, id_: str, lease_minutes: int | None) -> None:
-    """Start work on a handoff that is approved and whose dependencies are done."""
-    lease = None if lease_minutes is None else 60 * lease_minutes
-    emit(app, find(app, id_)["id"], kinds.HandoffClaimed(lease_seconds=lease))
+def parameter(argument: Argument) -> click.Parameter:
+    """Return how the command line takes an argument of an act."""
+    if not argument.option.startswith("-"):
+        return click.Argument([argument.name], metavar=argument.option)
+    is_number, is_flag = argument.form in ("number", "numbers"), argument.form == "flag"
+    is_several = argument.form in ("texts", "numbers")
+    return click.Option(
+        [argument.option, argument.name],
+        type=click.IntRange(1, argument.most) if is_number else None,
+        multiple=is_several,
+        is_flag=is_flag,
+        required=argument.is_needed,
+        default=argument.default if argument.form == "text" and not argument.is_needed else None,
+        metavar=argument.metavar,
+        help=argument.words,
+    )
 
 
-@handoff.command()
-@click.argument("id_", metavar="ID")
-@click.option("--task", "tasks", multiple=True, type=click.IntRange(1), help="The number of a task, from 1.")
-@click.option(
-    "--criterion", "criteria", multiple=True, type=click.IntRange(1), help="The number of a criterion, from 1."
-)
-@click.option("--all", "is_all", is_flag=True, help="Every task and criterion that is open.")
-@click.option("--undo", is_flag=True, help="Take the tick back.")
-@click.pass_obj
-def check(app: App, id_: str, tasks: tuple[int, ...], criteria: tuple[int, ...], *, is_all: bool, undo: bool) -> None:
-    """Tick tasks and acceptance criteria."""
-    found = find(app, id_)
-    drafts = acts.ticks_of(found, tasks, criteria, is_all=is_all, undo=undo)
-    emit(app, found["id"], *drafts)
-
-
-@handoff.command()
-@click.argument("id_", metavar="ID")
-@click.option("--criterion", type=click.IntRange(1), required=True, help="The number of the criterion, from 1.")
-@click.option("--reason", required=True)
-@click.pass_obj
-def waive(app: App, id_: str, criterion: int, reason: str) -> None:
-    """Do without an acceptance criterion, as the reviewer."""
-    found = find(app, id_)
-    position = acts.position_of(found["criteria"], "criterion", criterion)
-    emit(app, found["id"], kinds.HandoffCriterionWaived(position=position, reason=reason))
-
-
-@handoff.command("log")
-@click.argument("id_", metavar="ID")
-@click.argument("text")
-@click.pass_obj
-def log_(app: App, id_: str, text: str) -> None:
-    """Add a line to a handoff's log."""
-    emit(app, find(app, id_)["id"], kinds.HandoffLogged(text=text))
-
-
-@handoff.command()
-@click.argument("id_", metavar="ID")
-@click.option("--reason", default="")
-@click.pass_obj
-def release(app: App, id_: str, reason: str) -> None:
-    """Give the work back."""
-    emit(app, find(app, id_)["id"], kinds.HandoffReleased(reason=reason))
-
-
-@handoff.command()
-@click.argument("id_", metavar="ID")
-@click.option("--reason", required=True)
-@click.pass_obj
-def block(app: App, id_: str, reason: str) -> None:
-    """Say that the work cannot go on, and why."""
-    emit(app, find(app, id_)["id"], kinds.HandoffBlocked(reason=reason))
-
-
-@handoff.command()
-@click.argument("id_", metavar="ID")
-@click.option("--comment", default="")
-@click.pass_obj
-def unblock(app: App, id_: str, comment: str) -> None:
-    """Say that what blocked the work is gone."""
-    emit(app, find(app, id_)["id"], kinds.HandoffUnblocked(comment=comment))
-
-
-@handoff.command()
-@click.argument("id_", metavar="ID")
-@click.option("--summary", default="", help="What was done.")
-@click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
-@click.option("--reasoning", metavar="REF", help="The reasoning behind it (a whole reference).")
-@click.pass_obj
-def complete(app: App, id_: str, summary: str, artifacts: tuple[str, ...], reasoning: str | None) -> None:
-    """Say that the work is done; every acceptance criterion must be checked or waived."""
-    data = kinds.HandoffCompleted(summary=summary, artifacts=list(artifacts), reasoning_ref=reasoning)
-    emit(app, find(app, id_)["id"], data)
-
-
-@handoff.command()
-@click.argument("id_", metavar="ID")
-@click.option("--comment", default="")
-@click.pass_obj
-def verify(app: App, id_: str, comment: str) -> None:
-    """Accept the result, as the reviewer."""
-    emit(app, find(app, id_)["id"], kinds.HandoffVerified(comment=comment))
-
-
-@handoff.command("request-changes")
-@click.argument("id_", metavar="ID")
-@click.option("--reason", "reasons", multiple=True, required=True, help="May be given more than once.")
-@click.pass_obj
-def request_changes(app: App, id_: str, reasons: tuple[str, ...]) -> None:
-    """Send completed work back, as the reviewer."""
-    emit(app, find(app, id_)["id"], kinds.HandoffChangesRequested(reasons=list(reasons)))
-
-
-@handoff.command()
-@click.argument("id_", metavar="ID")
-@click.option("--reason", required=True)
-@click.pass_obj
-def cancel(app: App, id_: str, reason: str) -> None:
-    """Call the work off."""
-    emit(app, find(app, id_)["id"], kinds.HandoffCancelled(reason=reason))
+for verb in (
+    "approve", "reject", "claim", "check", "waive", "log", "release", "block", "unblock", "complete", "verify",
+    "request_changes", "cancel",
+):  # fmt: skip
+    handoff.add_command(act(verb))
+supersede = act("supersede")
 
 
 def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checking import check_log
 
-from consumers.handoffs.files.content import amended, content_from
+from consumers.handoffs.content import amended, content_from
 from consumers.handoffs.files.current import file_name, file_now
 from consumers.handoffs.files.folder import Folder
 from consumers.handoffs.files.keeper import Keeper

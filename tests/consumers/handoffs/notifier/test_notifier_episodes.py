@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers.handoffs.acts import ENDS
 from consumers.handoffs.notifier import Key, Open, Waiting, episodes, interrupted
-from consumers.handoffs.notifier.episodes import ENDS
 from ledger.events import KINDS
 
 KEYS = [

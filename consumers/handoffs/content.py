@@ -1,0 +1,188 @@
+"""What the acts on a handoff sign, from what a caller says: the command line and the MCP tools share it.
+
+People count tasks and criteria from 1, events from 0. Content that no handoff file could hold is refused before it is
+signed, because ``render`` and ``watch`` would fail on it ever after.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, assert_never
+
+import msgspec
+
+from consumers.handoffs.acts import ACTS
+from consumers.sdk.names import default_id, split_ids
+from ledger.errors import Refused
+from ledger.events import handoff as kinds
+from ledger.events.fields import EventData
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from consumers.handoffs.acts import Verb
+    from ledger.client import Client
+    from ledger.config import Settings
+
+
+def creation(sender: str, settings: Settings, id_: str | None, given: dict[str, Any]) -> tuple[str, EventData]:
+    """Return the id and the event of a new handoff, with today's date and the configured reviewer if none is named.
+
+    ``given`` are the arguments of the act ``create``; of ``depends_on`` each may be several ids with commas.
+
+    Raises:
+        Refused: ``USAGE`` for a title that makes no id; ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file
+            could hold.
+    """
+    from consumers.handoffs.files.current import new_file  # noqa: PLC0415 - a markdown parser that ticks need not
+
+    name = id_.removesuffix(".md") if id_ else default_id(given["title"])
+    data = kinds.HandoffCreated(
+        **changes_of(given) | {"reviewer": given.get("reviewer") or default_reviewer(settings, sender, given["to"])},
+        created=datetime.now(UTC).strftime("%Y-%m-%d"),
+    )
+    new_file(data, sender)
+    return name, data
+
+
+def events_of(verb: Verb, shown: dict[str, Any], given: dict[str, Any], client: Client) -> list[EventData]:
+    """Return the events that an act on a handoff (an answer of ``handoffs.show``) signs, by its arguments.
+
+    Raises:
+        Refused: ``USAGE``, ``INVALID_FIELD`` or ``TOO_LARGE`` for what the handoff does not have or cannot hold.
+    """
+    match verb:
+        case "amend":
+            return [amendment_of(shown, changes_of(given), given.get("reason", ""), client)]
+        case "approve":
+            return [kinds.HandoffApproved(**{"version": shown["version"]} | given)]
+        case "claim":
+            minutes = given.get("lease_minutes")
+            return [kinds.HandoffClaimed(lease_seconds=None if minutes is None else 60 * minutes)]
+        case "check":
+            ticked = (given.get("task_numbers", ()), given.get("criterion_numbers", ()))
+            return ticks_of(shown, *ticked, is_all=given.get("all_open", False), undo=given.get("undo", False))
+        case "waive":
+            numbers = given["criterion_numbers"]
+            numbers = [numbers] if isinstance(numbers, int) else numbers
+            at = [position_of(shown["criteria"], "criterion", number) for number in numbers]
+            return [kinds.HandoffCriterionWaived(position=one, reason=given["reason"]) for one in at]
+        case "request_changes":
+            reasons = given["reason"]
+            return [kinds.HandoffChangesRequested(reasons=[reasons] if isinstance(reasons, str) else reasons)]
+        case "log" | "block" | "unblock" | "release" | "complete" | "cancel" | "reject" | "verify" | "supersede":
+            (data,) = ACTS[verb].signs
+            return [data(**given)]
+        case "create":
+            raise AssertionError("unreachable: what is created has no state yet")
+        case _:
+            assert_never(verb)
+
+
+def changes_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of ``HandoffContent`` that arguments name, with the values they are to have."""
+    changes = {name: value for name, value in given.items() if name != "reason"}
+    if "body" in changes:
+        changes["task"] = changes.pop("body")
+    if "depends_on" in changes:
+        changes["depends_on"] = [one for text in changes["depends_on"] for one in split_ids(text)]
+    if "answers" in changes:
+        changes["answers"] = changes["answers"].removesuffix(".md")
+    return changes
+
+
+def amendment_of(shown: dict[str, Any], changes: dict[str, Any], reason: str, client: Client) -> EventData:
+    """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``), its file with it.
+
+    Raises:
+        Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``INVALID_FIELD`` or ``TOO_LARGE``.
+    """
+    from consumers.handoffs.files.current import file_now, new_file  # noqa: PLC0415 - a markdown parser
+    from consumers.handoffs.files.syntax.parsing import parse  # noqa: PLC0415
+    from consumers.handoffs.files.syntax.revising import Revision, revise  # noqa: PLC0415
+
+    content = content_from(shown)
+    data = amended(content, changes, reason)
+    if content.skeleton is None:
+        new_file(data, shown["from"])
+        return data
+    file = parse(file_now(shown, client.get_blob(content.skeleton)))
+    # The rest of the content is the ledger's alone, and stands in no file.
+    in_files = {name: value for name, value in changes.items() if name in Revision.__struct_fields__}
+    return msgspec.structs.replace(data, skeleton=client.put_blob(revise(file, Revision(**in_files))))
+
+
+def ticks_of(
+    shown: dict[str, Any], tasks: Sequence[int], criteria: Sequence[int], *, is_all: bool = False, undo: bool = False
+) -> list[EventData]:
+    """Return the ticks of tasks and criteria counted from 1, or with ``is_all`` of every one that is open.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for one that there is not, ``USAGE`` for nothing to tick.
+    """
+    if is_all:
+        tasks = [n for n, one in enumerate(shown["tasks"], 1) if one["done"] == undo]
+        wanted = ("checked",) if undo else ("open", "claimed")
+        criteria = [n for n, one in enumerate(shown["criteria"], 1) if one["mark"] in wanted]
+    at = [position_of(shown["tasks"], "task", n) for n in tasks]
+    drafts: list[EventData] = [kinds.HandoffTaskChecked(position=one, checked=not undo) for one in at]
+    at = [position_of(shown["criteria"], "criterion", n) for n in criteria]
+    drafts += [kinds.HandoffCriterionChecked(position=one, checked=not undo) for one in at]
+    if not drafts:
+        raise Refused("USAGE", "nothing to tick: give --task N, --criterion N, or --all")
+    return drafts
+
+
+def position_of(rows: list[dict[str, Any]], what: str, number: int) -> int:
+    """Return the position of a task or criterion that a person counts from 1.
+
+    Raises:
+        Refused: ``INVALID_FIELD``, in the person's counting.
+    """
+    if not 1 <= number <= len(rows):
+        raise Refused("INVALID_FIELD", f"there is no {what} {number} (of {len(rows)})", path="$.data.position")
+    return number - 1
+
+
+def default_reviewer(settings: Settings, sender: str, to: str) -> str | None:
+    """Return the configured reviewer, unless it is party to the handoff."""
+    name = settings.config.default_reviewer
+    return None if name in (sender, to) else name
+
+
+def content_from(shown: dict[str, Any]) -> kinds.HandoffContent:
+    """Return the content of the handoff that ``handoffs.show`` answered."""
+    return kinds.HandoffContent(
+        title=shown["title"],
+        to=shown["to"] or None,
+        reviewer=shown["reviewer"],
+        created=shown["created"],
+        proposal=shown["proposal"],
+        depends_on=[one["id"] for one in shown["depends_on"]],
+        unlock_at=shown["unlock_at"],
+        task=shown["task"],
+        tasks=[one["text"] for one in shown["tasks"]],
+        criteria=[one["text"] for one in shown["criteria"]],
+        context=shown["context"],
+        answers=shown["answers"],
+        reasoning_ref=shown["reasoning_ref"],
+        skeleton=shown["skeleton"],
+    )
+
+
+def amended(content: kinds.HandoffContent, changes: dict[str, Any], reason: str) -> kinds.HandoffAmended:
+    """Return the amendment that sets ``changes`` and leaves everything else.
+
+    Raises:
+        Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``INVALID_FIELD``.
+    """
+    fields = msgspec.structs.asdict(content)
+    if all(fields[name] == value for name, value in changes.items()):
+        raise Refused("USAGE", "nothing changes: say what to amend")
+    fields |= changes
+    if fields["to"] is None:
+        raise Refused("USAGE", "its file names no receiver: say who receives the work with --to NAME")
+    try:
+        return msgspec.convert(fields | {"reason": reason}, kinds.HandoffAmended)
+    except msgspec.ValidationError as error:
+        raise Refused("INVALID_FIELD", f"the amendment cannot be made: {error}") from error
