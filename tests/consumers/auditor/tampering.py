@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 from typing import TYPE_CHECKING, Final
 
 from building import Ledger
+from faults import FAULTS
 
 from ledger.author import Draft, body_of
 from ledger.codec import encode_packed
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from consumers.auditor.report import AuditReport
 
-# `BATON_FAULTS=25` turns the default sample of each test into a thousand flips and more.
-FAULTS: Final = int(os.environ.get("BATON_FAULTS", "1"))
 SESSION: Final = "session/audited"
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
+from faults import times
 from handoff_contest import Contest, Process
 from handoff_moves import OTHERS, ROUTER, Moves
 from handoff_oracle import Step
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
 sides = st.integers(0, 1)
 
 
@@ -137,7 +136,7 @@ def test_handoffs_of_two_processes_never_leave_the_protocol(processes: tuple[Pro
     run_state_machine_as_test(
         lambda: TwoProcesses(processes),
         settings=settings(
-            max_examples=8 * FAULTS,
+            max_examples=times(4, 8),
             stateful_step_count=40,
             deadline=None,
             # Shrinking runs hundreds of examples, each a ledger of its own: what failed is printed as it was found.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import Ledger, key_named
+from faults import is_long_run, times
 from note_repository import ROOT, SESSION, blob, handoff, logged, many, one_of_each, repository, text_of, tree_ref
 
 from consumers.importers.empirica.importing import Done, import_notes, read_notes, rehearsed
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
 
 Import = Any  # a function that imports the notes of a repository
@@ -237,7 +237,7 @@ def test_views_made_live_and_from_the_log_are_equal(
 
 
 def test_thousands_of_notes_come_in_whole_and_once(ledger: Ledger, importing: Import, tmp_path: Path) -> None:
-    count = 3_000 if FAULTS > 1 else 600
+    count = 3_000 if is_long_run else 300
     folder = repository(tmp_path / "r", many(count))
     told: list[tuple[int, int]] = []
     refs, _ = Repository(folder).refs(["refs/notes/empirica"])
@@ -248,12 +248,12 @@ def test_thousands_of_notes_come_in_whole_and_once(ledger: Ledger, importing: Im
 
 
 def test_an_import_that_is_killed_midway_is_completed_by_the_next(tmp_path: Path) -> None:
-    count = 3_000 if FAULTS > 1 else 402
+    count = 3_000 if is_long_run else 402
     folder = repository(tmp_path / "r", many(count))
     home = tmp_path / ".baton"
     with Ledger(home):
         pass
-    for number in range(2 + FAULTS):
+    for number in range(times(2, 1)):
         child = _start(home, folder)
         _wait_for(home, 4 + number * 128 + 1, child)
         child.send_signal(signal.SIGKILL)

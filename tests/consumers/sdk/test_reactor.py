@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
     from ledger.local import LocalClient
 
-FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
 SESSION = "session/s1"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from faults import times
 
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Draft
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from building import Ledger
 
 
-FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
 SESSION = "session/s1"
 
 
@@ -76,11 +76,11 @@ def test_effects_happen_once_across_kills(
     ledger: Ledger, tmp_path: Path, start: Callable[[], subprocess.Popen[str]]
 ) -> None:
     chance = random.Random(os.environ.get("BATON_SEED"))
-    count = 500 * FAULTS
+    count = times(250, 500)
     for first in range(0, count, 250):
         drafts = [Draft(stream=SESSION, data=FindingLogged(finding=str(first + number))) for number in range(250)]
         ledger.submit(ledger.sign("alice", *drafts))
-    for _ in range(4 * FAULTS):
+    for _ in range(times(2, 4)):
         child = start()
         time.sleep(chance.uniform(0, 0.15))
         child.kill()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from building import Ledger
+from faults import times
 from serving import make_home
 from tot_playing import ANSWER, PROBLEM, check, events, read, resume
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from consumers.thoughts.processes import Assignment
     from ledger.client import Client
 
-FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
 SEED = os.environ.get("BATON_SEED")
 EVENTS = 64
 
@@ -62,7 +62,7 @@ def check_solved(ledger: Ledger, part: Assignment) -> None:
     assert len(events(ledger, f"reasoning/{part.task_id}")) == 7
 
 
-@pytest.mark.parametrize("number", range(2 * FAULTS))
+@pytest.mark.parametrize("number", range(times(1, 2)))
 def test_killed_agent_is_started_again_and_goes_on(ledger: Ledger, number: int) -> None:
     chance = random.Random(None if SEED is None else f"{SEED}-{number}")
     part = begin(ledger)
@@ -75,7 +75,7 @@ def test_killed_agent_is_started_again_and_goes_on(ledger: Ledger, number: int) 
     check_solved(ledger, part)
 
 
-@pytest.mark.parametrize("number", range(2 * FAULTS))
+@pytest.mark.parametrize("number", range(times(1, 2)))
 def test_task_whose_agents_were_all_killed_is_resumed(ledger: Ledger, number: int) -> None:
     chance = random.Random(None if SEED is None else f"{SEED}-{number}")
     part = begin(ledger)
@@ -88,7 +88,7 @@ def test_task_whose_agents_were_all_killed_is_resumed(ledger: Ledger, number: in
     check_solved(ledger, part)
 
 
-@pytest.mark.parametrize("number", range(FAULTS))
+@pytest.mark.parametrize("number", range(times(1, 1)))
 def test_agents_killed_over_the_bus_lose_nothing(home: Path, number: int) -> None:
     chance = random.Random(None if SEED is None else f"{SEED}-{number}")
     settings = make_home(home)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from faults import times
 from numbered_log import FIRST, NumberedLog, check_stream, opened, publish_all, until
 
 from ledger.bus.publisher import StreamPublisher
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from conftest import Bus
 
     from ledger.bus.publisher import OutboundMessage
-
-FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
 
 
 def test_two_publishers_of_one_log_store_every_event_once(bus: Bus) -> None:
@@ -62,13 +61,13 @@ def test_an_answer_that_was_lost_is_found_in_the_stream(bus: Bus, monkeypatch: p
 
 
 def test_killed_publishers_leave_no_gap_and_no_duplicate(bus: Bus) -> None:
-    program, size_max, size = Path(__file__).with_name("publishing_program.py"), 30_000 * FAULTS, 0
+    program, size_max, size = Path(__file__).with_name("publishing_program.py"), times(30_000, 30_000), 0
     chance = random.Random(os.environ.get("BATON_SEED"))
 
     def command(grown_to: int, until: int) -> list[str]:
         return [sys.executable, str(program), bus.server.url, bus.seeds["node"], str(grown_to), str(until)]
 
-    for _ in range(8 * FAULTS):
+    for _ in range(times(2, 8)):
         with subprocess.Popen(command(size, size_max), stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout
             lines = [child.stdout.readline()]
@@ -84,7 +83,7 @@ def test_killed_publishers_leave_no_gap_and_no_duplicate(bus: Bus) -> None:
             await publish_all(publisher)
             await check_stream(node, FIRST, size)
 
-    assert size > 8
+    assert size > times(2, 8)
     asyncio.run(finish())
 
 
@@ -93,7 +92,7 @@ def test_a_killed_server_costs_nothing_that_was_published(bus: Bus, monkeypatch:
 
     async def kill_server_now_and_then(is_done: asyncio.Event) -> int:
         kills = 0
-        while not is_done.is_set() and kills < 4 * FAULTS:
+        while not is_done.is_set() and kills < times(1, 4):
             await asyncio.sleep(random.uniform(0, 0.05))
             if bus.server.pid:
                 os.kill(bus.server.pid, signal.SIGKILL)

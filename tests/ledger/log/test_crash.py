@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from building import Ledger
 from checking import check_log
+from faults import times
 
 from ledger.events.session import SessionStarted
 
-# Like every count of faults this one is multiplied by BATON_FAULTS: 25 makes it three hundred kills.
-KILLS = 12 * int(os.environ.get("BATON_FAULTS", "1"))
+KILLS = times(4, 12)
 TESTS = Path(__file__).parents[2]
 
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 import inside
 import pytest
 from calling import Baton, Place, Running, Serving, wait_until
+from faults import times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Fresh = Callable[[str], str]
-
-FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
 
 
 def watching(place: Place, folder: Path, agent: str, *more: object) -> Running:
@@ -150,7 +149,7 @@ def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(
     name = claimed(baton, "h")
     once(place, folder, "b")
     path = folder / f"{name}.md"
-    rounds = 5 * FAULTS
+    rounds = times(2, 5)
     for number in range(rounds):
         watcher = watching(place, folder, "b")
         if number % 2:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from faults import times
 from served import connect, until
 from serving import (
     ServeProcess,
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
 
     from ledger.bus.remote import RemoteClient
     from ledger.config import Settings
-
-
-FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
 
 
 @pytest.fixture
@@ -87,7 +85,7 @@ def test_killed_nodes_lose_nothing_they_acknowledged(settings: Settings) -> None
     writing = threading.Thread(target=write)
     writing.start()
     try:
-        for _ in range(4 * FAULTS):
+        for _ in range(times(2, 4)):
             seen = len(acknowledged)
             while len(acknowledged) < seen + 5 and writing.is_alive():
                 time.sleep(0.005)
@@ -103,7 +101,7 @@ def test_killed_nodes_lose_nothing_they_acknowledged(settings: Settings) -> None
         events = [Outbox(client.log, client.ledger).read(index - 1, 1)[0] for index in acknowledged.values()]
     texts = [msgspec.json.decode(event.payload)["data"]["finding"] for event in events]
     assert texts == list(acknowledged)
-    assert len(acknowledged) >= 20
+    assert len(acknowledged) >= 5 * times(2, 4)
     assert check_published(settings).number == 1
 
 

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
+from faults import times
 from syncing import NEW
 
 from consumers.handoffs.files import watching
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from syncing import Hand, SyncedFolder
 
-FAULTS: Final = int(os.environ.get("BATON_FAULTS", "1"))
 wait_max_s: Final = 30.0
 
 
@@ -83,7 +83,7 @@ def running(folder: SyncedFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[t
 
 
 def test_whole_folder_comes_into_step_and_stays(folder: SyncedFolder) -> None:
-    count = 40 if FAULTS == 1 else 1000
+    count = times(40, 40)
     drafts = [
         Draft(stream=f"handoff/h{number}", data=kinds.HandoffCreated(title="x", to="bob", reviewer="rita", tasks=["y"]))
         for number in range(count // 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections import Counter
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from building import Clock, Ledger
+from faults import times
 from syncing import NEW, SyncedFolder
 
 from consumers.handoffs.files.sync_store import SyncStore
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 STEPS: Final = ((LocalClient, "put_blob"), (Author, "emit"), (SyncStore, "agree"), (files.os, "fsync"))
 steps_max: Final = 60
-FAULTS: Final = int(os.environ.get("BATON_FAULTS", "1"))
 
 
 class KilledError(BaseException):
@@ -173,7 +172,7 @@ def test_kill_at_any_step_changes_nothing(
     raise AssertionError("never came to an end")
 
 
-@pytest.mark.parametrize("seed", range(3 * FAULTS))
+@pytest.mark.parametrize("seed", range(times(1, 3)))
 def test_any_order_of_edits_events_and_old_versions_signs_what_was_asked_for(folder: SyncedFolder, seed: int) -> None:
     chance = random.Random(seed)
     bob, alice = folder.claimed(), folder.hand("alice")

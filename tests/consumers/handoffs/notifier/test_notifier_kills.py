@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from faults import times
 from webhook_receiver import SECRET, VARIABLE, Receiver, Reply
 
 from consumers.handoffs.notifier import NotifierStore
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     Start = Callable[..., subprocess.Popen[str]]
 
-FAULTS = int(os.environ.get("BATON_FAULTS", "1"))
 wait_max_s = 60.0
 
 
@@ -80,7 +80,7 @@ def test_kills_at_any_moment_leave_one_id_an_episode(
     hook = {"webhook": receiver.url, "secret_variable": VARIABLE}
     chance = random.Random(os.environ.get("BATON_SEED"))
     assert start(hook).wait(wait_max_s) == 0
-    rounds = 4 * FAULTS
+    rounds = times(2, 4)
     for number in range(rounds):
         for part in "abc":
             ledger.hand_over(f"h{number}-{part}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from building import Ledger, key_named
 from chain_files import STORY
+from faults import FAULTS
 from routed_ledger import wait_until
 from served import public_key, write_bus_key
 from serving import ServeProcess, remote
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
     from ledger.events.fields import EventData
 
-FAULTS: Final = int(os.environ.get("BATON_FAULTS", "1"))
 CAST: Final[dict[str, list[Any]]] = {
     "kuro": ["agent"],
     "minimax": ["agent"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import Ledger
+from faults import is_long_run
 from report_figures import Told
 from session_cases import SORTS, TYPES, Case, case
 
@@ -33,8 +33,7 @@ DETAILED_KEYS = SUMMARY_KEYS | {"investigation_tools", "artifacts_created", "acc
 KEYS = {"summary": SUMMARY_KEYS, "detailed": DETAILED_KEYS, "full": DETAILED_KEYS | {"assessments", "full_markdown"}}
 REPORT_NAMES = {"task": "task_summary", "next_steps": "recommended_next_steps"}
 SORTS_AND_TYPES = len(SORTS) * len(TYPES)
-# `BATON_FAULTS=25` resumes a hundred sessions and more.
-SESSIONS = SORTS_AND_TYPES * (2 if os.environ.get("BATON_FAULTS", "1") == "1" else 7)
+SESSIONS = SORTS_AND_TYPES * (7 if is_long_run else 1)  # the long run resumes a hundred and more
 LISTS = ("key_findings", "remaining_unknowns", "next_steps", "knowledge_gaps_filled", "epistemic_deltas")
 
 
