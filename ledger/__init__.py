@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from ledger.author import Draft as Draft
     from ledger.client import Client as Client
     from ledger.client import follow as follow
+    from ledger.client import open_client as open_client
     from ledger.client import read_event as read_event
     from ledger.config import Settings as Settings
     from ledger.config import read_settings as read_settings
-    from ledger.connect import open_client as open_client
     from ledger.errors import BatonError as BatonError
     from ledger.errors import Corrupted as Corrupted
     from ledger.errors import Refused as Refused

@@ -1,7 +1,7 @@
 """The one client: the same calls whether the ledger is a folder on this machine or a server on the bus.
 
-``ledger.connect.open_client`` returns a ``LocalClient`` (LMDB, no server needed) or a ``RemoteClient`` (NATS). Both
-pass one suite of tests. Reading is by index, by (stream, id), or by following; what is refused is refused with the
+``open_client`` returns a ``LocalClient`` (LMDB, no server needed) or a ``RemoteClient`` (NATS). Both pass one suite
+of tests. Reading is by index, by (stream, id), or by following; what is refused is refused with the
 same code on both ways.
 """
 
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 import msgspec
 
 from ledger import limits
-from ledger.envelope import Entry, decode_entry, event_id, pae
+from ledger.envelope import decode_entry, event_id, pae
+from ledger.errors import Refused
 from ledger.events.body import Event, decode_body, make_event
 
 if TYPE_CHECKING:
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ledger.admission.decide import Accepted
+    from ledger.config import Settings
     from ledger.envelope import Submission
     from ledger.lifecycle.authority import AgentRecord
+    from ledger.local import OpenViews
     from ledger.receipt import Receipt
-
 
 Ask: TypeAlias = "Callable[[str, dict[str, Any]], dict[str, Any]]"
 """What answers view queries by name and arguments: ``Client.view``, or a reader's ``answer``."""
@@ -110,13 +112,11 @@ class Client(Protocol):
         """Close the client."""
         ...
 
-    def __enter__(self) -> Self:
-        """Return the client itself."""
-        ...
+    def __enter__(self) -> Self: ...
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Close the client."""
-        ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None: ...
 
 
 def read_event(index: int, data: bytes) -> Event:
@@ -125,7 +125,7 @@ def read_event(index: int, data: bytes) -> Event:
     Raises:
         Refused: the bytes are no entry of a kind this software knows.
     """
-    entry: Entry = decode_entry(data)
+    entry = decode_entry(data)
     body, content = decode_body(entry.body)
     return make_event(
         body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key, accepted_ms=entry.accepted_ms
@@ -153,3 +153,22 @@ def follow(
         if page.next_index != position:
             position = page.next_index
             yield position
+
+
+def open_client(settings: Settings, views: OpenViews | None = None) -> Client:
+    """Return the client that the settings ask for: remote when they name a server, else local.
+
+    ``views`` is what a local client answers view queries with, ``projections.Reader``; a server has its own.
+
+    Raises:
+        Unavailable: ``NO_LEDGER``, ``BUS_UNAVAILABLE``.
+    """
+    if settings.server is None:
+        from ledger.local import LocalClient  # noqa: PLC0415 - loads lmdb, which remote work does not need
+
+        return LocalClient(settings, views=views)
+    if settings.agent is None:
+        raise Refused("USAGE", "a server is asked as somebody: add --as NAME or set BATON_AGENT")
+    from ledger.bus.remote import RemoteClient  # noqa: PLC0415 - loads nats, which local work does not need
+
+    return RemoteClient(settings)

@@ -73,11 +73,9 @@ class LocalClient:
         self.ledger: str = head.ledger
 
     def __enter__(self) -> Self:
-        """Return the client itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Close the client."""
         self.close()
 
     def close(self) -> None:

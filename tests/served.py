@@ -20,10 +20,9 @@ from nats.aio.client import Client as NatsClient
 
 from ledger.admission.committer import Committer
 from ledger.admission.gate import Gate
-from ledger.bus.news import News
 from ledger.bus.remote import RemoteClient
 from ledger.bus.server_config import BusUsers
-from ledger.bus.service import Service
+from ledger.bus.service import News, Service
 from ledger.bus.subjects import INBOX_OF_NODES, inbox_prefix
 from ledger.config import Settings
 from ledger.errors import BatonError

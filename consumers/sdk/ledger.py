@@ -29,9 +29,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import msgspec
 
 from ledger.author import Author, Draft
-from ledger.client import follow, read_event
+from ledger.client import follow, open_client, read_event
 from ledger.config import Settings, read_settings
-from ledger.connect import open_client
 from ledger.errors import Refused
 from ledger.events import KINDS, EventData
 from ledger.home import Home

@@ -25,8 +25,8 @@ from consumers.thoughts.agents import Agent
 from consumers.thoughts.task import AGENTS
 from consumers.thoughts.thinkers import thinker_named
 from ledger.author import Author
+from ledger.client import open_client
 from ledger.config import Config, Settings
-from ledger.connect import open_client
 from ledger.errors import BatonError, Exit, Refused, Unavailable
 from ledger.events import tot as kinds
 from ledger.home import Home

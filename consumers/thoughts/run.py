@@ -19,8 +19,7 @@ from consumers.thoughts.processes import Assignment, Processes, held_keys, role_
 from consumers.thoughts.settings import TaskOptions, read_task_type, search_config
 from consumers.thoughts.task import AGENTS, Task
 from consumers.thoughts.thinkers import thinker_named
-from ledger.client import read_event
-from ledger.connect import open_client
+from ledger.client import open_client, read_event
 from ledger.errors import Refused
 from ledger.events import tot as kinds
 from ledger.limits import range_events_max

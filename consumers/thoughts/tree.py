@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ledger.events import tot as kinds
-from ledger.lifecycle.tot_tree import node_states, tree_digest
+from ledger.lifecycle.tot import node_states, tree_digest
 from projections.thoughts import tree as view
 
 attempts_max: Final = 3

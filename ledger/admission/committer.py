@@ -44,11 +44,9 @@ class Committer:
         self._is_closed = False
 
     def __enter__(self) -> Self:
-        """Return the committer itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Close the committer."""
         self.close()
 
     def submit(self, submission: Submission) -> Answer:

@@ -19,7 +19,7 @@ from ledger.codec import encode_packed
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.log import tables as layout
-from ledger.log.append import Pending
+from ledger.log.log import Pending
 from ledger.log.tables import FORMAT, Head
 from ledger.merkle import Frontier
 

@@ -84,11 +84,9 @@ class Bundle:
             raise
 
     def __enter__(self) -> Self:
-        """Return the bundle itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Close the file."""
         self._file.close()
 
     def read(self, name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The bus: how the log reaches other processes over NATS JetStream (DESIGN §7).
+"""The bus: how the log reaches other processes over NATS JetStream.
 
 JetStream is transport, fan-out and fence, never the only copy: the log in LMDB decides, and the bus
 can be rebuilt from it. The words used here:
@@ -8,8 +8,8 @@ can be rebuilt from it. The words used here:
 - *node*: a process that serves the ledger (account LEDGER); everybody else is an *agent* (account AGENTS);
 - *unit*: what is published whole: one event, or all events of one signed batch.
 
-The modules, from the wire up: ``subjects`` and ``server_config`` (pure); ``server`` (the embedded nats-server, with
-``server_program`` and ``orphan``); ``stream`` (the log stream) and ``publisher``; ``outbox`` (the log as messages);
-``service`` (what a node answers, with ``uploads`` and ``news``); ``connection`` and ``remote`` (an agent's side).
-``faults`` translates nats-py's errors for all of them. Importing this package loads none of them.
+The modules, from the wire up: ``subjects`` and ``server_config`` (pure); ``server`` (the embedded nats-server);
+``stream`` (the log stream) and ``publisher`` (the log as messages on it); ``service`` (what a node answers, with
+``uploads``); ``connection`` (which translates nats-py's errors for all) and ``remote`` (an agent's side). Importing
+this package loads none of them.
 """

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import nats.errors
+import nats.js.errors
 from nats.aio.client import Client as NatsClient
 
 from ledger import limits
 from ledger.bus import subjects
-from ledger.bus.faults import bus_errors
 from ledger.errors import BatonError, Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -264,3 +264,23 @@ def readable() -> Iterator[None]:
         yield
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise Unavailable("BUS_UNAVAILABLE", f"the ledger's answer cannot be read: {error}") from error
+
+
+@contextlib.contextmanager
+def bus_errors(what: str) -> Iterator[None]:
+    """Raise ``Unavailable`` for whatever goes wrong on the bus inside the block: all that nats-py raises.
+
+    A missing stream or message is damage, and nothing is retried; everything else may pass.
+
+    Raises:
+        Unavailable: ``BUS_DEGRADED`` or ``BUS_UNAVAILABLE``, saying what was being done.
+    """
+    try:
+        yield
+    except nats.js.errors.NotFoundError as error:
+        raise Unavailable("BUS_DEGRADED", f"{what}: {error.description}", err_code=error.err_code) from error
+    except nats.js.errors.APIError as error:
+        reason = error.description or "the streams are not available"
+        raise Unavailable("BUS_UNAVAILABLE", f"{what}: {reason}", err_code=error.err_code) from error
+    except (nats.errors.Error, OSError) as error:
+        raise Unavailable("BUS_UNAVAILABLE", f"{what}: {str(error) or type(error).__name__}") from error

@@ -6,6 +6,12 @@ so a repetition is refused by the server. Then the stored messages are compared 
 means published before, anything else is foreign and ends publishing until the next incarnation.
 ``Nats-Msg-Id`` is not used: compare-and-set is checked first, so it would never help (measured).
 
+A message's payload is the body, byte for byte, so any NATS tool can read it. Short headers hold the rest of the entry,
+and for an event of a signed batch its path: a receiver rebuilds the entry's exact bytes and verifies the signature from
+the message alone. Headers have one form. Two of them, the index and the accepted time, are the ledger's word and not
+the author's, so no signature covers them: they are the leaf that the log's tree covers, and who must rely on them
+compares the entry with a receipt or reads it by index.
+
 If we crash here, at any line, nothing needs undoing: the next start asks the stream where it ends and goes
 on from there. The same path is taken after a lost answer or connection, so it is always exercised.
 """
@@ -14,28 +20,40 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
+from nats.aio.client import Client
+from nats.js.api import RawStreamMsg
 
 from ledger import limits
-from ledger.bus.faults import bus_errors
+from ledger.bus.connection import bus_errors
 from ledger.bus.stream import Incarnation, raise_degraded, scrub_quick, stream_info
+from ledger.bus.subjects import event_subject
+from ledger.codec import encode_base64
+from ledger.envelope import Entry, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Unavailable
+from ledger.log.log import Log
+from ledger.log.read import Snapshot
+from ledger.merkle import inclusion_proof, leaf_hash, subtrees_of
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from nats.aio.client import Client
-    from nats.js.api import RawStreamMsg
-
-    ReadMessages = Callable[[int, int], "list[OutboundMessage]"]
+ReadMessages = Callable[[int, int], "list[OutboundMessage]"]
 
 acknowledge_wait_max_s: Final = 2.0
 """Waiting longer gains nothing: an answer that was lost is found in the stream."""
 
 retry_wait_first_s: Final = 0.05
+
+
+INDEX: Final = "Baton-Index"
+ID: Final = "Baton-Id"
+KEY: Final = "Baton-Key"
+SIGNATURE: Final = "Baton-Sig"
+ACCEPTED: Final = "Baton-Accepted"
+BATCH: Final = "Baton-Batch"
+PATH: Final = "Baton-Path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,3 +248,75 @@ class StreamPublisher:
             return msgspec.json.decode(answer.data, type=_Answer)
         except msgspec.MsgspecError as error:
             raise Unavailable("BUS_UNAVAILABLE", f"the stream's answer cannot be read: {error}") from error
+
+
+class _Address(msgspec.Struct):
+    """What of a body is in its subject."""
+
+    kind: str
+    stream: str
+
+
+_address = msgspec.json.Decoder(_Address)
+
+
+class Outbox:
+    """Reads one log as messages, from any index on."""
+
+    def __init__(self, log: Log, ledger: str) -> None:
+        """Read ``log`` of ``ledger``."""
+        self._log = log
+        self._ledger = ledger
+
+    def read(self, after_index: int, limit: int) -> list[OutboundMessage]:
+        """Return at most ``limit`` messages after ``after_index``, in order."""
+        with self._log.snapshot() as snapshot:
+            start = after_index + 1
+            raw = snapshot.entries(start, limit=limit, size_max_bytes=2 * limits.batch_size_max_bytes)
+            return self._messages(snapshot, start, raw)
+
+    def _messages(self, snapshot: Snapshot, start: int, raw: list[bytes]) -> list[OutboundMessage]:
+        messages: list[OutboundMessage] = []
+        batch_start, paths = -1, list[list[bytes]]()
+        for index, data in enumerate(raw, start):
+            entry = decode_entry(data)
+            if entry.batch_size > 1 and index - entry.batch_index != batch_start:
+                batch_start = index - entry.batch_index
+                paths = _paths(snapshot, batch_start, entry.batch_size)
+            path = paths[entry.batch_index] if entry.batch_size > 1 else []
+            messages.append(self._message(index, data, entry, path))
+        return messages
+
+    def _message(self, index: int, data: bytes, entry: Entry, path: list[bytes]) -> OutboundMessage:
+        address = _address.decode(entry.body)
+        return OutboundMessage(
+            index=index,
+            subject=event_subject(self._ledger, address.kind, address.stream),
+            payload=entry.body,
+            headers=headers_of(index, entry, path),
+            leaf_hash=leaf_hash(data),
+            unit_left=entry.batch_size - 1 - entry.batch_index,
+        )
+
+
+def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:
+    """Return the headers under which an entry's body is published."""
+    headers = {
+        INDEX: str(index),
+        ID: event_id(pae(entry.body)),
+        KEY: entry.key.hex(),
+        SIGNATURE: encode_base64(entry.sig),
+        ACCEPTED: str(entry.accepted_ms),
+    }
+    if entry.batch_size > 1:
+        headers[BATCH] = f"{entry.batch_index}/{entry.batch_size}"
+        headers[PATH] = ",".join(map(encode_base64, path))
+    return headers
+
+
+def _paths(snapshot: Snapshot, start: int, size: int) -> list[list[bytes]]:
+    raw = snapshot.entries(start, limit=size, size_max_bytes=2 * limits.batch_size_max_bytes)
+    if len(raw) != size:
+        raise Corrupted("CORRUPTED", f"the signed batch that begins at entry {start} is not whole", index=start)
+    read = subtrees_of([leaf_hash(pae(decode_entry(data).body)) for data in raw])
+    return [inclusion_proof(position, size, read) for position in range(size)]

@@ -56,11 +56,9 @@ class RemoteClient:
         self._uploading = threading.Lock()
 
     def __enter__(self) -> Self:
-        """Return the client itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Close the connection."""
         self.close()
 
     def close(self) -> None:

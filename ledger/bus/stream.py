@@ -24,7 +24,7 @@ from nats.js.api import (
 )
 
 from ledger import limits
-from ledger.bus.faults import bus_errors
+from ledger.bus.connection import bus_errors
 from ledger.bus.subjects import event_pattern, live_subject, log_stream_name, retired_subject
 from ledger.errors import Unavailable
 

@@ -4,3 +4,27 @@ Each machine is one function ``transition(state, event) -> state`` that raises `
 not follow. The gate calls it before an event is accepted and the views call it when they fold, so the two can
 never disagree. A machine sees one stream only; what spans streams (roles, dependencies) is ``admission.rules``.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from ledger.events.body import Event
+
+
+def require_imported(event: Event, before: tuple[str, bool] | None) -> None:
+    """Let a record be added to what its author imported, or to nothing yet; ``before``: whose it is, and if imported.
+
+    Raises:
+        Refused: ``TRANSITION_NOT_ALLOWED``, or ``NOT_AUTHORIZED`` where somebody else imported it.
+    """
+    if before is None:
+        return
+    owner, is_imported = before
+    if not is_imported:
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.stream} is {owner}'s own: nothing can be imported into it")
+    if owner != event.author:
+        raise Refused("NOT_AUTHORIZED", f"{event.stream} was imported by {owner}", owner=owner)

@@ -19,7 +19,7 @@ from ledger.events import reasoning as kinds
 from ledger.events.body import read_as
 from ledger.events.imported import RecordImported
 from ledger.events.validation import ReasoningValidated
-from ledger.lifecycle.imported import require_imported
+from ledger.lifecycle import require_imported
 
 if TYPE_CHECKING:
     from ledger.events.body import Event

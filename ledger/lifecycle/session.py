@@ -14,7 +14,7 @@ from ledger.errors import Refused
 from ledger.events import session as kinds
 from ledger.events.imported import RecordImported
 from ledger.events.report import ReportGenerated
-from ledger.lifecycle.imported import require_imported
+from ledger.lifecycle import require_imported
 
 if TYPE_CHECKING:
     from ledger.events.body import Event

@@ -1,23 +1,28 @@
-"""One open log: its tables, its appender, its blobs."""
+"""One open log: its tables, its blobs, and writing decided entries, the only place that changes it.
+
+What happens if we crash in a write: LMDB drops the whole transaction, and the next writer starts from the head that
+was committed before. The partial tile kept in memory belongs to one committed size and is thrown away when the
+head has another.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import lmdb
+import msgspec
 
 from ledger import limits
-from ledger.log.append import Appender
+from ledger.errors import Corrupted
 from ledger.log.blobs import Blobs
 from ledger.log.read import Snapshot
-from ledger.log.recover import check_head
-from ledger.log.tables import Tables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from types import TracebackType
-
-    import lmdb
+from ledger.log.tables import HEAD_KEY, Head, Tables, index_key
+from ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
+from ledger.merkle import Frontier, leaf_hash
 
 
 class Log:
@@ -38,17 +43,15 @@ class Log:
         self.blobs = Blobs(self.tables)
         try:
             with self.snapshot() as snapshot:
-                check_head(snapshot)
+                _check_head(snapshot)
         except BaseException:
             self.tables.close()
             raise
 
     def __enter__(self) -> Self:
-        """Return the log itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Close the log."""
         self.close()
 
     def close(self) -> None:
@@ -70,3 +73,85 @@ class Log:
         except BaseException:
             self.appender.forget()
             raise
+
+
+def _check_head(snapshot: Snapshot) -> None:
+    """Check that head, entries and frontier end at the same place, in a few reads.
+
+    LMDB drops the transaction of a process that died, so a start has nothing to finish. Where they disagree the file
+    was damaged or exchanged, and then nothing must be appended to it.
+    """
+    head = snapshot.head
+    if head is None:
+        return
+    Frontier.from_bytes(head.size, head.frontier)
+    if head.size == 0:
+        raise Corrupted("CORRUPTED", "the log has a head and no entries: run `baton fsck`", index=0)
+    snapshot.entry(head.size - 1)
+    if snapshot.has_entry_beyond_end():
+        raise Corrupted(
+            "CORRUPTED", f"entries lie beyond the log's end at {head.size}: run `baton fsck`", index=head.size
+        )
+
+
+class Pending(msgspec.Struct):
+    """What one write transaction adds: entries in order, the keys of their duplicate check, changed state."""
+
+    entries: list[bytes] = []
+    id_keys: list[bytes] = []
+    state: dict[bytes, bytes] = {}
+    accepted_ms: int = 0
+    authority_index: int | None = None
+
+
+class Appender:
+    """Appends to one log; keeps the leaf hashes of the tile that is being filled."""
+
+    def __init__(self, tables: Tables) -> None:
+        """Start without memory: the first append reads what it needs."""
+        self._tables = tables
+        self._partial_size = -1
+        self._partial: list[bytes] = []
+
+    def append(self, txn: lmdb.Transaction, head: Head, pending: Pending) -> tuple[Head, list[bytes]]:
+        """Write ``pending`` after ``head``; return the new head and the leaf hash of each entry.
+
+        Raises:
+            Corrupted: an entry is already stored where the head says the log ends.
+        """
+        leaves = [leaf_hash(entry) for entry in pending.entries]
+        self._write_entries(txn, head.size, pending)
+        unfinished = self._unfinished(txn, head.size) + leaves
+        store_leaves(self._tables, txn, head.size - head.size % TILE_WIDTH, unfinished)
+        frontier = Frontier.from_bytes(head.size, head.frontier).extend(leaves)
+        new_head = msgspec.structs.replace(
+            head,
+            size=frontier.size,
+            frontier=frontier.to_bytes(),
+            accepted_ms=pending.accepted_ms,
+            authority_index=head.authority_index if pending.authority_index is None else pending.authority_index,
+        )
+        for key, value in sorted(pending.state.items()):
+            txn.put(key, value, db=self._tables.state)
+        txn.put(HEAD_KEY, msgspec.msgpack.encode(new_head), db=self._tables.state)
+        self._partial = unfinished[len(unfinished) - frontier.size % TILE_WIDTH :]
+        self._partial_size = frontier.size
+        return new_head, leaves
+
+    def forget(self) -> None:
+        """Forget the partial tile, after a transaction that did not commit."""
+        self._partial_size = -1
+
+    def _unfinished(self, txn: lmdb.Transaction, size: int) -> list[bytes]:
+        if self._partial_size == size:
+            return self._partial
+        return read_leaves(self._tables, txn, size - size % TILE_WIDTH, size)
+
+    def _write_entries(self, txn: lmdb.Transaction, size: int, pending: Pending) -> None:
+        entries = [(index_key(size + offset), entry) for offset, entry in enumerate(pending.entries)]
+        cursor = txn.cursor(db=self._tables.entries)
+        _, written = cursor.putmulti(entries, append=True, overwrite=False)
+        if written != len(entries):
+            raise Corrupted("CORRUPTED", f"an entry lies beyond the log's end at {size}: run `baton fsck`", index=size)
+        keys = [(key, index_key(size + offset)) for offset, key in enumerate(pending.id_keys)]
+        txn.cursor(db=self._tables.ids).putmulti(sorted(keys))  # in order, neighbours share a page

@@ -14,8 +14,7 @@ import msgspec
 from ledger.codec import encode_sorted
 from ledger.events import KINDS
 from ledger.events import tot as kinds
-from ledger.lifecycle.tot import TotState, transition
-from ledger.lifecycle.tot_tree import tree_digest
+from ledger.lifecycle.tot import TotState, transition, tree_digest
 from projections.projection import Projection, by_name_of_stream
 from projections.thoughts.messages import error_of, sender_of, text_of
 from projections.thoughts.rounds import Rounds, round_of, seen

@@ -23,7 +23,7 @@ from nats.aio.client import Client as NatsClient
 
 from ledger.author import Draft, draft_and_sign, ids_of
 from ledger.bus.remote import RemoteClient
-from ledger.bus.server_program import find_server
+from ledger.bus.server import find_server
 from ledger.client import follow
 from ledger.config import Settings
 from ledger.events.session import FindingLogged, SessionStarted

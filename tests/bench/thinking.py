@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 from consumers.thoughts.run import run_task
 from consumers.thoughts.task import AGENTS
 from consumers.thoughts.thinkers.game24 import Game24
-from ledger.client import follow
+from ledger.client import follow, open_client
 from ledger.config import Settings
-from ledger.connect import open_client
 from tests.bench.delivery import served
 from tests.bench.pairs import Bench, Row, ratios, seconds
 from tests.consumers.thoughts.tot_driver import solve

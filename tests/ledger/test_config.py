@@ -8,8 +8,8 @@ import pytest
 from building import ORIGIN
 
 from ledger.checkpoint import verify_checkpoint
+from ledger.client import open_client
 from ledger.config import Config, find_home, read_settings, state_folder
-from ledger.connect import open_client
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.home import Home, create_ledger
 from ledger.identity import read_key_file

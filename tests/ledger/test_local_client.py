@@ -9,8 +9,8 @@ from building import Ledger
 from client_suite import ClientSuite, found
 
 from ledger.author import Draft
+from ledger.client import open_client
 from ledger.config import Settings
-from ledger.connect import open_client
 from ledger.errors import BatonError
 from ledger.events.session import SessionStarted
 from ledger.local import LocalClient

@@ -64,7 +64,7 @@ class App:
     def client(self) -> Client:
         """Return the client of this run, opened once."""
         if self._client is None:
-            from ledger.connect import open_client  # noqa: PLC0415 - opens lmdb or nats
+            from ledger.client import open_client  # noqa: PLC0415 - opens lmdb or nats
 
             settings = self.settings()
             if settings.server is not None and settings.agent is None and self.ledger_home().nkey_file("root").exists():

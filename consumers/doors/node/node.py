@@ -29,11 +29,10 @@ from consumers.doors.node.workers import workers_of
 from ledger.admission.committer import Committer
 from ledger.admission.gate import Gate
 from ledger.bus import subjects
-from ledger.bus.faults import bus_errors
-from ledger.bus.news import News
-from ledger.bus.outbox import Outbox
+from ledger.bus.connection import bus_errors
+from ledger.bus.publisher import Outbox
 from ledger.bus.server import EmbeddedServer
-from ledger.bus.service import Service
+from ledger.bus.service import News, Service
 from ledger.errors import BatonError, Unavailable, message_of
 from ledger.home import Home
 from ledger.lifecycle.authority import NODE

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client as NatsClient
 
-    from ledger.bus.news import News
-    from ledger.bus.outbox import Outbox
+    from ledger.bus.publisher import Outbox
+    from ledger.bus.service import News
 
 log = structlog.get_logger("baton.publisher")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledger.author import Author
+from ledger.client import open_client
 from ledger.config import read_settings
-from ledger.connect import open_client
 from ledger.errors import Refused
 from ledger.home import Home
 

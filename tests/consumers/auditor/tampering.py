@@ -14,7 +14,7 @@ from ledger.codec import encode_packed
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
 from ledger.events.session import FindingLogged, SessionStarted
 from ledger.log import tables as layout
-from ledger.log.append import Pending
+from ledger.log.log import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

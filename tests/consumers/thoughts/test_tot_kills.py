@@ -19,7 +19,7 @@ from consumers.thoughts.processes import Processes, role_keys
 from consumers.thoughts.run import outcome, prepare, resume_task
 from consumers.thoughts.settings import TaskOptions
 from consumers.thoughts.task import AGENTS
-from ledger.connect import open_client
+from ledger.client import open_client
 from ledger.errors import Exit, Unavailable
 from ledger.local import LocalClient
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ledger.bus.news import News
+from ledger.bus.service import News
 from ledger.events.session import SessionStarted
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from ledger.bus.connection import Connection
 from ledger.bus.remote import RemoteClient
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.subjects import read_subject, submit_subject
+from ledger.client import open_client
 from ledger.config import Settings
-from ledger.connect import open_client
 from ledger.errors import BatonError, Refused
 from ledger.events.session import SessionStarted
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 import nats.errors
 import pytest
 
-from ledger.bus.server import EmbeddedServer
+from ledger.bus.server import EmbeddedServer, find_server
 from ledger.bus.server_config import BusUsers, render_config
-from ledger.bus.server_program import find_server
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:

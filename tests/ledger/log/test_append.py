@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from ledger.errors import Corrupted, Refused
 from ledger.log import tables as layout
-from ledger.log.append import Appender, Pending
-from ledger.log.log import Log
+from ledger.log.log import Appender, Log, Pending
 from ledger.log.tables import FORMAT, Head
 from ledger.log.tiles import TILE_WIDTH, read_tile
 from ledger.merkle import EMPTY_ROOT, Frontier, verify_consistency, verify_inclusion

@@ -16,8 +16,8 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import print_fields, print_table
 from consumers.doors.cli.program import Group
 from ledger.author import Draft
+from ledger.client import open_client
 from ledger.config import check_name
-from ledger.connect import open_client
 from ledger.errors import Refused, Unavailable
 from ledger.events.authority import AgentRegistered, KeyDelegated, KeyRevoked, Role
 from ledger.home import Home, new_bus_key, public_bus_key

@@ -171,7 +171,7 @@ def _key_checks(home: Home) -> Iterator[Check]:
 
 
 def _server_check(home: Path | None) -> Check:
-    from ledger.bus.server_program import find_server  # noqa: PLC0415 - loads what only this check needs
+    from ledger.bus.server import find_server  # noqa: PLC0415 - loads what only this check needs
 
     try:
         configured = read_config(home).nats_server if home else None

@@ -16,8 +16,8 @@ from consumers.doors.cli.commands import tot as commands
 from consumers.doors.cli.tot_text import mermaid_text, tree_text
 from consumers.thoughts.logs import log_files
 from consumers.thoughts.run import read_task, run_task
+from ledger.client import open_client
 from ledger.config import read_settings
-from ledger.connect import open_client
 from ledger.errors import Unavailable
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from consumers.doors.node.node import Node
 from consumers.reasoning.compressor.worker import CompressorWorker
 from consumers.sdk.subscriptions import Reactor, Subscriptions
 from ledger.author import Author
-from ledger.bus.outbox import Outbox
+from ledger.bus.publisher import Outbox
 from ledger.bus.stream import Incarnation
 from ledger.errors import BatonError, Unavailable
 from ledger.lifecycle.authority import NODE
