@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tarfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,10 @@ def members(path: Path) -> dict[str, tuple[int, int]]:
 def unpacked(path: Path, folder: Path) -> Path:
     """Unpack a bundle as a stranger would."""
     folder.mkdir()
+    # The oldest Python we support, 3.11.2, has no filters yet; newer ones warn without.
+    options: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with tarfile.open(path) as tar:
-        tar.extractall(folder, filter="data")
+        tar.extractall(folder, **options)
     return folder
 
 
