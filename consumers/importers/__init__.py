@@ -1,4 +1,4 @@
-"""What comes into a ledger from elsewhere: files of reasoning graphs, and the events they become (seed 001).
+"""What comes into a ledger from elsewhere: files of reasoning graphs, and the events they become.
 
     >>> from consumers.importers import extensions_of, read_reasoning_file
     >>> line = b'{"task": "Why?", "conclusion": "So.", "steps": [{"step": 1, "type": "conclusion", "content": "So."}]}'
@@ -11,7 +11,6 @@ Nothing is dropped in silence: what the ledger has no field for is kept aside an
 
 from __future__ import annotations
 
-from consumers.importers.reasoning_events import extensions_of, submissions_of
-from consumers.importers.reasoning_file import Hints, ReadGraph, read_reasoning_file
+from consumers.importers.reasoning import Hints, ReadGraph, extensions_of, read_reasoning_file, submissions_of
 
 __all__ = ["Hints", "ReadGraph", "extensions_of", "read_reasoning_file", "submissions_of"]

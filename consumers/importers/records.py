@@ -1,32 +1,46 @@
-"""Bringing originals of other tools into the ledger: each kept byte for byte, none dropped in silence (DESIGN §10).
+"""Bringing originals of other tools into the ledger: each kept byte for byte, none dropped in silence.
 
 Every importer makes ``Record``s and hands them to ``import_records``. What the ledger refuses as the thing it was read
-as is kept aside with the reason; the same record again adds nothing, because its idempotency key is
-its stream and content.
+as is kept aside with the reason; the same record again adds nothing, because its idempotency key is its stream and
+content. What happens if we crash here: blobs without an event, which nobody sees; running the import again adds the
+rest. ``existing_records`` tells what stands already, whoever imported it.
 
-What happens if we crash here: blobs without an event, which nobody sees; running the import again adds the rest.
+The times that records claim are RFC 3339 UTC where they can be read (``claimed_time``), else as they stand. Unix times
+are told apart by their digits: what counts milliseconds, microseconds or nanoseconds has 13, 16 or 19 of them between
+the years 2001 and 2286, and no moment that a tool could have recorded has so many seconds.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ledger.author import Draft
-from ledger.codec import encode_canonical
+from ledger.author import Author, Draft
+from ledger.codec import encode_canonical, encode_sorted
 from ledger.errors import Refused
 from ledger.events.imported import KEPT_ASIDE, RecordImported
+from projections.query import page_rows_max
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from ledger.admission.decide import Accepted
-    from ledger.author import Author
+    from ledger.client import Ask
 
 records_in_batch_max: Final = 128
 batch_size_max_bytes: Final = 512 * 1024
 reason_max_chars: Final = 2000
+question_size_max_bytes: Final = 48 * 1024
+_unix_max_s: Final = 253_402_300_799
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FRACTIONS: Final = {
+    "milliseconds": (10**12, 10**3),
+    "microseconds": (10**15, 10**6),
+    "nanoseconds": (10**18, 10**9),
+}
+_UNIX_TEXT: Final = re.compile(r"[0-9]{10}(?:\.[0-9]{1,9})?|[0-9]{13}|[0-9]{16}|[0-9]{19}")
 
 
 class Record(NamedTuple):
@@ -178,3 +192,67 @@ def _drafts(record: Record) -> Iterator[Draft]:
     for data in record.events:
         digest = hashlib.sha256(record.stream.encode() + b"\0" + encode_canonical(data)).hexdigest()
         yield Draft(stream=record.stream, data=data, idem=f"import:{digest}{over}")
+
+
+def existing_records(answer: Ask, places: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    """Yield the record of each original and source that stands already, of several as ``records.standing`` says."""
+    asked: list[dict[str, str]] = []
+    size = 0
+    for original, source in places:
+        place = {"original": original, "source": source}
+        more = len(encode_sorted(place)) + 1
+        if asked and (size + more > question_size_max_bytes or len(asked) == page_rows_max):
+            yield from answer("records.standing", {"places": asked})["standing"]
+            asked, size = [], 0
+        asked.append(place)
+        size += more
+    if asked:
+        yield from answer("records.standing", {"places": asked})["standing"]
+
+
+class Claimed(NamedTuple):
+    """A claimed time: its text, its Unix microseconds (None: it cannot be read), and what had to be assumed."""
+
+    text: str
+    at_us: int | None
+    assumed: str = ""
+    has_zone: bool = True
+
+
+def claimed_time(value: Any) -> Claimed | None:
+    """Return the time that a value claims: ISO 8601, or a Unix time; None for a value that is no time at all."""
+    if isinstance(value, str) and value.strip():
+        text = value.strip()
+        if not _UNIX_TEXT.fullmatch(text):
+            return _of_text(text)
+        claimed = _of_number(float(text) if "." in text else int(text))
+        return None if claimed is None else claimed._replace(assumed=claimed.assumed or "read as Unix seconds")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return _of_number(value)
+
+
+def _of_number(value: float) -> Claimed | None:
+    if 0 <= value <= _unix_max_s:  # so NaN, infinities and integers that no float holds are none, too
+        return _claimed(_EPOCH + timedelta(microseconds=round(value * 1_000_000)))
+    for name, (least, a_second) in _FRACTIONS.items():
+        if least <= value < 10 * least:
+            moment = _EPOCH + timedelta(microseconds=int(value) * 1_000_000 // a_second)
+            return _claimed(moment)._replace(assumed=f"read as Unix {name}")
+    return None
+
+
+def _of_text(text: str) -> Claimed:
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return _claimed(moment.astimezone(UTC))
+        return _claimed(moment.replace(tzinfo=UTC))._replace(assumed="it names no zone: read as UTC", has_zone=False)
+    except (ValueError, OverflowError):
+        return Claimed(text, None)
+
+
+def _claimed(moment: datetime) -> Claimed:
+    places = "microseconds" if moment.microsecond else "seconds"
+    text = moment.isoformat(timespec=places).replace("+00:00", "Z")
+    return Claimed(text, (moment - _EPOCH) // timedelta(microseconds=1))

@@ -26,8 +26,7 @@ from consumers.handoffs.files.mapping import (
 from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table, row_id
 from consumers.handoffs.files.syntax.meta import is_handoff_id
 from consumers.handoffs.files.syntax.parsing import parse
-from consumers.importers.records import Aside, Record, kept_aside
-from consumers.importers.standing import standing_records
+from consumers.importers.records import Aside, Record, existing_records, kept_aside
 from ledger.errors import Refused, Unavailable
 from ledger.events.handoff import HandoffClaims, HandoffContent
 from ledger.events.imported import RecordImported
@@ -265,7 +264,7 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
         elif not _says_the_same(record.data, found):
             changed.append(record._replace(over=found["skeleton_index"]))
     others = [one.data for one in changed if one.over is None and one.data.mapped_kind is not None]
-    rows = standing_records(answer, ((data.original, data.source) for data in others))
+    rows = existing_records(answer, ((data.original, data.source) for data in others))
     replaced = {(row["original"], row["source"]) for row in rows if row["mapped_kind"] is not None}
     changed = [one for one in changed if one.over is not None or (one.data.original, one.data.source) not in replaced]
     return changed, len(records) - len(changed)

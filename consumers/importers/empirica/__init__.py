@@ -2,7 +2,7 @@
 
     from pathlib import Path
     from consumers.importers.empirica.notes import Repository
-    from consumers.importers.empirica.importing import import_notes, read_notes
+    from consumers.importers.empirica.importer import import_notes, read_notes
 
     found = read_notes(Repository(Path(".")), ["refs/notes/empirica"], answer, put_blob=author.client.put_blob)
     done = import_notes(author, found, answer)

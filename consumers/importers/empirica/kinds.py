@@ -1,9 +1,9 @@
 """What each kind of note stands for here: the data of an event, or why there is no place for it. Pure.
 
-The keys are those of the seed's compressed report and of the tool's own records. Where an original lacks what an event
-must have, the seed's default or "not said" stands in, and ``said`` names it under ``filled in``. Rules:
+The keys are those of the compressed report and of the tool's own records. Where an original lacks what an event must
+have, a default or "not said" stands in, and ``said`` names it under ``filled in``. Rules:
 
-- a calibration word that is none of the seed's four is ``not_assessable``; the word itself is said;
+- a calibration word that is none of the four is ``not_assessable``; the word itself is said;
 - a mistake is a dead end: what was done, why it was wrong, and how to prevent it;
 - a goal is the start of a session with the objective as its task;
 - a task of a goal and a message have no place: tasks belong to handoffs, which need a receiver and a reviewer, and
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
-from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, sort_of, unused
+from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, type_of, unused
 from consumers.sessions.reports.generator import GO_ON
 from ledger.errors import Refused
 from ledger.events import session
@@ -226,7 +226,7 @@ def _report_type(note: Reading) -> ReportType | None:
 
 
 def _calibration(note: Reading) -> Calibration:
-    """Return the label of the seed; another word stays among what is said."""
+    """Return the label of a report; another word stays among what is said."""
     name = "cal" if "cal" in note.fields else "calibrated"
     for known in get_args(Calibration):
         if note.fields.get(name) == known:
@@ -235,7 +235,7 @@ def _calibration(note: Reading) -> Calibration:
             return found
     if note.fields.get(name) is not None and not isinstance(note.fields[name], str):
         value = note.take(name)
-        note.complain(name, value, f"this is {sort_of(value)}, and no word of calibration")
+        note.complain(name, value, f"this is {type_of(value)}, and no word of calibration")
     return "not_assessable"
 
 
@@ -251,11 +251,11 @@ def _duration(note: Reading) -> int | None:
 def _gaps(note: Reading, below: list[Reading]) -> list[FilledGap]:
     given = note.take("gaps")
     if given is not None and not isinstance(given, list):
-        note.complain("gaps", given, f"this is {sort_of(given)}, and no list")
+        note.complain("gaps", given, f"this is {type_of(given)}, and no list")
     found: list[FilledGap] = []
     for number, one in enumerate(given[:_gaps_max] if isinstance(given, list) else []):
         if not isinstance(one, dict):
-            note.complain(f"gaps[{number}]", one, f"this is {sort_of(one)}, and no gap")
+            note.complain(f"gaps[{number}]", one, f"this is {type_of(one)}, and no gap")
             continue
         gap = Reading(one, note.place(f"gaps[{number}]"), note.dirty)
         below.append(gap)

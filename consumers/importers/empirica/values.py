@@ -78,7 +78,7 @@ class Reading:
                 if value.strip():
                     return self.fitted(name, value, chars_max)
             elif value is not None:
-                self.complain(name, value, f"this is {sort_of(value)}, and no text")
+                self.complain(name, value, f"this is {type_of(value)}, and no text")
         return ""
 
     def fitted(self, name: str, value: str, chars_max: int) -> str:
@@ -101,7 +101,7 @@ class Reading:
             self.complain(name, value, "this is one text, and no list: taken as a list of one")
             value = [value]
         if not isinstance(value, list):
-            self.complain(name, value, f"this is {sort_of(value)}, and no list")
+            self.complain(name, value, f"this is {type_of(value)}, and no list")
             return []
         if len(value) > items_max:
             self.complain(name, len(value), f"only the first {items_max} are taken: the original has all")
@@ -183,7 +183,7 @@ def read_json(content: bytes) -> tuple[dict[str, Any], list[DirtyValue]]:
         often = "once" if times == 1 else f"{times} times"
         dirty.append(_dirty("$", "…", f"the note is JSON text within a JSON text: unwrapped {often}"))
     if not isinstance(value, dict):
-        raise Refused("INVALID_FORMAT", f"it is {sort_of(value)}, and no JSON object")
+        raise Refused("INVALID_FORMAT", f"it is {type_of(value)}, and no JSON object")
     return value, dirty[: dirty_max // 2]
 
 
@@ -212,7 +212,7 @@ def shown(value: Any, chars_max: int = shown_max_chars) -> str:
     return cut if len(cut) > 1 else f"{line[: chars_max - 1]}…"
 
 
-def sort_of(value: Any) -> str:
+def type_of(value: Any) -> str:
     """Return what a JSON value is, in words."""
     if value is None:
         return "null"
@@ -254,7 +254,7 @@ def _why_no_number(value: Any, low: float, high: float) -> str:
     if isinstance(value, str):
         return "this is a number written as text" if _NUMBER.fullmatch(value) else "this is a text, and no number"
     if not _is_number(value):
-        return f"this is {sort_of(value)}, and no number"
+        return f"this is {type_of(value)}, and no number"
     if isinstance(value, float) and not math.isfinite(value):
         return "this is no finite number"
     return "" if low <= value <= high else f"out of range: it must lie between {low:g} and {high:g}"

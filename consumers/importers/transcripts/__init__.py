@@ -1,4 +1,4 @@
-"""Transcripts: what models thought aloud, brought in as imported reasoning that grants nothing (DESIGN §3, §13).
+"""Transcripts: what models thought aloud, brought in as imported reasoning that grants nothing.
 
     from consumers.importers.transcripts import Progress, TranscriptImport, find_transcripts, read_transcript
 
@@ -22,9 +22,9 @@ thinking tags.
 
 from __future__ import annotations
 
+from consumers.importers.transcripts.conversation import Answered, Place, Progress, Prompt, Unread
 from consumers.importers.transcripts.files import find_transcripts, read_transcript
-from consumers.importers.transcripts.found import Answered, Place, Progress, Prompt, Unread
-from consumers.importers.transcripts.importing import Tally, TranscriptImport
+from consumers.importers.transcripts.importer import Tally, TranscriptImport
 
 __all__ = [
     "Answered",

@@ -1,5 +1,9 @@
 """From the lines of a session, or the messages of a conversation, to the responses in it.
 
+A *response* is one answer of a model, however many lines of a file it takes. Its *original* is its own lines or its own
+part of a document, byte for byte. Refused: the whole file as the original. Transcripts grow, so a file would be another
+original after every word, and a response that was copied into another file would be kept twice.
+
 Rules this module keeps:
 
 - Lines of one API message (one ``message.id`` of one session) are one response, also where other lines stand between
@@ -13,19 +17,14 @@ Rules this module keeps:
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.importers.transcripts import heads
-from consumers.importers.transcripts.decoding import decoded
-from consumers.importers.transcripts.found import Answered, Place, Prompt, Unread
+from consumers.importers.transcripts import lines
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from consumers.importers.transcripts.found import Progress
 
 open_max: Final = 64
 open_size_max_bytes: Final = 64 * 1024**2
@@ -33,6 +32,66 @@ prompts_max: Final = 4_096
 prompt_size_max_bytes: Final = 64 * 1024
 nesting_max: Final = 3
 _SPOKEN: Final = ("role", "message", "from", "sender", "payload")
+
+
+class Prompt(NamedTuple):
+    """What the model was asked (its beginning), and the bytes that say so where they are few enough to be held."""
+
+    text: str
+    original: bytes
+
+
+class Place(NamedTuple):
+    """Where something stands: the file as the ledger calls it, the line, and the position within it (from 1)."""
+
+    file: str
+    line: int | None = None
+    position: int | None = None
+
+    def __str__(self) -> str:
+        """Return the place as records name it."""
+        line = "" if self.line is None else f":{self.line}"
+        return f"{self.file}{line}" + ("" if self.position is None else f"#{self.position}")
+
+
+class Answered(NamedTuple):
+    """A response that may hold thinking: decoded JSON or text, and what its surroundings say of it.
+
+    ``session`` and ``message`` are the ids it bears (empty: none), ``at`` its time as it is written there, ``lines``
+    how many lines it takes, ``odd`` the numbers in it that could only be read as texts.
+    """
+
+    place: Place
+    original: bytes
+    response: Any
+    is_session: bool = False
+    session: str = ""
+    message: str = ""
+    at: Any = None
+    prompt: Prompt | None = None
+    lines: int = 1
+    odd: tuple[str, ...] = ()
+
+
+class Unread(NamedTuple):
+    """A line or file that could not be read; ``original`` is None where it is too large to be kept, too."""
+
+    place: Place
+    original: bytes | None
+    size: int
+    reason: str
+
+
+@dataclass
+class Progress:
+    """How far reading has come; ``skipped`` lines and messages hold no thinking, and neither do ``other_files``."""
+
+    done_bytes: int = 0
+    total_bytes: int = 0
+    files: int = 0
+    other_files: int = 0
+    lines: int = 0
+    skipped: int = 0
 
 
 class _Open(msgspec.Struct):
@@ -62,7 +121,7 @@ class Conversation:
 
     def feed(self, line: bytes, place: Place) -> Iterator[Answered | Unread]:
         """Take one line or message, and yield what is complete."""
-        head = heads.read_head(line) if _is_utf8(line) else None
+        head = lines.read_head(line) if _is_utf8(line) else None
         if head is None:
             yield from self._odd(line, place)
         else:
@@ -73,32 +132,32 @@ class Conversation:
         while self._open:
             yield from self._close_oldest()
 
-    def _object(self, line: bytes, place: Place, head: heads.Head) -> Iterator[Answered | Unread]:
-        messages = heads.conversation(head)
+    def _object(self, line: bytes, place: Place, head: lines.Head) -> Iterator[Answered | Unread]:
+        messages = lines.conversation(head)
         if messages is not None:
             found = list(self._inner(messages, place))
             yield from found
-            if found or not heads.has_trace(line):
+            if found or not lines.has_trace(line):
                 return
             # What was asked may stand beside the answer to it, in one document.
-        inner = heads.nested_line(head)
-        nested = None if inner is None else heads.nested_head(inner, head)
-        session = heads.text(head.session) or heads.text(head.session_id)
+        inner = lines.nested_line(head)
+        nested = None if inner is None else lines.nested_head(inner, head)
+        session = lines.text(head.session) or lines.text(head.session_id)
         yield from self._line(line, place, session, nested or head)
 
-    def _line(self, line: bytes, place: Place, session: str, head: heads.Head) -> Iterator[Answered | Unread]:
-        message = heads.read_message(head)
-        is_session = message is not None and (bool(session) or heads.text(head.uuid) != "")
-        role = heads.role_of(head, message)
+    def _line(self, line: bytes, place: Place, session: str, head: lines.Head) -> Iterator[Answered | Unread]:
+        message = lines.read_message(head)
+        is_session = message is not None and (bool(session) or lines.text(head.uuid) != "")
+        role = lines.role_of(head, message)
         prompt = self._prompt_for(line, head, message, role, session)
         if role != "assistant":
             self._progress.skipped += 1
             return
-        named = heads.text(message.id) if message is not None else heads.text(head.id)
+        named = lines.text(message.id) if message is not None else lines.text(head.id)
         opened = _Open(
             place=place,
             session=session,
-            message=named or heads.text(head.uuid),
+            message=named or lines.text(head.uuid),
             at=_time_of(head),
             prompt=prompt,
             lines=[],
@@ -116,7 +175,7 @@ class Conversation:
     def _add(self, opened: _Open, line: bytes) -> None:
         if line not in opened.lines:
             opened.lines.append(line)
-            opened.has_trace = opened.has_trace or heads.has_trace(line)
+            opened.has_trace = opened.has_trace or lines.has_trace(line)
             self._open_bytes += len(line)
 
     def _close_oldest(self) -> Iterator[Answered | Unread]:
@@ -130,12 +189,12 @@ class Conversation:
             self._progress.skipped += len(opened.lines)
             return
         # What a tool is called with may be anything; the original has it.
-        said = [line for line in opened.lines if not (is_session and heads.only_calls_tools(line))]
+        said = [line for line in opened.lines if not (is_session and lines.only_calls_tools(line))]
         if not said:
             self._progress.skipped += len(opened.lines)
             return
         try:
-            read = [decoded(line) for line in said]
+            read = [lines.decoded(line) for line in said]
         except Refused as refusal:
             yield Unread(opened.place, original, len(original), f"{refusal.code}: {refusal.message}")
             return
@@ -153,19 +212,19 @@ class Conversation:
         )
 
     def _prompt_for(
-        self, line: bytes, head: heads.Head, message: heads.Message | None, role: str, session: str
+        self, line: bytes, head: lines.Head, message: lines.Message | None, role: str, session: str
     ) -> Prompt | None:
         """Return the prompt above a line, or the line's own, and remember it for the lines below."""
-        chain = (session, heads.text(head.agent) or str(head.is_sidechain is True))
+        chain = (session, lines.text(head.agent) or str(head.is_sidechain is True))
         own = None
         if role == "user" and head.is_meta is not True and head.is_summary is not True:
             contents = [head.content, head.value, head.parts] if message is None else [message.content, message.parts]
-            said = next((text for content in contents if (text := heads.prompt_text(content))), "")
+            said = next((text for content in contents if (text := lines.prompt_text(content))), "")
             own = Prompt(said, line if len(line) <= prompt_size_max_bytes else b"") if said else None
-        prompt = own or self._prompts.get(heads.text(head.parent)) or self._last.get(chain)
+        prompt = own or self._prompts.get(lines.text(head.parent)) or self._last.get(chain)
         if own is not None:
             _remember(self._last, chain, own)
-        if prompt is not None and (uuid := heads.text(head.uuid)):
+        if prompt is not None and (uuid := lines.text(head.uuid)):
             _remember(self._prompts, uuid, prompt)
         return prompt
 
@@ -182,23 +241,23 @@ class Conversation:
     def _odd(self, line: bytes, place: Place) -> Iterator[Answered | Unread]:
         """Yield what a line that is no JSON object comes to: a list of blocks or messages, nothing, or a fault."""
         try:
-            value, odd = decoded(line)
+            value, odd = lines.decoded(line)
         except Refused as refusal:
             yield Unread(place, line, len(line), f"{refusal.code}: {refusal.message}")
             return
         if isinstance(value, dict):
-            head = heads.repaired_head(value)
+            head = lines.repaired_head(value)
             if head is None:
                 yield Unread(place, line, len(line), "INVALID_FORMAT: no fields can be read from it")
             else:
                 yield from self._object(line, place, head)
             return
-        objects = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-        if not objects or not heads.has_trace(line):
+        objects = [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
+        if not objects or not lines.has_trace(line):
             self._progress.skipped += 1
-        elif not any(name in one for one in objects for name in _SPOKEN):
+        elif not any(name in part for part in objects for name in _SPOKEN):
             yield Answered(place, line, value, odd=odd)
-        elif (parts := heads.items(line)) is None:
+        elif (parts := lines.items(line)) is None:
             yield Unread(place, line, len(line), "INVALID_FORMAT: its parts cannot be told apart")
         else:
             yield from self._inner(parts, place)
@@ -220,10 +279,10 @@ def merged(values: list[Any]) -> Any:
 
 def _innermost(value: Any) -> Any:
     """Return the line of another agent that a ``progress`` line carries, or the item of a payload; else the line."""
-    kind = value.get("type")
-    if kind == "response_item" and isinstance(value.get("payload"), dict):
+    type_ = value.get("type")
+    if type_ == lines.CARRIER and isinstance(value.get("payload"), dict):
         return value["payload"]
-    data = value.get("data") if kind == "progress" else None
+    data = value.get("data") if type_ == lines.OTHER_AGENT else None
     return data["message"] if isinstance(data, dict) and isinstance(data.get("message"), dict) else value
 
 
@@ -231,8 +290,8 @@ def _ended(line: bytes) -> bytes:
     return line if line.endswith(b"\n") else line + b"\n"
 
 
-def _time_of(head: heads.Head) -> Any:
-    return next((one for one in (head.timestamp, head.created_at, head.created) if one is not None), None)
+def _time_of(head: lines.Head) -> Any:
+    return next((time for time in (head.timestamp, head.created_at, head.created) if time is not None), None)
 
 
 def _remember(known: OrderedDict[Any, Prompt], key: Any, prompt: Prompt) -> None:

@@ -15,9 +15,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from consumers.importers.transcripts import heads
-from consumers.importers.transcripts.conversation import Conversation
-from consumers.importers.transcripts.found import Answered, Place, Unread
+from consumers.importers.transcripts import lines
+from consumers.importers.transcripts.conversation import Answered, Conversation, Place, Unread
 from consumers.sdk.thinking.response import response_size_max_bytes
 from consumers.sdk.thinking.tags import has_tags
 from ledger.errors import Refused, Unavailable
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from consumers.importers.transcripts.found import Progress
+    from consumers.importers.transcripts.conversation import Progress
 
 line_size_max_bytes: Final = response_size_max_bytes
 document_size_max_bytes: Final = blob_size_max_bytes
@@ -107,7 +106,7 @@ def _are_lines(file: Path, opened: BinaryIO) -> bool:
     while first and not first.strip():
         first = opened.readline(line_size_max_bytes)
     opened.seek(0)
-    return heads.read_head(first.removeprefix(_BYTE_ORDER_MARK)) is not None
+    return lines.read_head(first.removeprefix(_BYTE_ORDER_MARK)) is not None
 
 
 def _read_lines(opened: BinaryIO, place: Place, progress: Progress) -> Iterator[Answered | Unread]:
@@ -149,11 +148,11 @@ def _read_whole(
         yield Unread(place, None, size, f"TOO_LARGE: the file has {size} bytes; at most {document_size_max_bytes}")
         return
     content = opened.read()
-    if not is_asked_for and not heads.has_trace(content):
+    if not is_asked_for and not lines.has_trace(content):
         progress.other_files += 1
         return
     text = content.removeprefix(_BYTE_ORDER_MARK)
-    if place.file.lower().endswith(".json") or heads.read_head(text) is not None or heads.items(text) is not None:
+    if place.file.lower().endswith(".json") or lines.read_head(text) is not None or lines.items(text) is not None:
         conversation = Conversation(progress)
         yield from conversation.feed(text, place)
         yield from conversation.finish()

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.importers.reasoning_events import extensions_of
-from consumers.importers.records import Record
-from consumers.importers.times import claimed_time
+from consumers.importers.reasoning import extensions_of
+from consumers.importers.records import Record, claimed_time
 from consumers.sdk.text import shorten
 from consumers.sdk.thinking import extract_reasoning
 from consumers.sdk.thinking.extract import TASK_NOT_STATED
@@ -34,7 +33,7 @@ from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, Reaso
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from consumers.importers.transcripts.found import Answered
+    from consumers.importers.transcripts.conversation import Answered
     from consumers.sdk.thinking import Extraction
     from ledger.events import EventData
     from projections.reasoning.memory import ReasoningMemory
@@ -53,6 +52,13 @@ _KINDS: Final = {
     ReasoningStarted: "reasoning.started",
     ReasoningExtended: "reasoning.extended",
     ReasoningConcluded: "reasoning.concluded",
+}
+_NUMBER: Final = "the ledger holds no such number: it was read as the text that it is written as"
+_WHY: Final = {
+    "redacted": "the vendor encrypted this block: it is only in the original",
+    "other_choice": "another answer to the same question: it is only in the original",
+    "unclosed_tag": "a thinking tag is never closed: the rest was read as thinking",
+    "unopened_tag": "a thinking tag is closed first: what stands before it was read as thinking",
 }
 
 
@@ -209,15 +215,6 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
         said={name: shorten(value.strip(), said_max_chars) for name, value in said.items() if value.strip()},
         dirty=dirty,
     )
-
-
-_NUMBER: Final = "the ledger holds no such number: it was read as the text that it is written as"
-_WHY: Final = {
-    "redacted": "the vendor encrypted this block: it is only in the original",
-    "other_choice": "another answer to the same question: it is only in the original",
-    "unclosed_tag": "a thinking tag is never closed: the rest was read as thinking",
-    "unopened_tag": "a thinking tag is closed first: what stands before it was read as thinking",
-}
 
 
 def _is_thinking_of_a_session(extraction: Extraction) -> bool:

@@ -15,7 +15,7 @@ from building import Ledger, key_named
 from faults import is_long_run, times
 from note_repository import ROOT, SESSION, blob, handoff, logged, many, one_of_each, repository, text_of, tree_ref
 
-from consumers.importers.empirica.importing import Done, import_notes, read_notes, rehearsed
+from consumers.importers.empirica.importer import Done, import_notes, read_notes, rehearsed
 from consumers.importers.empirica.notes import Repository
 from ledger.author import Author
 from ledger.events.report import ReportGenerated
@@ -270,7 +270,7 @@ _PROGRAM = """
 import sys
 from pathlib import Path
 from building import Ledger, key_named
-from consumers.importers.empirica.importing import import_notes, read_notes
+from consumers.importers.empirica.importer import import_notes, read_notes
 from consumers.importers.empirica.notes import Repository
 from ledger.author import Author
 from projections import Reader

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from consumers.importers.empirica.values import Reading, dirty_max, items_max, read_json, said_max, shown
-from consumers.importers.times import claimed_time
+from consumers.importers.records import claimed_time
 from ledger.errors import Refused
 
 DIRTY: list[tuple[str, str]] = [

@@ -10,7 +10,7 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import print_table, progress
 from consumers.doors.cli.program import Command
-from consumers.importers.empirica.importing import import_notes, read_notes, rehearsed
+from consumers.importers.empirica.importer import import_notes, read_notes, rehearsed
 from consumers.importers.empirica.notes import DEFAULT_REFS, Repository
 from consumers.sdk.text import clean
 

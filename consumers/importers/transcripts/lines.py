@@ -1,30 +1,62 @@
-"""The few fields by which a line of a transcript is told from others, read without decoding the rest of the line.
+"""The lines of transcripts: the few fields by which one is told from others, and the decoding of a whole one.
 
 A line of a session may be megabytes of a tool's output. What may be long is kept as the bytes it is, and decoded when
 it is asked for. A value of another type than expected is no error: it counts as absent.
 
-The fields are those of Claude Code's sessions (``type``, ``uuid``, ``parentUuid``, ``sessionId``, ``message``, …), of
-API messages (``role``, ``content`` or ``parts``, ``id``), of conversations (``messages`` and what others call them;
-``from`` and ``value``; ``sender``), and of lines that carry an API item as their ``payload`` (Codex).
+Whole lines are decoded under the ledger's strict rules, but for their numbers. Transcripts hold numbers that no event
+can: ids of 64 bits, ``NaN`` and ``Infinity`` as Python writes them. None of them is thinking, so none costs the
+thinking beside it: each is read as the text that it is written as, and told.
+
+What one vendor's tool writes otherwise than another's is a row of ``VENDORS``. To read another vendor's transcripts,
+add its row, and its field to ``Head`` if its conversations stand in one that is not there yet.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from ledger.codec import check_strict
+from ledger.errors import Refused
+from ledger.limits import json_integer_max
+
 NONE: Final = msgspec.Raw(b"")
-USER: Final = frozenset({"user", "human"})
-MODEL: Final = frozenset({"assistant", "model", "gpt", "ai", "bot", "gemini"})
 _RESPONSE_TYPES: Final = frozenset({"", "message", "response", "completion", "thinking", "reasoning"})
-_CARRIERS: Final = ("response_item",)  # compared, never hashed: a type may be anything
 _PROMPTS: Final = ("text", "input_text", None)
 _TRACE: Final = re.compile(rb"thinking|reasoning|think>|\"thoughts?\"", re.IGNORECASE)
 
 prompt_max_chars: Final = 8_000
+
+
+class Vendor(NamedTuple):
+    """What a tool calls who speaks, and the field in which a whole conversation stands (empty: it writes lines)."""
+
+    name: str
+    user: str
+    model: tuple[str, ...]
+    conversation: str = ""
+
+
+# In this order the fields of a conversation are looked at.
+VENDORS: Final = (
+    Vendor("Claude Code, Codex", "user", ("assistant",)),
+    Vendor("OpenAI, MiniMax, and sessions of Gemini", "user", ("assistant", "gemini"), "messages"),
+    Vendor("ShareGPT", "human", ("gpt",), "conversations"),
+    Vendor("ShareGPT's kin", "human", ("ai", "bot"), "conversation"),
+    Vendor("Gemini", "user", ("model",), "contents"),
+    Vendor("exports of Claude", "human", ("assistant",), "chat_messages"),
+    Vendor("other chats", "user", ("bot",), "history"),
+)
+USER: Final = frozenset(vendor.user for vendor in VENDORS)
+MODEL: Final = frozenset(role for vendor in VENDORS for role in vendor.model)
+CARRIER: Final = "response_item"
+"""The type of Codex's lines that carry an item of the API as their ``payload``."""
+OTHER_AGENT: Final = "progress"
+"""The type of Claude Code's lines that carry another agent's line as the ``message`` of their ``data``."""
 
 
 class Message(msgspec.Struct):
@@ -109,28 +141,27 @@ def _begins(raw: msgspec.Raw, sign: bytes) -> bool:
 
 def nested_line(head: Head) -> msgspec.Raw | None:
     """Return the line of another agent that a ``progress`` line carries in its ``data``, or the item of a payload."""
-    if head.type in _CARRIERS:
+    if head.type == CARRIER:
         return head.payload if _begins(head.payload, b"{") else None
-    if head.type != "progress" or not _begins(head.data, b"{"):
+    if head.type != OTHER_AGENT or not _begins(head.data, b"{"):
         return None
-    found = _nested.decode(head.data)
-    return found.message if _begins(found.message, b"{") else None
+    nested = _nested.decode(head.data)
+    return nested.message if _begins(nested.message, b"{") else None
 
 
 def nested_head(line: msgspec.Raw, around: Head) -> Head | None:
     """Return the fields of a nested line, at the time of the one around it where it tells none itself."""
     head = read_head(line)
-    if head is None or any(one is not None for one in (head.timestamp, head.created_at, head.created)):
+    if head is None or any(time is not None for time in (head.timestamp, head.created_at, head.created)):
         return head
     return msgspec.structs.replace(head, timestamp=around.timestamp)
 
 
 def conversation(head: Head) -> list[msgspec.Raw] | None:
     """Return the messages of a line that holds a whole conversation."""
-    fields = (head.messages, head.conversations, head.conversation, head.contents, head.chat_messages, head.history)
-    for field in fields:
-        if _begins(field, b"[") and (found := items(field)) and any(_begins(one, b"{") for one in found):
-            return found
+    for field in (getattr(head, vendor.conversation) for vendor in VENDORS if vendor.conversation):
+        if _begins(field, b"[") and (messages := items(field)) and any(_begins(part, b"{") for part in messages):
+            return messages
     return None
 
 
@@ -149,8 +180,7 @@ def text(value: Any) -> str:
 
 def raw_text(raw: msgspec.Raw) -> str:
     """Return the text that a piece of JSON is; empty where it is none."""
-    found: str = msgspec.json.decode(raw) if _begins(raw, b'"') else ""
-    return found
+    return str(msgspec.json.decode(raw)) if _begins(raw, b'"') else ""
 
 
 def role_of(head: Head, message: Message | None) -> str:
@@ -158,11 +188,13 @@ def role_of(head: Head, message: Message | None) -> str:
 
     A line that names neither a role nor a type of its own may be a response by itself.
     """
-    kind = text(head.type)
-    said = (text(message.role) if message else "") or text(head.role) or text(head.sender) or text(head.speaker) or kind
-    if kind in USER or said in USER:
+    type_ = text(head.type)
+    role = (
+        (text(message.role) if message else "") or text(head.role) or text(head.sender) or text(head.speaker) or type_
+    )
+    if type_ in USER or role in USER:
         return "user"
-    return "assistant" if said in MODEL or said in _RESPONSE_TYPES else ""
+    return "assistant" if role in MODEL or role in _RESPONSE_TYPES else ""
 
 
 def has_trace(line: bytes) -> bool:
@@ -175,7 +207,7 @@ def prompt_text(content: msgspec.Raw) -> str:
     if _begins(content, b'"'):
         return raw_text(content).strip()[:prompt_max_chars]
     texts = (raw_text(block.text).strip() for block in _blocks_of(content) if block.type in _PROMPTS)
-    return "\n\n".join(one for one in texts if one and not one.startswith("<system-reminder>"))[:prompt_max_chars]
+    return "\n\n".join(said for said in texts if said and not said.startswith("<system-reminder>"))[:prompt_max_chars]
 
 
 def only_calls_tools(line: bytes) -> bool:
@@ -191,3 +223,48 @@ def _blocks_of(content: msgspec.Raw) -> list[_Block]:
         return _blocks.decode(content) if _begins(content, b"[") else []
     except msgspec.DecodeError:
         return []
+
+
+def decoded(line: bytes) -> tuple[Any, tuple[str, ...]]:
+    """Return the value of a line, and the numbers in it that are read as texts.
+
+    Raises:
+        Refused: as ``check_strict``, for any other fault.
+    """
+    try:
+        return check_strict(line), ()
+    except Refused as refusal:
+        odd: list[str] = []
+        value = (
+            _with_texts_for_numbers(line, odd) if refusal.code in ("INTEGER_OUT_OF_RANGE", "INVALID_FORMAT") else None
+        )
+        if not odd:
+            raise
+        return value, tuple(odd)
+
+
+def _with_texts_for_numbers(line: bytes, odd: list[str]) -> Any:
+    def as_text(digits: str) -> str:
+        odd.append(digits)
+        return digits
+
+    def integer(digits: str) -> int | str:
+        is_long = len(digits) > len(str(-json_integer_max)) or abs(int(digits)) > json_integer_max
+        return as_text(digits) if is_long else int(digits)
+
+    def decimal(digits: str) -> float | str:
+        return float(digits) if math.isfinite(float(digits)) else as_text(digits)
+
+    def pairs(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(fields)
+        if len(made) != len(fields):
+            raise ValueError("a key stands twice in one object")
+        return made
+
+    try:
+        return json.loads(
+            line.decode(), object_pairs_hook=pairs, parse_int=integer, parse_float=decimal, parse_constant=as_text
+        )
+    except ValueError:
+        odd.clear()  # there is another fault, too: the strict rules have named the first
+        return None

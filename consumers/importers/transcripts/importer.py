@@ -2,7 +2,8 @@
 
 Every response is mapped, kept aside with the reason, or counted as one without thinking. Before anything is written the
 views are asked what stands, so a second run adds nothing: of the same file, of one that grew, of a copy elsewhere, or
-by another importer.
+by another importer. A transcript grows while it is read: the first run may see the thinking of a response, and the next
+one its answer, too. What stands is then extended, never begun anew; a copy that ends earlier adds nothing.
 
 What cannot be stored (it holds what looks like a secret, or is larger than a blob) is kept aside by a note in its
 place, which tells the ids, the size and the reason, and nothing of the text.
@@ -14,14 +15,15 @@ is nobody's. Running the import again adds the rest.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from consumers.importers.reasoning_events import extensions_of
-from consumers.importers.records import Aside, Record, kept_aside
-from consumers.importers.transcripts.found import Answered, Unread
+from consumers.importers.reasoning import extensions_of
+from consumers.importers.records import Aside, Counts, Record, kept_aside
+from consumers.importers.transcripts.conversation import Answered, Progress, Unread
 from consumers.importers.transcripts.mapping import (
     Hidden,
     Thought,
@@ -31,26 +33,20 @@ from consumers.importers.transcripts.mapping import (
     source_max_chars,
     thought_in,
 )
-from consumers.importers.transcripts.standing import Standings
 from consumers.sdk.text import shorten
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.imported import DirtyValue
 from ledger.events.reasoning import ReasoningConcluded, ReasoningStarted
 from ledger.secrets import scan
+from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from consumers.importers.records import Counts
-    from consumers.importers.transcripts.found import Progress
-    from consumers.importers.transcripts.standing import Standing
     from ledger.client import Ask
     from ledger.events import EventData
-    from projections.reasoning.memory import ReasoningMemory
 
-    Put = Callable[[bytes], str]
-    Append = Callable[[Sequence[Record]], Counts]
+Put: TypeAlias = Callable[[bytes], str]
+Append: TypeAlias = Callable[[Sequence[Record]], Counts]
 
 responses_at_once_max: Final = 64
 size_at_once_max_bytes: Final = 4 * 1024**2
@@ -58,6 +54,86 @@ asides_shown_max: Final = 100
 UNREAD: Final = "unread"
 CREDENTIAL: Final = "SECRET_DETECTED"
 TASK_LEFT_OUT: Final = "(the prompt holds what looks like a secret)"
+
+
+class Existing(NamedTuple):
+    """Where a response belongs: under ``name``; ``rest`` is what is still to be added there (None: nothing).
+
+    ``is_new``: nothing stands there yet. ``owner`` is whoever imported what does.
+    """
+
+    name: str
+    rest: ReasoningMemory | None
+    is_new: bool
+    owner: str = ""
+
+
+class ExistingReasoning:
+    """Looks up what stands, and what a dry run would have added."""
+
+    def __init__(self, answer: Ask, *, is_dry: bool = False) -> None:
+        """Ask ``answer``, as the reader of views beside a ledger or a server does."""
+        self._answer = answer
+        self._is_dry = is_dry
+        self._found: dict[str, dict[str, Any]] = {}
+        self._planned: dict[str, ReasoningMemory] = {}
+
+    def plan(self, name: str, memory: ReasoningMemory) -> None:
+        """Remember what a dry run would add."""
+        if self._is_dry:
+            self._planned[name] = memory
+
+    def look_up(self, thoughts: Sequence[Thought]) -> None:
+        """Ask for everything that these responses may stand under, at once."""
+        names = [name for thought in thoughts for name in thought.names]
+        self._found = self._answer("reasoning.standings", {"ids": names})["reasonings"] if names else {}
+
+    def of(self, thought: Thought) -> Existing:
+        """Return where a response belongs, and what of it is missing there.
+
+        Raises:
+            Refused: as ``memory_from_dict``, when the answer is no graph.
+        """
+        for name in thought.names:
+            found = self._found.get(name)
+            if found is None and name not in self._planned:
+                return Existing(name, thought.memory, is_new=True)
+            if found is not None and found["imported"] is None:
+                continue  # somebody's own reasoning, which happens to have this id
+            owner = "" if found is None else found["author"]
+            if found is not None and found["ref"] == compute_reasoning_ref(thought.memory):
+                return Existing(name, None, is_new=False, owner=owner)
+            there = self._planned.get(name) or self._memory(name)
+            if is_beginning(thought.memory, there):
+                return Existing(name, None, is_new=False, owner=owner)
+            if is_beginning(there, thought.memory):
+                return Existing(name, rest_of(thought.memory, there), is_new=False, owner=owner)
+        return Existing(thought.names[-1], thought.memory, is_new=True)
+
+    def has_record(self, stream: str) -> bool:
+        """Tell whether something was kept aside on a stream."""
+        total: int = self._answer("catalog.find", {"stream": stream, "limit": 1})["total"]
+        return total > 0
+
+    def _memory(self, name: str) -> ReasoningMemory:
+        memory, _ = memory_from_dict(self._answer("reasoning.full", {"ref": name})["memory"])
+        return memory
+
+
+def is_beginning(first: ReasoningMemory, whole: ReasoningMemory) -> bool:
+    """Tell whether a graph holds nothing that another one does not hold at the same place; tasks are not compared.
+
+    An answer grows, too: what is said after a call of a tool follows what was said before it.
+    """
+    if whole.steps[: len(first.steps)] != first.steps:
+        return False
+    return whole.conclusion.startswith(first.conclusion) or len(first.steps) < len(whole.steps)
+
+
+def rest_of(whole: ReasoningMemory, there: ReasoningMemory) -> ReasoningMemory:
+    """Return the part of a graph that is still missing: further steps, and the conclusion if it is another."""
+    conclusion = "" if whole.conclusion == there.conclusion else whole.conclusion
+    return msgspec.structs.replace(whole, steps=whole.steps[len(there.steps) :], conclusion=conclusion)
 
 
 @dataclass
@@ -108,7 +184,7 @@ class TranscriptImport:
         self._put_blob = put_blob
         self._append = append
         self._progress = progress
-        self._standings = Standings(answer, is_dry=is_dry)
+        self._existing = ExistingReasoning(answer, is_dry=is_dry)
         self._waiting: list[Thought | Hidden | Unread] = []
         self._names: set[str] = set()
         self._size = 0
@@ -140,7 +216,7 @@ class TranscriptImport:
             Refused: the author may not import at all. Unavailable: see ``Client.submit``.
         """
         waiting, self._waiting, self._names, self._size = self._waiting, [], set(), 0
-        self._standings.look_up([one for one in waiting if isinstance(one, Thought)])
+        self._existing.look_up([one for one in waiting if isinstance(one, Thought)])
         self.tally.read += len(waiting)
         made = [self._thought(one) if isinstance(one, Thought) else self._aside(left_of(one)) for one in waiting]
         records = [record for record in made if record is not None]
@@ -160,34 +236,34 @@ class TranscriptImport:
         if scan(thought.memory.task) is not None:
             thought = thought._replace(memory=msgspec.structs.replace(thought.memory, task=TASK_LEFT_OUT))
             task = DirtyValue(path="prompt", value="(left out)", why=CREDENTIAL)
-        standing = self._standings.of(thought)
-        if standing.rest is None:
+        existing = self._existing.of(thought)
+        if existing.rest is None:
             self.tally.mapped += 1
             return None
-        if not standing.is_new and standing.owner not in ("", self._me):
-            reason = f"NOT_AUTHORIZED: {standing.owner} imported its beginning, and can import the rest"
+        if not existing.is_new and existing.owner not in ("", self._me):
+            reason = f"NOT_AUTHORIZED: {existing.owner} imported its beginning, and can import the rest"
             return self._aside(left_of(Hidden(answered, reason)))
         try:
-            record = self._record(thought, standing, task)
+            record = self._record(thought, existing, task)
         except Refused as refusal:
             return self._aside(left_of(Hidden(answered, f"{refusal.code}: {refusal.message}")))
-        self._standings.plan(standing.name, thought.memory)
+        self._existing.plan(existing.name, thought.memory)
         return record
 
-    def _record(self, thought: Thought, standing: Standing, task: DirtyValue | None) -> Record:
+    def _record(self, thought: Thought, existing: Existing, task: DirtyValue | None) -> Record:
         original = self._put_blob(thought.answered.original)
-        if standing.is_new:
+        if existing.is_new:
             prompt = None if thought.is_task_whole or task is not None else self._prompt(thought.answered)
-            return record_of(thought, standing.name, original, prompt, task)
-        assert standing.rest is not None  # noqa: S101 - else there is nothing to record
-        first, *more = records_of(thought, continued(standing.rest), original)
+            return record_of(thought, existing.name, original, prompt, task)
+        assert existing.rest is not None  # noqa: S101 - else there is nothing to record
+        first, *more = records_of(thought, continued(existing.rest), original)
         aside = aside_stream(thought.answered)
-        return Record(f"reasoning/{standing.name}", first, more=tuple(more), aside=aside)
+        return Record(f"reasoning/{existing.name}", first, more=tuple(more), aside=aside)
 
     def _aside(self, left: _Left) -> Record | None:
         """Return the record of what is kept aside; None, and counted, where it is already."""
         reason = left.reason
-        if self._standings.has_record(left.stream):
+        if self._existing.has_record(left.stream):
             self.tally.keep_aside([Aside(left.source, reason)])
             return None
         ref = None

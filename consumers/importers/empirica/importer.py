@@ -3,31 +3,35 @@
 Reading keeps every original as a blob and maps it; then everything new is appended, the oldest claimed time first. What
 happens if we crash in between: blobs that no event names, or some of the events; the next run asks which originals
 stand already (``records.standing``), and adds the others. So does a run of another importer, or from a clone.
+
+Notes that this ledger wrote itself are known by their bytes: they are what it derives from one of its own reports.
+Neither the ref nor a trailer of the commit decides that: anybody can write both. A note that claims to be ours, and
+says something else, is another tool's and is imported as such.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from consumers.importers.empirica.mapping import Mapped, aside, kind_of, map_note
-from consumers.importers.empirica.notes import Note, Unread
-from consumers.importers.empirica.own import is_own
-from consumers.importers.records import Aside, Counts, import_records
-from consumers.importers.standing import standing_records
+from consumers.importers.empirica.notes import Note, Repository, Unread
+from consumers.importers.records import Aside, Counts, existing_records, import_records
+from consumers.sessions.stores.names import text_of
 from ledger.errors import Refused
 from projections.query import page_rows_max
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from consumers.importers.empirica.notes import Repository
     from ledger.author import Author
     from ledger.client import Ask
 
-    Step = Callable[[int, int], None]
+Step: TypeAlias = Callable[[int, int], None]
 
 page_size_max_bytes: Final = 32 * 1024**2
+_REF: Final = re.compile(rb'"ref":"([0-9a-f]{12})"')
+_MARKDOWN: Final = b"# Epistemic Handoff Report"
 
 
 class Known(NamedTuple):
@@ -191,7 +195,7 @@ def _standing(answer: Ask, notes: Sequence[Note]) -> dict[tuple[str, str], Known
 
 
 def _rows(answer: Ask, wanted: Sequence[Note] | Sequence[Known]) -> Iterator[dict[str, Any]]:
-    return standing_records(answer, ((one.original, one.source) for one in wanted))
+    return existing_records(answer, ((one.original, one.source) for one in wanted))
 
 
 def _known(kind: str, row: dict[str, Any]) -> Known:
@@ -223,3 +227,35 @@ def _dirty_by_kind(found: Read, asides: set[tuple[str, str]]) -> Counter[str]:
     for known in found.standing:
         dirty[known.kind] += known.dirty
     return dirty
+
+
+def is_own(note: Note, answer: Ask) -> bool:
+    """Return whether this ledger derives the very bytes of a note from a report that it has."""
+    kind, _, name = note.tail.partition("/")
+    if note.content is None or not name:
+        return False
+    if kind == "handoff":
+        found = _REF.search(note.content)
+        named = "" if found is None else found[1].decode("ascii")
+        return bool(named) and _is_derived(answer, {"id": named}, "compressed_json", note.content)
+    if kind == "handoff-markdown" and note.content.startswith(_MARKDOWN):
+        session = text_of(name) or name
+        asked = ({"id": session, "version": one} for one in _versions(answer, session))
+        return any(_is_derived(answer, one, "markdown", note.content) for one in asked)
+    return False
+
+
+def _versions(answer: Ask, session: str) -> list[str]:
+    try:
+        shown = answer("reports.show", {"id": session})
+    except Refused:
+        return []
+    return [one["report_id"] for one in reversed(shown["versions"])]
+
+
+def _is_derived(answer: Ask, asked: dict[str, str], form: str, content: bytes) -> bool:
+    try:
+        report = answer("reports.show", asked)["report"]
+    except Refused:
+        return False
+    return report["imported"] is None and report[form].encode("utf-8", "replace").rstrip() == content.rstrip()
