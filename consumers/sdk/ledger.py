@@ -16,32 +16,30 @@ same names for programs with an event loop. ``baton.Ledger`` adds the nouns: ``l
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 
-from ledger.author import Author, Draft
+from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
+from ledger.author import Author
 from ledger.client import follow, open_client, read_event
 from ledger.config import Settings, read_settings
 from ledger.errors import Refused
-from ledger.events import KINDS, EventData
+from ledger.events import EventData
 from ledger.home import Home
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from consumers.sdk.subscriptions import EffectT, Handlers, Subscriptions, Where
+    from consumers.sdk.reactor import EffectT, Handlers, Where
+    from consumers.sdk.subscriptions import Subscriptions
     from ledger.admission.decide import Accepted
-    from ledger.client import Client, HeadView, Page
-    from ledger.envelope import Submission
+    from ledger.client import Client
     from ledger.events.body import Event
     from ledger.identity import Key
     from ledger.local import Views
@@ -52,45 +50,12 @@ T = TypeVar("T")
 Passphrase = str | Callable[[str], str | None] | None
 """What opens a sealed key: the passphrase, or a function that returns it for an agent's name."""
 
-local_wait_s: Final = 1.0
-threads_max: Final = 8
+poll_wait_s: Final = 1.0
 
 _index_digits_max: Final = 12
 
 
-class Batch:
-    """What is published inside ``batch()``; ``accepted`` says where it stands in the log, once the batch is over."""
-
-    def __init__(self, ledger: object, outer: Batch | None) -> None:
-        self.accepted: list[Accepted] = []
-        self._ledger = ledger
-        self._outer = outer
-        self._drafts: list[Draft] | None = []
-
-    def add(self, drafts: Sequence[Draft]) -> None:
-        """Add events to the batch.
-
-        Raises:
-            Refused: ``USAGE`` when the batch is over, as for a task that was started inside and outlives it.
-        """
-        if self._drafts is None:
-            raise Refused("USAGE", "the batch that this was published in is over: publish it outside")
-        self._drafts.extend(drafts)
-
-    def close(self) -> list[Draft]:
-        """Take no more events, and return those that there are."""
-        drafts, self._drafts = self._drafts or [], None
-        return drafts
-
-    def of(self, ledger: object) -> Batch | None:
-        """Return the innermost batch that is ``ledger``'s."""
-        return self if self._ledger is ledger else self._outer and self._outer.of(ledger)
-
-
-_batch: ContextVar[Batch | None] = ContextVar("baton_batch", default=None)
-
-
-class _LedgerBase:
+class LedgerBase:
     """What both ledgers share: settings, keys, drafts, and the functions that react."""
 
     def __init__(
@@ -128,7 +93,7 @@ class _LedgerBase:
         Raises:
             Refused: ``UNKNOWN_KIND``.
         """
-        from consumers.sdk.subscriptions import Handlers  # noqa: PLC0415 - opens sqlite, which publishing does not need
+        from consumers.sdk.reactor import Handlers  # noqa: PLC0415 - opens sqlite, which publishing does not need
 
         check_kinds(kinds)
         if self._handlers is None:
@@ -159,68 +124,51 @@ class _LedgerBase:
     def _ask_passphrase(self, name: str) -> str | None:
         return self._passphrase(name) if callable(self._passphrase) else self._passphrase
 
-    @contextlib.contextmanager
-    def _collected(self) -> Iterator[Batch]:
-        """Collect what is published inside, for this ledger and in this thread or task and those it starts."""
-        outer = _batch.get()
-        if outer is not None and outer.of(self) is not None:
-            raise Refused("USAGE", "a batch is open already: batches do not nest")
-        batch = Batch(self, outer)
-        token = _batch.set(batch)
-        try:
-            yield batch
-        except BaseException:
-            batch.close()
-            raise
-        finally:
-            _batch.reset(token)
 
-    def _present_batch(self) -> Batch | None:
-        batch = _batch.get()
-        return None if batch is None else batch.of(self)
+class _Shared:
+    """The local clients that are open in this process, by their folder.
 
-
-def _drafts(
-    stream: str,
-    data: tuple[EventData | dict[str, Any], ...],
-    *,
-    kind: str,
-    causes: Sequence[str],
-    corr: str | None,
-    expect: int | None,
-    idem: str | None,
-) -> list[Draft]:
-    if not data:
-        raise Refused("USAGE", "nothing to publish: give the data of at least one event")
-    if not kind and any(isinstance(item, dict) for item in data):
-        raise Refused("USAGE", 'data that is a dict needs its kind: publish(stream, {…}, kind="handoff.logged")')
-    if kind:
-        check_kinds((kind,))
-    return [
-        Draft(
-            stream=stream,
-            data=item,
-            kind=kind,
-            causes=list(causes),
-            corr=corr,
-            # The events of one call are committed together: the first one's version and key are that of all.
-            expect=expect if number == 0 else None,
-            idem=idem if number == 0 or idem is None else f"{idem}#{number}",
-        )
-        for number, item in enumerate(data)
-    ]
-
-
-def check_kinds(kinds: Sequence[str]) -> None:
-    """Refuse a kind that does not exist, naming those that do.
-
-    Raises:
-        Refused: ``UNKNOWN_KIND``.
+    LMDB's locks belong to a process, so it opens a folder once: the ledgers of several agents in one program share it.
     """
-    for kind in kinds:
-        if kind not in KINDS:
-            message = f"there is no kind {kind!r}; there are: {', '.join(sorted(KINDS))}"
-            raise Refused("UNKNOWN_KIND", message, kind=kind)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clients: dict[Path, tuple[Client, int]] = {}
+
+    def open(self, settings: Settings) -> Client:
+        """Return the client of a folder, opened now if nobody has it open."""
+        folder = settings.home.resolve()
+        with self._lock:
+            client, users = self._clients.get(folder, (None, 0))
+            client = client or open_client(settings, open_views)
+            self._clients[folder] = client, users + 1
+        return client
+
+    def close(self, settings: Settings) -> None:
+        """Leave the client of a folder; the last one out closes it."""
+        folder = settings.home.resolve()
+        with self._lock:
+            client, users = self._clients.pop(folder)
+            if users > 1:
+                self._clients[folder] = client, users - 1
+            else:
+                client.close()
+
+
+_shared = _Shared()
+
+
+def open_shared(settings: Settings) -> Client:
+    """Open what ``settings`` name: a connection of its own, or the folder's client, which this process shares."""
+    return _shared.open(settings) if settings.server is None else open_client(settings)
+
+
+def close_shared(client: Client, settings: Settings) -> None:
+    """Close what ``open_shared`` opened."""
+    if settings.server is None:
+        _shared.close(settings)
+    else:
+        client.close()
 
 
 def open_views(client: Client, settings: Settings) -> Views:
@@ -230,7 +178,7 @@ def open_views(client: Client, settings: Settings) -> Views:
     return Reader(client, settings)
 
 
-class Ledger(_LedgerBase):
+class Ledger(LedgerBase):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
     def __init__(
@@ -252,7 +200,7 @@ class Ledger(_LedgerBase):
             Refused: a setting is wrong; ``USAGE`` for a server without an agent; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
         """
         super().__init__(agent, home=home, server=server, passphrase=passphrase, settings=settings)
-        self._client: Client | None = open_client(_asking(self.settings), open_views)
+        self._client: Client | None = open_shared(asking(self.settings))
         self._stop = threading.Event()
 
     def __enter__(self) -> Self:
@@ -266,7 +214,7 @@ class Ledger(_LedgerBase):
         self._stop.set()
         client, self._client = self._client, None
         if client is not None:
-            client.close()
+            close_shared(client, self.settings)
 
     @property
     def client(self) -> Client:
@@ -309,8 +257,8 @@ class Ledger(_LedgerBase):
             Unavailable: see ``Client.submit``.
         """
         client = self.client
-        drafts = _drafts(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
-        batch = self._present_batch()
+        drafts = drafts_of(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
+        batch = present_batch(self)
         if batch is None:
             return self._author(client, None).emit(*drafts)
         batch.add(drafts)
@@ -325,7 +273,7 @@ class Ledger(_LedgerBase):
         Raises:
             Refused: as ``publish``, with ``details`` that name each event that was refused.
         """
-        with self._collected() as batch:
+        with collected(self) as batch:
             yield batch
         if drafts := batch.close():
             batch.accepted = self.author().emit(*drafts)
@@ -355,7 +303,7 @@ class Ledger(_LedgerBase):
         """Yield events as they come, until ``stop``: those behind the index ``after`` (default: only new ones)."""
         check_kinds(kinds)
         start = self.client.head().size if after is None else after + 1
-        for item in follow(self.client, start, kinds=kinds, stream=stream, stop=self._stop, wait_s=local_wait_s):
+        for item in follow(self.client, start, kinds=kinds, stream=stream, stop=self._stop, wait_s=poll_wait_s):
             if not isinstance(item, int):
                 yield item
 
@@ -373,10 +321,10 @@ class Ledger(_LedgerBase):
             Refused: ``USAGE`` when no function was registered.
             Unavailable: ``STORE_IN_USE`` when ``name`` is running already; the ledger cannot be read: run it again.
         """
-        from consumers.sdk.subscriptions import Reactor  # noqa: PLC0415 - opens sqlite
+        from consumers.sdk.reactor import Reactor  # noqa: PLC0415 - opens sqlite
 
         with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
-            reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers, wait_s=local_wait_s)
+            reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers, wait_s=poll_wait_s)
             if after is not None:
                 reactor.start_at(after + 1)
             reactor.run(self._stop, until=until)
@@ -391,7 +339,7 @@ class Ledger(_LedgerBase):
         Raises:
             Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
         """
-        number = _as_index(ref)
+        number = index_in(ref)
         return int(self.ask("resolve", ref=ref)["event_index"]) if number is None else number
 
     def get(self, ref: int | str) -> Event:
@@ -420,242 +368,14 @@ class Ledger(_LedgerBase):
         return self.publish(stream, *make(self.client))
 
 
-class AsyncLedger(_LedgerBase):
-    """A ``Ledger`` for programs with an event loop; ``async with`` opens it.
-
-    Behind a server the requests run on the loop itself; a ledger in a folder is read and written in threads. What is
-    cancelled while it is being admitted may have been admitted: publish it with ``idem`` to be able to call it again.
-    """
-
-    def __init__(
-        self,
-        agent: str | None = None,
-        *,
-        home: Path | str | None = None,
-        server: str | None = None,
-        passphrase: Passphrase = None,
-        settings: Settings | None = None,
-    ) -> None:
-        """Prepare to open a ledger, as ``Ledger`` does; ``async with`` or ``open`` opens it.
-
-        Raises:
-            Unavailable: ``NO_LEDGER``.
-            Refused: a setting is wrong.
-        """
-        super().__init__(agent, home=home, server=server, passphrase=passphrase, settings=settings)
-        self._client: _Threaded | Any = None
-        self._threads: ThreadPoolExecutor | None = None
-        self._beside: Client | None = None
-        self._stop = asyncio.Event()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def open(self) -> None:
-        """Open the ledger.
-
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
-            Refused: ``USAGE`` for a server without an agent; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
-        """
-        settings = _asking(self.settings)
-        if settings.server is not None and settings.agent is None:
-            raise Refused("USAGE", "a server is asked as somebody: give agent=NAME, or set BATON_AGENT")
-        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="baton-ledger")
-        try:
-            if settings.server is None:
-                self._beside = await self._in_thread(open_client, settings, open_views)
-                self._client = _Threaded(self._beside, self._in_thread)
-            else:
-                from ledger.bus.remote import AsyncRemoteClient  # noqa: PLC0415 - loads nats
-
-                self._client = AsyncRemoteClient(settings)
-                await self._client.open()
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """Stop what runs or follows, and close the ledger; closing again does nothing."""
-        self._stop.set()
-        client, self._client = self._client, None
-        threads, self._threads = self._threads, None
-        beside, self._beside = self._beside, None
-        if client is not None:
-            await client.close()
-        if threads is not None:
-            # A call that was cancelled goes on in its thread: the log must stay open until it is over.
-            await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
-        if beside is not None:
-            await asyncio.get_running_loop().run_in_executor(None, beside.close)
-
-    async def publish(
-        self,
-        stream: str,
-        *data: EventData | dict[str, Any],
-        kind: str = "",
-        causes: Sequence[str] = (),
-        corr: str | None = None,
-        expect: int | None = None,
-        idem: str | None = None,
-    ) -> list[Accepted]:
-        """Sign and append events of one stream, as ``Ledger.publish`` does."""
-        client = self._open_client()
-        drafts = _drafts(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
-        batch = self._present_batch()
-        if batch is None:
-            return await self._emit(client, drafts)
-        batch.add(drafts)
-        return []
-
-    @contextlib.asynccontextmanager
-    async def batch(self) -> AsyncIterator[Batch]:
-        """Publish what is published inside as one batch, as ``Ledger.batch`` does."""
-        with self._collected() as batch:
-            yield batch
-        if drafts := batch.close():
-            batch.accepted = await self._emit(self._open_client(), drafts)
-
-    async def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
-        """Return the answer of a view query, as ``Ledger.ask`` does."""
-        given = {name: value for name, value in arguments.items() if value is not None}
-        answer: dict[str, Any] = await self._open_client().view(query, given)
-        return answer
-
-    async def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> AsyncIterator[Event]:
-        """Yield the events that are in the log now, as ``Ledger.events`` does."""
-        check_kinds(kinds)
-        client = self._open_client()
-        position, size = after + 1, (await client.head()).size
-        while position < size:
-            page = await client.entries(position, kinds=kinds, stream=stream)
-            for index, data in page.entries:
-                if index < size:
-                    yield read_event(index, data)
-            position = page.next_index
-
-    async def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> AsyncIterator[Event]:
-        """Yield events as they come, as ``Ledger.follow`` does."""
-        check_kinds(kinds)
-        client = self._open_client()
-        position = (await client.head()).size if after is None else after + 1
-        while not self._stop.is_set():
-            page = await client.entries(position, kinds=kinds, stream=stream, wait_s=local_wait_s)
-            for index, data in page.entries:
-                yield read_event(index, data)
-            position = page.next_index
-
-    async def run(
-        self, name: str, *, after: int | None = None, until: int | None = None, store: Path | str | None = None
-    ) -> None:
-        """Call the functions of ``on``, which may be coroutines, for each event, as ``Ledger.run`` does."""
-        from consumers.sdk.subscriptions import AsyncReactor  # noqa: PLC0415 - opens sqlite
-
-        with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
-            client, handlers = self._open_client(), self._handlers
-            reactor = AsyncReactor(client, subscriptions, name, handlers=handlers, wait_s=local_wait_s)
-            if after is not None:
-                subscriptions.start_at(name, after + 1)
-            await reactor.run(self._stop, until=until)
-
-    def stop(self) -> None:
-        """End ``run`` and ``follow``, from the loop's own thread, within about a second."""
-        self._stop.set()
-
-    async def index_of(self, ref: int | str) -> int:
-        """Return the index of an event, as ``Ledger.index_of`` does."""
-        number = _as_index(ref)
-        return int((await self.ask("resolve", ref=ref))["event_index"]) if number is None else number
-
-    async def get(self, ref: int | str) -> Event:
-        """Return one event, as ``Ledger.get`` does."""
-        index = await self.index_of(ref)
-        return read_event(index, await self._open_client().entry(index))
-
-    async def receipt(self, ref: int | str) -> Receipt:
-        """Return the receipt of an event, as ``Ledger.receipt`` does."""
-        receipt: Receipt = await self._open_client().prove(await self.index_of(ref))
-        return receipt
-
-    async def compute(self, work: Callable[[Client], T]) -> T:
-        """Return what ``work`` makes of a client, in a thread."""
-        self._open_client()
-        return await self._in_thread(self._compute, work)
-
-    async def publish_from(self, stream: str, make: Callable[[Client], Sequence[EventData]]) -> list[Accepted]:
-        """Publish the events that ``make`` makes of what the ledger says now."""
-        return await self.publish(stream, *await self.compute(make))
-
-    def _open_client(self) -> Any:
-        if self._client is None:
-            raise Refused("USAGE", "this ledger is not open: use it inside `async with`")
-        return self._client
-
-    async def _emit(self, client: Any, drafts: list[Draft]) -> list[Accepted]:
-        author = self._author(client, None)
-        # Signing reads key files, and opens a sealed one by a slow hash.
-        accepted: list[Accepted] = await client.submit(await self._in_thread(author.sign, *drafts))
-        return accepted
-
-    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
-
-    def _compute(self, work: Callable[[Client], T]) -> T:
-        if self._beside is None:
-            self._beside = open_client(_asking(self.settings), open_views)
-        return work(self._beside)
-
-
-class _Threaded:
-    """A local client whose calls run in threads."""
-
-    def __init__(self, client: Client, in_thread: Callable[..., Any]) -> None:
-        self.ledger = client.ledger
-        self._client = client
-        self._in_thread = in_thread
-
-    async def submit(self, submission: Submission) -> list[Accepted]:
-        accepted: list[Accepted] = await self._in_thread(self._client.submit, submission)
-        return accepted
-
-    async def head(self) -> HeadView:
-        head: HeadView = await self._in_thread(self._client.head)
-        return head
-
-    async def entry(self, index: int) -> bytes:
-        entry: bytes = await self._in_thread(self._client.entry, index)
-        return entry
-
-    async def entries(self, start: int, **arguments: Any) -> Page:
-        page: Page = await self._in_thread(partial(self._client.entries, start, **arguments))
-        return page
-
-    async def prove(self, index: int) -> Receipt:
-        receipt: Receipt = await self._in_thread(self._client.prove, index)
-        return receipt
-
-    async def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = await self._in_thread(self._client.view, query, arguments)
-        return answer
-
-    async def close(self) -> None:
-        """Leave the client to whoever opened it, once its threads are over."""
-
-
-def _asking(settings: Settings) -> Settings:
+def asking(settings: Settings) -> Settings:
     """Return the settings that a server is asked with: whoever has the ledger's own folder may ask as root."""
     if settings.server is not None and settings.agent is None and Home(settings.home).nkey_file("root").exists():
         return msgspec.structs.replace(settings, agent="root")  # what is signed still needs a name
     return settings
 
 
-def _as_index(ref: int | str) -> int | None:
+def index_in(ref: int | str) -> int | None:
     """Return an index that is given as a number or in digits; longer ones are the beginning of a hash."""
     if isinstance(ref, int):
         return ref

@@ -20,7 +20,8 @@ import structlog
 from consumers.handoffs.acts import KINDS_OF_HANDOFFS, READY_KINDS
 from consumers.handoffs.router.facts import Source
 from consumers.handoffs.router.matching import mismatch, not_created, plan_step, stopped
-from consumers.sdk.subscriptions import DeadLetter, Reactor, Subscriptions
+from consumers.sdk.reactor import Reactor
+from consumers.sdk.subscriptions import DeadLetter, Subscriptions
 from ledger.author import Author, Draft
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffReady

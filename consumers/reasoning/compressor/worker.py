@@ -16,7 +16,8 @@ import structlog
 from msgspec.structs import replace
 
 from consumers.reasoning.compressor.compress import COMPRESSOR_NAME, COMPRESSOR_VERSION, compress
-from consumers.sdk.subscriptions import Reactor, Subscriptions
+from consumers.sdk.reactor import Reactor
+from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Author, Draft
 from ledger.bus.subjects import stream_token
 from ledger.codec import encode_canonical

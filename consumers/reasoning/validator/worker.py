@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from consumers.reasoning.validator.commits import open_tree
 from consumers.reasoning.validator.publishing import publish, validate_ref
-from consumers.sdk.subscriptions import Reactor, Subscriptions
+from consumers.sdk.reactor import Reactor
+from consumers.sdk.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from building import MAP_SIZE
 
-from consumers.sdk.subscriptions import Reactor, Subscriptions
+from consumers.sdk.reactor import Reactor
+from consumers.sdk.subscriptions import Subscriptions
 from ledger.config import Config, Settings
 from ledger.events.body import Event
 from ledger.local import LocalClient

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from consumers.sdk.subscriptions import Reactor, Subscriptions
+from consumers.sdk.reactor import Reactor
+from consumers.sdk.subscriptions import Subscriptions
 from ledger.errors import Refused, Unavailable
 from ledger.events.session import FindingLogged, SessionStarted
 

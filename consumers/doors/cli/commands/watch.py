@@ -15,7 +15,8 @@ from consumers.doors.cli.commands.events import check_kinds, describe
 from consumers.doors.cli.output import configure_logging, print_table
 from consumers.doors.cli.program import Command
 from consumers.sdk.command import run_command
-from consumers.sdk.subscriptions import DeadLetter, Reactor, Subscriptions
+from consumers.sdk.reactor import Reactor
+from consumers.sdk.subscriptions import DeadLetter, Subscriptions
 
 if TYPE_CHECKING:
     import sqlite3

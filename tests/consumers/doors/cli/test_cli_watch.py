@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from calling import Baton, Place, call
 
 from consumers.doors.cli.commands import watch
-from consumers.sdk.subscriptions import Reactor
+from consumers.sdk.reactor import Reactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

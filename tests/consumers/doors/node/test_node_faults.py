@@ -32,7 +32,8 @@ from serving import (
 from consumers.doors.node import node as node_module
 from consumers.doors.node.node import Node
 from consumers.reasoning.compressor.worker import CompressorWorker
-from consumers.sdk.subscriptions import Reactor, Subscriptions
+from consumers.sdk.reactor import Reactor
+from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Author
 from ledger.bus.publisher import Outbox
 from ledger.bus.stream import Incarnation

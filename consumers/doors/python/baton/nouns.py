@@ -1,0 +1,319 @@
+"""What a program says to a ledger by name: ``ledger.handoff("id").claim()``.
+
+Each noun is one stream; its verbs are those of the command line, and sign one event each, or several at once. They are
+written once for both ledgers: ``R`` is what publishing returns and ``A`` what asking returns, and with an
+``AsyncLedger`` both are awaited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+from ledger.events import handoff as handoffs
+from ledger.events import reasoning as reasonings
+from ledger.events import session as sessions
+from ledger.events.fields import EventData
+
+if TYPE_CHECKING:
+    from ledger.client import Client
+
+R = TypeVar("R")
+A = TypeVar("A")
+R_co = TypeVar("R_co", covariant=True)
+A_co = TypeVar("A_co", covariant=True)
+
+
+class Publisher(Protocol[R_co, A_co]):
+    """What a noun needs of a ledger."""
+
+    def publish(self, stream: str, *data: EventData) -> R_co:
+        """Publish events of a stream."""
+        ...
+
+    def publish_from(self, stream: str, make: Callable[[Client], Sequence[EventData]]) -> R_co:
+        """Publish the events that ``make`` makes of what the ledger says now."""
+        ...
+
+    def ask(self, query: str, **arguments: Any) -> A_co:
+        """Return the answer of a view query."""
+        ...
+
+    def compute(self, work: Callable[[Client], Any]) -> A_co:
+        """Return what ``work`` makes of the client."""
+        ...
+
+
+class _Noun(Generic[R, A]):
+    _family: str
+
+    def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002 - the word that all use
+        self._ledger: Publisher[R, A] = ledger
+        self.id = id.removeprefix(f"{self._family}/")
+        self.stream = f"{self._family}/{self.id}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
+
+    def _publish(self, *data: EventData) -> R:
+        return self._ledger.publish(self.stream, *data)
+
+
+class Handoff(_Noun[R, A]):
+    """Work that one agent hands to another. Every verb raises ``Refused`` with a code when it may not be done now."""
+
+    _family = "handoff"
+
+    def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002
+        super().__init__(ledger, id.removesuffix(".md"))
+
+    def show(self) -> A:
+        """Return its state and why: title, version, status, tasks, criteria, log, who waits for whom."""
+        return self._ledger.ask("handoffs.show", id=self.id)
+
+    def why(self) -> A:
+        """Return in one ``sentence`` why it is not ready, or that it is."""
+        return self._ledger.ask("handoffs.why", id=self.id)
+
+    def create(
+        self,
+        *,
+        to: str,
+        title: str,
+        reviewer: str | None = None,
+        task: str = "",
+        tasks: Sequence[str] = (),
+        criteria: Sequence[str] = (),
+        context: str = "",
+        depends_on: Sequence[str] = (),
+        unlock_at: Literal["completed", "verified"] = "completed",
+        answers: str | None = None,
+        proposal: str | None = None,
+        reasoning_ref: str | None = None,
+    ) -> R:
+        """Hand work to ``to``; it waits for the approval of ``reviewer`` (default: the configured one)."""
+        content: dict[str, Any] = {
+            "to": to, "title": title, "reviewer": reviewer, "task": task, "tasks": list(tasks),
+            "criteria": list(criteria), "context": context, "depends_on": list(depends_on), "unlock_at": unlock_at,
+            "answers": answers, "proposal": proposal, "reasoning_ref": reasoning_ref,
+        }  # fmt: skip
+        ledger: Any = self._ledger
+
+        def make(_: Client) -> list[EventData]:
+            from consumers.handoffs.acts import created_by  # noqa: PLC0415 - a markdown parser
+
+            return [created_by(ledger.settings.agent or "", ledger.settings, **content)]
+
+        return self._ledger.publish_from(self.stream, make)
+
+    def amend(self, *, reason: str = "", **changes: Any) -> R:
+        """Set some of what ``create`` takes anew, before work begins; it needs a new approval."""
+
+        def make(client: Client) -> list[EventData]:
+            from consumers.handoffs.acts import amendment_of  # noqa: PLC0415 - a markdown parser
+
+            return [amendment_of(client.view("handoffs.show", {"id": self.id}), changes, reason, client)]
+
+        return self._ledger.publish_from(self.stream, make)
+
+    def approve(self, version: str, *, comment: str = "") -> R:
+        """Let exactly this ``version``, which you have read in ``show()``, be worked on."""
+        return self._publish(handoffs.HandoffApproved(version=version, comment=comment))
+
+    def reject(self, reason: str) -> R:
+        """Refuse it."""
+        return self._publish(handoffs.HandoffRejected(reason=reason))
+
+    def claim(self, *, lease_seconds: int | None = None) -> R:
+        """Start work; with a lease it is given up unless completed by then."""
+        return self._publish(handoffs.HandoffClaimed(lease_seconds=lease_seconds))
+
+    def check(
+        self, *, tasks: Sequence[int] = (), criteria: Sequence[int] = (), everything: bool = False, undo: bool = False
+    ) -> R:
+        """Tick tasks and criteria, counted from 1, or ``everything`` that is open; ``undo`` takes the ticks back."""
+
+        def make(client: Client) -> list[EventData]:
+            from consumers.handoffs.acts import ticks_of  # noqa: PLC0415
+
+            shown = client.view("handoffs.show", {"id": self.id})
+            return ticks_of(shown, tasks, criteria, is_all=everything, undo=undo)
+
+        return self._ledger.publish_from(self.stream, make)
+
+    def waive(self, criterion: int, reason: str) -> R:
+        """Do without a criterion, counted from 1, as the reviewer."""
+
+        def make(client: Client) -> list[EventData]:
+            from consumers.handoffs.acts import position_of  # noqa: PLC0415
+
+            rows = client.view("handoffs.show", {"id": self.id})["criteria"]
+            return [handoffs.HandoffCriterionWaived(position=position_of(rows, "criterion", criterion), reason=reason)]
+
+        return self._ledger.publish_from(self.stream, make)
+
+    def log(self, text: str) -> R:
+        """Add a line to its log."""
+        return self._publish(handoffs.HandoffLogged(text=text))
+
+    def release(self, reason: str = "") -> R:
+        """Give the work back."""
+        return self._publish(handoffs.HandoffReleased(reason=reason))
+
+    def block(self, reason: str) -> R:
+        """Say that the work cannot go on, and why."""
+        return self._publish(handoffs.HandoffBlocked(reason=reason))
+
+    def unblock(self, comment: str = "") -> R:
+        """Say that what blocked the work is gone."""
+        return self._publish(handoffs.HandoffUnblocked(comment=comment))
+
+    def complete(self, summary: str = "", *, artifacts: Sequence[str] = (), reasoning_ref: str | None = None) -> R:
+        """Say that the work is done; every criterion must be checked or waived."""
+        data = handoffs.HandoffCompleted(summary=summary, artifacts=list(artifacts), reasoning_ref=reasoning_ref)
+        return self._publish(data)
+
+    def verify(self, comment: str = "") -> R:
+        """Accept the result, as the reviewer."""
+        return self._publish(handoffs.HandoffVerified(comment=comment))
+
+    def request_changes(self, *reasons: str) -> R:
+        """Send completed work back, as the reviewer."""
+        return self._publish(handoffs.HandoffChangesRequested(reasons=list(reasons)))
+
+    def cancel(self, reason: str) -> R:
+        """Call the work off."""
+        return self._publish(handoffs.HandoffCancelled(reason=reason))
+
+    def supersede(self, by: str, *, reason: str = "") -> R:
+        """Put another handoff in the place of this one."""
+        return self._publish(handoffs.HandoffSuperseded(by=by.removesuffix(".md"), reason=reason))
+
+
+class Reasoning(_Noun[R, A]):
+    """A reasoning, recorded step by step; others read a brief of it with measured fidelity, or the whole graph."""
+
+    _family = "reasoning"
+
+    def show(self) -> A:
+        """Return its steps, what they rest on, and its versions."""
+        return self._ledger.ask("reasoning.show", id=self.id)
+
+    def start(self, task: str, *, ai_id: str = "", strategy: str = "", domain: str = "", session: str = "") -> R:
+        """Open it; from now on only its author extends it."""
+        return self._publish(
+            reasonings.ReasoningStarted(
+                task=task, ai_id=ai_id, reasoning_strategy=strategy, domain=domain, session=session
+            )
+        )
+
+    def step(
+        self,
+        content: str,
+        *,
+        type: reasonings.StepType = "inference",  # noqa: A002 - the field's name
+        rests_on: Sequence[int] = (),
+        evidence: Sequence[str] = (),
+        confidence: float = 1.0,
+        **fields: Any,
+    ) -> R:
+        """Add one step, numbered after the last; ``fields`` are others of ``ledger.events.reasoning.Step``."""
+
+        def make(client: Client) -> list[EventData]:
+            number = self._next_number(client)
+            step = reasonings.Step(
+                step_number=number, type=type, content=content, evidence=list(evidence), confidence=confidence, **fields
+            )
+            dependencies = {number: list(rests_on)} if rests_on else {}
+            return [reasonings.ReasoningExtended(steps=[step], dependencies=dependencies)]
+
+        return self._ledger.publish_from(self.stream, make)
+
+    def assume(self, content: str, *, check: str | None = None) -> R:
+        """Add an assumption that needs validation, and how somebody could find out."""
+        return self.step(content, type="assumption", needs_validation=True, validation_method=check)
+
+    def settle(self, step: int, how: str) -> R:
+        """Say how an assumption was settled."""
+        return self._publish(reasonings.ReasoningExtended(assumptions_updated={step: how}))
+
+    def conclude(self, conclusion: str, *, confidence: float = 1.0, limitations: Sequence[str] = ()) -> R:
+        """Say what it comes to, and where it may be wrong."""
+        return self._publish(
+            reasonings.ReasoningConcluded(
+                conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
+            )
+        )
+
+    def brief(self, budget: int | None = None, *, level: Literal["minimal", "standard", "full"] = "standard") -> A:
+        """Return its brief: ``prompt``, at most ``budget`` tokens, its measured ``fidelity``, and what it drops.
+
+        Every fact is compared with the graph before this returns.
+        """
+
+        def work(client: Client) -> dict[str, Any]:
+            from consumers.reasoning.compressor import transfer  # noqa: PLC0415 - loads the compressor
+            from projections.briefs.prompt import TransferLevel  # noqa: PLC0415
+
+            received = transfer.receive_brief(client.view, self.id, TransferLevel(level), budget=budget)
+            transfer.verify_brief(received.brief, transfer.fetch(client.view, received.brief.reasoning_ref))
+            return transfer.describe(received)
+
+        return self._ledger.compute(work)
+
+    def _next_number(self, client: Client) -> int:
+        steps = client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
+        return max((step["step_number"] for step in steps), default=0) + 1
+
+
+class Session(_Noun[R, A]):
+    """What an agent does and learns, from its start to its end."""
+
+    _family = "session"
+
+    def show(self) -> A:
+        """Return its vectors from phase to phase, findings, unknowns, dead ends and tools."""
+        return self._ledger.ask("sessions.show", id=self.id)
+
+    def start(self, task: str = "", *, ai_id: str | None = None, resumes: str = "") -> R:
+        """Open it; from now on only its author writes to it. ``ai_id`` is the label that reports are found by."""
+        ledger: Any = self._ledger
+        label = (ledger.settings.agent or "") if ai_id is None else ai_id
+        return self._publish(sessions.SessionStarted(task=task, ai_id=label, resumes=resumes))
+
+    def assess(
+        self,
+        phase: sessions.Phase,
+        vectors: Mapping[str, float],
+        *,
+        reasoning: str = "",
+        round: int = 0,  # noqa: A002 - the field's name
+    ) -> R:
+        """Record how well you know, can and are sure; a vector that is left out counts as not assessed, never as 0."""
+        data = sessions.AssessmentRecorded(
+            phase=phase, vectors=sessions.Vectors(**vectors), reasoning=reasoning, round=round
+        )
+        return self._publish(data)
+
+    def finding(
+        self, finding: str, *, evidence: Sequence[str] = (), impact: float | None = None, subject: str = ""
+    ) -> R:
+        """Record what you found out, and where it can be seen."""
+        data = sessions.FindingLogged(finding=finding, evidence=list(evidence), impact=impact, subject=subject)
+        return self._publish(data)
+
+    def unknown(self, unknown: str, *, impact: float | None = None, subject: str = "") -> R:
+        """Record what you do not know yet."""
+        return self._publish(sessions.UnknownLogged(unknown=unknown, impact=impact, subject=subject))
+
+    def dead_end(self, approach: str, why: str, *, impact: float | None = None, subject: str = "") -> R:
+        """Record an approach that failed, and why: so that nobody tries it again."""
+        return self._publish(sessions.DeadEndLogged(approach=approach, why_failed=why, impact=impact, subject=subject))
+
+    def tool(self, tool: str, purpose: str = "") -> R:
+        """Record a tool that you used to find something out."""
+        return self._publish(sessions.ToolUsed(tool=tool, purpose=purpose))
+
+    def end(self, summary: str = "") -> R:
+        """Close it."""
+        return self._publish(sessions.SessionEnded(summary=summary))

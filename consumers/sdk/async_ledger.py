@@ -1,0 +1,260 @@
+"""The ledger as a program with an event loop meets it: ``Ledger`` with the same names, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
+from consumers.sdk.ledger import LedgerBase, Passphrase, asking, close_shared, index_in, open_shared, poll_wait_s
+from ledger.client import read_event
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ledger.admission.decide import Accepted
+    from ledger.author import Draft
+    from ledger.client import Client, HeadView, Page
+    from ledger.config import Settings
+    from ledger.envelope import Submission
+    from ledger.events import EventData
+    from ledger.events.body import Event
+    from ledger.receipt import Receipt
+
+T = TypeVar("T")
+
+threads_max: Final = 8
+
+
+class AsyncLedger(LedgerBase):
+    """A ``Ledger`` for programs with an event loop; ``async with`` opens it.
+
+    Behind a server the requests run on the loop itself; a ledger in a folder is read and written in threads. What is
+    cancelled while it is being admitted may have been admitted: publish it with ``idem`` to be able to call it again.
+    """
+
+    def __init__(
+        self,
+        agent: str | None = None,
+        *,
+        home: Path | str | None = None,
+        server: str | None = None,
+        passphrase: Passphrase = None,
+        settings: Settings | None = None,
+    ) -> None:
+        """Prepare to open a ledger, as ``Ledger`` does; ``async with`` or ``open`` opens it.
+
+        Raises:
+            Unavailable: ``NO_LEDGER``.
+            Refused: a setting is wrong.
+        """
+        super().__init__(agent, home=home, server=server, passphrase=passphrase, settings=settings)
+        self._client: _Threaded | Any = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._beside: Client | None = None
+        self._stop = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Open the ledger.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
+            Refused: ``USAGE`` for a server without an agent; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
+        """
+        settings = asking(self.settings)
+        if settings.server is not None and settings.agent is None:
+            raise Refused("USAGE", "a server is asked as somebody: give agent=NAME, or set BATON_AGENT")
+        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="baton-ledger")
+        try:
+            if settings.server is None:
+                self._beside = await self._in_thread(open_shared, settings)
+                self._client = _Threaded(self._beside, self._in_thread)
+            else:
+                from ledger.bus.remote import AsyncRemoteClient  # noqa: PLC0415 - loads nats
+
+                self._client = AsyncRemoteClient(settings)
+                await self._client.open()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop what runs or follows, and close the ledger; closing again does nothing."""
+        self._stop.set()
+        client, self._client = self._client, None
+        threads, self._threads = self._threads, None
+        beside, self._beside = self._beside, None
+        if client is not None:
+            await client.close()
+        if threads is not None:
+            # A call that was cancelled goes on in its thread: the log must stay open until it is over.
+            await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
+        if beside is not None:
+            await asyncio.get_running_loop().run_in_executor(None, close_shared, beside, self.settings)
+
+    async def publish(
+        self,
+        stream: str,
+        *data: EventData | dict[str, Any],
+        kind: str = "",
+        causes: Sequence[str] = (),
+        corr: str | None = None,
+        expect: int | None = None,
+        idem: str | None = None,
+    ) -> list[Accepted]:
+        """Sign and append events of one stream, as ``Ledger.publish`` does."""
+        client = self._open_client()
+        drafts = drafts_of(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
+        batch = present_batch(self)
+        if batch is None:
+            return await self._emit(client, drafts)
+        batch.add(drafts)
+        return []
+
+    @contextlib.asynccontextmanager
+    async def batch(self) -> AsyncIterator[Batch]:
+        """Publish what is published inside as one batch, as ``Ledger.batch`` does."""
+        with collected(self) as batch:
+            yield batch
+        if drafts := batch.close():
+            batch.accepted = await self._emit(self._open_client(), drafts)
+
+    async def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer of a view query, as ``Ledger.ask`` does."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        answer: dict[str, Any] = await self._open_client().view(query, given)
+        return answer
+
+    async def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> AsyncIterator[Event]:
+        """Yield the events that are in the log now, as ``Ledger.events`` does."""
+        check_kinds(kinds)
+        client = self._open_client()
+        position, size = after + 1, (await client.head()).size
+        while position < size:
+            page = await client.entries(position, kinds=kinds, stream=stream)
+            for index, data in page.entries:
+                if index < size:
+                    yield read_event(index, data)
+            position = page.next_index
+
+    async def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> AsyncIterator[Event]:
+        """Yield events as they come, as ``Ledger.follow`` does."""
+        check_kinds(kinds)
+        client = self._open_client()
+        position = (await client.head()).size if after is None else after + 1
+        while not self._stop.is_set():
+            page = await client.entries(position, kinds=kinds, stream=stream, wait_s=poll_wait_s)
+            for index, data in page.entries:
+                yield read_event(index, data)
+            position = page.next_index
+
+    async def run(
+        self, name: str, *, after: int | None = None, until: int | None = None, store: Path | str | None = None
+    ) -> None:
+        """Call the functions of ``on``, which may be coroutines, for each event, as ``Ledger.run`` does."""
+        from consumers.sdk.reactor import AsyncReactor  # noqa: PLC0415 - opens sqlite
+
+        with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
+            client, handlers = self._open_client(), self._handlers
+            reactor = AsyncReactor(client, subscriptions, name, handlers=handlers, wait_s=poll_wait_s)
+            if after is not None:
+                subscriptions.start_at(name, after + 1)
+            await reactor.run(self._stop, until=until)
+
+    def stop(self) -> None:
+        """End ``run`` and ``follow``, from the loop's own thread, within about a second."""
+        self._stop.set()
+
+    async def index_of(self, ref: int | str) -> int:
+        """Return the index of an event, as ``Ledger.index_of`` does."""
+        number = index_in(ref)
+        return int((await self.ask("resolve", ref=ref))["event_index"]) if number is None else number
+
+    async def get(self, ref: int | str) -> Event:
+        """Return one event, as ``Ledger.get`` does."""
+        index = await self.index_of(ref)
+        return read_event(index, await self._open_client().entry(index))
+
+    async def receipt(self, ref: int | str) -> Receipt:
+        """Return the receipt of an event, as ``Ledger.receipt`` does."""
+        receipt: Receipt = await self._open_client().prove(await self.index_of(ref))
+        return receipt
+
+    async def compute(self, work: Callable[[Client], T]) -> T:
+        """Return what ``work`` makes of a client, in a thread."""
+        self._open_client()
+        return await self._in_thread(self._compute, work)
+
+    async def publish_from(self, stream: str, make: Callable[[Client], Sequence[EventData]]) -> list[Accepted]:
+        """Publish the events that ``make`` makes of what the ledger says now."""
+        return await self.publish(stream, *await self.compute(make))
+
+    def _open_client(self) -> Any:
+        if self._client is None:
+            raise Refused("USAGE", "this ledger is not open: use it inside `async with`")
+        return self._client
+
+    async def _emit(self, client: Any, drafts: list[Draft]) -> list[Accepted]:
+        author = self._author(client, None)
+        # Signing reads key files, and opens a sealed one by a slow hash.
+        accepted: list[Accepted] = await client.submit(await self._in_thread(author.sign, *drafts))
+        return accepted
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    def _compute(self, work: Callable[[Client], T]) -> T:
+        if self._beside is None:
+            self._beside = open_shared(asking(self.settings))
+        return work(self._beside)
+
+
+class _Threaded:
+    """A local client whose calls run in threads."""
+
+    def __init__(self, client: Client, in_thread: Callable[..., Any]) -> None:
+        self.ledger = client.ledger
+        self._client = client
+        self._in_thread = in_thread
+
+    async def submit(self, submission: Submission) -> list[Accepted]:
+        accepted: list[Accepted] = await self._in_thread(self._client.submit, submission)
+        return accepted
+
+    async def head(self) -> HeadView:
+        head: HeadView = await self._in_thread(self._client.head)
+        return head
+
+    async def entry(self, index: int) -> bytes:
+        entry: bytes = await self._in_thread(self._client.entry, index)
+        return entry
+
+    async def entries(self, start: int, **arguments: Any) -> Page:
+        page: Page = await self._in_thread(partial(self._client.entries, start, **arguments))
+        return page
+
+    async def prove(self, index: int) -> Receipt:
+        receipt: Receipt = await self._in_thread(self._client.prove, index)
+        return receipt
+
+    async def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = await self._in_thread(self._client.view, query, arguments)
+        return answer
+
+    async def close(self) -> None:
+        """Leave the client to whoever opened it, once its threads are over."""

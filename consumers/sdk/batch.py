@@ -1,0 +1,122 @@
+"""What is published together: the drafts of one call, and the batches that collect those of several."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from ledger.author import Draft
+from ledger.errors import Refused
+from ledger.events import KINDS, EventData
+
+if TYPE_CHECKING:
+    from ledger.admission.decide import Accepted
+
+
+class Batch:
+    """What is published inside ``batch()``; ``accepted`` says where it stands in the log, once the batch is over."""
+
+    def __init__(self, ledger: object, outer: Batch | None) -> None:
+        self.accepted: list[Accepted] = []
+        self._ledger = ledger
+        self._outer = outer
+        self._drafts: list[Draft] | None = []
+
+    def add(self, drafts: Sequence[Draft]) -> None:
+        """Add events to the batch.
+
+        Raises:
+            Refused: ``USAGE`` when the batch is over, as for a task that was started inside and outlives it.
+        """
+        if self._drafts is None:
+            raise Refused("USAGE", "the batch that this was published in is over: publish it outside")
+        self._drafts.extend(drafts)
+
+    def close(self) -> list[Draft]:
+        """Take no more events, and return those that there are."""
+        drafts, self._drafts = self._drafts or [], None
+        return drafts
+
+    def of(self, ledger: object) -> Batch | None:
+        """Return the innermost batch that is ``ledger``'s."""
+        return self if self._ledger is ledger else self._outer and self._outer.of(ledger)
+
+
+_batch: ContextVar[Batch | None] = ContextVar("baton_batch", default=None)
+
+
+@contextlib.contextmanager
+def collected(ledger: object) -> Iterator[Batch]:
+    """Collect what is published to ``ledger`` inside: in this thread or task, and in the tasks it starts.
+
+    Raises:
+        Refused: ``USAGE`` inside another batch of the same ledger.
+    """
+    outer = _batch.get()
+    if outer is not None and outer.of(ledger) is not None:
+        raise Refused("USAGE", "a batch is open already: batches do not nest")
+    batch = Batch(ledger, outer)
+    token = _batch.set(batch)
+    try:
+        yield batch
+    except BaseException:
+        batch.close()
+        raise
+    finally:
+        _batch.reset(token)
+
+
+def present_batch(ledger: object) -> Batch | None:
+    """Return the batch that is open for ``ledger`` here, if there is one."""
+    batch = _batch.get()
+    return None if batch is None else batch.of(ledger)
+
+
+def drafts_of(
+    stream: str,
+    data: tuple[EventData | dict[str, Any], ...],
+    *,
+    kind: str,
+    causes: Sequence[str],
+    corr: str | None,
+    expect: int | None,
+    idem: str | None,
+) -> list[Draft]:
+    """Return the drafts of one call of ``publish``.
+
+    Raises:
+        Refused: ``USAGE`` without data, or for plain values without their kind; ``UNKNOWN_KIND``.
+    """
+    if not data:
+        raise Refused("USAGE", "nothing to publish: give the data of at least one event")
+    if not kind and any(isinstance(item, dict) for item in data):
+        raise Refused("USAGE", 'data that is a dict needs its kind: publish(stream, {…}, kind="handoff.logged")')
+    if kind:
+        check_kinds((kind,))
+    return [
+        Draft(
+            stream=stream,
+            data=item,
+            kind=kind,
+            causes=list(causes),
+            corr=corr,
+            # The events of one call are committed together: the first one's version and key are that of all.
+            expect=expect if number == 0 else None,
+            idem=idem if number == 0 or idem is None else f"{idem}#{number}",
+        )
+        for number, item in enumerate(data)
+    ]
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Refuse a kind that does not exist, naming those that do.
+
+    Raises:
+        Refused: ``UNKNOWN_KIND``.
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            message = f"there is no kind {kind!r}; there are: {', '.join(sorted(KINDS))}"
+            raise Refused("UNKNOWN_KIND", message, kind=kind)

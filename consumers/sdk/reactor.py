@@ -1,0 +1,296 @@
+"""Acting on events: durable subscriptions whose effect happens once.
+
+A ``Reactor`` follows the log by index and calls a function for each event of the kinds it asks for:
+
+    reactor = Reactor(client, Subscriptions(path), "mail")
+
+    @reactor.on("handoff.completed")
+    def note(event, db):
+        db.execute("INSERT INTO done VALUES (?)", (event.name,))
+
+    reactor.run(stop)
+
+Position, attempts and dead letters live in the subscriber's own SQLite file. What the function writes through ``db``
+commits in one transaction with the position: after any crash the effect has happened once or not at all, and a gap
+is impossible because the position is an index of the log. Effects outside that file (a command, a webhook) are at least
+once; they get the event's id as a stable key. ``AsyncReactor`` is the same for a program with an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import structlog
+
+from consumers.sdk.subscriptions import DeadLetter, Subscriptions
+from ledger.client import follow, read_event
+from ledger.errors import Refused, Unavailable, message_of
+from ledger.events.body import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ledger.client import Client, HeadView, Page
+
+# Called with the event and the connection to the subscriber's store; an AsyncReactor awaits what it returns.
+Effect = Callable[[Event, sqlite3.Connection], Any]
+EffectT = TypeVar("EffectT", bound=Effect)
+Where = Callable[[Event], bool]
+
+log = structlog.get_logger("baton.reactor")
+
+attempts_max: Final = 5
+poll_wait_s: Final = 5.0
+retry_wait_first_s: Final = 0.2
+retry_wait_max_s: Final = 30.0
+
+
+class Handlers:
+    """Which functions are called for which events."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, list[tuple[Effect, Where | None]]] = {}
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds that are asked for, sorted."""
+        return sorted(self._handlers)
+
+    def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
+        """Register a function for the events of ``kinds`` for which ``where`` is true (default: for all of them).
+
+        Functions of one event are called in the order of their registration, all in one transaction.
+        """
+
+        def register(effect: EffectT) -> EffectT:
+            for kind in kinds:
+                self._handlers.setdefault(kind, []).append((effect, where))
+            return effect
+
+        return register
+
+    def effects(self, event: Event) -> list[Effect]:
+        """Return the functions to be called for ``event``."""
+        return [effect for effect, where in self._handlers.get(event.kind, ()) if where is None or where(event)]
+
+
+class _Attempts:
+    """How often one subscription may try each event, and what comes of one that failed each time."""
+
+    def __init__(self, subscriptions: Subscriptions, name: str, attempts: int, retry_wait_s: float) -> None:
+        self._subscriptions = subscriptions
+        self._name = name
+        self._attempts = attempts
+        self._retry_wait_s = retry_wait_s
+
+    def begin(self, event: Event) -> int | None:
+        """Count an attempt and return its number, or None when the event was given up."""
+        attempt = self._subscriptions.count_attempt(self._name, event.index)
+        if attempt <= self._attempts:
+            return attempt
+        # The last attempt ended with the process itself: nothing could be said of it any more.
+        self._bury(event, "the subscriber died while it handled this event")
+        return None
+
+    def failed(self, event: Event, attempt: int, error: Exception) -> float | None:
+        """Return the seconds to wait before the next attempt, or None when the event was given up."""
+        log.warning("effect failed", subscription=self._name, index=event.index, attempt=attempt, error=repr(error))
+        if attempt >= self._attempts:
+            self._bury(event, f"{type(error).__name__}: {message_of(error)}")
+            return None
+        return float(min(self._retry_wait_s * 2 ** (attempt - 1), retry_wait_max_s))
+
+    def take_back(self, event: Event) -> None:
+        """Forget an attempt: an outage, however often it is met, must never make a dead letter of an event."""
+        self._subscriptions.uncount_attempt(self._name, event.index)
+
+    def _bury(self, event: Event, reason: str) -> None:
+        self._subscriptions.bury(self._name, DeadLetter(event.index, event.id, reason))
+        log.error("dead letter", subscription=self._name, index=event.index, id=event.id, error=reason)
+
+
+class Reactor:
+    """One subscription: a name, the kinds it asks for, and what it does with each event."""
+
+    def __init__(
+        self,
+        client: Client,
+        subscriptions: Subscriptions,
+        name: str,
+        *,
+        handlers: Handlers | None = None,
+        attempts: int = attempts_max,
+        retry_wait_s: float = retry_wait_first_s,
+        wait_s: float = poll_wait_s,
+    ) -> None:
+        """Subscribe as ``name`` to what ``client`` reads; a new subscription starts at the head unless told.
+
+        ``wait_s`` is how long one read waits for news, and so how long ``run`` may take to see that it should stop.
+        """
+        self._handlers = handlers or Handlers()
+        self.on = self._handlers.on
+        self._client = client
+        self._subscriptions = subscriptions
+        self._name = name
+        self._attempts = _Attempts(subscriptions, name, attempts, retry_wait_s)
+        self._wait_s = wait_s
+
+    def start_at(self, index: int) -> None:
+        """Begin at ``index`` if this subscription is new."""
+        self._subscriptions.start_at(self._name, index)
+
+    def run(self, stop: threading.Event, *, until: int | None = None) -> None:
+        """React until ``stop`` is set, or until everything before index ``until`` was handled.
+
+        Raises:
+            Unavailable: ``STORE_IN_USE`` when this subscription is running already; the ledger or the subscription's
+                store cannot be used: call again to go on.
+        """
+        with self._subscriptions.held(self._name):
+            position = self._subscriptions.start_at(self._name, self._client.head().size)
+            if until is not None and position >= until:
+                return
+            for item in follow(self._client, position, kinds=self._handlers.kinds, stop=stop, wait_s=self._wait_s):
+                if isinstance(item, int):
+                    with self._subscriptions.transaction():
+                        self._subscriptions.move(self._name, item)
+                    if until is not None and item >= until:
+                        return
+                elif not self._handle(item, stop):
+                    return
+
+    def retry(self, index: int) -> None:
+        """Try the effect of a dead letter again; when it succeeds, it is forgotten in the same transaction.
+
+        Raises:
+            Refused: ``NOT_FOUND``; ``USAGE`` when this subscription does not ask for its kind.
+            Exception: whatever the effect raises.
+        """
+        event = read_event(index, self._client.entry(index))
+        with self._subscriptions.transaction() as db:
+            self._subscriptions.unbury(self._name, index)
+            if event.kind not in self._handlers.kinds:
+                raise Refused("USAGE", f"{self._name} does not react to {event.kind}", kind=event.kind)
+            for effect in self._handlers.effects(event):
+                effect(event, db)
+
+    def _handle(self, event: Event, stop: threading.Event) -> bool:
+        """Bring about the effect of one event; return whether to go on."""
+        while not stop.is_set():
+            attempt = self._attempts.begin(event)
+            if attempt is None:
+                return True
+            try:
+                with self._subscriptions.transaction() as db:
+                    for effect in self._handlers.effects(event):
+                        effect(event, db)
+                    # If we crash before the commit, neither effect nor position is there, and the event comes again.
+                    self._subscriptions.move(self._name, event.index + 1)
+            except Unavailable:
+                self._attempts.take_back(event)
+                raise
+            except Exception as error:  # noqa: BLE001 - an effect may fail in any way; it is counted and kept
+                if stop.is_set():
+                    self._attempts.take_back(event)  # cut short by whoever stops us: not the event's fault
+                    return False
+                wait_s = self._attempts.failed(event, attempt, error)
+                if wait_s is None:
+                    return True
+                stop.wait(wait_s)
+            else:
+                return True
+        return False
+
+
+class AsyncReads(Protocol):
+    """What an ``AsyncReactor`` asks of a ledger."""
+
+    async def head(self) -> HeadView:
+        """Return where the log ends."""
+        ...
+
+    async def entries(
+        self, start: int, *, kinds: Collection[str] = (), stream: str | None = None, wait_s: float = 0.0
+    ) -> Page:
+        """Return entries from ``start`` on."""
+        ...
+
+
+class AsyncReactor:
+    """A ``Reactor`` on an event loop: functions may be coroutines, and cancelling ``run`` ends it.
+
+    The store's transactions run on the loop itself: each takes a few milliseconds, and one that ran in a thread could
+    begin after its task was cancelled, and stay open.
+    """
+
+    def __init__(
+        self,
+        client: AsyncReads,
+        subscriptions: Subscriptions,
+        name: str,
+        *,
+        handlers: Handlers | None = None,
+        attempts: int = attempts_max,
+        retry_wait_s: float = retry_wait_first_s,
+        wait_s: float = poll_wait_s,
+    ) -> None:
+        """Subscribe as ``name``, as a ``Reactor`` does."""
+        self._handlers = handlers or Handlers()
+        self.on = self._handlers.on
+        self._client = client
+        self._subscriptions = subscriptions
+        self._name = name
+        self._attempts = _Attempts(subscriptions, name, attempts, retry_wait_s)
+        self._wait_s = wait_s
+
+    async def run(self, stop: asyncio.Event, *, until: int | None = None) -> None:
+        """React until ``stop`` is set, or until everything before index ``until`` was handled.
+
+        Raises:
+            Unavailable: as from ``Reactor.run``.
+        """
+        with self._subscriptions.held(self._name):
+            position = self._subscriptions.start_at(self._name, (await self._client.head()).size)
+            while not stop.is_set() and (until is None or position < until):
+                page = await self._client.entries(position, kinds=self._handlers.kinds, wait_s=self._wait_s)
+                for index, data in page.entries:
+                    if not await self._handle(read_event(index, data), stop):
+                        return
+                if page.next_index != position:
+                    position = page.next_index
+                    with self._subscriptions.transaction():
+                        self._subscriptions.move(self._name, position)
+
+    async def _handle(self, event: Event, stop: asyncio.Event) -> bool:
+        while not stop.is_set():
+            attempt = self._attempts.begin(event)
+            if attempt is None:
+                return True
+            try:
+                with self._subscriptions.transaction() as db:
+                    for effect in self._handlers.effects(event):
+                        result = effect(event, db)
+                        if inspect.isawaitable(result):
+                            await result
+                    self._subscriptions.move(self._name, event.index + 1)
+            except asyncio.CancelledError:
+                self._attempts.take_back(event)  # whoever ends the program does not count against the event
+                raise
+            except Unavailable:
+                self._attempts.take_back(event)
+                raise
+            except Exception as error:  # noqa: BLE001 - an effect may fail in any way; it is counted and kept
+                wait_s = self._attempts.failed(event, attempt, error)
+                if wait_s is None:
+                    return True
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), wait_s)
+            else:
+                return True
+        return False

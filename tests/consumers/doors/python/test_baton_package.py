@@ -1,0 +1,94 @@
+"""The package `baton` among other people's packages and files: which Python finds, and what their checkers see."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run(folder: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder that somebody else made, with nothing of ours on its path but what is installed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATON_", "PYTHON"))}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment | ({"PYTHONPATH": path} if path else {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["ledger", "projections", "consumers"])
+def test_somebody_elses_package_of_our_name_is_named_at_once(tmp_path: Path, name: str) -> None:
+    theirs = tmp_path / name
+    theirs.mkdir()
+    (theirs / "__init__.py").write_text("")
+    imported = run(tmp_path, "-c", "import baton")
+    assert imported.returncode == 1
+    line = imported.stderr.strip().rpartition("\n")[2]
+    assert line.startswith(f"ImportError: baton needs its own package '{name}', but Python finds {theirs}")
+    assert "rename that one" in line
+    doctor = run(tmp_path, "-m", "baton", "doctor")
+    assert doctor.returncode == 1
+    assert doctor.stderr.startswith(f"baton: baton needs its own package '{name}'")
+    assert "Traceback" not in doctor.stderr
+    # The installed command does not look into the present folder, so it works there.
+    assert run(tmp_path, "-P", "-m", "baton", "--help").returncode == 0
+
+
+def test_a_strict_type_checker_of_somebody_else_sees_our_types(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        """\
+import asyncio
+import sqlite3
+
+from baton import Accepted, AsyncLedger, Event, Ledger, Refused
+
+
+def work(ledger: Ledger) -> list[Accepted]:
+    @ledger.on("handoff.completed", where=lambda event: event.author == "kuro")
+    def note(event: Event, db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO done VALUES (?)", (event.name,))
+
+    sentence: str = ledger.handoff("h").why()["sentence"]
+    print(sentence)
+    return ledger.handoff("h").claim()
+
+
+async def work_too(ledger: AsyncLedger) -> list[Accepted]:
+    try:
+        return await ledger.handoff("h").claim()
+    except Refused as refusal:
+        raise SystemExit(refusal.code) from refusal
+
+
+async def main() -> None:
+    async with AsyncLedger("kuro") as ledger:
+        await work_too(ledger)
+
+
+with Ledger("kuro") as ledger:
+    reveal_type(ledger.handoff("h").claim())
+    reveal_type(ledger.session("s").show())
+asyncio.run(main())
+"""
+    )
+    checked = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program))
+    notes = [line for line in checked.stdout.splitlines() if "note: Revealed" in line]
+    assert checked.returncode == 0, checked.stdout
+    assert ["list[ledger.admission" in notes[0], "dict[" in notes[1]] == [True, True], checked.stdout
+    (tmp_path / "wrong.py").write_text("from baton import Ledger, Nothing\n\nLedger(1).handoff(2)\n")
+    wrong = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path / "wrong.py"))
+    assert [code for code in ("[attr-defined]", "[arg-type]") if code in wrong.stdout] == [
+        "[attr-defined]",
+        "[arg-type]",
+    ]
