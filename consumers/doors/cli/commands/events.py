@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from shlex import join
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,12 +12,14 @@ import msgspec
 from consumers.doors.cli.app import App, command_line, parse_json, read_argument
 from consumers.doors.cli.output import print_fields, show_page, when
 from consumers.doors.cli.program import Command
+from consumers.sdk.batch import check_kinds
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.client import follow, read_event
+from ledger.codec import check_strict, schema_error
 from ledger.envelope import decode_entry, decode_submission
 from ledger.errors import Refused
-from ledger.events import KINDS
+from ledger.limits import batch_events_max
 from projections.search.queries import SORTS, Term, matches_in, terms_of
 
 if TYPE_CHECKING:
@@ -29,9 +32,9 @@ hits_max: Final = 200
 
 
 @click.command(cls=Command)
-@click.argument("kind", metavar="KIND")
-@click.option("--stream", required=True, help="The stream, as session/s1 or handoff/ID.")
-@click.option("--data", "data_", required=True, metavar="JSON|@FILE|-", help="The event's data.")
+@click.argument("kind", metavar="KIND|-")
+@click.option("--stream", help="The stream, as session/s1 or handoff/ID.")
+@click.option("--data", "data_", metavar="JSON|@FILE|-", help="The event's data.")
 @click.option("--cause", "causes", multiple=True, metavar="REF", help="An event this one follows from.")
 @click.option("--corr", help="What it belongs to: a label that events of one task share.")
 @click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
@@ -41,19 +44,28 @@ def emit(
     app: App,
     kind: str,
     *,
-    stream: str,
-    data_: str,
+    stream: str | None,
+    data_: str | None,
     causes: tuple[str, ...],
     corr: str | None,
     expect: int | None,
     idem: str | None,
 ) -> None:
-    """Sign and append one event of KIND as the acting agent.
+    """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
 
-    What each kind's data holds is published in proto/schemas; an unknown kind lists those there are.
+    What each kind's data holds is published in proto/schemas; an unknown kind lists those there are. For a batch, each
+    line of standard input is a JSON object: {"stream", "kind", "data"}, and where wanted "causes", "corr", "expect",
+    "idem". All of them are admitted under one signature, or none: at most 256 events and 900 KiB.
     """
-    if kind not in KINDS:
-        raise Refused("UNKNOWN_KIND", f"there is no kind {kind!r}; there are: {', '.join(sorted(KINDS))}", kind=kind)
+    if kind == "-":
+        if stream or data_ or causes or corr or expect is not None or idem:
+            raise Refused("USAGE", "the lines of a batch say all of it: leave the options out")
+        batch = app.author().emit(*read_batch(sys.stdin.buffer.read()))
+        app.show("accepted", {"accepted": [fields_of(one) for one in batch]}, lambda: print_accepted(batch))
+        return
+    if stream is None or data_ is None:
+        raise Refused("USAGE", "--stream and --data say where the event belongs and what it holds")
+    check_kinds((kind,))
     draft = Draft(
         stream=stream,
         kind=kind,
@@ -65,6 +77,47 @@ def emit(
     )
     accepted = app.author().emit(draft)[0]
     app.show("accepted", fields_of(accepted), lambda: print_accepted([accepted]))
+
+
+class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a batch."""
+
+    stream: str
+    kind: str
+    data: dict[str, Any]
+    causes: list[str] = []
+    corr: str | None = None
+    expect: int | None = None
+    idem: str | None = None
+
+
+def read_batch(given: bytes) -> list[Draft]:
+    """Return the events of JSON lines; empty lines are passed over.
+
+    Raises:
+        Refused: the code of the first line that is wrong, with its number; ``USAGE`` without any, ``TOO_LARGE``.
+    """
+    drafts: list[Draft] = []
+    for number, text in enumerate(given.split(b"\n"), 1):
+        if not text.strip():
+            continue
+        try:
+            check_strict(text)
+            line = msgspec.json.decode(text, type=BatchLine)
+            check_kinds((line.kind,))
+        except msgspec.ValidationError as error:
+            refusal = schema_error(error)
+            raise Refused(refusal.code, f"line {number}: {refusal.message}", line=number) from error
+        except Refused as refusal:
+            raise Refused(
+                refusal.code, f"line {number}: {refusal.message}", **refusal.details, line=number
+            ) from refusal
+        drafts.append(Draft(**{name: getattr(line, name) for name in line.__struct_fields__}))
+    if not drafts:
+        raise Refused("USAGE", "standard input holds no event: give one JSON object a line")
+    if len(drafts) > batch_events_max:
+        raise Refused("TOO_LARGE", f"a batch has at most {batch_events_max} events, not {len(drafts)}")
+    return drafts
 
 
 @click.command(cls=Command)
@@ -175,19 +228,6 @@ def resolve(app: App, ref: str) -> int:
         return int(ref)
     index: int = app.query("resolve", ref=ref)["event_index"]
     return index
-
-
-def check_kinds(kinds: tuple[str, ...]) -> None:
-    """Refuse a kind that does not exist, naming those that do.
-
-    Raises:
-        Refused: ``UNKNOWN_KIND``.
-    """
-    for kind in kinds:
-        if kind not in KINDS:
-            raise Refused(
-                "UNKNOWN_KIND", f"there is no kind {kind!r}; there are: {', '.join(sorted(KINDS))}", kind=kind
-            )
 
 
 def describe(event: Event) -> dict[str, Any]:

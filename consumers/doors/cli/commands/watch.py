@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.commands.events import check_kinds, describe
+from consumers.doors.cli.commands.events import describe
 from consumers.doors.cli.output import configure_logging, print_table
 from consumers.doors.cli.program import Command
+from consumers.sdk.batch import check_kinds
 from consumers.sdk.command import run_command
 from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions

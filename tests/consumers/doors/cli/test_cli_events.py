@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import sys
@@ -32,6 +33,65 @@ def test_emitted_event_is_shown_by_index_id_prefix_and_digest(baton: Baton, fres
     body_ref = baton.data("log", "--after", accepted["index"] - 1, "--limit", 1)["events"][0]["body_ref"]
     assert baton.data("show", body_ref) == by_index
     assert "shown" in baton("show", accepted["index"])
+
+
+def lines(*documents: object) -> bytes:
+    """Return JSON lines; bytes stand as they are."""
+    return b"\n".join(one if isinstance(one, bytes) else json.dumps(one).encode() for one in documents) + b"\n"
+
+
+def given_stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    """Let standard input hold some bytes."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_lines_of_standard_input_are_one_batch_under_one_signature(
+    baton: Baton, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = f"session/{fresh('batch')}"
+    started = {"stream": stream, "kind": "session.started", "data": {"task": "t"}, "idem": stream}
+    found = {"stream": stream, "kind": "finding.logged", "data": {"finding": "f"}, "corr": "c", "expect": 1}
+    given_stdin(monkeypatch, lines(started, b"", found))
+    accepted = baton.data("emit", "-", "--as", "a")["accepted"]
+    assert accepted[1]["index"] == accepted[0]["index"] + 1
+    first, second = (baton.data("show", one["index"]) for one in accepted)
+    assert (first["batch"], second["batch"]) == ({"index": 0, "size": 2}, {"index": 1, "size": 2})
+    assert first["sig"] == second["sig"]
+    assert second["corr"] == "c"
+
+
+def test_a_batch_with_one_wrong_line_leaves_nothing_and_names_the_line(
+    baton: Baton, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = f"session/{fresh('batch')}"
+    good = {"stream": stream, "kind": "session.started", "data": {}}
+    size = baton.size()
+    for wrong, code, line in (
+        (b"{", "INVALID_FORMAT", 2),
+        (b'{"a": 1, "a": 2}', "DUPLICATE_KEY", 2),
+        (b"[]", "INVALID_FIELD", 2),
+        (good | {"kind": "nothing.done"}, "UNKNOWN_KIND", 2),
+        (good | {"more": 1}, "UNKNOWN_FIELD", 2),
+        ({"stream": stream, "data": {}}, "INVALID_FIELD", 2),
+        (b"\xff", "INVALID_FORMAT", 2),
+        (good, "PARTIAL_RETRY", None),
+        (good | {"data": {"task": "again"}}, "TRANSITION_NOT_ALLOWED", None),
+        ({"stream": stream, "kind": "finding.logged", "data": {"findings": "f"}}, "UNKNOWN_FIELD", None),
+    ):
+        given_stdin(monkeypatch, lines(good, wrong))
+        said = baton.run("emit", "-", "--as", "a", "--json")
+        error = json.loads(said.out)["error"]
+        assert (error["code"], error["details"].get("line")) == (code, line), error
+    for content, code in (
+        (b"\n \n", "USAGE"),
+        (lines(*[good] * 257), "TOO_LARGE"),
+        (lines(b"[" * 99), "NESTING_TOO_DEEP"),
+    ):
+        given_stdin(monkeypatch, content)
+        assert json.loads(baton.run("emit", "-", "--as", "a", "--json").out)["error"]["code"] == code
+    assert baton.size() == size
+    baton.refuses("USAGE", "emit", "-", "--stream", stream, "--as", "a")
+    baton.refuses("USAGE", "emit", "session.started", "--data", "{}", "--as", "a")
 
 
 def test_show_refuses_what_is_not_there(baton: Baton) -> None:
