@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ledger.codec import encode_canonical
-from ledger.envelope import Submission, batch_pae, check_shape, event_id, pae
+from ledger.envelope import Submission, batch_pae, check_shape, pae
 from ledger.events import KIND_OF
 
 if TYPE_CHECKING:
@@ -76,11 +76,6 @@ def draft_and_sign(drafts: Sequence[Draft], key: Key, *, ledger: str, author: st
 
 def _bodies_of(drafts: Sequence[Draft], *, ledger: str, author: str, at: str) -> list[bytes]:
     return [body_of(draft, ledger=ledger, author=author, at=at) for draft in drafts]
-
-
-def ids_of(submission: Submission) -> list[str]:
-    """Return the ids that the events of a submission have, accepted or not."""
-    return [event_id(pae(body)) for body in submission.bodies]
 
 
 class Author:

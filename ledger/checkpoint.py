@@ -41,7 +41,6 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     Raises:
         Refused: the origin is not one non-empty line, or the size or the root's length is impossible.
-
     """
 
     origin: str
@@ -62,7 +61,6 @@ class CheckpointVerifier(msgspec.Struct, frozen=True):
 
     Raises:
         Refused: the origin cannot be a key name, or the key has another length.
-
     """
 
     origin: str
@@ -80,7 +78,6 @@ class CheckpointVerifier(msgspec.Struct, frozen=True):
 
         Raises:
             Refused: it is no vkey, is not of an Ed25519 note key, or its id does not fit its key.
-
         """
         # The base64 of the last part may itself contain a plus.
         parts = vkey.split("+", 2)
@@ -111,7 +108,6 @@ class CheckpointKey(msgspec.Struct, frozen=True):
 
     Raises:
         Refused: the origin cannot be a key name, or the seed has another length.
-
     """
 
     origin: str
@@ -154,7 +150,6 @@ def sign_checkpoint(checkpoint: Checkpoint, key: CheckpointKey) -> str:
 
     Raises:
         Refused: the key is of another origin.
-
     """
     if checkpoint.origin != key.origin:
         message = f"A key of {key.origin!r} does not sign for {checkpoint.origin!r}."
@@ -169,7 +164,6 @@ def parse_checkpoint(note: str) -> Checkpoint:
 
     Raises:
         Refused: it is not a note, or its text is not that of a checkpoint.
-
     """
     text, _ = _split_note(note)
     return _parse_text(text)
@@ -181,7 +175,6 @@ def verify_checkpoint(note: str, verifier: CheckpointVerifier) -> Checkpoint:
     Raises:
         Corrupted: the key did not sign this note, or the checkpoint is of another origin.
         Refused: it is not a note, or its text is not that of a checkpoint.
-
     """
     checkpoint = _parse_text(open_note(note, verifier))
     if checkpoint.origin != verifier.origin:
@@ -196,7 +189,6 @@ def open_note(note: str, verifier: CheckpointVerifier) -> str:
     Raises:
         Corrupted: no signature is by this key, or one that names it is wrong.
         Refused: it is not a note.
-
     """
     text, signatures = _split_note(note)
     name, key_id = verifier.origin, verifier.key_id

@@ -179,7 +179,6 @@ def encode_utf8(text: str, what: str) -> bytes:
 
     Raises:
         Refused: the text has half of a surrogate pair, as JSON may smuggle in.
-
     """
     try:
         return text.encode()
@@ -197,7 +196,6 @@ def decode_base64(encoded: str, what: str) -> bytes:
 
     Raises:
         Refused: it is not base64, or is padded or spelled in another way than an encoder would.
-
     """
     try:
         decoded = b64decode(encoded, validate=True)
@@ -213,7 +211,6 @@ def decode_decimal(digits: str, what: str) -> int:
 
     Raises:
         Refused: it is written in another way, or too large.
-
     """
     if not _DECIMAL.fullmatch(digits) or int(digits) > decimal_max:
         raise Refused("INVALID_FORMAT", f"The {what} is not a decimal number of at most {decimal_max}.")

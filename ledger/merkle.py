@@ -66,7 +66,6 @@ class Frontier(msgspec.Struct, frozen=True):
 
         Raises:
             Corrupted: the length is not that of a frontier of this size.
-
         """
         if not 0 <= size <= tree_size_max or len(stored) != size.bit_count() * hash_size_bytes:
             message = f"The stored frontier of {size} leaves has a length of {len(stored)} bytes."
@@ -77,10 +76,6 @@ class Frontier(msgspec.Struct, frozen=True):
     def to_bytes(self) -> bytes:
         """Return the roots joined, 32 bytes each; the size is stored beside them."""
         return b"".join(self.roots)
-
-    def append(self, leaf: bytes) -> Self:
-        """Return the frontier with one leaf hash more."""
-        return self.extend((leaf,))
 
     def extend(self, leaves: Iterable[bytes]) -> Self:
         """Return the frontier with these leaf hashes added in order, for about one hash a leaf."""
@@ -119,7 +114,6 @@ def inclusion_proof(index: int, size: int, subtree: SubtreeReader) -> list[bytes
 
     Raises:
         Refused: the tree has no such leaf.
-
     """
     if not 0 <= index < size:
         raise Refused("NOT_FOUND", f"A tree of {size} leaves has no leaf {index}.", index=index, size=size)
@@ -144,7 +138,6 @@ def inclusion_path(leaves: Sequence[bytes], index: int) -> list[bytes]:
 
     Raises:
         Refused: there is no such leaf.
-
     """
     return inclusion_proof(index, len(leaves), subtrees_of(leaves))
 
@@ -156,7 +149,6 @@ def consistency_proof(old_size: int, new_size: int, subtree: SubtreeReader) -> l
 
     Raises:
         Refused: the old tree is larger than the new one, or a size is negative.
-
     """
     if not 0 <= old_size <= new_size:
         message = f"A tree of {new_size} leaves does not begin with one of {old_size}."

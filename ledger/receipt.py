@@ -28,7 +28,6 @@ class Receipt(msgspec.Struct, frozen=True):
 
     Raises:
         Refused: the index is impossible, or the path is not of hashes or longer than that of any tree.
-
     """
 
     index: int
@@ -49,7 +48,6 @@ class Receipt(msgspec.Struct, frozen=True):
 
         Raises:
             Refused: the text is not a tlog-proof of version 1, or is too large.
-
         """
         size = len(encode_utf8(text, "receipt"))
         if size > receipt_size_max_bytes:
@@ -82,7 +80,6 @@ class Receipt(msgspec.Struct, frozen=True):
         Raises:
             Corrupted: the checkpoint is not signed by the verifier's key, or the path does not lead to its root.
             Refused: the checkpoint is malformed.
-
         """
         checkpoint = verify_checkpoint(self.checkpoint_text, verifier)
         if not verify_inclusion(leaf_hash, self.index, checkpoint.size, self.path, checkpoint.root):

@@ -16,6 +16,7 @@ from ledger.author import Draft, draft_and_sign, sign
 from ledger.checkpoint import CheckpointKey
 from ledger.client import read_event
 from ledger.config import Config, Settings
+from ledger.envelope import Submission, event_id, pae
 from ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated, Role
 from ledger.events.handoff import (
     HandoffApproved,
@@ -31,6 +32,7 @@ from ledger.lifecycle.authority import NODE, ROOT
 from ledger.lifecycle.handoff import HandoffState, compute_version
 from ledger.local import LocalClient
 from ledger.log.log import Log
+from ledger.log.tables import stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +48,11 @@ ORIGIN: Final = "test.example/ledger"
 START_MS: Final = 1_770_890_400_000  # 2026-02-12T10:00:00Z
 MAP_SIZE: Final = 256 * 1024**2
 AGENTS: Final[dict[str, list[Role]]] = {"alice": ["agent"], "bob": ["agent"], "rita": ["human", "reviewer"]}
+
+
+def ids_of(submission: Submission) -> list[str]:
+    """Return the ids that the events of a submission have, accepted or not."""
+    return [event_id(pae(body)) for body in submission.bodies]
 
 
 def key_named(name: str) -> Key:
@@ -202,7 +209,7 @@ class Ledger(Actors):
     def handoff(self, name: str) -> HandoffState:
         """Return where a handoff stands."""
         with self.log.snapshot() as snapshot:
-            record = snapshot.stream(f"handoff/{name}")
+            record = snapshot.record(stream_key(f"handoff/{name}"))
         assert record is not None
         assert isinstance(record.state, HandoffState)
         return record.state

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledger.admission.check import Candidate
 from ledger.admission.decide import apply
-from ledger.admission.state import Layer, Memory
+from ledger.admission.state import Layer
 from ledger.codec import encode_packed
 from ledger.envelope import batch_pae, decode_entry, event_id, pae
 from ledger.events.body import decode_body
@@ -17,6 +17,31 @@ from ledger.merkle import leaf_hash, root_of, verify_inclusion
 if TYPE_CHECKING:
     from ledger.envelope import Entry
     from ledger.log.log import Log
+
+
+class Memory:
+    """A base without a log."""
+
+    def __init__(self) -> None:
+        self.records: dict[bytes, Any] = {}
+        self.indexes: dict[tuple[str, str], int] = {}
+        self.size = 0
+        self.ledger: str | None = None
+
+    def record(self, key: bytes) -> Any:
+        return self.records.get(key)
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        return self.indexes.get((stream, event_id))
+
+    def key_at(self, index: int) -> bytes:
+        raise KeyError(index)  # never asked: a replay refuses every duplicate before it would matter
+
+    def take(self, layer: Layer) -> None:
+        self.records |= layer.records
+        self.indexes |= layer.indexes
+        self.size = layer.size
+        self.ledger = layer.ledger
 
 
 def replayed(entries: list[bytes]) -> Memory:

@@ -1,8 +1,8 @@
 """The state an auditor replays into: a base for layers that stays small over millions of events.
 
-``admission.state.Memory`` keeps every record as an object and every id as text, some 600 bytes an event. Here a
-record is kept as the bytes that the log itself stores, decoded ones only in a cache of bounded size, and an id as
-its 32 bytes. What grows is one small item for each event id, stream, key and idempotency key.
+Records as objects and ids as text would take some 600 bytes an event. Here a record is kept as the bytes that the log
+itself stores, decoded ones only in a cache of bounded size, and an id as its 32 bytes. What grows is one small item for
+each event id, stream, key and idempotency key.
 """
 
 from __future__ import annotations

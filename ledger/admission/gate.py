@@ -112,11 +112,8 @@ class _Transaction:
 
     def record(self, key: bytes) -> Any:
         found = self._cache.get(key)
-        if found is None:
-            data = self._snapshot.state(key)
-            if data is None:
-                return None
-            found = self._cache[key] = layout.decode_record(key, data)
+        if found is None and (found := self._snapshot.record(key)) is not None:
+            self._cache[key] = found
         return found
 
     def index_of(self, stream: str, event_id: str) -> int | None:

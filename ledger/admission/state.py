@@ -1,7 +1,7 @@
 """The state that rules decide on, in layers: a decision writes into its own layer until it stands.
 
 A ``Layer`` answers from what was decided in it, then from the layer below. At the bottom lies a ``Base``: the log's
-state within a write transaction, or an empty memory in which an auditor replays. So a refused submission is
+state within a write transaction, or the memory in which an auditor replays. So a refused submission is
 forgotten by dropping its layer, and nothing is ever undone.
 """
 
@@ -125,33 +125,3 @@ class Layer:
     def put_idempotency(self, author: str, idem: str, record: IdempotencyRecord) -> None:
         """Decide what an idempotency key was used for."""
         self.records[idempotency_key(author, idem)] = record
-
-
-class Memory:
-    """A base without a log: what an auditor or a test replays into."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self.records: dict[bytes, Any] = {}
-        self.indexes: dict[tuple[str, str], int] = {}
-        self.size = 0
-        self.ledger: str | None = None
-
-    def record(self, key: bytes) -> Any:
-        """Return the record under a state key, or None."""
-        return self.records.get(key)
-
-    def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream, or None."""
-        return self.indexes.get((stream, event_id))
-
-    def key_at(self, index: int) -> bytes:
-        """Never asked: a replay refuses every duplicate before it would matter."""
-        raise KeyError(index)
-
-    def take(self, layer: Layer) -> None:
-        """Take over what was decided in ``layer``."""
-        self.records |= layer.records
-        self.indexes |= layer.indexes
-        self.size = layer.size
-        self.ledger = layer.ledger

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledger import merkle
 from ledger.errors import Corrupted, Refused
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import lmdb
 
     from ledger.lifecycle.authority import AgentRecord, KeyRecord
-    from ledger.log.tables import Head, IdempotencyRecord, StreamRecord, Tables
+    from ledger.log.tables import Head, Tables
 
 
 class Snapshot:
@@ -75,15 +75,15 @@ class Snapshot:
         found = self._get(self._tables.ids, id_key)
         return None if found is None else int.from_bytes(found, "big")
 
-    def stream(self, name: str) -> StreamRecord | None:
-        """Return the record of a stream."""
-        data = self.state(layout.stream_key(name))
-        return None if data is None else layout.stream_decoder.decode(data)
+    def record(self, key: bytes) -> Any:
+        """Return the record under a state key (see ``log.tables``), or None."""
+        data = self._get(self._tables.state, key)
+        return None if data is None else layout.decode_record(key, data)
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
-        data = self.state(layout.agent_key(name))
-        return None if data is None else layout.agent_decoder.decode(data)
+        found: AgentRecord | None = self.record(layout.agent_key(name))
+        return found
 
     def agents(self) -> list[AgentRecord]:
         """Return all agents, by name."""
@@ -92,16 +92,6 @@ class Snapshot:
     def keys(self) -> list[tuple[str, KeyRecord]]:
         """Return all signing keys (hex) with their records."""
         return [(key[1:].hex(), layout.key_decoder.decode(data)) for key, data in self._records(b"k")]
-
-    def key(self, public_key: str) -> KeyRecord | None:
-        """Return the record of a signing key (hex)."""
-        data = self.state(layout.key_key(public_key))
-        return None if data is None else layout.key_decoder.decode(data)
-
-    def idempotency(self, author: str, idem: str) -> IdempotencyRecord | None:
-        """Return what an author used an idempotency key for."""
-        data = self.state(layout.idempotency_key(author, idem))
-        return None if data is None else layout.idempotency_decoder.decode(data)
 
     def root(self) -> bytes:
         """Return the root of the tree over all entries."""
@@ -124,10 +114,6 @@ class Snapshot:
     def _check_size(self, size: int) -> None:
         if not 0 <= size <= self.size:
             raise Refused("NOT_FOUND", f"the log has {self.size} entries, not {size}", size=self.size)
-
-    def state(self, key: bytes) -> bytes | None:
-        """Return what is stored under a state key."""
-        return self._get(self._tables.state, key)
 
     def _get(self, table: lmdb._Database, key: bytes) -> bytes | None:
         return self._tables.get(self._txn, table, key)

@@ -9,11 +9,11 @@ import json
 import msgspec
 import pytest
 from blake3 import blake3
-from building import key_named
+from building import ids_of, key_named
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.author import ids_of, sign
+from ledger.author import sign
 from ledger.codec import encode_packed
 from ledger.envelope import (
     BATCH_TYPE,

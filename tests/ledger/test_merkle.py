@@ -114,7 +114,7 @@ def test_frontier_has_the_root_of_the_recursive_definition_at_every_size() -> No
     frontier = Frontier.empty()
     assert frontier.root() == EMPTY_ROOT
     for size, leaf in enumerate(LEAVES, start=1):
-        frontier = frontier.append(leaf)
+        frontier = frontier.extend((leaf,))
         assert (frontier.size, len(frontier.roots)) == (size, size.bit_count())
         assert frontier.root() == reference_root(0, size)
 

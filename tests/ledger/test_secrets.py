@@ -19,7 +19,7 @@ from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.identity import write_key
 from ledger.limits import blob_scan_max_bytes
-from ledger.secret_patterns import PATTERNS, traces
+from ledger.secrets import PATTERNS, traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def test_every_credential_leaves_a_trace_in_json(text: str) -> None:
 
 
 def test_every_sort_has_an_example() -> None:
-    assert {one.sort for one in PATTERNS} == CREDENTIALS.keys()
+    assert {one.kind for one in PATTERNS} == CREDENTIALS.keys()
 
 
 @pytest.mark.parametrize("text", HARMLESS.values(), ids=HARMLESS.keys())
@@ -142,7 +142,7 @@ def test_depth_of_a_value_is_no_matter() -> None:
         value = [value]
     found = secrets.scan(value)
     assert found is not None
-    assert found.sort == "GitHub token"
+    assert found.kind == "GitHub token"
 
 
 def test_text_of_too_many_placeholders_is_refused_and_not_searched_for_ever() -> None:

@@ -231,7 +231,7 @@ class TranscriptImport:
         answered = thought.answered
         secret = scan(answered.response)
         if secret is not None:
-            return self._aside(left_of(Hidden(answered, f"{CREDENTIAL}: {secret.path} ({secret.sort})")))
+            return self._aside(left_of(Hidden(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})")))
         task = None
         if scan(thought.memory.task) is not None:
             thought = thought._replace(memory=msgspec.structs.replace(thought.memory, task=TASK_LEFT_OUT))

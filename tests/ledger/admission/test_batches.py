@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from building import key_named
+from building import ids_of, key_named
 
-from ledger.author import Draft, ids_of
+from ledger.author import Draft
 from ledger.envelope import Submission, decode_entry
 from ledger.errors import Refused
 from ledger.events import EventData

@@ -13,6 +13,7 @@ from ledger.events.authority import AgentRegistered, KeyDelegated, KeyRevoked, R
 from ledger.events.handoff import HandoffApproved
 from ledger.events.session import FindingLogged, SessionStarted
 from ledger.lifecycle.authority import ROOT
+from ledger.log.tables import key_key
 
 if TYPE_CHECKING:
     from building import Ledger
@@ -34,7 +35,7 @@ def refusal(ledger: Ledger, author: str, stream: str, data: EventData, **fields:
 def used(ledger: Ledger) -> int:
     """Return how many events the ledger counts for the session key."""
     with ledger.log.snapshot() as snapshot:
-        record = snapshot.key(SESSION_KEY.public.hex())
+        record = snapshot.record(key_key(SESSION_KEY.public.hex()))
     assert record is not None
     return record.used
 

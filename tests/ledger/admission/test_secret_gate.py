@@ -6,12 +6,13 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from building import ids_of
 from credentials import DATABASE, GITHUB, pem
 
 from consumers.auditor import verify_log
 from consumers.auditor.fsck import fsck
 from ledger.admission import check
-from ledger.author import Author, Draft, ids_of
+from ledger.author import Author, Draft
 from ledger.bus.remote import RemoteClient
 from ledger.errors import CODES, BatonError, Exit, Refused
 from ledger.events.session import FindingLogged, SessionStarted

@@ -14,6 +14,7 @@ from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import tot as kinds
 from ledger.lifecycle.tot import TotState, tree_digest
+from ledger.log.tables import stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,7 @@ def code_of(submit: Callable[[], Any], ledger: Ledger) -> str:
 def life(ledger: Ledger) -> TotState:
     """Return the task as the gate remembers it."""
     with ledger.log.snapshot() as snapshot:
-        record = snapshot.stream(STREAM)
+        record = snapshot.record(stream_key(STREAM))
     assert record is not None
     assert isinstance(record.state, TotState)
     return record.state
