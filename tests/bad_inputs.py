@@ -300,3 +300,8 @@ BAD_INPUTS: Final[dict[str, BadInput]] = {name: _from_data(bad) for name, bad in
         "VERSION_MISMATCH", _step("rita", HandoffApproved(version=VERSION)), _hand_over
     ),
 }
+
+# The gate is tried with all of them; what stands above it, with one for each code that an author can meet.
+REPRESENTATIVES: Final[dict[str, BadInput]] = {
+    name: BAD_INPUTS[name] for name in {bad.code: name for name, bad in BAD_INPUTS.items()}.values()
+}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from bad_inputs import BAD_INPUTS, BadInput, body, start_session
+from bad_inputs import BAD_INPUTS, REPRESENTATIVES, BadInput, body, start_session
 from blake3 import blake3
 from served import Served, until
 
@@ -22,7 +22,8 @@ from ledger.events.session import SessionStarted
 if TYPE_CHECKING:
     from building import Ledger
 
-ON_THE_WIRE = {name: bad for name, bad in BAD_INPUTS.items() if name != "bytes: 2 MB"}
+ON_THE_WIRE = REPRESENTATIVES | {name: bad for name, bad in BAD_INPUTS.items() if name.startswith(("bytes:", "DSSE:"))}
+del ON_THE_WIRE["bytes: 2 MB"]
 
 
 def submit(served: Served, payload: bytes, headers: dict[str, str] | None = None) -> Any:

@@ -1,7 +1,7 @@
 """Ledgers to call verbs on: one in a folder and one behind `baton serve`, each made once, and empty ones for each test.
 
-Tests that take ``baton`` run twice, locally and with ``--server``: they share the two ledgers, so each names its own
-streams with ``fresh``.
+Tests that take ``baton`` share a ledger, so each names its own streams with ``fresh``. What is marked ``served`` runs
+twice, locally and with ``--server``: a list of verbs that between them use all that a client can do.
 """
 
 from __future__ import annotations
@@ -52,9 +52,16 @@ def served(populated: Callable[[str], Path]) -> Iterator[Place]:
         yield serving.place
 
 
-@pytest.fixture(scope="session", params=["local", "server"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let a test marked ``served`` run twice: both clients are one to whoever calls (``client_suite`` proves that)."""
+    if "place" in metafunc.fixturenames:
+        is_served = metafunc.definition.get_closest_marker("served") is not None
+        metafunc.parametrize("place", ["local", "server"] if is_served else ["local"], indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def place(request: pytest.FixtureRequest, populated: Callable[[str], Path]) -> Place:
-    """The same ledger once in its folder and once behind a server."""
+    """A ledger in its folder and, for what is marked ``served``, one behind a server."""
     if request.param == "local":
         return Place(populated("local"))
     found: Place = request.getfixturevalue("served")

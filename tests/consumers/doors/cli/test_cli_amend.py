@@ -52,6 +52,7 @@ def imported(baton: Baton, fresh: Fresh, tmp_path: Path) -> str:
     return name
 
 
+@pytest.mark.served
 def test_amended_handoff_needs_a_new_approval(baton: Baton, fresh: Fresh) -> None:
     name = create(baton, fresh("amended"), "--task", "one", "--criterion", "green")
     baton("handoff", "approve", name, "--as", "rita")

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from calling import Baton, call, emit_finding, start_session
 
 from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     Fresh = Callable[[str], str]
 
 
+@pytest.mark.served
 def test_receipt_verifies_offline(baton: Baton, fresh: Fresh) -> None:
     accepted = emit_finding(baton, start_session(baton, fresh("receipt")))
     created = baton.data("show", 0)["data"]
@@ -32,6 +34,7 @@ def test_receipt_verifies_offline(baton: Baton, fresh: Fresh) -> None:
     assert baton("show", accepted["index"], "--receipt").startswith("c2sp.org/tlog-proof@v1\nindex ")
 
 
+@pytest.mark.served
 def test_verify_says_what_was_verified(baton: Baton) -> None:
     answer = baton.data("verify")
     assert (answer["ok"], answer["trust"], answer["views"]) == (True, "self-asserted", False)
@@ -58,6 +61,7 @@ def test_checkpoint_of_another_ledger_fails_verification(alone: Baton, tmp_path:
     assert report["problems_total"] >= 1
 
 
+@pytest.mark.served
 def test_checkpoint_is_a_signed_note(baton: Baton) -> None:
     created = baton.data("show", 0)["data"]
     verifier = CheckpointVerifier(created["origin"], bytes.fromhex(created["checkpoint_key"]))
@@ -65,6 +69,7 @@ def test_checkpoint_is_a_signed_note(baton: Baton) -> None:
     assert verify_checkpoint(note, verifier).size == baton.size()
 
 
+@pytest.mark.served
 def test_exported_bundle_verifies_and_a_changed_one_does_not(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
     emit_finding(baton, start_session(baton, fresh("bundle")), "a finding to be changed")
     file = tmp_path / "bundle.tar"

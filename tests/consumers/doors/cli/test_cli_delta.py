@@ -35,6 +35,7 @@ def recorded(baton: Baton, fresh: Fresh) -> list[str]:
     return [assumed["ref"], settled["ref"], concluded["ref"], name]
 
 
+@pytest.mark.served
 def test_fetch_with_a_base_transfers_less_and_comes_to_the_ref(baton: Baton, recorded: list[str]) -> None:
     base, _, ref, name = recorded
     whole = baton.data("reasoning", "fetch", name)

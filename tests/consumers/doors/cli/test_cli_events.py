@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Fresh = Callable[[str], str]
 
 
+@pytest.mark.served
 def test_emitted_event_is_shown_by_index_id_prefix_and_digest(baton: Baton, fresh: Fresh) -> None:
     accepted = emit_finding(baton, start_session(baton, fresh("show")), "shown")
     by_index = baton.data("show", accepted["index"])
@@ -100,6 +101,7 @@ def test_show_refuses_what_is_not_there(baton: Baton) -> None:
     baton.refuses("NOT_FOUND", "show", "no/such/stream")
 
 
+@pytest.mark.served
 def test_dsse_of_an_event_can_be_submitted_again_elsewhere(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
     accepted = emit_finding(baton, start_session(baton, fresh("dsse")))
     envelope = baton("show", accepted["index"], "--dsse")
@@ -134,6 +136,7 @@ def test_one_event_of_a_batch_is_exported_with_its_path(alone: Baton, tmp_path: 
     assert (batch["index"], batch["size"], len(batch["path"])) == (1, 3, 2)
 
 
+@pytest.mark.served
 def test_log_pages_on_with_the_command_it_prints(baton: Baton, fresh: Fresh) -> None:
     stream = start_session(baton, fresh("pages"))
     wanted = [emit_finding(baton, stream, f"number {number}")["index"] for number in range(5)]
@@ -154,6 +157,7 @@ def test_log_filters_and_says_when_nothing_fits(baton: Baton, fresh: Fresh) -> N
     assert "unknown.logged" in baton.refuses("UNKNOWN_KIND", "log", "--kind", "finding.loged")["message"]
 
 
+@pytest.mark.served
 def test_followed_log_prints_one_document_a_line_until_it_is_interrupted(baton: Baton, fresh: Fresh) -> None:
     stream = start_session(baton, fresh("follow"))
     assert baton.place is not None
@@ -181,6 +185,7 @@ def test_why_walks_back_along_causes(baton: Baton, fresh: Fresh) -> None:
     assert [len(line) - len(line.lstrip()) for line in baton("why", third["id"]).splitlines()] == [0, 2, 4]
 
 
+@pytest.mark.served
 def test_expected_version_and_idempotency_are_passed_on(baton: Baton, fresh: Fresh) -> None:
     stream = start_session(baton, fresh("idem"))
     first = emit_finding(baton, stream, "once", "--idem", stream)

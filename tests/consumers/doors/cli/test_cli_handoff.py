@@ -48,6 +48,7 @@ def why(baton: Baton, name: str) -> str:
     return sentence
 
 
+@pytest.mark.served
 def test_handoff_lives_from_creation_to_verification(baton: Baton, fresh: Fresh) -> None:
     name = create(baton, fresh("life"), "--task", "one", "--task", "two", "--criterion", "it works", "--body", "做")
     assert status(baton, name) == "pending"
@@ -156,6 +157,7 @@ def test_ticks_are_set_together_and_taken_back(baton: Baton, fresh: Fresh) -> No
     assert waived["message"] == "there is no criterion 2 (of 1)"
 
 
+@pytest.mark.served
 def test_why_names_what_is_waited_for(baton: Baton, fresh: Fresh) -> None:
     first = create(baton, fresh("why"))
     second = create(baton, fresh("why"), "--depends-on", first)
@@ -188,6 +190,7 @@ def test_dependency_may_have_to_be_verified(baton: Baton, fresh: Fresh) -> None:
     baton("handoff", "claim", second, "--as", "b")
 
 
+@pytest.mark.served
 def test_only_the_reviewer_approves_and_only_the_receiver_claims(baton: Baton, fresh: Fresh) -> None:
     name = create(baton, fresh("gate"))
     before = baton.size()

@@ -48,6 +48,7 @@ def test_list_names_dependencies_in_a_column(baton: Baton, fresh: Fresh, carl: s
     assert "0/2 tasks done" in table
 
 
+@pytest.mark.served
 def test_board_shows_each_state_with_its_cards(baton: Baton, fresh: Fresh, carl: str) -> None:
     first = create(baton, fresh("card"), carl, "--task", "one")
     second = create(baton, fresh("card"), carl, "--depends-on", first)

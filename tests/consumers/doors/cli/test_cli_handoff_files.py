@@ -72,6 +72,7 @@ def test_folder_is_imported_and_counted(baton: Baton, files: Path) -> None:
     assert "kept aside: " in again.err
 
 
+@pytest.mark.served
 def test_what_was_imported_renders_byte_for_byte(baton: Baton, files: Path, tmp_path: Path) -> None:
     baton("handoff", "import", files, "--as", "a", "--reviewer", "rita")
     name = name_in(files)
@@ -97,6 +98,7 @@ def test_one_tick_changes_one_line(baton: Baton, files: Path) -> None:
     assert "kept   as they are" in after
 
 
+@pytest.mark.served
 def test_changed_file_is_imported_until_it_is_confirmed(baton: Baton, files: Path) -> None:
     name = name_in(files)
     path = files / "deep" / f"{name}.md"

@@ -53,6 +53,7 @@ def test_phases_of_the_seed_are_one_tree_in_their_order(alone: Baton) -> None:
     assert "[verified → b]" in alone("handoff", "graph", "--all")
 
 
+@pytest.mark.served
 def test_tree_of_one_shows_missing_and_repeated_ones(baton: Baton, fresh: Fresh) -> None:
     names = chain(baton, [fresh("tree") for _ in range(3)])
     top = fresh("tree")

@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 from building import Ledger
 from calling import Baton, Place
 
@@ -18,8 +19,6 @@ from ledger.log.tables import index_key
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
     Fresh = Callable[[str], str]
 
@@ -35,6 +34,7 @@ def life(baton: Baton, name: str) -> str:
     return name
 
 
+@pytest.mark.served
 def test_history_names_keys_and_verifies_each_signature(baton: Baton, fresh: Fresh) -> None:
     name = life(baton, fresh("signed"))
     baton("key", "delegate", "--as", "b", "--ttl", "1h")

@@ -71,6 +71,7 @@ def is_in_step(baton: Baton, folder: Path, name: str) -> bool:
     return path.exists() and path.read_text() == baton("handoff", "render", name)
 
 
+@pytest.mark.served
 def test_edit_becomes_an_event_and_an_event_an_edit(baton: Baton, fresh: Fresh, folder: Path) -> None:
     name = claimed(baton, fresh("watched"))
     path = folder / f"{name}.md"

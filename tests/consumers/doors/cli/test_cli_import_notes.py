@@ -21,6 +21,7 @@ def session(fresh: Callable[[str], str]) -> str:
     return fresh("5d1f0a52-imported")
 
 
+@pytest.mark.served
 def test_an_import_counts_every_note_and_a_second_one_adds_none(baton: Baton, tmp_path: Path, session: str) -> None:
     notes = [(f"{tail}-{session}", note) if "/1" in tail[-2:] else (tail, note) for tail, note in one_of_each(session)]
     folder = repository(tmp_path / "r", [*notes, (f"findings/{session}", b"no json")])

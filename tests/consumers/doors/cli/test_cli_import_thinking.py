@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
 from calling import environment, wait_until
 
 from ledger.events.validation import Counts
@@ -53,6 +54,7 @@ def imported(baton: Baton, session: str) -> list[dict[str, Any]]:
     return [one for one in reversed(found) if one["session"] == session]
 
 
+@pytest.mark.served
 def test_import_counts_everything_and_a_second_run_adds_nothing(
     baton: Baton, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -122,6 +122,7 @@ def test_unreadable_passphrase_descriptor_is_a_usage_error(alone: Baton) -> None
     alone.refuses("USAGE", "agent", "add", "rita", "--role", "human", "--passphrase-fd", "987")
 
 
+@pytest.mark.served
 def test_agents_are_listed_and_shown(baton: Baton) -> None:
     listed = {one["name"]: one for one in baton.data("agent", "list")["agents"]}
     assert listed["rita"]["roles"] == ["human", "reviewer"]
@@ -239,6 +240,7 @@ def test_session_key_that_does_not_cover_a_kind_is_not_used(alone: Baton) -> Non
     assert alone.data("show", emit_finding(alone, stream)["index"])["key"] == identity
 
 
+@pytest.mark.served
 def test_key_verbs_refuse_what_they_cannot_do(baton: Baton) -> None:
     baton.refuses("USAGE", "key", "delegate", "--as", "a", "--ttl", "soon")
     baton.refuses("USAGE", "key", "delegate", "--ttl", "1h")

@@ -38,6 +38,7 @@ def only(baton: Baton, agent: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.served
 def test_commands_lead_a_handoff_through_its_life(baton: Baton, fresh: Fresh, carl: str, rob: str) -> None:
     name = fresh("life 第一")
     parties = ["--as", "a", "--to", carl, "--reviewer", rob]
@@ -84,6 +85,7 @@ def test_pages_go_on_with_the_command_that_is_printed(baton: Baton, fresh: Fresh
     assert seen == names
 
 
+@pytest.mark.served
 def test_wrong_agents_and_cursors_are_refused(baton: Baton) -> None:
     # Who has no key cannot even ask a server.
     baton.refuses("KEY_FILE_MISSING" if baton.is_remote else "AGENT_UNKNOWN", "next", "--as", "nobody-here")

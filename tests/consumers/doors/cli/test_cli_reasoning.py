@@ -86,6 +86,7 @@ def test_brief_of_each_level_stays_within_its_budget(baton: Baton, fresh: Fresh,
     assert answer["prompt"] in baton("reasoning", "brief", name, "--level", level)
 
 
+@pytest.mark.served
 def test_brief_by_a_beginning_of_its_ref_is_the_same(baton: Baton, fresh: Fresh) -> None:
     name = fresh("prefix")
     ref = record(baton, name)
@@ -135,6 +136,7 @@ def test_brief_of_a_security_audit_says_that_it_is_not_enough(baton: Baton, fres
     assert "fetch the whole graph" not in said.out
 
 
+@pytest.mark.served
 def test_fetched_graph_hashes_to_its_ref(baton: Baton, fresh: Fresh) -> None:
     name = fresh("fetch")
     ref = record(baton, name)

@@ -37,6 +37,7 @@ def lines(count: int) -> str:
     return "".join(json.dumps(graph, ensure_ascii=False) + "\n" for graph in graphs)
 
 
+@pytest.mark.served
 def test_recorded_file_is_the_graph_it_held_and_recording_again_adds_nothing(
     baton: Baton, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_brief_says_all_that_a_receiver_must_know(baton: Baton, fresh: Callable[
     assert data["dropped"]["steps"]
 
 
+@pytest.mark.served
 def test_provenance_names_the_signature_of_the_version_and_its_event(
     baton: Baton, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -163,6 +163,7 @@ def test_report_of_what_is_unknown_or_anothers_is_refused(baton: Baton, fresh: F
     baton.refuses("INVALID_FIELD", "report", "generate", name, *AS_A, "--finding", " ")
 
 
+@pytest.mark.served
 def test_text_that_stands_in_a_blob_is_shown_whole(baton: Baton, fresh: Fresh) -> None:
     name, text = begin(baton, fresh("blob")), "缓存从不清除，因此总线会变慢。" * 1_000
     baton("report", "generate", name, *AS_A, "--finding", text)

@@ -19,6 +19,7 @@ def test_cursor_that_no_page_has_and_text_that_is_none_are_refused(baton: Baton,
     baton.refuses("INVALID_FORMAT", *verb, "--ai-id", "not\udcff text")
 
 
+@pytest.mark.served
 def test_query_finds_by_agent_time_and_pattern_and_pages(baton: Baton, fresh: Fresh) -> None:
     label = fresh("agent")
     names = [begin(baton, fresh("q"), f"Validate part {n} of it", "--ai-id", label) for n in range(3)]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reported_sessions import Fresh
 
 
+@pytest.mark.served
 def test_postflight_makes_the_report_that_a_fresh_process_resumes_from(baton: Baton, fresh: Fresh) -> None:
     label = fresh("agent")
     name = begin(baton, fresh("leak"), CACHE, "--ai-id", label)

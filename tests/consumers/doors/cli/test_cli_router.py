@@ -77,6 +77,7 @@ def test_ledger_without_chains_has_none(baton: Baton) -> None:
     assert baton.data("router", "dry-run")["events"] == []
 
 
+@pytest.mark.served
 def test_dry_run_says_what_would_be_made_and_why_nothing_else(
     baton: Baton, file: Path, fresh: Callable[[str], str]
 ) -> None:
@@ -165,6 +166,7 @@ def test_run_goes_on_until_it_is_told_to_stop(alone: Baton, file: Path) -> None:
         assert running.signal(signal.SIGTERM).code == 0
 
 
+@pytest.mark.served
 def test_router_needs_the_role_of_a_service(baton: Baton, file: Path) -> None:
     error = baton.refuses("NOT_AUTHORIZED", "router", "run", file, "--once", "--as", "a")
     assert error["details"] == {"role": "service"}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Fresh = Callable[[str], str]
 
 
+@pytest.mark.served
 def test_what_was_written_is_found_by_its_words(baton: Baton, fresh: Fresh) -> None:
     name = fresh("leak")
     stream = start_session(baton, name)
@@ -74,6 +75,7 @@ def test_next_gives_the_command_that_goes_on(baton: Baton, fresh: Fresh) -> None
     assert [hit["event_index"] for hit in seen + rest["data"]["hits"]] == indexes[::-1]
 
 
+@pytest.mark.served
 def test_a_question_that_cannot_be_asked_is_refused(baton: Baton) -> None:
     baton.refuses("INVALID_FIELD", "search", "?!")
     baton.refuses("INVALID_FIELD", "search", "")

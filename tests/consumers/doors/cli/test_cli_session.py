@@ -26,6 +26,7 @@ def start(baton: Baton, name: str, *more: object) -> str:
     return name
 
 
+@pytest.mark.served
 def test_session_from_start_to_end_is_shown(baton: Baton, fresh: Fresh) -> None:
     name = start(baton, fresh("leak"), "--task", "Find the leak 找出泄漏")
     baton("session", "assess", name, "preflight", *AS_A, "--vector", "Know=0.5", "--vectors", '{"UNCERTAINTY": 0.6}')
@@ -50,6 +51,7 @@ def test_session_from_start_to_end_is_shown(baton: Baton, fresh: Fresh) -> None:
     assert name in baton("session", "list", "--agent", "a", "--status", "ended", "--limit", 500)
 
 
+@pytest.mark.served
 def test_id_is_made_when_none_is_given_and_resumed_sessions_are_named_whole(baton: Baton, fresh: Fresh) -> None:
     first = baton("session", "start", *AS_A).strip()
     assert (len(first), first.count("-")) == (36, 4)
@@ -214,6 +216,7 @@ def test_session_starts_once(baton: Baton, fresh: Fresh) -> None:
     baton.refuses("INVALID_FIELD", "session", "start", "line\nbreak", *AS_A)
 
 
+@pytest.mark.served
 def test_finding_of_ten_kilobytes_in_chinese_is_kept_whole(baton: Baton, fresh: Fresh) -> None:
     name, text = start(baton, fresh("long")), "缓存从不清除。" * 500
     baton("session", "finding", name, text, *AS_A)

@@ -25,6 +25,7 @@ def record(baton: Baton, name: str, domain: str) -> str:
     return ref
 
 
+@pytest.mark.served
 def test_taken_snapshot_is_shown_listed_and_received(baton: Baton, fresh: Fresh) -> None:
     name, id_ = fresh("quiet"), fresh("snap")
     ref = record(baton, name, "operations")
