@@ -16,6 +16,7 @@ from ledger.events import session as sessions
 from ledger.events.fields import EventData
 
 if TYPE_CHECKING:
+    from consumers.handoffs.acts import Verb
     from ledger.client import Client
 
 R = TypeVar("R")
@@ -81,7 +82,7 @@ class Handoff(_Noun[R, A]):
         to: str,
         title: str,
         reviewer: str | None = None,
-        task: str = "",
+        body: str = "",
         tasks: Sequence[str] = (),
         criteria: Sequence[str] = (),
         context: str = "",
@@ -91,30 +92,28 @@ class Handoff(_Noun[R, A]):
         proposal: str | None = None,
         reasoning_ref: str | None = None,
     ) -> R:
-        """Hand work to ``to``; it waits for the approval of ``reviewer`` (default: the configured one)."""
-        content: dict[str, Any] = {
-            "to": to, "title": title, "reviewer": reviewer, "task": task, "tasks": list(tasks),
+        """Hand work to ``to``; it waits for the approval of ``reviewer`` (default: the configured one).
+
+        ``body`` is what is to be done in words, ``answers`` the handoff that this one is the return of.
+        """
+        given = {
+            "to": to, "title": title, "reviewer": reviewer, "body": body, "tasks": list(tasks),
             "criteria": list(criteria), "context": context, "depends_on": list(depends_on), "unlock_at": unlock_at,
             "answers": answers, "proposal": proposal, "reasoning_ref": reasoning_ref,
         }  # fmt: skip
         ledger: Any = self._ledger
 
         def make(_: Client) -> list[EventData]:
-            from consumers.handoffs.acts import created_by  # noqa: PLC0415 - a markdown parser
+            from consumers.handoffs.content import creation  # noqa: PLC0415 - a markdown parser
 
-            return [created_by(ledger.settings.agent or "", ledger.settings, **content)]
+            set_fields = {name: value for name, value in given.items() if value is not None}
+            return [creation(ledger.settings.agent or "", ledger.settings, self.id, set_fields)[1]]
 
         return self._ledger.publish_from(self.stream, make)
 
     def amend(self, *, reason: str = "", **changes: Any) -> R:
         """Set some of what ``create`` takes anew, before work begins; it needs a new approval."""
-
-        def make(client: Client) -> list[EventData]:
-            from consumers.handoffs.acts import amendment_of  # noqa: PLC0415 - a markdown parser
-
-            return [amendment_of(client.view("handoffs.show", {"id": self.id}), changes, reason, client)]
-
-        return self._ledger.publish_from(self.stream, make)
+        return self._act("amend", **changes, reason=reason)
 
     def approve(self, version: str, *, comment: str = "") -> R:
         """Let exactly this ``version``, which you have read in ``show()``, be worked on."""
@@ -129,28 +128,14 @@ class Handoff(_Noun[R, A]):
         return self._publish(handoffs.HandoffClaimed(lease_seconds=lease_seconds))
 
     def check(
-        self, *, tasks: Sequence[int] = (), criteria: Sequence[int] = (), everything: bool = False, undo: bool = False
+        self, *, tasks: Sequence[int] = (), criteria: Sequence[int] = (), all_open: bool = False, undo: bool = False
     ) -> R:
-        """Tick tasks and criteria, counted from 1, or ``everything`` that is open; ``undo`` takes the ticks back."""
-
-        def make(client: Client) -> list[EventData]:
-            from consumers.handoffs.acts import ticks_of  # noqa: PLC0415
-
-            shown = client.view("handoffs.show", {"id": self.id})
-            return ticks_of(shown, tasks, criteria, is_all=everything, undo=undo)
-
-        return self._ledger.publish_from(self.stream, make)
+        """Tick tasks and criteria, counted from 1, or ``all_open``; ``undo`` takes the ticks back."""
+        return self._act("check", task_numbers=tasks, criterion_numbers=criteria, all_open=all_open, undo=undo)
 
     def waive(self, criterion: int, reason: str) -> R:
         """Do without a criterion, counted from 1, as the reviewer."""
-
-        def make(client: Client) -> list[EventData]:
-            from consumers.handoffs.acts import position_of  # noqa: PLC0415
-
-            rows = client.view("handoffs.show", {"id": self.id})["criteria"]
-            return [handoffs.HandoffCriterionWaived(position=position_of(rows, "criterion", criterion), reason=reason)]
-
-        return self._ledger.publish_from(self.stream, make)
+        return self._act("waive", criterion_numbers=criterion, reason=reason)
 
     def log(self, text: str) -> R:
         """Add a line to its log."""
@@ -188,6 +173,16 @@ class Handoff(_Noun[R, A]):
     def supersede(self, by: str, *, reason: str = "") -> R:
         """Put another handoff in the place of this one."""
         return self._publish(handoffs.HandoffSuperseded(by=by.removesuffix(".md"), reason=reason))
+
+    def _act(self, verb: Verb, **given: Any) -> R:
+        """Publish what an act signs of the handoff as it is now."""
+
+        def make(client: Client) -> list[EventData]:
+            from consumers.handoffs.content import events_of  # noqa: PLC0415 - a markdown parser
+
+            return events_of(verb, client.view("handoffs.show", {"id": self.id}), given, client)
+
+        return self._ledger.publish_from(self.stream, make)
 
 
 class Reasoning(_Noun[R, A]):
