@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from projections.reader import Reader as Reader
     from projections.runner import Progress as Progress
     from projections.runner import Runner as Runner
-    from projections.store.sqlite import SqliteStore as SqliteStore
+    from projections.sqlite import SqliteStore as SqliteStore
     from projections.verify import Difference as Difference
     from projections.verify import verify_views as verify_views
     from projections.views import QUERIES as QUERIES

@@ -1,13 +1,14 @@
-"""The shape of a projection: a pure fold from events to rows (DESIGN §8).
+"""The shape of a projection: a pure fold from events to rows.
 
-A projection owns some tables. Of each event it *handles* it names the keys whose state the event changes; the
-runner folds the event into each of those states, and writes two sorts of rows:
+A projection owns some tables; a table's rows are structs, whose fields are its columns. Of each event it *handles* it
+names the keys whose state the event changes; the runner folds the event into each of those states, and writes two
+types of rows:
 
 - rows of a **state**: ``rows(state)`` stand in tables that have an ``owner`` column, and are replaced whenever the
   state of that key changed;
 - rows of an **event**: ``added(state, logged)`` stand in tables without an owner, and are written once, never changed.
 
-A view like the catalog lives almost wholly of the second sort: its folds stay cheap however long a stream grows.
+A view like the catalog lives almost wholly of the second type: its folds stay cheap however long a stream grows.
 
 Rules: every function here is a plain function of its arguments. No clock, no disk, no network, no randomness, and no
 iteration over sets (their order differs from process to process). A state is a msgspec struct, kept as msgpack
@@ -16,19 +17,25 @@ beside the rows, so that folding goes on after a restart without reading the log
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from functools import cache
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from ledger.events.body import Event
+from ledger.codec import encode_sorted
+from ledger.events.body import Event
 
 S = TypeVar("S", bound=msgspec.Struct)
-Row: TypeAlias = "tuple[str | int | float | bytes | None, ...]"
-Rows: TypeAlias = "Mapping[str, Sequence[Row]]"
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """A row of a table: its fields are the columns, in order, of type str, int, bool, float or bytes, or None."""
+
+
+R = TypeVar("R", bound=Row)
+Rows: TypeAlias = Sequence[Row]
 
 
 class Logged(NamedTuple):
@@ -41,7 +48,7 @@ class Logged(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """One table of a view. Column types are TEXT, INTEGER, REAL or BLOB, followed by NOT NULL where it holds.
+    """One table of a view; the type of its rows gives the columns, and leads from a row to its table.
 
     ``owner`` names the column that holds the key of the state which a row belongs to; it is the first column of the
     primary key, so that the rows of one key lie side by side. A table without an owner is only ever added to.
@@ -49,7 +56,7 @@ class Table:
     """
 
     name: str
-    columns: Mapping[str, str]
+    row: type[Row]
     primary_key: tuple[str, ...]
     owner: str | None = None
     indexes: tuple[tuple[str, ...], ...] = ()
@@ -62,6 +69,11 @@ class Table:
         if self.is_full_text and (self.owner or self.indexes or len(self.columns) != 2):
             raise ValueError(f"the full-text table {self.name} has a number and words, no owner and no indexes")
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return self.row.__struct_fields__
+
 
 class NoState(msgspec.Struct, frozen=True):
     """The state of a projection that keeps none."""
@@ -70,16 +82,6 @@ class NoState(msgspec.Struct, frozen=True):
 def no_keys(_event: Event) -> tuple[str, ...]:
     """Return no key: the event changes no state, it only adds rows."""
     return ()
-
-
-def no_rows(_state: Any) -> Rows:
-    """Return no rows of a state."""
-    return {}
-
-
-def nothing_added(_state: Any, _logged: Logged) -> Rows:
-    """Return no rows of an event."""
-    return {}
 
 
 @dataclass(frozen=True)
@@ -98,30 +100,58 @@ class Projection(Generic[S]):
     initial: Callable[[str], S]
     fold: Callable[[S, Event], S]
     keys: Callable[[Event], tuple[str, ...]] = no_keys
-    rows: Callable[[S], Rows] = no_rows
-    added: Callable[[S | None, Logged], Rows] = nothing_added
-
-    def table(self, name: str) -> Table:
-        """Return the table of that name."""
-        return next(table for table in self.tables if table.name == name)
+    rows: Callable[[S], Rows] = lambda _state: ()
+    added: Callable[[S | None, Logged], Rows] = lambda _state, _logged: ()
 
 
 def event_rows(
-    name: str, version: int, kinds: frozenset[str], table: Table, added: Callable[[NoState | None, Logged], Rows]
+    name: str, version: int, kinds: frozenset[str], tables: tuple[Table, ...], added: Callable[[Logged], Rows]
 ) -> Projection[NoState]:
-    """Return the projection that keeps no state: each event of ``kinds`` adds its rows to ``table``, for good."""
+    """Return the projection that keeps no state: each event of ``kinds`` adds its rows to ``tables``, for good."""
     return Projection(
         name=name,
         version=version,
         handles=kinds,
-        tables=(table,),
+        tables=tables,
         state=NoState,
         initial=lambda _key: NoState(),
         fold=lambda state, _event: state,
-        added=added,
+        added=lambda _state, logged: added(logged),
     )
 
 
 def by_name_of_stream(event: Event) -> tuple[str, ...]:
     """Return the one key of an event whose state is its stream's: the stream's name without its sort."""
     return (event.name,)
+
+
+def row_of(row: type[R], *sources: Any, **given: Any) -> R:
+    """Return a row: its columns are ``given``, or the attribute of that name of the one source that has it.
+
+    Raises:
+        TypeError: a column stands in no source, or in more than one, when nothing is given for it.
+    """
+    for source, names in zip(sources, _columns_by_source(row, tuple(map(type, sources)), tuple(given)), strict=True):
+        for name in names:
+            given[name] = getattr(source, name)
+    return row(**given)
+
+
+@cache
+def _columns_by_source(
+    row: type[Row], sources: tuple[type[msgspec.Struct], ...], given: tuple[str, ...]
+) -> list[list[str]]:
+    """Return which columns are taken from which source, worked out once for all rows that are made alike."""
+    taken: list[list[str]] = [[] for _ in sources]
+    for column in row.__struct_fields__:
+        if column not in given:
+            places = [place for place, source in enumerate(sources) if hasattr(source, column)]
+            if len(places) != 1:
+                raise TypeError(f"{column} of {row.__name__} stands in {len(places)} of its sources")
+            taken[places[0]].append(column)
+    return taken
+
+
+def json_text(value: object) -> str:
+    """Return a value as it stands in a column that holds JSON: keys sorted, so that equal values are equal rows."""
+    return encode_sorted(value).decode()

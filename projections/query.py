@@ -7,16 +7,13 @@ Queries filter in SQL before any limit. ``total`` counts all that match, a page 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from projections.store.store import Reading, Value
+from projections.store import Reading, Value
 
 page_rows_max: Final = 500
 candidates_max: Final = 10
@@ -24,7 +21,7 @@ prefix_digits_min: Final = 12
 _REF: Final = re.compile(rf"(?:(blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})")
 
 Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=page_rows_max, description="Rows of a page.")]
-Answer: TypeAlias = "dict[str, Any]"
+Answer: TypeAlias = dict[str, Any]
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

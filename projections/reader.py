@@ -2,37 +2,35 @@
 
 The command line uses it on the folder beside it, the bus service on behalf of agents elsewhere: ``answer`` takes a
 query's name and plain arguments, and returns plain JSON values, so both give the same answers. Whoever reads a view
-folds first (DESIGN §4): an answer holds everything that was in the log when the question was asked.
+folds first: an answer holds everything that was in the log when the question was asked. Most commands ask one question
+of views that nobody has to fold, because nothing happened since the last one: whether that is so is asked without
+loading any fold, which is half of a short command's start (measured).
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
+from ledger.client import Client
 from ledger.codec import encode_arguments
-from ledger.config import VIEWS_FILE
+from ledger.config import VIEWS_FILE, Settings
+from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
-from projections.current import are_current
-from projections.query import Moment
-from projections.store.sqlite import SqliteStore
-from projections.versions import ON_DEMAND
-from projections.views import KEPT_VIEWS, QUERIES, VIEWS
+from projections.query import Answer, Moment
+from projections.sqlite import SqliteStore
+from projections.store import Reading, Store
+from projections.views import KEPT_VIEWS, ON_DEMAND, QUERIES, VIEW_VERSIONS, VIEWS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
-    from ledger.client import Client
-    from ledger.config import Settings
-    from projections.query import Answer
+if TYPE_CHECKING:  # loaded where they are used: with all folds
     from projections.reasoning.queries import FullReasoning
     from projections.runner import Progress, Runner
-    from projections.store.store import Reading
 
 T = TypeVar("T")
 
@@ -85,11 +83,9 @@ class Reader:
         return self._keeper
 
     def __enter__(self) -> Self:
-        """Return the reader itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Close the views."""
         self.close()
 
     def close(self) -> None:
@@ -208,3 +204,26 @@ class AsOf(Reader):
         # The moment is that of the last entry: a lease that ran since then had not run out.
         (row,) = reading.rows("SELECT max(accepted_ms) AS last FROM events")
         return int(row["last"])
+
+
+def are_current(client: Client, store: Store, *, on_demand: bool = False) -> bool:
+    """Return whether every view is there in its present version, and folded up to the end of the log.
+
+    Those that are folded ``on_demand`` count only when they are what is asked. What is compared is what the runner
+    compares: versions, positions, and the id of the last event, so that a log that was rolled back and grew again is
+    not taken for the one that was folded.
+    """
+    wanted = {name: version for name, version in VIEW_VERSIONS.items() if on_demand or name not in ON_DEMAND}
+    with store.reading() as reading:
+        slots = [slot for slot in reading.slots() if slot.view in wanted]
+    live = {slot.view: slot for slot in slots if slot.is_live}
+    if len(live) != len(slots) or {name: slot.version for name, slot in live.items()} != wanted:
+        return False
+    ends = {(slot.position, slot.last_id) for slot in live.values()}
+    if len(ends) != 1:
+        return False
+    position, last_id = ends.pop()
+    if position == 0:
+        return False
+    page = client.entries(position - 1, limit=1)
+    return page.size == position and event_id(pae(decode_entry(page.entries[0][1]).body)) == last_id

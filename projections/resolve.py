@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ledger.errors import Refused
 from projections.catalog.queries import matching_events
-from projections.query import Answer, Arguments, Moment, Query, candidates_max, one, prefix_range
+from projections.query import Answer, Arguments, Moment, candidates_max, one, prefix_range
 from projections.reasoning.graph import decode_change
 from projections.reasoning.queries import find_version
 
@@ -92,6 +92,3 @@ def _streams(moment: Moment, asked: str) -> list[dict[str, Any]]:
         return []
     sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"
     return moment.rows(sql, (asked, name, asked, name, candidates_max + 1))
-
-
-QUERIES: Final = {"resolve": Query(AnyRef, resolve)}

@@ -13,26 +13,29 @@ that is rebuilt goes on from its own position.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import hashlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+import msgspec
 from blake3 import blake3
 
+from ledger.client import Client
+from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused, Unavailable
-from projections.decode import read_logged
-from projections.store.faults import ADVICE
-from projections.work import Work
+from ledger.events.body import decode_body, make_event
+from projections.projection import Logged, Projection, Row
+from projections.store import ADVICE, Changes, Slot, StateRow, Store, Writing
 
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterable, Sequence
-
-    from ledger.client import Client
-    from projections.projection import Logged, Projection
-    from projections.store.store import Slot, Store, Writing
+S = TypeVar("S", bound=msgspec.Struct)
 
 batch_events_max: Final = 4_096
 batch_size_max_bytes: Final = 16 * 1024**2
 states_cached_max: Final = 20_000
+
+_pack = msgspec.msgpack.Encoder().encode
 
 
 class Progress(NamedTuple):
@@ -216,3 +219,70 @@ def _check_history(slots: list[Slot], batch: Batch, start: int) -> None:
             size=batch.size,
             position=start,
         )
+
+
+def read_logged(index: int, data: bytes) -> Logged:
+    """Return the event of an entry, with the SHA-256 of its body and the entry's size.
+
+    Raises:
+        Corrupted: the log holds bytes that could never have been admitted; ``index`` says where.
+    """
+    try:
+        entry = decode_entry(data)
+        body, content = decode_body(entry.body)
+    except Refused as error:
+        raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {error}", index=index) from error
+    event = make_event(
+        body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key, accepted_ms=entry.accepted_ms
+    )
+    return Logged(event, "sha256:" + hashlib.sha256(entry.body).hexdigest(), len(data))
+
+
+class Work(Generic[S]):
+    """One view's share of batches: which states the events change, and what has to be written for that.
+
+    The states that it left in the store are kept in memory.
+    """
+
+    def __init__(self, view: Projection[S]) -> None:
+        self._view = view
+        self._states: dict[str, S] = {}
+        self._decoder = msgspec.msgpack.Decoder(view.state)
+
+    def fold(self, events: Sequence[Logged], load: Callable[[Iterable[str]], dict[str, bytes]]) -> Changes:
+        """Return what ``events`` change; ``load`` reads the packed states of keys that are not in memory.
+
+        Raises:
+            Corrupted: an event does not follow from those before it, which no admitted event can do.
+        """
+        view, states, fold = self._view, self._states, self._view.fold
+        handled = events if view.handles is None else [logged for logged in events if logged.event.kind in view.handles]
+        keyed = [(logged, view.keys(logged.event)) for logged in handled]
+        touched = dict.fromkeys(key for _, keys in keyed for key in keys)
+        stored = load([key for key in touched if key not in states])
+        replaced = [key for key in touched if key in states or key in stored]
+        for key in touched:
+            if key in stored:
+                states[key] = self._decoder.decode(stored[key])
+            elif key not in states:
+                states[key] = view.initial(key)
+        rows: defaultdict[type[Row], list[Row]] = defaultdict(list)
+        for logged, keys in keyed:
+            try:
+                for key in keys:
+                    states[key] = fold(states[key], logged.event)
+            except Refused as error:
+                message = f"entry {logged.event.index} does not follow from those before it: {error}"
+                raise Corrupted("CORRUPTED", message, index=logged.event.index) from error
+            for row in view.added(states[keys[0]] if keys else None, logged):
+                rows[type(row)].append(row)
+        for key in touched:
+            for row in view.rows(states[key]):
+                rows[type(row)].append(row)
+            rows[StateRow].append(StateRow(key, _pack(states[key])))
+        return Changes(rows, replaced)
+
+    def shrink(self, limit: int) -> None:
+        """Forget all states when there are more than ``limit``: they are in the store."""
+        if len(self._states) > limit:
+            self._states.clear()

@@ -1,24 +1,20 @@
-"""Whether the views are what the log says: fold it anew beside them, and compare digests (DESIGN §8)."""
+"""Whether the views are what the log says: fold it anew beside them, and compare digests."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from projections.runner import Runner
-from projections.store.sqlite import SqliteStore
-from projections.versions import ON_DEMAND
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledger.client import Client
-    from projections.projection import Projection
-    from projections.runner import Progress
-    from projections.store.store import Store
+from ledger.client import Client
+from projections.projection import Projection
+from projections.runner import Progress, Runner
+from projections.sqlite import SqliteStore
+from projections.store import Store
+from projections.views import ON_DEMAND
 
 
 class Difference(msgspec.Struct, frozen=True):

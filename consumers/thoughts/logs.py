@@ -24,7 +24,7 @@ from consumers.sdk.text import one_line
 from consumers.thoughts.tree import advance, stats
 from ledger.errors import Refused, Unavailable
 from ledger.events import tot as kinds
-from projections.thoughts.rounds import Rounds, round_of_file, seen
+from projections.thoughts.messages import Rounds, round_of_file, seen
 
 if TYPE_CHECKING:
     from ledger.events.body import Event

@@ -5,52 +5,46 @@ Roles are kept sorted: a set would be written in another order by another proces
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from ledger.codec import encode_sorted
 from ledger.events import authority as kinds
+from ledger.events.body import Event
 from ledger.lifecycle.authority import NODE, ROOT
-from projections.projection import Projection, Table
-from projections.versions import VIEW_VERSIONS
+from projections.projection import Projection, Row, Rows, Table, json_text, row_of
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Rows
 
-AGENTS: Final = Table(
-    "agents",
-    {
-        "name": "TEXT NOT NULL",
-        "roles": "TEXT NOT NULL",
-        "key": "TEXT NOT NULL",
-        "nkey": "TEXT",
-        "ai_id": "TEXT NOT NULL",
-        "registered_index": "INTEGER NOT NULL",
-        "registered_ms": "INTEGER NOT NULL",
-    },
-    primary_key=("name",),
-    owner="name",
-)
-KEYS: Final = Table(
-    "agent_keys",
-    {
-        "agent": "TEXT NOT NULL",
-        "key": "TEXT NOT NULL",
-        "sort": "TEXT NOT NULL",
-        "since_index": "INTEGER NOT NULL",
-        "expires_at": "TEXT",
-        "kinds": "TEXT NOT NULL",
-        "streams": "TEXT NOT NULL",
-        "max_events": "INTEGER",
-        "revoked_index": "INTEGER",
-        "revoked_because": "TEXT",
-    },
-    primary_key=("agent", "key"),
-    owner="agent",
-    indexes=(("key",),),
-)
+class AgentRow(Row, frozen=True):
+    """An agent; ``roles`` is JSON."""
+
+    name: str
+    roles: str
+    key: str
+    nkey: str | None
+    ai_id: str
+    registered_index: int
+    registered_ms: int
+
+
+class KeyRow(Row, frozen=True):
+    """A key of an agent; ``kinds`` and ``streams`` are JSON."""
+
+    agent: str
+    key: str
+    sort: str
+    since_index: int
+    expires_at: str | None
+    kinds: str
+    streams: str
+    max_events: int | None
+    revoked_index: int | None
+    revoked_because: str | None
+
+
+AGENTS: Final = Table("agents", AgentRow, primary_key=("name",), owner="name")
+KEYS: Final = Table("agent_keys", KeyRow, primary_key=("agent", "key"), owner="agent", indexes=(("key",),))
 
 
 class KeyState(msgspec.Struct, frozen=True, array_like=True):
@@ -125,33 +119,11 @@ def fold(state: AgentState, event: Event) -> AgentState:
 
 def rows(state: AgentState) -> Rows:
     """Return the agent's row and one for each of its keys."""
-    agent = (
-        state.name,
-        encode_sorted(state.roles).decode(),
-        state.key,
-        state.nkey,
-        state.ai_id,
-        state.registered_index,
-        state.registered_ms,
+    keys_of_agent = (
+        row_of(KeyRow, key, agent=state.name, kinds=json_text(key.kinds), streams=json_text(key.streams))
+        for key in state.keys
     )
-    return {
-        "agents": [agent],
-        "agent_keys": [
-            (
-                state.name,
-                one.key,
-                one.sort,
-                one.since_index,
-                one.expires_at,
-                encode_sorted(one.kinds).decode(),
-                encode_sorted(one.streams).decode(),
-                one.max_events,
-                one.revoked_index,
-                one.revoked_because,
-            )
-            for one in state.keys
-        ],
-    }
+    return (row_of(AgentRow, state, roles=json_text(state.roles)), *keys_of_agent)
 
 
 def _registered(state: AgentState, event: Event, key: str, roles: tuple[str, ...]) -> AgentState:
@@ -165,7 +137,7 @@ def _registered(state: AgentState, event: Event, key: str, roles: tuple[str, ...
     )
 
 
-AGENT_VIEW: Final = Projection(
+VIEW: Final = Projection(
     name="agents",
     version=VIEW_VERSIONS["agents"],
     handles=frozenset(

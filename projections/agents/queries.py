@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 import msgspec
 
 from ledger.lifecycle.authority import to_ms
-from projections.query import Arguments, Query, one
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
+from projections.query import Answer, Arguments, Moment, one
 
 
 class AgentName(Arguments, frozen=True):
@@ -65,10 +62,3 @@ def _key(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
         state = "expired"
     lists = {name: msgspec.json.decode(row[name]) for name in ("kinds", "streams")}
     return row | lists | {"state": state}
-
-
-QUERIES: Final = {
-    "agents.list": Query(Arguments, list_agents),
-    "agents.show": Query(AgentName, show_agent),
-    "agents.keys": Query(KeyFilter, list_keys),
-}

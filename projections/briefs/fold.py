@@ -5,57 +5,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ledger.codec import encode_sorted
-from projections.projection import Table, event_rows
-from projections.versions import VIEW_VERSIONS
-
-if TYPE_CHECKING:
-    from projections.projection import Logged, NoState, Rows
-
-BRIEFS: Final = Table(
-    "briefs",
-    {
-        "event_index": "INTEGER NOT NULL",
-        "reasoning_ref": "TEXT NOT NULL",
-        "level": "TEXT NOT NULL",
-        "budget": "INTEGER NOT NULL",
-        "tokens": "INTEGER NOT NULL",
-        "exact": "INTEGER NOT NULL",
-        "fidelity": "REAL NOT NULL",
-        "band": "TEXT NOT NULL",
-        "compressor": "TEXT NOT NULL",
-        "compressor_version": "TEXT NOT NULL",
-        "author": "TEXT NOT NULL",
-        "accepted_ms": "INTEGER NOT NULL",
-        "data": "TEXT NOT NULL",
-    },
-    primary_key=("event_index",),
-    indexes=(("reasoning_ref", "level"),),
-)
+from projections.projection import Logged, Row, Rows, Table, event_rows, json_text, row_of
+from projections.views import VIEW_VERSIONS
 
 
-def added(_state: NoState | None, logged: Logged) -> Rows:
+class BriefRow(Row, frozen=True):
+    """A published brief."""
+
+    event_index: int
+    reasoning_ref: str
+    level: str
+    budget: int
+    tokens: int
+    exact: bool
+    fidelity: float
+    band: str
+    compressor: str
+    compressor_version: str
+    author: str
+    accepted_ms: int
+    data: str
+
+
+BRIEFS: Final = Table("briefs", BriefRow, primary_key=("event_index",), indexes=(("reasoning_ref", "level"),))
+
+
+def added(logged: Logged) -> Rows:
     """Return the brief's row."""
-    event, data = logged.event, logged.event.data
-    brief = data.brief
-    row = (
-        event.index,
-        brief.reasoning_ref,
-        brief.level,
-        brief.budget,
-        data.tokens,
-        int(brief.exact),
-        brief.fidelity.value,
-        brief.fidelity.band,
-        brief.compressor_name,
-        brief.compressor_version,
-        event.author,
-        event.accepted_ms,
-        encode_sorted(data).decode(),
+    event, brief = logged.event, logged.event.data.brief
+    row = row_of(
+        BriefRow,
+        event,
+        brief,
+        event_index=event.index,
+        tokens=event.data.tokens,
+        fidelity=brief.fidelity.value,
+        band=brief.fidelity.band,
+        compressor=brief.compressor_name,
+        data=json_text(event.data),
     )
-    return {"briefs": [row]}
+    return (row,)
 
 
-BRIEF_VIEW: Final = event_rows("briefs", VIEW_VERSIONS["briefs"], frozenset({"reasoning.briefed"}), BRIEFS, added)
+VIEW: Final = event_rows("briefs", VIEW_VERSIONS["briefs"], frozenset({"reasoning.briefed"}), (BRIEFS,), added)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from ledger.errors import Refused
-from projections.query import Answer, Arguments, Moment, Query
+from projections.query import Answer, Arguments, Moment
 from projections.reasoning.queries import find_version
 
 Level = Literal["minimal", "standard", "full"]
@@ -68,9 +68,3 @@ def whole_ref(moment: Moment, asked: str) -> str:
 
 def _brief(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"exact": bool(row["exact"]), "data": msgspec.json.decode(row["data"])}
-
-
-QUERIES: Final = {
-    "briefs.best": Query(BriefWanted, best_brief),
-    "briefs.list": Query(BriefsOf, list_briefs),
-}

@@ -7,64 +7,63 @@ because it may be an event, the body of one, a version of a reasoning graph, a b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from ledger.events.body import Event
 from ledger.events.handoff import HandoffCompleted, HandoffContent
 from ledger.events.reasoning import ReasoningBriefed
 from ledger.events.validation import ReasoningValidated
-from projections.projection import Projection, Table
-from projections.versions import VIEW_VERSIONS
+from projections.projection import Logged, Projection, Row, Rows, Table
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Logged, Row, Rows
+
+class EventRow(Row, frozen=True):
+    """An event; ``size`` is that of its entry in bytes."""
+
+    event_index: int
+    id: str
+    body_ref: str
+    kind: str
+    stream: str
+    stream_version: int
+    author: str
+    key: str
+    at: str
+    accepted_ms: int
+    corr: str | None
+    size: int
+
+
+class RefRow(Row, frozen=True):
+    """A reference that an event makes; ``via`` is ``causes`` or ``reasoning_ref``."""
+
+    event_index: int
+    position: int
+    ref: str
+    via: str
+
+
+class StreamRow(Row, frozen=True):
+    """How far a stream has come."""
+
+    stream: str
+    sort: str
+    name: str
+    version: int
+    first_index: int
+    last_index: int
+
 
 EVENTS: Final = Table(
     "events",
-    {
-        "event_index": "INTEGER NOT NULL",
-        "id": "TEXT NOT NULL",
-        "body_ref": "TEXT NOT NULL",
-        "kind": "TEXT NOT NULL",
-        "stream": "TEXT NOT NULL",
-        "stream_version": "INTEGER NOT NULL",
-        "author": "TEXT NOT NULL",
-        "key": "TEXT NOT NULL",
-        "at": "TEXT NOT NULL",
-        "accepted_ms": "INTEGER NOT NULL",
-        "corr": "TEXT",
-        "size": "INTEGER NOT NULL",
-    },
+    EventRow,
     primary_key=("event_index",),
     indexes=(("id",), ("body_ref",), ("kind",), ("stream", "stream_version"), ("author",), ("corr",)),
 )
-EVENT_REFS: Final = Table(
-    "event_refs",
-    {
-        "event_index": "INTEGER NOT NULL",
-        "position": "INTEGER NOT NULL",
-        "ref": "TEXT NOT NULL",
-        "via": "TEXT NOT NULL",
-    },
-    primary_key=("event_index", "position"),
-    indexes=(("ref",),),
-)
-STREAMS: Final = Table(
-    "streams",
-    {
-        "stream": "TEXT NOT NULL",
-        "sort": "TEXT NOT NULL",
-        "name": "TEXT NOT NULL",
-        "version": "INTEGER NOT NULL",
-        "first_index": "INTEGER NOT NULL",
-        "last_index": "INTEGER NOT NULL",
-    },
-    primary_key=("stream",),
-    owner="stream",
-    indexes=(("name",),),
-)
+EVENT_REFS: Final = Table("event_refs", RefRow, primary_key=("event_index", "position"), indexes=(("ref",),))
+STREAMS: Final = Table("streams", StreamRow, primary_key=("stream",), owner="stream", indexes=(("name",),))
 
 
 class StreamState(msgspec.Struct, frozen=True, array_like=True):
@@ -90,36 +89,31 @@ def fold(state: StreamState, event: Event) -> StreamState:
 def rows(state: StreamState) -> Rows:
     """Return the stream's row."""
     sort, _, name = state.stream.partition("/")
-    return {"streams": [(state.stream, sort, name, state.version, state.first_index, state.last_index)]}
+    return (StreamRow(state.stream, sort, name, state.version, state.first_index, state.last_index),)
 
 
 def added(state: StreamState | None, logged: Logged) -> Rows:
     """Return the event's row and those of the references it makes."""
     event = logged.event
-    row: Row = (
-        event.index,
-        event.id,
-        logged.body_ref,
-        event.kind,
-        event.stream,
-        0 if state is None else state.version,
-        event.author,
-        event.key,
-        event.at,
-        event.accepted_ms,
-        event.corr,
-        logged.size,
+    row = EventRow(
+        event_index=event.index,
+        id=event.id,
+        body_ref=logged.body_ref,
+        kind=event.kind,
+        stream=event.stream,
+        stream_version=0 if state is None else state.version,
+        author=event.author,
+        key=event.key,
+        at=event.at,
+        accepted_ms=event.accepted_ms,
+        corr=event.corr,
+        size=logged.size,
     )
     refs = [(ref, "causes") for ref in event.causes]
     reasoning_ref = _reasoning_ref(event)
     if reasoning_ref is not None:
         refs.append((reasoning_ref, "reasoning_ref"))
-    if not refs:
-        return {"events": [row]}
-    return {
-        "events": [row],
-        "event_refs": [(event.index, position, ref, via) for position, (ref, via) in enumerate(refs)],
-    }
+    return (row, *(RefRow(event.index, position, ref, via) for position, (ref, via) in enumerate(refs)))
 
 
 def _reasoning_ref(event: Event) -> str | None:
@@ -133,7 +127,7 @@ def _reasoning_ref(event: Event) -> str | None:
             return None
 
 
-CATALOG: Final = Projection(
+VIEW: Final = Projection(
     name="catalog",
     version=VIEW_VERSIONS["catalog"],
     handles=None,

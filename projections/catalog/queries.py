@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of, prefix_range
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
+from projections.query import (
+    Answer,
+    Arguments,
+    Limit,
+    Listing,
+    Moment,
+    Where,
+    candidates_max,
+    one,
+    page_of,
+    prefix_range,
+)
 
 depth_max: Final = 32
 events_walked_max: Final = 256
@@ -172,12 +180,3 @@ def _effects(moment: Moment, event: dict[str, Any]) -> list[dict[str, Any]]:
         "OR r.ref IN (SELECT ref FROM reasoning_versions WHERE event_index = ?) ORDER BY e.event_index LIMIT ?"
     )
     return moment.rows(sql, (event["id"], event["body_ref"], event["event_index"], events_walked_max))
-
-
-QUERIES: Final = {
-    "catalog.find": Query(EventFilter, find_events),
-    "catalog.show": Query(EventRef, show_event),
-    "catalog.counts": Query(Arguments, count_events),
-    "catalog.streams": Query(StreamFilter, list_streams),
-    "catalog.why": Query(WhyEvent, why_event),
-}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 from ledger.lifecycle.handoff import Status
 from projections.handoffs.queries import LISTING, with_dependencies
-from projections.query import Arguments, Limit, Query, Where, page_of
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
+from projections.query import Answer, Arguments, Limit, Moment, Where, page_of
 
 COLUMNS: Final[tuple[str, ...]] = ("pending", "approved", "in_progress", "blocked", "completed")
 OVER: Final[tuple[str, ...]] = tuple(status for status in get_args(Status) if status not in COLUMNS)
@@ -43,6 +40,3 @@ def board(moment: Moment, asked: Board) -> Answer:
             rows, total = [], moment.count(f"SELECT count(*) FROM handoffs h{where.sql}", where.values)  # noqa: S608 - fixed texts
         columns.append({"status": status, "total": total, "handoffs": with_dependencies(moment, rows)})
     return {"columns": columns}
-
-
-QUERIES: Final = {"handoffs.board": Query(Board, board)}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from ledger.lifecycle.handoff import FINAL
-from projections.query import Arguments, Limit, Query, Where, page_rows_max
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
+from projections.query import Answer, Arguments, Limit, Moment, Where, page_rows_max
 
 # Rows of an `active.md` table: they stand in that table and have no file of their own.
 TABLE_FORMAT: Final = "handoff/active-table"
@@ -56,9 +53,3 @@ def standings_of_handoffs(moment: Moment, asked: Standings) -> Answer:
     sql = f"SELECT {columns} FROM handoffs WHERE id IN ({places})"  # noqa: S608 - places for what is bound
     rows: list[dict[str, Any]] = moment.rows(sql, asked.ids) if asked.ids else []
     return {"handoffs": {row["id"]: row for row in rows}}
-
-
-QUERIES: Final = {
-    "handoffs.files": Query(FilesWanted, files_of_handoffs),
-    "handoffs.standings": Query(Standings, standings_of_handoffs),
-}

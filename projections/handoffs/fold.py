@@ -1,29 +1,138 @@
 """The fold of handoffs: the gate's own state machine, and around it what people want to read.
 
 Where a handoff stands is decided by ``ledger.lifecycle.handoff.transition`` alone, the function that the gate calls:
-so a view can never show a state that the gate would not accept (DESIGN §10).
+so a view can never show a state that the gate would not accept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from ledger.codec import encode_sorted
 from ledger.events import KINDS
 from ledger.events import handoff as kinds
+from ledger.events.body import Event
 from ledger.events.imported import RecordImported, read_mapped
-from ledger.lifecycle.handoff import HandoffState, transition
+from ledger.lifecycle.handoff import HandoffState, Status, transition
 from projections.handoffs.log_text import log_text
-from projections.handoffs.tables import CRITERIA, DEPENDENCIES, HANDOFFS, LOG, TASKS
-from projections.projection import Projection
-from projections.versions import VIEW_VERSIONS
+from projections.projection import Logged, Projection, Row, Rows, Table, json_text, row_of
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Logged, Row, Rows
+
+class HandoffRow(Row, frozen=True):
+    """A handoff; ``artifacts`` is JSON. What an imported file claims stands from ``claimed_author`` to ``original``."""
+
+    id: str
+    status: Status
+    title: str
+    sender: str
+    receiver: str
+    reviewer: str | None
+    version: str
+    created: str
+    proposal: str | None
+    unlock_at: str
+    task: str
+    context: str
+    answers: str | None
+    reasoning_ref: str | None
+    skeleton: str | None
+    skeleton_index: int
+    tasks_done: int
+    tasks_total: int
+    criteria_done: int
+    criteria_total: int
+    importer: str | None
+    claimed_author: str | None
+    claimed_at: str | None
+    claimed_status: str | None
+    claimed_done: str | None
+    source: str | None
+    format: str | None
+    original: str | None
+    is_announced: bool
+    superseded_by: str | None
+    reason: str
+    lease_until_ms: int | None
+    summary: str
+    artifacts: str
+    result_ref: str | None
+    created_index: int
+    approved_index: int | None
+    claimed_index: int | None
+    completed_index: int | None
+    verified_index: int | None
+    updated_index: int
+    updated_ms: int
+
+
+class TaskRow(Row, frozen=True):
+    """A task of a handoff; ``position`` counts from 0, as in the events."""
+
+    handoff_id: str
+    position: int
+    text: str
+    is_done: bool
+
+
+class CriterionRow(Row, frozen=True):
+    """An acceptance criterion of a handoff; ``position`` counts from 0, as in the events."""
+
+    handoff_id: str
+    position: int
+    text: str
+    mark: str
+    evidence: str
+    waived_because: str
+
+
+class DependencyRow(Row, frozen=True):
+    """What a handoff depends on."""
+
+    handoff_id: str
+    position: int
+    depends_on: str
+
+
+class LogRow(Row, frozen=True):
+    """An event of a handoff, as a line of its log."""
+
+    event_index: int
+    handoff_id: str
+    day: str
+    at: str
+    author: str
+    kind: str
+    text: str
+
+
+HANDOFFS: Final = Table(
+    "handoffs",
+    HandoffRow,
+    primary_key=("id",),
+    owner="id",
+    indexes=(
+        ("status", "created_index"),
+        ("receiver", "status"),
+        ("sender",),
+        ("reviewer",),
+        ("created_index",),
+        ("answers",),
+    ),
+)
+TASKS: Final = Table("handoff_tasks", TaskRow, primary_key=("handoff_id", "position"), owner="handoff_id")
+CRITERIA: Final = Table("handoff_criteria", CriterionRow, primary_key=("handoff_id", "position"), owner="handoff_id")
+DEPENDENCIES: Final = Table(
+    "handoff_dependencies",
+    DependencyRow,
+    primary_key=("handoff_id", "position"),
+    owner="handoff_id",
+    indexes=(("depends_on",),),
+)
+LOG: Final = Table("handoff_log", LogRow, primary_key=("event_index",), indexes=(("handoff_id", "event_index"),))
 
 
 class Remark(msgspec.Struct, frozen=True, array_like=True):
@@ -61,6 +170,7 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     updated_ms: int = 0
 
 
+_OF_RECORD: Final = ("claimed_author", "claimed_at", "source", "format", "original")
 _TURNS: Final = {
     kinds.HandoffApproved: "approved_index",
     kinds.HandoffClaimed: "claimed_index",
@@ -112,33 +222,45 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
 
 def rows(state: HandoffRecord) -> Rows:
     """Return the handoff's rows."""
-    life, content = state.life, state.content
-    if life is None or content is None:
-        return {}
-    return {
-        "handoffs": [_row(state, life, content)],
-        "handoff_tasks": [
-            (state.id, position, text, int(done))
-            for position, (text, done) in enumerate(zip(content.tasks, life.tasks, strict=True))
-        ],
-        "handoff_criteria": [
-            (state.id, position, text, mark, remark.evidence, remark.waived_because)
-            for position, (text, mark, remark) in enumerate(
-                zip(content.criteria, life.criteria, state.remarks, strict=True)
-            )
-        ],
-        "handoff_dependencies": [(state.id, position, wanted) for position, wanted in enumerate(life.depends_on)],
-    }
+    return () if state.life is None or state.content is None else tuple(_rows(state, state.life, state.content))
+
+
+def _rows(state: HandoffRecord, life: HandoffState, content: kinds.HandoffContent) -> Iterator[Row]:
+    imported = {name: getattr(state.imported, name, None) for name in _OF_RECORD}
+    yield row_of(
+        HandoffRow,
+        state,
+        life,
+        content,
+        # Without a named reviewer the sender reviews, or the importer who set the content for him.
+        reviewer=content.reviewer or (life.reviewer if life.reviewer != life.sender else None),
+        created=state.created,
+        unlock_at=life.unlock_at,
+        skeleton_index=state.content_index,
+        tasks_done=sum(life.tasks),
+        tasks_total=len(life.tasks),
+        criteria_done=sum(mark in {"checked", "waived"} for mark in life.criteria),
+        criteria_total=len(life.criteria),
+        importer=life.importer or None,
+        artifacts=json_text(state.artifacts),
+        **imported,
+    )
+    for position, (text, is_done) in enumerate(zip(content.tasks, life.tasks, strict=True)):
+        yield TaskRow(state.id, position, text, is_done)
+    criteria = zip(content.criteria, life.criteria, state.remarks, strict=True)
+    for position, (text, mark, remark) in enumerate(criteria):
+        yield CriterionRow(state.id, position, text, mark, remark.evidence, remark.waived_because)
+    for position, wanted in enumerate(life.depends_on):
+        yield DependencyRow(state.id, position, wanted)
 
 
 def added(state: HandoffRecord | None, logged: Logged) -> Rows:
     """Return the event's log line."""
     event = logged.event
     if state is None or state.content is None:
-        return {}
+        return ()
     text = log_text(event, state.content)
-    day = day_of(event.accepted_ms)
-    return {"handoff_log": [(event.index, event.name, day, event.at, event.author, event.kind, text)]}
+    return (LogRow(event.index, event.name, day_of(event.accepted_ms), event.at, event.author, event.kind, text),)
 
 
 def day_of(accepted_ms: int) -> str:
@@ -176,55 +298,6 @@ def _remarked(state: HandoffRecord, position: int, remark: Remark) -> HandoffRec
     return msgspec.structs.replace(state, remarks=remarks)
 
 
-def _row(state: HandoffRecord, life: HandoffState, content: kinds.HandoffContent) -> Row:
-    imported = state.imported
-    return (
-        state.id,
-        life.status,
-        content.title,
-        life.sender,
-        life.receiver,
-        # Without a named reviewer the sender reviews, or the importer who set the content for him.
-        content.reviewer or (life.reviewer if life.reviewer != life.sender else None),
-        life.version,
-        state.created,
-        content.proposal,
-        life.unlock_at,
-        content.task,
-        content.context,
-        content.answers,
-        content.reasoning_ref,
-        content.skeleton,
-        state.content_index,
-        sum(life.tasks),
-        len(life.tasks),
-        sum(mark in ("checked", "waived") for mark in life.criteria),
-        len(life.criteria),
-        life.importer or None,
-        imported.claimed_author if imported else None,
-        imported.claimed_at if imported else None,
-        life.claimed_status,
-        state.claimed_done,
-        imported.source if imported else None,
-        imported.format if imported else None,
-        imported.original if imported else None,
-        int(life.is_announced),
-        state.superseded_by,
-        life.reason,
-        life.lease_until_ms,
-        state.summary,
-        encode_sorted(state.artifacts).decode(),
-        state.result_ref,
-        state.created_index,
-        state.approved_index,
-        state.claimed_index,
-        state.completed_index,
-        state.verified_index,
-        state.updated_index,
-        state.updated_ms,
-    )
-
-
 def keys(event: Event) -> tuple[str, ...]:
     """Return the id of the event's handoff; none for a record that stands for something else."""
     return (event.name,) if event.stream.startswith("handoff/") else ()
@@ -232,7 +305,7 @@ def keys(event: Event) -> tuple[str, ...]:
 
 HANDLED: Final = frozenset(name for name, kind in KINDS.items() if kind.stream == "handoff") | {"record.imported"}
 
-HANDOFF_VIEW: Final = Projection(
+VIEW: Final = Projection(
     name="handoffs",
     version=VIEW_VERSIONS["handoffs"],
     handles=HANDLED,

@@ -10,20 +10,16 @@ A page is a stretch of the tree's lines, and holds each dependency that it draws
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
 from ledger.errors import Refused
 from ledger.lifecycle.handoff import FINAL, Status
 from projections.handoffs.queries import SUMMARY, find_handoff, summary
-from projections.query import Arguments, Limit, Query
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from projections.query import Answer, Moment
+from projections.query import Answer, Arguments, Limit, Moment
 
 graph_handoffs_max: Final = 20_000
 
@@ -274,6 +270,3 @@ def _nodes(moment: Moment, names: Sequence[str]) -> list[dict[str, Any]]:
     sql = SUMMARY + " WHERE h.id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
     found = {row["id"]: summary(row) for row in moment.rows(sql, (moment.now_ms, msgspec.json.encode(names).decode()))}
     return [found.get(name) or {"id": name, "title": None, "status": None, "is_ready": False} for name in names]
-
-
-QUERIES: Final = {"handoffs.graph": Query(HandoffGraph, graph_handoffs)}

@@ -7,7 +7,7 @@ again. An open review waits for every human. Only registered agents have a queue
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -15,11 +15,8 @@ from ledger.errors import Refused
 from ledger.events.fields import Name
 from projections.handoffs.next_text import command_for, why_for
 from projections.handoffs.queries import UNLOCKED
-from projections.query import Arguments, Limit, Query
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
-    from projections.store.store import Value
+from projections.query import Answer, Arguments, Limit, Moment
+from projections.store import Value
 
 Action = Literal["approve", "claim", "continue", "unblock", "verify", "review"]
 Party = Literal["sender", "receiver", "reviewer"]
@@ -250,6 +247,3 @@ def _review(reviews: dict[str, dict[str, Any]], row: dict[str, Any]) -> dict[str
         "why": why_for("review", review),
         "command": command_for("review", agent, review),
     }
-
-
-QUERIES: Final = {"handoffs.next": Query(NextFor, next_items)}

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
 from ledger.lifecycle.handoff import Status
 from projections.handoffs.why import Standing, chain_links_max, explain
-from projections.query import Arguments, Limit, Listing, Query, Where, by_beginning, page_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from projections.query import Answer, Moment
+from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, by_beginning, page_of
 
 ids_in_query_max: Final = 500
 
@@ -194,11 +190,3 @@ def _renamed(row: dict[str, Any]) -> dict[str, Any]:
 def summary(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of ``SUMMARY`` as it is answered."""
     return _renamed(row) | {"is_ready": bool(row["is_ready"])}
-
-
-QUERIES: Final = {
-    "handoffs.list": Query(HandoffList, list_handoffs),
-    "handoffs.show": Query(HandoffId, show_handoff),
-    "handoffs.why": Query(HandoffId, why_handoff),
-    "handoffs.unannounced": Query(Unannounced, unannounced_handoffs),
-}

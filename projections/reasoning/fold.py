@@ -16,72 +16,79 @@ Imported records are folded as the events that they stand for; the row says wher
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from ledger.events import reasoning as kinds
-from ledger.events.body import read_as
-from projections.projection import Projection, Table, by_name_of_stream
+from ledger.events.body import Event, read_as
+from projections.projection import Logged, Projection, Row, Rows, Table, by_name_of_stream, row_of
 from projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, ref_of
-from projections.reasoning.imported import COLUMNS, Origin, columns_of, kind_of, origin_of
-from projections.versions import VIEW_VERSIONS
+from projections.reasoning.imported import Origin, kind_of, origin_of
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Logged, Rows
+
+class ReasoningRow(Row, frozen=True):
+    """A reasoning at its latest version; from ``source`` on, the columns of its ``Origin``, NULL for our own."""
+
+    id: str
+    task: str
+    ai_id: str
+    author: str
+    domain: str
+    session: str
+    reasoning_strategy: str
+    status: str
+    conclusion: str
+    confidence: float
+    ref: str
+    version: int
+    steps: int
+    started_index: int
+    updated_index: int
+    updated_ms: int
+    source: str | None
+    format: str | None
+    original: str | None
+    claimed_author: str | None
+    claimed_at: str | None
+    claims: str | None
+
+
+class VersionRow(Row, frozen=True):
+    """A version of a graph, with the event that made it and the ref of the version before it."""
+
+    reasoning_id: str
+    version: int
+    ref: str
+    base: str | None
+    event_index: int
+    kind: str
+    steps: int
+
+
+class DeltaRow(Row, frozen=True):
+    """What changed from the version ``base`` to the version ``target``; ``bytes`` is its length."""
+
+    reasoning_id: str
+    version: int
+    base: str | None
+    target: str
+    bytes: int
+    delta: str
+
 
 REASONINGS: Final = Table(
     "reasonings",
-    {
-        "id": "TEXT NOT NULL",
-        "task": "TEXT NOT NULL",
-        "ai_id": "TEXT NOT NULL",
-        "author": "TEXT NOT NULL",
-        "domain": "TEXT NOT NULL",
-        "session": "TEXT NOT NULL",
-        "reasoning_strategy": "TEXT NOT NULL",
-        "status": "TEXT NOT NULL",
-        "conclusion": "TEXT NOT NULL",
-        "confidence": "REAL NOT NULL",
-        "ref": "TEXT NOT NULL",
-        "version": "INTEGER NOT NULL",
-        "steps": "INTEGER NOT NULL",
-        "started_index": "INTEGER NOT NULL",
-        "updated_index": "INTEGER NOT NULL",
-        "updated_ms": "INTEGER NOT NULL",
-        **COLUMNS,
-    },
+    ReasoningRow,
     primary_key=("id",),
     owner="id",
     indexes=(("author",), ("session",), ("started_index",)),
 )
 VERSIONS: Final = Table(
-    "reasoning_versions",
-    {
-        "reasoning_id": "TEXT NOT NULL",
-        "version": "INTEGER NOT NULL",
-        "ref": "TEXT NOT NULL",
-        "base": "TEXT",
-        "event_index": "INTEGER NOT NULL",
-        "kind": "TEXT NOT NULL",
-        "steps": "INTEGER NOT NULL",
-    },
-    primary_key=("reasoning_id", "version"),
-    indexes=(("ref",), ("event_index",)),
+    "reasoning_versions", VersionRow, primary_key=("reasoning_id", "version"), indexes=(("ref",), ("event_index",))
 )
-DELTAS: Final = Table(
-    "reasoning_deltas",
-    {
-        "reasoning_id": "TEXT NOT NULL",
-        "version": "INTEGER NOT NULL",
-        "base": "TEXT",
-        "target": "TEXT NOT NULL",
-        "bytes": "INTEGER NOT NULL",
-        "delta": "TEXT NOT NULL",
-    },
-    primary_key=("reasoning_id", "version"),
-)
+DELTAS: Final = Table("reasoning_deltas", DeltaRow, primary_key=("reasoning_id", "version"))
 
 
 class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -137,39 +144,23 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
 def rows(state: ReasoningRecord) -> Rows:
     """Return the row of the reasoning at its latest version."""
     graph = state.graph
-    row = (
-        state.id,
-        graph.task,
-        graph.ai_id,
-        state.author,
-        state.domain,
-        state.session,
-        graph.reasoning_strategy,
-        state.status,
-        graph.conclusion,
-        graph.confidence_in_reasoning,
-        state.ref,
-        state.version,
-        len(graph.steps),
-        state.started_index,
-        state.updated_index,
-        state.updated_ms,
-        *columns_of(state.origin),
-    )
-    return {"reasonings": [row]}
+    confidence, steps = graph.confidence_in_reasoning, len(graph.steps)
+    own = dict.fromkeys(Origin.__struct_fields__)
+    origin = own if state.origin is None else msgspec.structs.asdict(state.origin)
+    return (row_of(ReasoningRow, state, graph, confidence=confidence, steps=steps, **origin),)
 
 
 def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
     """Return the rows of the version that the event made, and of the delta that leads to it."""
     if state is None:
-        return {}
+        return ()
     event = logged.event
     delta = encode_change(change_of(read_as(event).data))
-    version = (state.id, state.version, state.ref, state.base, event.index, kind_of(event), len(state.graph.steps))
-    return {
-        "reasoning_versions": [version],
-        "reasoning_deltas": [(state.id, state.version, state.base, state.ref, len(delta), delta.decode())],
-    }
+    steps = len(state.graph.steps)
+    return (
+        VersionRow(state.id, state.version, state.ref, state.base, event.index, kind_of(event), steps),
+        DeltaRow(state.id, state.version, state.base, state.ref, len(delta), delta.decode()),
+    )
 
 
 def keys(event: Event) -> tuple[str, ...]:
@@ -177,7 +168,7 @@ def keys(event: Event) -> tuple[str, ...]:
     return by_name_of_stream(event) if event.stream.startswith("reasoning/") else ()
 
 
-REASONING_VIEW: Final = Projection(
+VIEW: Final = Projection(
     name="reasoning",
     version=VIEW_VERSIONS["reasoning"],
     handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded", "record.imported"}),

@@ -6,23 +6,13 @@ show both under ``imported``, which is None for reasoning that an agent of this 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from ledger.codec import encode_sorted
 from ledger.events.body import Event
 from ledger.events.imported import RecordImported
-from projections.projection import Row
-
-COLUMNS: Final = {
-    "source": "TEXT",
-    "format": "TEXT",
-    "original": "TEXT",
-    "claimed_author": "TEXT",
-    "claimed_at": "TEXT",
-    "claims": "TEXT",
-}
+from projections.projection import json_text
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
@@ -41,7 +31,7 @@ def origin_of(event: Event) -> Origin | None:
     data = event.data
     if not isinstance(data, RecordImported):
         return None
-    claims = encode_sorted(data.claims).decode()
+    claims = json_text(data.claims)
     return Origin(data.source, data.format, data.original, data.claimed_author, data.claimed_at, claims)
 
 
@@ -51,16 +41,11 @@ def kind_of(event: Event) -> str:
     return (data.mapped_kind or event.kind) if isinstance(data, RecordImported) else event.kind
 
 
-def columns_of(origin: Origin | None) -> Row:
-    """Return the values of ``COLUMNS``."""
-    return (None,) * len(COLUMNS) if origin is None else msgspec.structs.astuple(origin)
-
-
 def marked(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of a reasoning with its mark in place of the columns."""
-    found = {name: row[name] for name in COLUMNS}
-    kept = {name: value for name, value in row.items() if name not in COLUMNS}
-    if found["original"] is None:
+    columns = Origin.__struct_fields__
+    kept = {name: value for name, value in row.items() if name not in columns}
+    if row["original"] is None:
         return kept | {"imported": None}
-    claims = msgspec.json.decode(found.pop("claims"))
-    return kept | {"imported": {"importer": row["author"], **found, "claims": claims}}
+    origin = {name: row[name] for name in columns} | {"claims": msgspec.json.decode(row["claims"])}
+    return kept | {"imported": {"importer": row["author"], **origin}}

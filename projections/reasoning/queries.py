@@ -19,7 +19,6 @@ from projections.query import (
     Limit,
     Listing,
     Moment,
-    Query,
     Where,
     candidates_max,
     one,
@@ -279,14 +278,3 @@ def _plain(memory: ReasoningMemory) -> dict[str, Any]:
     values = memory.to_dict()
     values["dependencies"] = {str(number): rests_on for number, rests_on in values["dependencies"].items()}
     return values
-
-
-QUERIES: Final = {
-    "reasoning.list": Query(ReasoningList, list_reasonings),
-    "reasoning.show": Query(ReasoningId, show_reasoning),
-    "reasoning.deltas": Query(DeltaList, list_deltas),
-    "reasoning.fetch": Query(Fetch, fetch),
-    "reasoning.full": Query(ReasoningRef, full_reasoning),
-    "reasoning.origins": Query(VersionRef, origins),
-    "reasoning.standings": Query(ReasoningIds, standings),
-}

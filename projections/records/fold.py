@@ -2,62 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ledger.events.imported import RecordClaims, read_mapped
-from projections.projection import NoState, Table, event_rows
-from projections.versions import VIEW_VERSIONS
+from ledger.events.imported import RecordClaims, RecordImported, read_mapped
+from projections.projection import Logged, Row, Rows, Table, event_rows, row_of
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from ledger.events.imported import RecordImported
-    from projections.projection import Logged, Rows
+
+class RecordRow(Row, frozen=True):
+    """An imported record; ``dirty`` counts the values of the original that could not be read as they were meant."""
+
+    event_index: int
+    stream: str
+    original: str
+    source: str
+    format: str
+    mapped_kind: str | None
+    reason: str
+    claimed_author: str | None
+    claimed_at: str | None
+    importer: str
+    accepted_ms: int
+    dirty: int
+
 
 RECORDS: Final = Table(
     "records",
-    {
-        "event_index": "INTEGER NOT NULL",
-        "stream": "TEXT NOT NULL",
-        "original": "TEXT NOT NULL",
-        "source": "TEXT NOT NULL",
-        "format": "TEXT NOT NULL",
-        "mapped_kind": "TEXT",
-        "reason": "TEXT NOT NULL",
-        "claimed_author": "TEXT",
-        "claimed_at": "TEXT",
-        "importer": "TEXT NOT NULL",
-        "accepted_ms": "INTEGER NOT NULL",
-        "dirty": "INTEGER NOT NULL",
-    },
+    RecordRow,
     primary_key=("event_index",),
     indexes=(("original", "source"), ("source",), ("format", "event_index"), ("mapped_kind", "event_index")),
 )
 
 
-def added(_state: NoState | None, logged: Logged) -> Rows:
+def added(logged: Logged) -> Rows:
     """Return the record's row."""
     event = logged.event
     data: RecordImported = event.data
-    row = (
-        event.index,
-        event.stream,
-        data.original,
-        data.source,
-        data.format,
-        data.mapped_kind,
-        data.reason,
-        data.claimed_author,
-        data.claimed_at,
-        event.author,
-        event.accepted_ms,
-        _dirty(data),
-    )
-    return {"records": [row]}
+    return (row_of(RecordRow, data, event, event_index=event.index, importer=event.author, dirty=_dirty(data)),)
 
 
 def _dirty(data: RecordImported) -> int:
-    """Return how many values of the original could not be read as they were meant."""
     found = read_mapped(data)
     return len(found[1].dirty) if found is not None and isinstance(found[1], RecordClaims) else 0
 
 
-RECORD_VIEW: Final = event_rows("records", VIEW_VERSIONS["records"], frozenset({"record.imported"}), RECORDS, added)
+VIEW: Final = event_rows("records", VIEW_VERSIONS["records"], frozenset({"record.imported"}), (RECORDS,), added)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 
-from projections.query import Arguments, Limit, Listing, Query, Where, page_of, page_rows_max
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
+from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, page_of, page_rows_max
 
 LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newest_first=False)
 
@@ -75,9 +72,3 @@ def standing_records(moment: Moment, asked: Places) -> Answer:
         "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY mapped_kind IS NULL, event_index DESC LIMIT 1"
     )
     return {"standing": [row for one in asked.places for row in moment.rows(sql, (one.original, one.source))]}
-
-
-QUERIES: Final = {
-    "records.list": Query(RecordList, list_records),
-    "records.standing": Query(Places, standing_records),
-}

@@ -1,4 +1,4 @@
-"""The fold of reports: the latest of each session is a state, every version a row of its event (seed 004, "Option B").
+"""The fold of reports: the latest of each session is a state, every version a row of its event.
 
 Which version is the latest is decided by the ledger's order and by nothing a report says about itself; only of what was
 imported the claimed time decides, because there is no other. Vectors of the task and of the findings stand apart,
@@ -7,25 +7,81 @@ packed like those of published briefs, with the embedder that made them: a short
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from ledger.codec import encode_sorted
-from ledger.events.body import read_as
+from ledger.events.body import Event, read_as
 from ledger.events.imported import RecordImported
 from projections.briefs.embedding import embed_text, pack
-from projections.projection import Projection
+from projections.projection import Logged, Projection, Row, Rows, Table, json_text, row_of
 from projections.records.marks import encoded, happened_ms, imported_of
 from projections.reports.compressed import compressed_of
 from projections.reports.markdown import markdown_of
 from projections.reports.report import Report, plain, report_of
-from projections.reports.tables import REPORTS, VERSIONS
-from projections.versions import VIEW_VERSIONS
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Logged, Row, Rows
+
+class ReportRow(Row, frozen=True):
+    """The latest report of a session: up to ``created_at`` the columns of a table that other tools read.
+
+    Lists, deltas, embeddings and ``imported`` are JSON; the columns behind those are what the queries go by.
+    """
+
+    session_id: str
+    ai_id: str
+    timestamp: str
+    task_summary: str
+    epistemic_deltas: str
+    key_findings: str
+    remaining_unknowns: str
+    next_session_context: str
+    recommended_next_steps: str
+    calibration_status: str
+    compressed_json: str
+    markdown_report: str
+    created_at: float
+    report_id: str
+    event_index: int
+    author: str
+    accepted_ms: int
+    report_type: str
+    versions: int
+    task_embedding: str
+    findings_embedding: str
+    happened_ms: int
+    imported: str | None
+
+
+class VersionRow(Row, frozen=True):
+    """A version of a session's report; ``report`` is the whole of it as JSON."""
+
+    event_index: int
+    session_id: str
+    report_id: str
+    ai_id: str
+    author: str
+    timestamp: str
+    accepted_ms: int
+    report_type: str
+    calibration_status: str
+    report: str
+    happened_ms: int
+
+
+REPORTS: Final = Table(
+    "handoff_reports",
+    ReportRow,
+    primary_key=("session_id",),
+    owner="session_id",
+    indexes=(("ai_id",), ("timestamp",), ("event_index",), ("author", "event_index"), ("happened_ms", "event_index")),
+)
+VERSIONS: Final = Table(
+    "handoff_report_versions",
+    VersionRow,
+    primary_key=("event_index",),
+    indexes=(("session_id", "event_index"), ("report_id",)),
+)
 
 
 class ReportRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -51,29 +107,34 @@ def fold(state: ReportRecord, event: Event) -> ReportRecord:
 
 def rows(state: ReportRecord) -> Rows:
     """Return the row of the session's latest report."""
-    return {} if state.report is None else {"handoff_reports": [_row(state, state.report)]}
+    report = state.report
+    if report is None:
+        return ()
+    lists = ("epistemic_deltas", "key_findings", "remaining_unknowns", "recommended_next_steps")
+    row = row_of(
+        ReportRow,
+        state,
+        report,
+        **{name: json_text(getattr(report, name)) for name in lists},
+        compressed_json=compressed_of(report),
+        markdown_report=markdown_of(report),
+        created_at=state.accepted_ms / 1000,
+        task_embedding=json_text(pack(embed_text(report.task_summary))),
+        findings_embedding=json_text(pack(embed_text("\n".join(report.key_findings)))),
+        imported=encoded(report.imported),
+    )
+    return (row,)
 
 
 def added(_state: ReportRecord | None, logged: Logged) -> Rows:
     """Return the version's row."""
     event = logged.event
     if not keys(event):
-        return {}
+        return ()
     report = _report(event)
-    row = (
-        event.index,
-        report.session_id,
-        report.report_id,
-        report.ai_id,
-        report.author,
-        report.timestamp,
-        event.accepted_ms,
-        report.report_type,
-        report.calibration_status,
-        _json(plain(report)),
-        happened_ms(event),
-    )
-    return {"handoff_report_versions": [row]}
+    whole = json_text(plain(report))
+    times = {"accepted_ms": event.accepted_ms, "happened_ms": happened_ms(event)}
+    return (row_of(VersionRow, report, report=whole, **times),)
 
 
 def _report(event: Event) -> Report:
@@ -82,45 +143,13 @@ def _report(event: Event) -> Report:
     return report_of(event.name, event.id, event.index, event.author, at_ms, data, imported=mark)
 
 
-def _row(state: ReportRecord, report: Report) -> Row:
-    return (
-        report.session_id,
-        report.ai_id,
-        report.timestamp,
-        report.task_summary,
-        _json(report.epistemic_deltas),
-        _json(report.key_findings),
-        _json(report.remaining_unknowns),
-        report.next_session_context,
-        _json(report.recommended_next_steps),
-        report.calibration_status,
-        compressed_of(report),
-        markdown_of(report),
-        state.accepted_ms / 1000,
-        report.report_id,
-        report.event_index,
-        report.author,
-        state.accepted_ms,
-        report.report_type,
-        state.versions,
-        _json(pack(embed_text(report.task_summary))),
-        _json(pack(embed_text("\n".join(report.key_findings)))),
-        state.happened_ms,
-        encoded(report.imported),
-    )
-
-
-def _json(value: object) -> str:
-    return encode_sorted(value).decode()
-
-
 def keys(event: Event) -> tuple[str, ...]:
     """Return the id of the session that an event reports on; none for a record that stands for something else."""
     is_other = isinstance(event.data, RecordImported) and event.data.mapped_kind != "report.generated"
     return () if is_other else (event.name,)
 
 
-REPORT_VIEW: Final = Projection(
+VIEW: Final = Projection(
     name="reports",
     version=VIEW_VERSIONS["reports"],
     handles=frozenset({"report.generated", "record.imported"}),

@@ -7,23 +7,30 @@ ones by the time that they claim.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
 from ledger.errors import Refused
-from projections.query import Arguments, Limit, Listing, Query, Where, candidates_max, one, page_of, prefix_range
+from projections.query import (
+    Answer,
+    Arguments,
+    Limit,
+    Listing,
+    Moment,
+    Where,
+    candidates_max,
+    one,
+    page_of,
+    prefix_range,
+)
 from projections.records import marks
 from projections.reports.compressed import compressed_of
 from projections.reports.markdown import markdown_of
 from projections.reports.patterns import Pattern, matcher
 from projections.reports.report import plain, read_report
 from projections.sessions.queries import find_session
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from projections.query import Answer, Moment
 
 _JOIN: Final = "FROM handoff_reports r JOIN handoff_report_versions v ON v.event_index = r.event_index"
 LISTING: Final = Listing(
@@ -207,10 +214,3 @@ def _find(moment: Moment, asked: ReportName) -> tuple[str, str | None]:
 def _is_named(report_id: str, wanted: str) -> bool:
     bounds = prefix_range(wanted, "blake3")
     return bounds is not None and bounds[0] <= report_id < bounds[1]
-
-
-QUERIES: Final = {
-    "reports.list": Query(ReportList, list_reports),
-    "reports.sessions": Query(SessionsWithReport, list_sessions),
-    "reports.show": Query(ReportName, show_report),
-}

@@ -8,17 +8,14 @@ reports, the newest; ``not_compared`` counts the others, so that nobody takes "n
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from ledger.events.brief import PackedEmbedding
 from projections.briefs.embedding import HASH_V1, Embedding, cosine_similarity, embed_text, unpack
-from projections.query import Arguments, Limit, Query, Where
+from projections.query import Answer, Arguments, Limit, Moment, Where
 from projections.records.marks import decoded
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
 
 similar_compared_max: Final = 2_000
 unreported_compared_max: Final = 300  # their tasks have no stored vector
@@ -192,10 +189,3 @@ def _nearest(newer: Compared, older: Compared) -> dict[str, Any]:
 def _by(not_compared: int) -> dict[str, Any]:
     embedder = {"name": HASH_V1.name, "version": HASH_V1.version}
     return {"threshold": HASH_V1.threshold, "embedder": embedder, "not_compared": not_compared}
-
-
-QUERIES: Final = {
-    "reports.dead_ends": Query(LikeTask, dead_ends_like),
-    "reports.overlap": Query(Since, overlapping),
-    "reports.similar": Query(LikeTask, similar_reports),
-}

@@ -8,17 +8,14 @@ grew.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 
 from ledger.events.report import Calibration
-from projections.query import Arguments, Limit, Query, Where
+from projections.query import Answer, Arguments, Limit, Moment, Where
 from projections.reports.calibration import bias_above, bias_of, decimals, label_of_bias
 from projections.sessions.queries import SessionId, find_session
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
 
 accomplished_max: Final = 200
 
@@ -152,9 +149,3 @@ def _finished(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             for key in gone:
                 del found[key]
     return list(found.values())
-
-
-QUERIES: Final = {
-    "reports.accomplished": Query(SessionId, accomplished),
-    "reports.calibration": Query(OfAgent, calibration),
-}

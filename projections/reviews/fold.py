@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from ledger.codec import encode_sorted
 from ledger.events import review as kinds
+from ledger.events.body import Event
 from ledger.lifecycle.review import ReviewState, transition
-from projections.projection import Projection, Table, by_name_of_stream
-from projections.versions import VIEW_VERSIONS
+from projections.projection import Projection, Row, Rows, Table, by_name_of_stream, json_text, row_of
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Rows
+
+class ReviewRow(Row, frozen=True):
+    """A review; ``reasons`` and ``validations`` are JSON."""
+
+    id: str
+    status: str
+    author: str
+    question: str
+    rule: str
+    reasons: str
+    task: str
+    reasoning_ref: str | None
+    snapshot_id: str
+    validations: str
+    requested_index: int
+    requested_ms: int
+    verdict: str | None
+    comment: str
+    answered_by: str | None
+    answered_index: int | None
+    answered_ms: int | None
+
 
 REVIEWS: Final = Table(
     "reviews",
-    {
-        "id": "TEXT NOT NULL",
-        "status": "TEXT NOT NULL",
-        "author": "TEXT NOT NULL",
-        "question": "TEXT NOT NULL",
-        "rule": "TEXT NOT NULL",
-        "reasons": "TEXT NOT NULL",
-        "task": "TEXT NOT NULL",
-        "reasoning_ref": "TEXT",
-        "snapshot_id": "TEXT NOT NULL",
-        "validations": "TEXT NOT NULL",
-        "requested_index": "INTEGER NOT NULL",
-        "requested_ms": "INTEGER NOT NULL",
-        "verdict": "TEXT",
-        "comment": "TEXT NOT NULL",
-        "answered_by": "TEXT",
-        "answered_index": "INTEGER",
-        "answered_ms": "INTEGER",
-    },
+    ReviewRow,
     primary_key=("id",),
     owner="id",
     indexes=(("status", "requested_index"), ("reasoning_ref",), ("requested_index",)),
@@ -82,31 +83,20 @@ def fold(state: ReviewRecord, event: Event) -> ReviewRecord:
 def rows(state: ReviewRecord) -> Rows:
     """Return the review's row."""
     if state.life is None or state.requested is None:
-        return {}
-    asked = state.requested
-    row = (
-        state.id,
-        "answered" if state.life.is_answered else "open",
-        state.life.requester,
-        asked.question,
-        asked.rule,
-        encode_sorted(asked.reasons).decode(),
-        asked.task,
-        asked.reasoning_ref,
-        asked.snapshot_id,
-        encode_sorted(asked.validations).decode(),
-        state.requested_index,
-        state.requested_ms,
-        state.verdict,
-        state.comment,
-        state.answered_by,
-        state.answered_index,
-        state.answered_ms,
+        return ()
+    row = row_of(
+        ReviewRow,
+        state,
+        state.requested,
+        status="answered" if state.life.is_answered else "open",
+        author=state.life.requester,
+        reasons=json_text(state.requested.reasons),
+        validations=json_text(state.requested.validations),
     )
-    return {"reviews": [row]}
+    return (row,)
 
 
-REVIEW_VIEW: Final = Projection(
+VIEW: Final = Projection(
     name="reviews",
     version=VIEW_VERSIONS["reviews"],
     handles=frozenset({"review.requested", "review.answered"}),

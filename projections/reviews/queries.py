@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from projections.query import Arguments, Limit, Listing, Query, Where, by_beginning, page_of
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
+from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, by_beginning, page_of
 
 LISTING: Final = Listing("SELECT * FROM reviews", "reviews", "requested_index", newest_first=False)
 
@@ -52,9 +49,3 @@ def show_review(moment: Moment, asked: ReviewId) -> Answer:
 
 def _review(row: dict[str, Any]) -> dict[str, Any]:
     return row | {name: msgspec.json.decode(row[name]) for name in ("reasons", "validations")}
-
-
-QUERIES: Final = {
-    "reviews.list": Query(ReviewList, list_reviews),
-    "reviews.show": Query(ReviewId, show_review),
-}

@@ -5,37 +5,41 @@ Between two fields of an event stands a word that no question can hold, so that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from projections.projection import NoState, Projection
-from projections.search.tables import TEXTS, WORDS
+from projections.projection import Logged, Row, Rows, Table, event_rows
 from projections.search.texts import HANDLED, texts_of
 from projections.search.words import words_of
-from projections.versions import VIEW_VERSIONS
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from projections.projection import Logged, Rows
 
+class TextRow(Row, frozen=True):
+    """The text of an event as it was written; its author, kind, stream and time stand in the catalog's ``events``."""
+
+    event_index: int
+    text: str
+
+
+class WordsRow(Row, frozen=True):
+    """The words of that text, normalised and set apart by spaces."""
+
+    event_index: int
+    words: str
+
+
+TEXTS: Final = Table("search_texts", TextRow, primary_key=("event_index",))
+WORDS: Final = Table("search_words", WordsRow, primary_key=("event_index",), is_full_text=True)
 BETWEEN_FIELDS: Final = " ¶ "
 
 
-def added(_state: NoState | None, logged: Logged) -> Rows:
+def added(logged: Logged) -> Rows:
     """Return the event's text and words; nothing for an event that says nothing."""
     texts = texts_of(logged.event.data, logged.event.name)
     if not texts:
-        return {}
+        return ()
     index = logged.event.index
     words = BETWEEN_FIELDS.join(" ".join(words_of(text)) for text in texts)
-    return {TEXTS.name: [(index, "\n".join(texts))], WORDS.name: [(index, words)]}
+    return TextRow(index, "\n".join(texts)), WordsRow(index, words)
 
 
-SEARCH_VIEW: Final = Projection(
-    name="search",
-    version=VIEW_VERSIONS["search"],
-    handles=HANDLED,
-    tables=(TEXTS, WORDS),
-    state=NoState,
-    initial=lambda _key: NoState(),
-    fold=lambda state, _event: state,
-    added=added,
-)
+VIEW: Final = event_rows("search", VIEW_VERSIONS["search"], HANDLED, (TEXTS, WORDS), added)

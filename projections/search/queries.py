@@ -21,7 +21,7 @@ import msgspec
 
 from ledger.errors import Refused
 from ledger.limits import json_integer_max
-from projections.query import Answer, Arguments, Moment, Query, Where, prefix_digits_min
+from projections.query import Answer, Arguments, Moment, Where, prefix_digits_min
 from projections.search.words import Word, chunks_of, placed_words, words_of
 
 text_max_chars: Final = 10_240
@@ -177,6 +177,3 @@ def _length(words: Sequence[Word], position: int, term: Term) -> int:
         return 0
     is_found = here[-1].startswith(term.words[-1]) if term.is_beginning else here[-1] == term.words[-1]
     return len(here) if is_found else 0
-
-
-QUERIES: Final = {"search.find": Query(SearchText, find_text)}

@@ -4,27 +4,136 @@ What was recorded is written once and never again, so a session of ten thousand 
 
 What another tool recorded is folded as what it stands for (``read_as``). A session of such records is *imported*, and
 neither open nor ended: its ``author`` is who imported it, its ``ai_id`` who is said to have worked. It has the task of
-the first goal, because a goal is mapped to a start, and several may stand in one session.
+the first goal, because a goal is mapped to a start, and several may stand in one session. ``happened_ms`` is the time
+to show: what an imported record claims, where that can be true, else the ledger's own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import msgspec
 
-from ledger.codec import encode_sorted
 from ledger.events import KINDS
 from ledger.events import session as kinds
-from ledger.events.body import read_as
-from projections.projection import Projection
+from ledger.events.body import Event, read_as
+from projections.projection import Logged, Projection, Row, Rows, Table, json_text, row_of
 from projections.records.marks import UNKNOWN, Imported, claimed_author, encoded, happened_ms, imported_of
-from projections.sessions.tables import ASSESSMENTS, DEAD_ENDS, FINDINGS, SESSIONS, TOOLS, UNKNOWNS, VECTOR_NAMES
-from projections.versions import VIEW_VERSIONS
+from projections.reports.calibration import VECTOR_NAMES
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Logged, Row, Rows
+
+class SessionRow(Row, frozen=True):
+    """A session with the numbers of what was recorded in it; ``imported`` is JSON."""
+
+    id: str
+    author: str
+    ai_id: str
+    task: str
+    resumes: str
+    status: str
+    summary: str
+    assessments: int
+    findings: int
+    unknowns: int
+    dead_ends: int
+    tools: int
+    started_index: int
+    started_ms: int
+    ended_index: int | None
+    ended_ms: int | None
+    updated_index: int
+    happened_ms: int
+    imported: str | None
+
+
+class FindingRow(Row, frozen=True):
+    """A finding; ``evidence`` is JSON."""
+
+    event_index: int
+    session_id: str
+    finding: str
+    evidence: str
+    impact: float | None
+    subject: str
+    at: str
+    accepted_ms: int
+    happened_ms: int
+
+
+class UnknownRow(Row, frozen=True):
+    """An unknown."""
+
+    event_index: int
+    session_id: str
+    unknown: str
+    impact: float | None
+    subject: str
+    at: str
+    accepted_ms: int
+    happened_ms: int
+
+
+class DeadEndRow(Row, frozen=True):
+    """A dead end."""
+
+    event_index: int
+    session_id: str
+    approach: str
+    why_failed: str
+    impact: float | None
+    subject: str
+    at: str
+    accepted_ms: int
+    happened_ms: int
+
+
+class ToolRow(Row, frozen=True):
+    """The use of a tool."""
+
+    event_index: int
+    session_id: str
+    tool: str
+    purpose: str
+    at: str
+    accepted_ms: int
+    happened_ms: int
+
+
+# An assessment has a column for every vector: NULL, never 0, for one that was not assessed.
+AssessmentRow: Any = msgspec.defstruct(
+    "AssessmentRow",
+    [
+        *(("event_index", int), ("session_id", str), ("phase", str), ("round", int), ("reasoning", str)),
+        *((name, float | None) for name in ("overall_confidence", *VECTOR_NAMES)),
+        *(("at", str), ("accepted_ms", int), ("happened_ms", int)),
+    ],
+    bases=(Row,),
+    frozen=True,
+)
+
+
+def _of_session(name: str, row: type[Row]) -> Table:
+    return Table(name, row, primary_key=("event_index",), indexes=(("session_id", "event_index"),))
+
+
+SESSIONS: Final = Table(
+    "sessions",
+    SessionRow,
+    primary_key=("id",),
+    owner="id",
+    indexes=(
+        ("author", "started_index"),
+        ("ai_id", "started_index"),
+        ("started_index",),
+        ("happened_ms", "started_index"),
+    ),
+)
+ASSESSMENTS: Final = _of_session("assessments", AssessmentRow)
+FINDINGS: Final = _of_session("findings", FindingRow)
+UNKNOWNS: Final = _of_session("unknowns", UnknownRow)
+DEAD_ENDS: Final = _of_session("dead_ends", DeadEndRow)
+TOOLS: Final = _of_session("tools_used", ToolRow)
 
 
 class SessionRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -84,7 +193,7 @@ def fold(state: SessionRecord, event: Event) -> SessionRecord:
             return msgspec.structs.replace(
                 state, summary=data.summary, ended_index=event.index, ended_ms=event.accepted_ms
             )
-        case _:
+        case _:  # other kinds of a session, as its reports
             return state
 
 
@@ -107,53 +216,33 @@ def _with_record(state: SessionRecord, event: Event, mark: Imported) -> SessionR
 def rows(state: SessionRecord) -> Rows:
     """Return the session's row."""
     status = "imported" if state.imported else "open" if state.ended_index is None else "ended"
-    row = (
-        state.id,
-        state.author,
-        state.ai_id,
-        state.task,
-        state.resumes,
-        status,
-        state.summary,
-        state.assessments,
-        state.findings,
-        state.unknowns,
-        state.dead_ends,
-        state.tools,
-        state.started_index,
-        state.started_ms,
-        state.ended_index,
-        state.ended_ms,
-        state.updated_index,
-        state.happened_ms,
-        encoded(state.imported),
-    )
-    return {"sessions": [row]}
+    return (row_of(SessionRow, state, status=status, imported=encoded(state.imported)),)
 
 
 def added(_state: SessionRecord | None, logged: Logged) -> Rows:
     """Return the row of what the event recorded."""
     event = logged.event
     if not keys(event):
-        return {}
-    first: Row = (event.index, event.name)
-    last: Row = (event.at, event.accepted_ms, happened_ms(event))
+        return ()
+    times = {"at": event.at, "accepted_ms": event.accepted_ms, "happened_ms": happened_ms(event)}
+    place: dict[str, Any] = {"event_index": event.index, "session_id": event.name, **times}
     match read_as(event).data:
         case kinds.AssessmentRecorded() as data:
-            vectors = tuple(getattr(data.vectors, name) for name in VECTOR_NAMES)
-            words = (data.phase, data.round, data.reasoning, data.overall_confidence)
-            return {"assessments": [(*first, *words, *vectors, *last)]}
+            return (row_of(AssessmentRow, data, data.vectors, **place),)
         case kinds.FindingLogged() as data:
-            evidence = encode_sorted(data.evidence).decode()
-            return {"findings": [(*first, data.finding, evidence, data.impact, data.subject, *last)]}
+            # The most frequent of all rows: without ``row_of`` it takes a fifth of the time (measured).
+            evidence = json_text(data.evidence)
+            return (
+                FindingRow(finding=data.finding, evidence=evidence, impact=data.impact, subject=data.subject, **place),
+            )
         case kinds.UnknownLogged() as data:
-            return {"unknowns": [(*first, data.unknown, data.impact, data.subject, *last)]}
+            return (row_of(UnknownRow, data, **place),)
         case kinds.DeadEndLogged() as data:
-            return {"dead_ends": [(*first, data.approach, data.why_failed, data.impact, data.subject, *last)]}
+            return (row_of(DeadEndRow, data, **place),)
         case kinds.ToolUsed() as data:
-            return {"tools_used": [(*first, data.tool, data.purpose, *last)]}
-        case _:
-            return {}
+            return (row_of(ToolRow, data, **place),)
+        case _:  # the other kinds of a session have no row of their own
+            return ()
 
 
 def keys(event: Event) -> tuple[str, ...]:
@@ -161,7 +250,7 @@ def keys(event: Event) -> tuple[str, ...]:
     return (event.name,) if event.stream.startswith("session/") else ()
 
 
-SESSION_VIEW: Final = Projection(
+VIEW: Final = Projection(
     name="sessions",
     version=VIEW_VERSIONS["sessions"],
     handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "session") | {"record.imported"},

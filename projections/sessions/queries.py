@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from projections.query import Arguments, Limit, Listing, Query, Where, by_beginning, page_of
+from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, by_beginning, page_of
 from projections.records.marks import decoded
-from projections.reports.calibration import bias_of, compare, difference, ends_of
-from projections.sessions.tables import VECTOR_NAMES
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
+from projections.reports.calibration import VECTOR_NAMES, bias_of, compare, difference, ends_of
 
 LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index", time="happened_ms", cursors="sessions")
 
@@ -128,10 +124,3 @@ def _session(row: dict[str, Any]) -> dict[str, Any]:
 def _assessment(row: dict[str, Any]) -> dict[str, Any]:
     plain = {key: value for key, value in row.items() if key not in VECTOR_NAMES}
     return plain | {"vectors": {name: row[name] for name in VECTOR_NAMES if row[name] is not None}}
-
-
-QUERIES: Final = {
-    "sessions.list": Query(SessionList, list_sessions),
-    "sessions.show": Query(SessionId, show_session),
-    "sessions.trajectory": Query(SessionId, follow_vectors),
-}

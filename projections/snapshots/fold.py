@@ -2,60 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ledger.codec import encode_sorted
-from projections.projection import Table, event_rows
-from projections.versions import VIEW_VERSIONS
+from projections.projection import Logged, Row, Rows, Table, event_rows, json_text, row_of
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from projections.projection import Logged, NoState, Rows
+
+class SnapshotRow(Row, frozen=True):
+    """A snapshot; ``id`` is the name of its stream."""
+
+    event_index: int
+    id: str
+    event_id: str
+    author: str
+    session_id: str
+    domain: str
+    reasoning_ref: str | None
+    reasoning_fidelity: float | None
+    level: str | None
+    context_source: str
+    context_summary: str
+    conclusion: str
+    accepted_ms: int
+    data: str
+
 
 SNAPSHOTS: Final = Table(
     "snapshots",
-    {
-        "event_index": "INTEGER NOT NULL",
-        "id": "TEXT NOT NULL",
-        "event_id": "TEXT NOT NULL",
-        "author": "TEXT NOT NULL",
-        "session_id": "TEXT NOT NULL",
-        "domain": "TEXT NOT NULL",
-        "reasoning_ref": "TEXT",
-        "reasoning_fidelity": "REAL",
-        "level": "TEXT",
-        "context_source": "TEXT NOT NULL",
-        "context_summary": "TEXT NOT NULL",
-        "conclusion": "TEXT NOT NULL",
-        "accepted_ms": "INTEGER NOT NULL",
-        "data": "TEXT NOT NULL",
-    },
+    SnapshotRow,
     primary_key=("event_index",),
     indexes=(("id",), ("session_id",), ("reasoning_ref",), ("author",)),
 )
 
 
-def added(_state: NoState | None, logged: Logged) -> Rows:
+def added(logged: Logged) -> Rows:
     """Return the snapshot's row."""
     event, data = logged.event, logged.event.data
-    row = (
-        event.index,
-        event.name,
-        event.id,
-        event.author,
-        data.session_id,
-        data.domain,
-        data.reasoning_ref,
-        data.reasoning_fidelity,
-        data.level,
-        data.context_source,
-        data.context_summary,
-        data.conclusion,
-        event.accepted_ms,
-        encode_sorted(data).decode(),
-    )
-    return {"snapshots": [row]}
+    names = {"event_index": event.index, "id": event.name, "event_id": event.id}
+    return (row_of(SnapshotRow, event, data, **names, data=json_text(data)),)
 
 
-SNAPSHOT_VIEW: Final = event_rows(
-    "snapshots", VIEW_VERSIONS["snapshots"], frozenset({"snapshot.taken"}), SNAPSHOTS, added
-)
+VIEW: Final = event_rows("snapshots", VIEW_VERSIONS["snapshots"], frozenset({"snapshot.taken"}), (SNAPSHOTS,), added)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from projections.query import Answer, Arguments, Limit, Listing, Moment, Query, Where, by_beginning, page_of
+from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, by_beginning, page_of
 
 _COLUMNS: Final = (
     "event_index, id, event_id, author, session_id, domain, reasoning_ref, reasoning_fidelity, level, "
@@ -69,10 +69,3 @@ def list_domains(moment: Moment, asked: DomainsOf) -> Answer:
 
 def _snapshot(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"data": msgspec.json.decode(row["data"])}
-
-
-QUERIES: Final = {
-    "snapshots.domains": Query(DomainsOf, list_domains),
-    "snapshots.list": Query(SnapshotList, list_snapshots),
-    "snapshots.show": Query(SnapshotName, show_snapshot),
-}

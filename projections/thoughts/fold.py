@@ -7,24 +7,106 @@ and are not kept.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from ledger.codec import encode_sorted
 from ledger.events import KINDS
 from ledger.events import tot as kinds
+from ledger.events.body import Event
 from ledger.lifecycle.tot import TotState, transition, tree_digest
-from projections.projection import Projection, by_name_of_stream
-from projections.thoughts.messages import error_of, sender_of, text_of
-from projections.thoughts.rounds import Rounds, round_of, seen
-from projections.thoughts.tables import MESSAGES, NODES, TASKS
+from projections.projection import Logged, Projection, Row, Rows, Table, by_name_of_stream, json_text, row_of
+from projections.thoughts.messages import Rounds, error_of, round_of, seen, sender_of, text_of
 from projections.thoughts.tree import failed_ask_calls, root_of, search_state, stats_of, with_children
-from projections.versions import VIEW_VERSIONS
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from projections.projection import Logged, Row, Rows
+
+class TaskRow(Row, frozen=True):
+    """A task. What is not known yet is NULL; lists and objects are JSON."""
+
+    id: str
+    status: str
+    problem: str
+    task_type: str
+    thinker: str
+    author: str
+    roles: str
+    options: str
+    search_config: str | None
+    root_id: str | None
+    search_state: str
+    stats: str
+    claimed_stats: str | None
+    tree_digest: str
+    tree_ref: str | None
+    solution: str | None
+    failure: str | None
+    waiting: str
+    started_index: int
+    started_ms: int
+    ended_index: int | None
+    ended_ms: int | None
+    updated_index: int
+    updated_ms: int
+
+
+class NodeRow(Row, frozen=True):
+    """A node; ``position`` is the order in which nodes were added, ``source_id`` whose answer it came from."""
+
+    task_id: str
+    position: int
+    id: str
+    parent_id: str | None
+    children_ids: str
+    depth: int
+    content: str
+    action_type: str
+    score: float | None
+    confidence: float | None
+    reasoning: str | None
+    status: str
+    metadata: str
+    temp_id: str | None
+    source_id: str | None
+    added_index: int
+
+
+class MessageRow(Row, frozen=True):
+    """An event. A request has its own id as ``request_id``; its answer has that too, and its own as ``answer_id``."""
+
+    event_index: int
+    task_id: str
+    event_id: str
+    request_id: str | None
+    answer_id: str | None
+    sender: str
+    receiver: str | None
+    type: str
+    round: int
+    signer: str
+    key: str
+    error: str | None
+    text: str
+    entries: str
+    accepted_ms: int
+
+
+TASKS: Final = Table(
+    "tot_tasks",
+    TaskRow,
+    primary_key=("id",),
+    owner="id",
+    indexes=(("started_index",), ("status", "started_index"), ("task_type", "started_index")),
+)
+NODES: Final = Table(
+    "tot_nodes", NodeRow, primary_key=("task_id", "position"), owner="task_id", indexes=(("task_id", "id"),)
+)
+MESSAGES: Final = Table(
+    "tot_messages",
+    MessageRow,
+    primary_key=("event_index",),
+    indexes=(("task_id", "event_index"), ("task_id", "request_id")),
+)
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
@@ -133,44 +215,30 @@ def _added_nodes(state: TaskRecord, event: Event, data: kinds.TotNodesAdded) -> 
     }
 
 
-def _request_of(life: TotState, event: Event) -> str:
-    """Return the request that an answer was taken to answer."""
-    return next(cause for cause in event.causes if life.answered.get(cause) == event.id)
-
-
 def rows(state: TaskRecord) -> Rows:
     """Return the task's row and those of its nodes."""
     if state.life is None or state.started is None:
-        return {}
+        return ()
     stats = stats_of(state.nodes, backtracks=state.backtracks, llm_calls=state.llm_calls, rounds=state.rounds.count)
-    row: Row = (
-        state.id,
-        status_of(state),
-        state.started.problem,
-        state.started.task_type,
-        state.started.thinker,
-        state.author,
-        _json(state.started.roles),
-        _json(state.started.options),
-        None if state.config is None else _whole(state.config),
-        root_of(state.nodes),
-        _whole(search_state(state.nodes, state.config)),
-        _whole(stats),
-        None if state.claimed is None else _whole(state.claimed),
-        tree_digest(state.life.nodes),
-        state.tree_ref,
-        None if state.solution is None else _whole(state.solution),
-        None if state.error is None else _whole(state.error),
-        _json([{"request_id": id_, "type": one.type} for id_, one in state.life.waiting.items()]),
-        state.started_index,
-        state.started_ms,
-        state.ended_index,
-        state.ended_ms,
-        state.updated_index,
-        state.updated_ms,
+    row = row_of(
+        TaskRow,
+        state,
+        state.started,
+        status=status_of(state),
+        roles=json_text(state.started.roles),
+        options=json_text(state.started.options),
+        search_config=_whole(state.config),
+        root_id=root_of(state.nodes),
+        search_state=_whole(search_state(state.nodes, state.config)),
+        stats=_whole(stats),
+        claimed_stats=_whole(state.claimed),
+        tree_digest=tree_digest(state.life.nodes),
+        solution=_whole(state.solution),
+        failure=_whole(state.error),
+        waiting=json_text([{"request_id": id_, "type": one.type} for id_, one in state.life.waiting.items()]),
     )
     nodes = enumerate(with_children(state.nodes).values())
-    return {"tot_tasks": [row], "tot_nodes": [_node(state, position, node) for position, node in nodes]}
+    return (row, *(_node(state, position, node) for position, node in nodes))
 
 
 def status_of(state: TaskRecord) -> str:
@@ -182,55 +250,54 @@ def status_of(state: TaskRecord) -> str:
     return "solved" if state.solution is not None and state.solution.verification.is_valid else "unverified"
 
 
-def _node(state: TaskRecord, position: int, node: kinds.ThoughtNode) -> Row:
-    evaluation, origin = node.evaluation, state.origins[node.id]
-    judged: Row = (None, None, None)
-    if evaluation is not None:
-        judged = (evaluation.score, evaluation.confidence, evaluation.reasoning)
-    first: Row = (state.id, position, node.id, node.parent_id, _json(node.children_ids), node.depth, node.content)
-    last: Row = (node.status, _json(node.metadata), origin.temp_id, origin.source_id, origin.added_index)
-    return (*first, node.action_type, *judged, *last)
+def _node(state: TaskRecord, position: int, node: kinds.ThoughtNode) -> NodeRow:
+    evaluation = node.evaluation
+    return row_of(
+        NodeRow,
+        node,
+        state.origins[node.id],
+        task_id=state.id,
+        position=position,
+        children_ids=json_text(node.children_ids),
+        score=None if evaluation is None else evaluation.score,
+        confidence=None if evaluation is None else evaluation.confidence,
+        reasoning=None if evaluation is None else evaluation.reasoning,
+        metadata=json_text(node.metadata),
+    )
 
 
 def added(state: TaskRecord | None, logged: Logged) -> Rows:
-    """Return the row of what was said."""
-    event = logged.event
+    """Return the row of the event."""
+    event, data = logged.event, logged.event.data
     assert state is not None  # noqa: S101 - every event of a task has its key
     assert state.life is not None  # noqa: S101 - and was folded just now
-    data = event.data
     is_answer = isinstance(data, kinds.ANSWERS)
     request_id = event.id if isinstance(data, kinds.REQUESTS) else None
-    if is_answer:
-        request_id = _request_of(state.life, event)
-    failure = error_of(data)
-    is_log = isinstance(data, kinds.TotLogWritten)
-    row: Row = (
-        event.index,
-        event.name,
-        event.id,
-        request_id,
-        event.id if is_answer else None,
-        sender_of(data),
-        data.to if isinstance(data, kinds.Message) else None,
-        event.kind.partition(".")[2],
-        round_of(state.rounds, event),
-        event.author,
-        event.key,
-        None if failure is None else _whole(failure),
-        text_of(data),
-        _json(data.entries if is_log else []),
-        event.accepted_ms,
+    if is_answer:  # the request that it was taken to answer
+        request_id = next(cause for cause in event.causes if state.life.answered.get(cause) == event.id)
+    row = MessageRow(
+        event_index=event.index,
+        task_id=event.name,
+        event_id=event.id,
+        request_id=request_id,
+        answer_id=event.id if is_answer else None,
+        sender=sender_of(data),
+        receiver=data.to if isinstance(data, kinds.Message) else None,
+        type=event.kind.partition(".")[2],
+        round=round_of(state.rounds, event),
+        signer=event.author,
+        key=event.key,
+        error=_whole(error_of(data)),
+        text=text_of(data),
+        entries=json_text(data.entries if isinstance(data, kinds.TotLogWritten) else []),
+        accepted_ms=event.accepted_ms,
     )
-    return {"tot_messages": [row]}
+    return (row,)
 
 
-def _json(value: Any) -> str:
-    return encode_sorted(value).decode()
-
-
-def _whole(value: msgspec.Struct) -> str:
+def _whole(value: msgspec.Struct | None) -> str | None:
     """Return a struct as JSON with all its fields, also those that have their defaults."""
-    return _json(_plain(value))
+    return None if value is None else json_text(_plain(value))
 
 
 def _plain(value: Any) -> Any:
@@ -243,7 +310,7 @@ def _plain(value: Any) -> Any:
             return value
 
 
-THOUGHT_VIEW: Final = Projection(
+VIEW: Final = Projection(
     name="thoughts",
     version=VIEW_VERSIONS["thoughts"],
     handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "tot"),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from projections.query import Arguments, Limit, Listing, Query, Where, by_beginning, page_of, page_rows_max
-
-if TYPE_CHECKING:
-    from projections.query import Answer, Moment
+from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, by_beginning, page_of, page_rows_max
 
 LISTING: Final = Listing("SELECT * FROM tot_tasks", "tot_tasks", "started_index")
 TIMELINE: Final = Listing("SELECT * FROM tot_messages", "tot_messages", "event_index", newest_first=False)
@@ -184,12 +181,3 @@ def _answer(request: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
         "accepted_ms": row["accepted_ms"],
         "error": None if row["error"] is None else msgspec.json.decode(row["error"]),
     }
-
-
-QUERIES: Final = {
-    "tot.list": Query(TaskList, list_tasks),
-    "tot.prove": Query(TaskId, prove_task),
-    "tot.show": Query(TaskId, show_task),
-    "tot.timeline": Query(TaskTimeline, show_timeline),
-    "tot.tree": Query(TaskId, show_tree),
-}

@@ -2,58 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ledger.codec import encode_sorted
-from projections.projection import Table, event_rows
-from projections.versions import VIEW_VERSIONS
+from projections.projection import Logged, Row, Rows, Table, event_rows, json_text, row_of
+from projections.views import VIEW_VERSIONS
 
-if TYPE_CHECKING:
-    from projections.projection import Logged, NoState, Rows
+
+class ValidationRow(Row, frozen=True):
+    """A report on a version of a graph; ``tree`` is what it was checked against, ``issues`` how many there were."""
+
+    event_index: int
+    event_id: str
+    reasoning_id: str
+    reasoning_ref: str
+    passed: bool
+    issues: int
+    tree: str
+    commit_id: str
+    validator: str
+    validator_version: str
+    author: str
+    accepted_ms: int
+    data: str
+
 
 VALIDATIONS: Final = Table(
-    "validations",
-    {
-        "event_index": "INTEGER NOT NULL",
-        "event_id": "TEXT NOT NULL",
-        "reasoning_id": "TEXT NOT NULL",
-        "reasoning_ref": "TEXT NOT NULL",
-        "passed": "INTEGER NOT NULL",
-        "issues": "INTEGER NOT NULL",
-        "tree": "TEXT NOT NULL",
-        "commit_id": "TEXT NOT NULL",
-        "validator": "TEXT NOT NULL",
-        "validator_version": "TEXT NOT NULL",
-        "author": "TEXT NOT NULL",
-        "accepted_ms": "INTEGER NOT NULL",
-        "data": "TEXT NOT NULL",
-    },
-    primary_key=("event_index",),
-    indexes=(("reasoning_ref", "event_index"),),
+    "validations", ValidationRow, primary_key=("event_index",), indexes=(("reasoning_ref", "event_index"),)
 )
 
 
-def added(_state: NoState | None, logged: Logged) -> Rows:
+def added(logged: Logged) -> Rows:
     """Return the report's row."""
     event, data = logged.event, logged.event.data
-    row = (
-        event.index,
-        event.id,
-        event.name,
-        data.reasoning_ref,
-        int(data.passed),
-        data.counts.issues,
-        data.tree.sort,
-        data.tree.commit,
-        data.validator_name,
-        data.validator_version,
-        event.author,
-        event.accepted_ms,
-        encode_sorted(data).decode(),
+    row = row_of(
+        ValidationRow,
+        event,
+        data,
+        event_index=event.index,
+        event_id=event.id,
+        reasoning_id=event.name,
+        issues=data.counts.issues,
+        tree=data.tree.sort,
+        commit_id=data.tree.commit,
+        validator=data.validator_name,
+        data=json_text(data),
     )
-    return {"validations": [row]}
+    return (row,)
 
 
-VALIDATION_VIEW: Final = event_rows(
-    "validations", VIEW_VERSIONS["validations"], frozenset({"reasoning.validated"}), VALIDATIONS, added
+VIEW: Final = event_rows(
+    "validations", VIEW_VERSIONS["validations"], frozenset({"reasoning.validated"}), (VALIDATIONS,), added
 )

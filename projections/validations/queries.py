@@ -13,7 +13,7 @@ import msgspec
 
 from ledger.errors import Refused
 from projections.briefs.queries import whole_ref
-from projections.query import Answer, Arguments, Moment, Query
+from projections.query import Answer, Arguments, Moment
 
 _COLUMNS: Final = (
     "event_index, event_id, reasoning_id, reasoning_ref, passed, issues, tree, commit_id, validator, "
@@ -67,9 +67,3 @@ def list_validations(moment: Moment, asked: ValidationsOf) -> Answer:
 
 def _validation(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"passed": bool(row["passed"]), "data": msgspec.json.decode(row["data"])}
-
-
-QUERIES: Final = {
-    "validations.best": Query(ValidationWanted, best_validation),
-    "validations.list": Query(ValidationsOf, list_validations),
-}

@@ -3,26 +3,60 @@
 It reads the notifications of the library's recorder through its mapper and fills the tables that Baton's catalog,
 session and handoff views fill from the same events, with the same SQLite settings, and makes the secondary indexes at
 the end, as Baton does when it rebuilds. It keeps no states, no positions and no digests, checks nothing, and leaves
-empty what the library does not have (a signing key, the version hash of a handoff).
+empty what the library does not have (a signing key, the version hash of a handoff). Its rows are the views' own
+structs, so that it fills every column they have, whatever is added to them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import astuple, replace
+
 from ledger.codec import encode_sorted
-from projections.catalog.fold import EVENT_REFS, EVENTS, STREAMS
-from projections.handoffs.tables import CRITERIA, DEPENDENCIES, HANDOFFS, LOG, TASKS
-from projections.sessions.tables import ASSESSMENTS, DEAD_ENDS, FINDINGS, SESSIONS, TOOLS, UNKNOWNS
+from projections.catalog.fold import EVENT_REFS, EVENTS, STREAMS, EventRow, StreamRow
+from projections.handoffs.fold import (
+    CRITERIA,
+    DEPENDENCIES,
+    HANDOFFS,
+    LOG,
+    TASKS,
+    CriterionRow,
+    HandoffRow,
+    LogRow,
+    TaskRow,
+)
+from projections.sessions.fold import (
+    ASSESSMENTS,
+    DEAD_ENDS,
+    FINDINGS,
+    SESSIONS,
+    TOOLS,
+    UNKNOWNS,
+    FindingRow,
+    SessionRow,
+)
+from projections.sqlite import create_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from eventsourcing.application import Application
 
+    from projections.projection import Row
+
 PAGE: Final = 10_000
+# What none of these handoffs has.
+_EMPTY: Final[dict[str, Any]] = dict.fromkeys(HANDOFFS.columns) | {
+    "version": "",
+    "reason": "",
+    "skeleton_index": 0,
+    "is_announced": False,
+    "updated_ms": 0,
+}
 TABLES: Final = (
     *(EVENTS, EVENT_REFS, STREAMS, SESSIONS, FINDINGS, ASSESSMENTS, UNKNOWNS, DEAD_ENDS, TOOLS),
     *(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG),
@@ -38,19 +72,15 @@ class HandWritten:
         for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "cache_size = -65536", "temp_store = MEMORY"):
             self.db.execute(f"PRAGMA {pragma}")
         for table in TABLES:
-            columns = ", ".join(f'"{name}" {sort}' for name, sort in table.columns.items())
-            option = " WITHOUT ROWID" if len(table.primary_key) > 1 else ""
-            self.db.execute(
-                f'CREATE TABLE "{table.name}" ({columns}, PRIMARY KEY ({", ".join(table.primary_key)})){option}'
-            )
-        self.streams: dict[str, list[Any]] = {}
-        self.sessions: dict[str, dict[str, Any]] = {}
+            create_table(self.db, table, table.name)
+        self.streams: dict[str, StreamRow] = {}
+        self.sessions: dict[str, SessionRow] = {}
         self.handoffs: dict[str, dict[str, Any]] = {}
         self.forget()
 
     def forget(self) -> None:
         """Start a new page of rows."""
-        self.rows: dict[str, list[tuple[Any, ...]]] = {table.name: [] for table in TABLES}
+        self.rows: defaultdict[type[Row], list[Row]] = defaultdict(list)
         self.changed: dict[str, None] = {}
 
     def project(self, rival: Application) -> int:
@@ -74,14 +104,24 @@ class HandWritten:
         """Fold one event."""
         stream = body["stream"]
         sort, _, name = stream.partition("/")
-        known = self.streams.setdefault(stream, [stream, sort, name, 0, index, index])
-        known[3] += 1
-        known[5] = index
+        known = self.streams.get(stream) or StreamRow(stream, sort, name, 0, index, index)
+        known = self.streams[stream] = replace(known, version=known.version + 1, last_index=index)
         self.changed[stream] = None
-        digest = "sha256:" + hashlib.sha256(one.state).hexdigest()
-        event_id = f"{one.originator_id.hex}:{one.originator_version}"
-        place = (index, event_id, digest, body["kind"], stream, known[3])
-        self.rows["events"].append((*place, body["author"], "", body["at"], 0, None, len(one.state)))
+        row = EventRow(
+            event_index=index,
+            id=f"{one.originator_id.hex}:{one.originator_version}",
+            body_ref="sha256:" + hashlib.sha256(one.state).hexdigest(),
+            kind=body["kind"],
+            stream=stream,
+            stream_version=known.version,
+            author=body["author"],
+            key="",
+            at=body["at"],
+            accepted_ms=0,
+            corr=None,
+            size=len(one.state),
+        )
+        self.rows[EventRow].append(row)
         if sort == "session":
             self.take_session(index, name, body)
         elif sort == "handoff":
@@ -92,13 +132,23 @@ class HandWritten:
         data = body["data"]
         match body["kind"]:
             case "session.started":
-                self.sessions[name] = {"author": body["author"], "task": data["task"], "findings": 0, "index": index}
+                self.sessions[name] = _session_row(name, index, body)
             case "finding.logged":
-                self.sessions[name]["findings"] += 1
-                evidence = encode_sorted(data["evidence"]).decode()
-                row = (index, name, data["finding"], evidence, data.get("impact"), "", body["at"], 0)
-                self.rows["findings"].append(row)
-        self.sessions[name]["updated"] = index
+                session = self.sessions[name]
+                self.sessions[name] = replace(session, findings=session.findings + 1)
+                row = FindingRow(
+                    event_index=index,
+                    session_id=name,
+                    finding=data["finding"],
+                    evidence=encode_sorted(data["evidence"]).decode(),
+                    impact=data.get("impact"),
+                    subject="",
+                    at=body["at"],
+                    accepted_ms=0,
+                    happened_ms=0,
+                )
+                self.rows[FindingRow].append(row)
+        self.sessions[name] = replace(self.sessions[name], updated_index=index)
 
     def take_handoff(self, index: int, name: str, body: dict[str, Any]) -> None:
         """Fold one event of a handoff."""
@@ -122,36 +172,67 @@ class HandWritten:
                 handoff |= {"status": "completed", "completed_index": index, "summary": data["summary"]}
         handoff["updated"] = index
         text = data.get("summary") or kind.partition(".")[2]
-        self.rows["handoff_log"].append((index, name, body["at"][:10], body["at"], body["author"], kind, text))
+        self.rows[LogRow].append(LogRow(index, name, body["at"][:10], body["at"], body["author"], kind, text))
 
     def write(self) -> None:
         """Write the page's rows, and the present rows of everything that changed."""
         for stream in self.changed:
-            self.rows["streams"].append(tuple(self.streams[stream]))
+            self.rows[StreamRow].append(self.streams[stream])
             sort, _, name = stream.partition("/")
             if sort == "session":
-                self.rows["sessions"].append(_session_row(name, self.sessions[name]))
+                self.rows[SessionRow].append(self.sessions[name])
             elif sort == "handoff":
                 handoff = self.handoffs[name]
-                self.rows["handoffs"].append(_handoff_row(name, handoff))
-                self.rows["handoff_tasks"] += [(name, at, *task) for at, task in enumerate(handoff["tasks"])]
-                self.rows["handoff_criteria"] += [(name, at, *one, "") for at, one in enumerate(handoff["criteria"])]
+                self.rows[HandoffRow].append(_handoff_row(name, handoff))
+                self.rows[TaskRow] += [TaskRow(name, at, *task) for at, task in enumerate(handoff["tasks"])]
+                criteria = enumerate(handoff["criteria"])
+                self.rows[CriterionRow] += [CriterionRow(name, at, *criterion, "") for at, criterion in criteria]
         for table in TABLES:
             marks = ", ".join("?" * len(table.columns))
-            self.db.executemany(f'INSERT OR REPLACE INTO "{table.name}" VALUES ({marks})', self.rows[table.name])
+            rows = map(astuple, self.rows[table.row])
+            self.db.executemany(f'INSERT OR REPLACE INTO "{table.name}" VALUES ({marks})', rows)
 
 
-def _session_row(name: str, one: dict[str, Any]) -> tuple[Any, ...]:
-    counts = (0, one["findings"], 0, 0, 0)
-    words = (one["author"], "", one["task"], "", "open", "")
-    return (name, *words, *counts, one["index"], 0, None, None, one["updated"])
+def _session_row(name: str, index: int, body: dict[str, Any]) -> SessionRow:
+    return SessionRow(
+        id=name,
+        author=body["author"],
+        ai_id="",
+        task=body["data"]["task"],
+        resumes="",
+        status="open",
+        summary="",
+        assessments=0,
+        findings=0,
+        unknowns=0,
+        dead_ends=0,
+        tools=0,
+        started_index=index,
+        started_ms=0,
+        ended_index=None,
+        ended_ms=None,
+        updated_index=index,
+        happened_ms=0,
+        imported=None,
+    )
 
 
-def _handoff_row(name: str, one: dict[str, Any]) -> tuple[Any, ...]:
-    done = (sum(done for _, done in one["tasks"]), len(one["tasks"]))
-    met = (sum(mark != "open" for _, mark, _ in one["criteria"]), len(one["criteria"]))
-    turns = [one.get(f"{turn}_index") for turn in ("created", "approved", "claimed", "completed", "verified")]
-    people = (one["from"], one["to"], one["reviewer"])
-    words = ("", "2026-02-12", None, "completed", one["task"], one["context"], None, None, None)
-    result = ("", None, one.get("summary", ""), "[]", None)
-    return (name, one["status"], one["title"], *people, *words, *done, *met, *result, *turns, one["updated"], 0)
+def _handoff_row(name: str, handoff: dict[str, Any]) -> HandoffRow:
+    marks = [mark for _, mark, _ in handoff["criteria"]]
+    given: dict[str, Any] = {
+        "id": name,
+        "sender": handoff["from"],
+        "receiver": handoff["to"],
+        "created": "2026-02-12",
+        "unlock_at": "completed",
+        "tasks_done": sum(done for _, done in handoff["tasks"]),
+        "tasks_total": len(handoff["tasks"]),
+        "criteria_done": sum(mark != "open" for mark in marks),
+        "criteria_total": len(marks),
+        "artifacts": "[]",
+        "updated_index": handoff["updated"],
+    }
+    given |= {column: handoff[column] for column in ("status", "title", "reviewer", "task", "context", "created_index")}
+    given |= {turn: handoff.get(turn) for turn in ("approved_index", "claimed_index", "completed_index")}
+    given["summary"] = handoff.get("summary", "")
+    return HandoffRow(**(_EMPTY | given))

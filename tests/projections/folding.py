@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from given import fact
 
-from projections.projection import Logged
+from projections.projection import Logged, Row
 
 if TYPE_CHECKING:
     from ledger.events import EventData
@@ -24,15 +26,15 @@ def facts(stream: str, *authored: tuple[str, EventData]) -> list[Event]:
 def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
     """Return the rows of one key after events: those of its state, and those the events added."""
     state = view.initial(key)
-    found: dict[str, list[Any]] = {}
+    made: list[Row] = []
     for event in events:
         assert view.handles is None or event.kind in view.handles
         if key in view.keys(event):
             state = view.fold(state, event)
-        for table, rows in view.added(state, Logged(event, f"sha256:{event.index:064x}", 100)).items():
-            found.setdefault(table, []).extend(rows)
-    for table, rows in view.rows(state).items():
-        found[table] = list(rows)
-    return {
-        table: [dict(zip(view.table(table).columns, row, strict=True)) for row in rows] for table, rows in found.items()
-    }
+        made += view.added(state, Logged(event, f"sha256:{event.index:064x}", 100))
+    made += view.rows(state)
+    names = {table.row: table.name for table in view.tables}
+    found: Rows = defaultdict(list)
+    for row in made:
+        found[names[type(row)]].append(msgspec.structs.asdict(row))
+    return found

@@ -7,7 +7,8 @@ from folding import facts, rows_of
 from ledger.events.body import Event
 from ledger.events.handoff import HandoffCompleted
 from ledger.events.session import FindingLogged, SessionStarted
-from projections.catalog.fold import CATALOG, StreamState, added
+from projections.catalog.fold import VIEW as CATALOG
+from projections.catalog.fold import RefRow, StreamState, added
 from projections.projection import Logged
 
 REF = "sha256:" + "ab" * 32
@@ -44,4 +45,4 @@ def test_causes_and_the_reasoning_of_a_result_are_references():
         **{name: getattr(event, name) for name in event.__struct_fields__} | {"causes": [f"blake3:{1:064x}"]}
     )
     rows = added(StreamState("handoff/h", 1, 0, 0), Logged(caused, REF, 100))
-    assert rows["event_refs"] == [(0, 0, f"blake3:{1:064x}", "causes"), (0, 1, REF, "reasoning_ref")]
+    assert rows[1:] == (RefRow(0, 0, f"blake3:{1:064x}", "causes"), RefRow(0, 1, REF, "reasoning_ref"))

@@ -24,7 +24,7 @@ from projections.reasoning.delta import (
     write_full,
     write_squashed,
 )
-from projections.reasoning.fold import REASONING_VIEW
+from projections.reasoning.fold import VIEW as REASONING_VIEW
 from projections.reasoning.graph import (
     GraphState,
     ReasoningDelta,

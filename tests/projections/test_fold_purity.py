@@ -19,7 +19,8 @@ import projections
 from ledger.events import KINDS
 from ledger.events.authority import RoleGranted
 from projections import VIEWS
-from projections.projection import NoState
+from projections.projection import NoState, row_of
+from projections.query import Arguments
 from projections.views import QUERIES
 
 FORBIDDEN = {"asyncio", "http", "lmdb", "nats", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "subprocess"}
@@ -98,6 +99,24 @@ def test_every_package_with_a_fold_is_in_the_list_of_views():
 def test_no_two_views_own_a_table_of_the_same_name():
     names = [table.name for view in VIEWS for table in view.tables]
     assert len(names) == len(set(names))
+
+
+def test_no_two_tables_have_rows_of_one_type():
+    rows = [table.row for view in VIEWS for table in view.tables]
+    assert len(rows) == len(set(rows))
+
+
+def test_a_column_that_no_source_or_more_than_one_can_give_is_named():
+    row = VIEWS[0].tables[0].row(*range(12))
+    with pytest.raises(TypeError, match="event_index of EventRow stands in 0 of its sources"):
+        row_of(type(row), NoState())
+    with pytest.raises(TypeError, match="id of EventRow stands in 2 of its sources"):
+        row_of(type(row), row, row, event_index=1)
+
+
+def test_every_query_is_a_function_of_a_moment_and_its_arguments():
+    for name in QUERIES:
+        assert issubclass(QUERIES[name].arguments, Arguments)
 
 
 def test_views_handle_kinds_that_exist():

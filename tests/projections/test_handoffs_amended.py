@@ -11,7 +11,8 @@ from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.events.imported import RecordImported
 from ledger.lifecycle.handoff import compute_version
-from projections.handoffs.fold import HANDOFF_VIEW, keys
+from projections.handoffs.fold import VIEW as HANDOFF_VIEW
+from projections.handoffs.fold import keys
 
 REF = "sha256:" + "1" * 64
 SKELETON = "blake3:" + "2" * 64

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from projections.reasoning.fold import REASONING_VIEW
+from projections.reasoning.fold import VIEW as REASONING_VIEW
 from projections.reasoning.graph import GraphState, apply_event, canonical_text, memory_of, ref_of
 from projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
 

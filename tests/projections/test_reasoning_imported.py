@@ -12,7 +12,7 @@ from ledger.events import reasoning
 from ledger.events.imported import RecordImported
 from projections.briefs.gates import should_fetch_full_reasoning
 from projections.reader import Reader
-from projections.reasoning.fold import REASONING_VIEW
+from projections.reasoning.fold import VIEW as REASONING_VIEW
 
 REF = "sha256:" + "1" * 64
 STEP: dict[str, Any] = {"step_number": 1, "type": "observation", "content": "It leaks."}

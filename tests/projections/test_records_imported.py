@@ -11,10 +11,10 @@ from ledger.events.handoff import HandoffCompleted
 from ledger.events.imported import RecordImported
 from ledger.events.session import FindingLogged, SessionStarted
 from projections.projection import Logged
-from projections.records.fold import RECORD_VIEW
+from projections.records.fold import VIEW as RECORD_VIEW
 from projections.records.marks import happened_ms
-from projections.reports.fold import REPORT_VIEW
-from projections.sessions.fold import SESSION_VIEW
+from projections.reports.fold import VIEW as REPORT_VIEW
+from projections.sessions.fold import VIEW as SESSION_VIEW
 
 REF = "blake3:" + "1" * 64
 DAY_MS = 1_748_736_000_000  # 2025-06-01
@@ -120,7 +120,7 @@ def test_records_of_other_sorts_are_no_sessions_and_no_reports():
         for stream, data in (("record/1", aside), ("handoff/h", handoff)):
             [event] = events(data, stream=stream)
             assert view.keys(event) == ()
-            assert view.added(None, Logged(event, REF, 1)) == {}
+            assert view.added(None, Logged(event, REF, 1)) == ()
 
 
 def test_every_record_is_a_row_with_the_number_of_its_dirty_values():

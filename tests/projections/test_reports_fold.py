@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from reporting import generated
 
 from projections.briefs.embedding import HASH_V1
-from projections.reports.fold import REPORT_VIEW, ReportRecord
-from projections.reports.tables import REPORTS
+from projections.reports.fold import REPORTS, ReportRecord
+from projections.reports.fold import VIEW as REPORT_VIEW
 
 SEED_COLUMNS = [
     "session_id",
@@ -37,7 +37,7 @@ def events(*tasks):
 
 
 def test_the_table_has_the_seeds_columns_and_indexes():
-    assert list(REPORTS.columns)[: len(SEED_COLUMNS)] == SEED_COLUMNS
+    assert list(REPORTS.columns[: len(SEED_COLUMNS)]) == SEED_COLUMNS
     assert REPORTS.primary_key == ("session_id",)
     assert {("ai_id",), ("timestamp",)} <= set(REPORTS.indexes)
 

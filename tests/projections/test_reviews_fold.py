@@ -12,7 +12,7 @@ from ledger.errors import Refused
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from ledger.events.review import ReviewAnswered, ReviewRequested
 from projections import Reader
-from projections.reviews.fold import REVIEW_VIEW
+from projections.reviews.fold import VIEW as REVIEW_VIEW
 
 ASKED = ReviewRequested(question="May it?", rule="high_impact", reasons=["IMPACT is 0.80."], task="go")
 

@@ -8,16 +8,19 @@ import sqlite3
 import threading
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from view_ledger import ViewLedger
 
 from ledger.errors import Refused, Unavailable
 from ledger.events import handoff, session
 from ledger.local import LocalClient
-from projections import VIEWS, Runner, SqliteStore, verify_views, work
+from projections import VIEWS, Runner, SqliteStore, verify_views
 from projections import runner as runner_module
-from projections.handoffs.fold import HANDOFF_VIEW
+from projections.handoffs.fold import VIEW as HANDOFF_VIEW
+from projections.handoffs.fold import HandoffRow
 from projections.projection import Projection
+from projections.runner import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,14 +99,14 @@ def test_a_fold_that_fails_in_the_middle_moves_neither_rows_nor_position(
     runner.catch_up()
     before, position = digests(runner), runner.position()
     ledger.finish("late")
-    real = work.Work.fold
+    real = Work.fold
 
-    def failing(self: work.Work[Any], *arguments: Any) -> Any:
+    def failing(self: Work[Any], *arguments: Any) -> Any:
         if self._view.name == "sessions":  # the last view: all others are written by then
             raise KeyboardInterrupt
         return real(self, *arguments)
 
-    monkeypatch.setattr(work.Work, "fold", failing)
+    monkeypatch.setattr(Work, "fold", failing)
     with pytest.raises(KeyboardInterrupt):
         runner.catch_up()
     assert (digests(runner), runner.position()) == (before, position)
@@ -176,9 +179,11 @@ def with_version(version: int) -> tuple[Projection[Any], ...]:
     """Return the views, the handoffs being of another version that titles everything anew."""
 
     def rows(state: Any) -> Any:
-        found = dict(HANDOFF_VIEW.rows(state))
-        found["handoffs"] = [(*row[:2], f"version {version}", *row[3:]) for row in found["handoffs"]]
-        return found
+        title = f"version {version}"
+        return [
+            msgspec.structs.replace(row, title=title) if isinstance(row, HandoffRow) else row
+            for row in HANDOFF_VIEW.rows(state)
+        ]
 
     changed = dataclasses.replace(HANDOFF_VIEW, version=version, rows=rows)
     return tuple(changed if view.name == "handoffs" else view for view in VIEWS)

@@ -8,8 +8,10 @@ from given import fact
 
 from ledger.events import KINDS, handoff, reasoning, report, review, session, snapshot, tot
 from ledger.events.imported import MAPPED, RecordImported
+from projections.handoffs.fold import LogRow
 from projections.projection import Table
-from projections.search.fold import SEARCH_VIEW
+from projections.search.fold import VIEW as SEARCH_VIEW
+from projections.search.fold import WordsRow
 from projections.search.queries import SORTS
 from projections.search.texts import _TEXTS, HANDLED
 
@@ -130,8 +132,8 @@ def test_words_of_two_fields_are_never_side_by_side():
     assert rows["search_words"] == [{"event_index": 0, "words": "a b ¶ c"}]
 
 
-@pytest.mark.parametrize("more", [{"indexes": (("words",),)}, {"owner": "event_index"}, {"columns": {"a": "TEXT"}}])
+@pytest.mark.parametrize("more", [{"indexes": (("words",),)}, {"owner": "event_index"}, {"row": LogRow}])
 def test_a_full_text_table_that_is_more_than_an_index_is_refused(more):
-    fields = {"columns": {"event_index": "INTEGER NOT NULL", "words": "TEXT NOT NULL"}} | more
+    fields = {"row": WordsRow} | more
     with pytest.raises(ValueError, match="full-text table"):
         Table("search_words", primary_key=("event_index",), is_full_text=True, **fields)

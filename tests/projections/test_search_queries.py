@@ -9,10 +9,9 @@ import pytest
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.handoff import HandoffLogged
 from ledger.events.session import FindingLogged, SessionStarted
-from projections import VIEWS, Runner, verify_views
+from projections import VIEWS, Runner, sqlite, verify_views
 from projections.query import Moment
 from projections.search.queries import SearchText, excerpt_max_chars, find_text
-from projections.store import full_text
 from projections.views import KEPT_VIEWS
 
 
@@ -273,7 +272,7 @@ def test_a_damaged_index_is_refused_with_the_way_out(ledger, said, reader, open_
 
 
 def test_an_sqlite_without_fts5_is_named(ledger, reader, monkeypatch):
-    monkeypatch.setattr(full_text, "MODULE", "fts_of_nobody")
+    monkeypatch.setattr(sqlite, "FULL_TEXT", "fts_of_nobody")
     with pytest.raises(Unavailable, match="no FTS5") as unavailable:
         found(reader, "pool")
     assert unavailable.value.code == "STORE_UNAVAILABLE"

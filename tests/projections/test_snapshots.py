@@ -17,7 +17,7 @@ from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel
 from projections.briefs.tokens import count_tokens
 from projections.reasoning.delta import write_full
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
-from projections.snapshots.fold import SNAPSHOT_VIEW
+from projections.snapshots.fold import VIEW as SNAPSHOT_VIEW
 from projections.snapshots.snapshot import (
     CONTEXT_TOKENS_MAX,
     SNAPSHOT_TOKENS_MAX,

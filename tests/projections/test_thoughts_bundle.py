@@ -13,7 +13,7 @@ from ledger.bundle.export import export_bundle
 from ledger.bundle.layout import tile_name, tiles_of
 from ledger.client import read_event
 from ledger.merkle import leaf_hash
-from projections.thoughts.fold import THOUGHT_VIEW
+from projections.thoughts.fold import VIEW as THOUGHT_VIEW
 
 
 def replayed(path):

@@ -12,7 +12,8 @@ from tot_story import BEST, NODES, STATS, STORY, TASK
 
 from ledger.errors import Refused
 from ledger.events import tot as kinds
-from projections.thoughts.fold import THOUGHT_VIEW, TaskRecord, fold
+from projections.thoughts.fold import VIEW as THOUGHT_VIEW
+from projections.thoughts.fold import TaskRecord, fold
 from projections.thoughts.tree import best_path, frontier, search_state, stats_of, with_children
 
 EVENTS = told.events()

@@ -13,7 +13,7 @@ from tot_story import BEST, NODES, STORY, TASK
 from ledger.errors import Refused
 from ledger.events import tot as kinds
 from projections import VIEWS, verify_views
-from projections.thoughts.fold import THOUGHT_VIEW
+from projections.thoughts.fold import VIEW as THOUGHT_VIEW
 
 OTHER = "tot-20260213-090000-0000ab"
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ledger.events.authority import Role
-    from projections.store.store import Reading
+    from projections.store import Reading
 
 _WAITING = {"DEPENDENCY_MISSING", "DEPENDENCY_PENDING"}
 

@@ -1,23 +1,34 @@
-"""What a runner and a reader ask of a view store; SQLite answers it now, PostgreSQL can later.
+"""What a runner asks of a view store, and nothing that only SQLite could answer: PostgreSQL is to be the second.
 
 A **slot** is one copy of a view's tables: the *live* one that queries read, or the one being *built* beside it under
 other table names, until it has caught up and takes the live one's place. Each slot has a **position**: the index of
 the next event to apply. Rows, states and position of a batch commit together, or not at all.
 
-SQL in queries keeps to what SQLite and PostgreSQL share: ``?`` placeholders, ``LIMIT``, ``WITH RECURSIVE``, joins.
+What is not common is the SQL of the queries: it is SQLite's (numbered parameters, ``json_each``, ``rowid``, FTS5).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from contextlib import AbstractContextManager
+from projections.projection import Projection, Row, Table
 
-    from projections.projection import Projection, Row
+Value: TypeAlias = str | int | float | bytes | None
+ADVICE: Final = "delete the file, and `baton project` rebuilds it from the log"
 
-Value: TypeAlias = "str | int | float | bytes | None"
+
+class StateRow(Row, frozen=True):
+    """A state of a view, packed, beside the rows of the view."""
+
+    key: str
+    data: bytes
+
+
+def states_table(view: str) -> Table:
+    """Return the table that keeps the packed states of a view."""
+    return Table(f"baton_states_{view}", StateRow, primary_key=("key",), owner="key")
 
 
 class Slot(NamedTuple):
@@ -37,14 +48,12 @@ class Slot(NamedTuple):
 class Changes(NamedTuple):
     """What a batch changed in one slot.
 
-    ``rows`` are the rows, by table, of the changed keys; ``added`` the rows of events; ``states`` the packed states by
-    key; ``replaced`` the changed keys that had a state before (whose old rows have to go).
+    ``rows`` are the rows to write by their type: those of events, those of changed keys, and the keys' packed states.
+    ``replaced`` are the changed keys that had a state before, whose old rows have to go.
     """
 
-    rows: dict[str, list[Row]]
-    added: dict[str, list[Row]]
-    states: list[tuple[str, bytes]]
-    replaced: list[str]
+    rows: Mapping[type[Row], Sequence[Row]]
+    replaced: Sequence[str]
 
 
 class Reading(Protocol):
@@ -55,7 +64,7 @@ class Reading(Protocol):
         ...
 
     def slots(self) -> list[Slot]:
-        """Return the slots as of this moment."""
+        """Return the slots as of this moment; within ``writing``, as read under the write lock."""
         ...
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
@@ -63,12 +72,8 @@ class Reading(Protocol):
         ...
 
 
-class Writing(Protocol):
+class Writing(Reading, Protocol):
     """One write transaction; it holds the store's write lock until it commits or is undone."""
-
-    def slots(self) -> list[Slot]:
-        """Return the slots, read under the write lock."""
-        ...
 
     def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the packed states of those keys that have one."""
@@ -92,26 +97,17 @@ class Writing(Protocol):
 
 
 class Store(Protocol):
-    """A place for views."""
+    """A place for views; both transactions last as long as their block.
+
+    Raises:
+        Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
+        Corrupted: the store is damaged.
+    """
 
     def reading(self) -> AbstractContextManager[Reading]:
-        """The views of one moment, as long as the block lasts.
-
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE``.
-            Corrupted: the store is damaged.
-        """
+        """Read the views of one moment."""
         ...
 
     def writing(self) -> AbstractContextManager[Writing]:
-        """A write transaction that commits at the end of the block.
-
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
-            Corrupted: the store is damaged.
-        """
-        ...
-
-    def close(self) -> None:
-        """Close the store."""
+        """Write; what was written commits at the end of the block."""
         ...

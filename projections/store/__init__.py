@@ -1,1 +1,0 @@
-"""Where views are kept: one small protocol (``store``), and SQLite as the default (``sqlite``)."""
