@@ -33,7 +33,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ``validator_tree`` is the folder that the evidence of reasoning is in: with it, ``baton serve`` validates every
     concluded reasoning; ``notify`` holds the tables ``[[notify]]``, whom to tell how that something waits for them
     (``consumers.handoffs.notifier``), and empty tells nobody; ``reports`` says where handoff reports are kept beside
-    the log (``consumers.sessions.stores``), and empty leaves that to what the project has.
+    the log (``consumers.sessions.copies``), and empty leaves that to what the project has.
     """
 
     map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.map_size_bytes

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from consumers.sessions.reports.packing import printed
-from consumers.sessions.reports.publishing import publish_report
-from consumers.sessions.reports.resuming import resume
+from consumers.sessions.packer import printed
+from consumers.sessions.report import publish_report
+from consumers.sessions.resume import resume
 from ledger.author import Author, Draft
 from ledger.client import read_event
 from ledger.envelope import decode_entry

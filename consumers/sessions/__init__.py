@@ -1,12 +1,37 @@
-"""Sessions that nobody closed, and reports that nobody made: one call puts both right (seed 004, "Risks").
+"""Sessions at work: what one learned becomes a signed report, and the next agent resumes from it.
 
-    from consumers.sessions.sweeping import sweep
+    from consumers.sessions import bootstrap_session, generate_handoff_report, resume_previous_session
 
-    swept = sweep(author, answer, report, now_ms=now_ms, older_than_ms=24 * 3_600_000)
-    print(len(swept.ended), "ended,", len(swept.reported), "reports made")
-    for one in swept.unmade:
-        print(one.session_id, one.error.message)
+    session_id = bootstrap_session("Find the leak", ai_id="minimax")        # signed by BATON_AGENT, into BATON_HOME
+    submit_preflight_assessment(session_id, {"know": 0.6, "uncertainty": 0.5})
+    submit_postflight_assessment(session_id, {"know": 0.9, "uncertainty": 0.2}, "Found it")
+    generate_handoff_report(session_id, "Found the leak", key_findings=["The pool is never closed"])
+    print(resume_previous_session(ai_id="minimax", detail_level="detailed")["sessions"][0]["next_steps"])
 
-The words used here: a session is *idle* since the last event in its stream, by the ledger's clock; a report is
-*missing* when a POSTFLIGHT, or a CHECK of a session that has ended, has no report behind it.
+A session is *started*, its phases are *executed* with words and *assessed* with vectors (``workflow``); a report is
+*generated* of what was given and recorded (``generator``), *published* as a signed event (``report``) and copied to git
+notes and files (``copies``). To *resume* is to read sessions within a number of tokens (``resume``), to *sweep* to end
+what nobody closed and report what nobody did (``sweep``).
+
+Refused: prompting the agent for what its events say already; a report as a file that the event copies; counting tokens
+by characters; one text field for everything, which a program could not read.
 """
+
+from typing import TYPE_CHECKING
+
+from ledger.front_door import front_door
+
+if TYPE_CHECKING:
+    from consumers.sessions.api import EpistemicHandoffReportGenerator as EpistemicHandoffReportGenerator
+    from consumers.sessions.api import bootstrap_session as bootstrap_session
+    from consumers.sessions.api import execute_postflight as execute_postflight
+    from consumers.sessions.api import execute_preflight as execute_preflight
+    from consumers.sessions.api import generate_handoff_report as generate_handoff_report
+    from consumers.sessions.api import load_handoff as load_handoff
+    from consumers.sessions.api import query_handoff_reports as query_handoff_reports
+    from consumers.sessions.api import query_handoffs as query_handoffs
+    from consumers.sessions.api import resume_previous_session as resume_previous_session
+    from consumers.sessions.api import submit_postflight_assessment as submit_postflight_assessment
+    from consumers.sessions.api import submit_preflight_assessment as submit_preflight_assessment
+else:
+    __getattr__, __dir__ = front_door(__name__)

@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from consumers.sessions.reports.inputs import ReportInputs
-from consumers.sessions.reports.publishing import publish_report
+from consumers.sessions.generator import ReportInputs
+from consumers.sessions.report import publish_report
 from ledger.author import Author
 from ledger.events.session import AssessmentRecorded, FindingLogged, SessionStarted, UnknownLogged, Vectors
 from projections import Reader

@@ -9,9 +9,9 @@ import click
 
 from consumers.doors.cli.app import read_text
 from consumers.sdk.text import clean
-from consumers.sessions.reports.inputs import ReportInputs
-from consumers.sessions.reports.mirroring import mirrored
-from consumers.sessions.reports.publishing import publish_report
+from consumers.sessions.copies import with_copies
+from consumers.sessions.generator import ReportInputs
+from consumers.sessions.report import publish_report
 
 if TYPE_CHECKING:
     from consumers.doors.cli.app import App
@@ -25,7 +25,7 @@ def make_report(app: App, session_id: str, given: ReportInputs) -> dict[str, Any
             refuses. Unavailable: the ledger cannot be written.
     """
     made = publish_report(app.author(), app.query_with, session_id, given)
-    return mirrored(app.query_with, app.settings(), made)
+    return with_copies(app.query_with, app.settings(), made)
 
 
 def inputs_from(given: dict[str, Any]) -> ReportInputs:

@@ -36,7 +36,7 @@ _line_cells_max: Final = 110
 
 
 def print_resumed(found: dict[str, Any]) -> None:
-    """Print the answer of ``consumers.sessions.reports.resuming.resume``."""
+    """Print the answer of ``consumers.sessions.resume.resume``."""
     if not found["sessions"]:
         click.echo(clean(found.get("message", "No sessions found")))
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from consumers.doors.hooks.page import agents_page
 from consumers.sdk.text import one_line
-from consumers.sessions.reports.resuming import resume
+from consumers.sessions.resume import resume
 from ledger.errors import Refused
 from ledger.lifecycle.authority import NODE, ROOT
 from projections.briefs.tokens import count_tokens, tokenizer

@@ -20,8 +20,8 @@ from consumers.doors.mcp.batch import Batch, place_of, plan
 from consumers.doors.mcp.entries import AnyEntry, Assessment
 from consumers.doors.mcp.reporting import Id
 from consumers.doors.mcp.sizing import compact, fitting
-from consumers.sessions.reports.inputs import ReportInputs
-from consumers.sessions.reports.mirroring import reported
+from consumers.sessions.generator import ReportInputs
+from consumers.sessions.workflow import with_report
 from ledger.author import kind_of
 from ledger.client import read_event
 from ledger.config import wants_traceback
@@ -154,7 +154,7 @@ class Recording:
         name = next(one["stream"] for one in events if one["kind"] == "assessment.recorded").removeprefix("session/")
         done: dict[str, Any] = {"session_id": name, "warnings": []}
         try:
-            return reported(author, desk.answer, desk.settings, done, ReportInputs())
+            return with_report(author, desk.answer, desk.settings, done, ReportInputs())
         except Exception as failure:
             if wants_traceback():
                 raise

@@ -16,11 +16,11 @@ from pydantic_core import PydanticCustomError
 from consumers.doors.mcp.answering import Answer
 from consumers.doors.mcp.sizing import filled_tokens_max, fitting, shorten, shorten_list, tokens_of
 from consumers.sdk.tokens import Budget
-from consumers.sessions.reports.generator import inputs_of
-from consumers.sessions.reports.mirroring import mirrored
-from consumers.sessions.reports.publishing import publish_report
-from consumers.sessions.reports.querying import query_reports
-from consumers.sessions.reports.resuming import resume
+from consumers.sessions.copies import with_copies
+from consumers.sessions.generator import inputs_of
+from consumers.sessions.query import query_reports
+from consumers.sessions.report import publish_report
+from consumers.sessions.resume import resume
 from ledger.limits import json_integer_max
 from projections.briefs.tokens import count_tokens
 
@@ -136,7 +136,7 @@ class Reporting:
         """Sign the report of a session and keep it where the project keeps reports."""
         desk = self._desk
         given = inputs_of(task_summary, key_findings, remaining_unknowns, next_session_context, artifacts_created)
-        made = mirrored(desk.answer, desk.settings, publish_report(desk.author(), desk.answer, session_id, given))
+        made = with_copies(desk.answer, desk.settings, publish_report(desk.author(), desk.answer, session_id, given))
         return fit_report(made)
 
     def resume_previous_session(

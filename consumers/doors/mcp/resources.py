@@ -12,7 +12,7 @@ from consumers.doors.mcp.faults import told
 from consumers.doors.mcp.sizing import compact
 from consumers.reasoning.compressor.transfer import receive_brief
 from consumers.sdk.tokens import cut_to_chars
-from consumers.sessions.reports.sources import whole
+from consumers.sessions.resume import whole
 from ledger.errors import BatonError
 from projections.briefs.prompt import TransferLevel
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from consumers.importers.empirica.mapping import Mapped, aside, kind_of, map_note
 from consumers.importers.empirica.notes import Note, Repository, Unread
 from consumers.importers.records import Aside, Counts, existing_records, import_records
-from consumers.sessions.stores.names import text_of
+from consumers.sessions.places import text_of
 from ledger.errors import Refused
 from projections.query import page_rows_max
 

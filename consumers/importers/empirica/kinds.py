@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, type_of, unused
-from consumers.sessions.reports.generator import GO_ON
+from consumers.sessions.generator import GO_ON
 from ledger.errors import Refused
 from ledger.events import session
 from ledger.events.report import Calibration, Deltas, FilledGap, ReportGenerated, ReportType

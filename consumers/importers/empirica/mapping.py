@@ -20,7 +20,7 @@ from consumers.importers.empirica.kinds import ASIDE, READ_BY, About
 from consumers.importers.empirica.values import Reading, label_max_chars, read_json, shown, unused
 from consumers.importers.records import Record, claimed_time, kept_aside
 from consumers.sdk.tokens import cut_to_chars, greatest
-from consumers.sessions.stores.names import text_of
+from consumers.sessions.places import text_of
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.fields import STREAM_PATTERN

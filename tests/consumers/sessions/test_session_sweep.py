@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.sessions.deciding import SWEPT, Seen, decide
-from consumers.sessions.sweeping import Swept, sweep
+from consumers.sessions.sweep import SWEPT, Activity, Swept, decide, sweep
 from ledger.author import Author
 from ledger.errors import Refused, Unavailable
 from ledger.events.report import ReportGenerated
@@ -188,16 +187,16 @@ def test_end_that_is_refused_is_listed(ledger: Ledger, reader: Reader, local_cli
 @pytest.mark.parametrize(
     ("seen", "end", "report"),
     [
-        (Seen("s", True, 0, {}), True, False),
-        (Seen("s", True, 1, {"POSTFLIGHT": 3}), False, True),
-        (Seen("s", True, 1, {"CHECK": 3}), False, False),
-        (Seen("s", True, 0, {"CHECK": 3}), True, True),
-        (Seen("s", False, 0, {"CHECK": 3}), False, True),
-        (Seen("s", False, 0, {"PREFLIGHT": 3}), False, False),
-        (Seen("s", False, 0, {"POSTFLIGHT": 3}, 4), False, False),
-        (Seen("s", False, 0, {"POSTFLIGHT": 5}, 4), False, True),
-        (Seen("s", False, 0, {"CHECK": 5, "POSTFLIGHT": 3}, 4), False, True),
+        (Activity("s", True, 0, {}), True, False),
+        (Activity("s", True, 1, {"POSTFLIGHT": 3}), False, True),
+        (Activity("s", True, 1, {"CHECK": 3}), False, False),
+        (Activity("s", True, 0, {"CHECK": 3}), True, True),
+        (Activity("s", False, 0, {"CHECK": 3}), False, True),
+        (Activity("s", False, 0, {"PREFLIGHT": 3}), False, False),
+        (Activity("s", False, 0, {"POSTFLIGHT": 3}, 4), False, False),
+        (Activity("s", False, 0, {"POSTFLIGHT": 5}, 4), False, True),
+        (Activity("s", False, 0, {"CHECK": 5, "POSTFLIGHT": 3}, 4), False, True),
     ],
 )
-def test_decision_follows_from_what_was_seen(seen: Seen, *, end: bool, report: bool) -> None:
+def test_decision_follows_from_what_was_seen(seen: Activity, *, end: bool, report: bool) -> None:
     assert decide(seen, now_ms=10, older_than_ms=10) == (end, report)

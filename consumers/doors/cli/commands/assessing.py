@@ -23,7 +23,7 @@ from ledger.events.session import AssessmentRecorded, Phase
 from projections.snapshots.vectors import read_vectors
 
 if TYPE_CHECKING:
-    from consumers.sessions.reports.inputs import ReportInputs
+    from consumers.sessions.generator import ReportInputs
     from ledger.events.session import Vectors
 
 REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "artifacts", "no_report")

@@ -11,13 +11,16 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import print_table, progress, when
 from consumers.doors.cli.program import Group
 from consumers.sdk.text import clean
-from consumers.sessions.stores import JSON_NOTES, MARKDOWN_NOTES, Notes, fetch, project_of, push, repair, text_of
+from consumers.sessions.copies import repair
+from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
+from consumers.sessions.places import project_of, text_of
+from consumers.sessions.remotes import fetch, push
 from ledger.errors import Exit, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from consumers.sessions.stores import Transfer
+    from consumers.sessions.remotes import Transfer
 
 
 @click.group(cls=Group, aliases={"ls": "list", "pull": "fetch", "repair": "sync"})

@@ -83,7 +83,7 @@ def resume(
 
     Dead ends come first, then the task, what was learned, what is open, what is next; and what was left out.
     """
-    from consumers.sessions.reports.resuming import resume as resume_sessions  # noqa: PLC0415 - loads the tokenizer
+    from consumers.sessions.resume import resume as resume_sessions  # noqa: PLC0415 - loads the tokenizer
 
     mode = mode_of(resume_mode, session_id, count)
     found = resume_sessions(
@@ -110,7 +110,7 @@ def query(
     app: App, *, ai_id: str | None, since: str | None, task_pattern: str | None, limit: int, cursor: int | None
 ) -> None:
     """Find reports, newest first: by agent, time and a pattern of the task."""
-    from consumers.sessions.reports.querying import query_reports  # noqa: PLC0415 - not for the other verbs
+    from consumers.sessions.query import query_reports  # noqa: PLC0415 - not for the other verbs
 
     now = datetime.now(UTC)
     found = query_reports(
@@ -137,7 +137,7 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
     """Show the report of a session, and which versions there are; SESSION may be the id of a report, too."""
     found = find_report(app, session_id.removeprefix("session/"), version)
     if found["report"]["long_texts"]:
-        from consumers.sessions.reports.sources import whole  # noqa: PLC0415 - few reports have texts in blobs
+        from consumers.sessions.resume import whole  # noqa: PLC0415 - few reports have texts in blobs
 
         # Here a resume sends whoever wants what it left out, so nothing may be left out here.
         found["report"] = whole(found["report"], app.client().get_blob)
@@ -231,6 +231,6 @@ def since_ms(text: str | None) -> int | None:
     """
     if text is None:
         return None
-    from consumers.sessions.reports.since import parse_since  # noqa: PLC0415 - relative times load dateparser
+    from consumers.sessions.query import parse_since  # noqa: PLC0415 - relative times load dateparser
 
     return parse_since(text, datetime.now(UTC))

@@ -13,11 +13,11 @@ from consumers.doors.cli.commands.agents import parse_ttl
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.report_making import make_report, remedy
 from consumers.sdk.text import clean
-from consumers.sessions.reports.inputs import ReportInputs
-from consumers.sessions.sweeping import sweep as sweep_sessions
+from consumers.sessions.generator import ReportInputs
+from consumers.sessions.sweep import sweep as sweep_sessions
 
 if TYPE_CHECKING:
-    from consumers.sessions.sweeping import Swept
+    from consumers.sessions.sweep import Swept
 
 
 @click.command(cls=Command)

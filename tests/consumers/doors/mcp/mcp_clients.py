@@ -26,7 +26,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from consumers.doors.mcp.desk import Desk
 from consumers.doors.mcp.server import make_server
 from consumers.doors.mcp.sizing import answer_tokens_max
-from consumers.sessions.reports.opening import open_ledger
+from consumers.sdk.ledger import Ledger
 from ledger.errors import CODES
 from projections.briefs.tokens import count_tokens
 
@@ -76,8 +76,8 @@ class Caller:
 @contextlib.asynccontextmanager
 async def calling(home: Path, agent: str | None = "alice", **options: Any) -> AsyncIterator[Caller]:
     """Call the tools of a server in this process, which signs as ``agent``."""
-    with open_ledger(home, agent=agent) as opened:
-        desk = Desk(opened.settings, opened.client, opened.answer, **options)
+    with Ledger(agent, home=home) as opened:
+        desk = Desk(opened.settings, opened.client, opened.client.view, **options)
         async with Client(make_server(desk)) as client:
             yield Caller(client)
 

@@ -15,7 +15,7 @@ from mcp_clients import BATON, Caller, call_tools, over_stdio
 from consumers.doors.mcp.server import BatonServer
 from consumers.doors.mcp.sizing import arguments_size_max_bytes
 from consumers.doors.mcp.standard_io import bounded, line_size_max_bytes
-from consumers.sessions.reports.opening import open_ledger
+from consumers.sdk.ledger import Ledger
 from ledger.local import LocalClient
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.fixture(scope="module")
 def size_before(shared_home: Path) -> int:
-    with open_ledger(shared_home) as opened:
+    with Ledger(home=shared_home) as opened:
         return opened.client.head().size
 
 
@@ -111,7 +111,7 @@ def test_wrong_call_is_a_typed_error(refusals: list[dict[str, Any]], at: int, to
 def test_wrong_calls_left_nothing_in_the_ledger(
     shared_home: Path, size_before: int, refusals: list[dict[str, Any]]
 ) -> None:
-    with open_ledger(shared_home) as opened:
+    with Ledger(home=shared_home) as opened:
         assert opened.client.head().size == size_before
 
 
@@ -171,8 +171,8 @@ def test_cancelled_call_leaves_its_whole_submission(desk_home: Path, monkeypatch
         assert not after.error
 
     call_tools(desk_home, work)
-    with open_ledger(desk_home) as opened:
-        found = opened.answer("catalog.find", {"stream": "session/cut"})["events"]
+    with Ledger(home=desk_home) as opened:
+        found = opened.client.view("catalog.find", {"stream": "session/cut"})["events"]
         assert [one["kind"] for one in found] == ["session.started", *["finding.logged"] * 5]
 
 

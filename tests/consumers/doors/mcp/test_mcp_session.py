@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_clients import Caller, call_tools, over_stdio
 
 from consumers.doors.mcp import recording
-from consumers.sessions.reports.opening import open_ledger
+from consumers.sdk.ledger import Ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,8 +32,8 @@ REASONED = [
 
 
 def kinds_in(home: Path) -> list[str]:
-    with open_ledger(home) as opened:
-        return [one["kind"] for one in opened.answer("catalog.find", {"limit": 500})["events"]]
+    with Ledger(home=home) as opened:
+        return [one["kind"] for one in opened.client.view("catalog.find", {"limit": 500})["events"]]
 
 
 def test_session_from_preflight_to_resuming_goes_through_mcp_alone(desk_home: Path) -> None:
@@ -269,7 +269,7 @@ def test_report_that_fails_unforeseen_is_a_warning_too(desk_home: Path, monkeypa
     def broken(*_: Any) -> None:
         raise RuntimeError("inner words")
 
-    monkeypatch.setattr("consumers.doors.mcp.recording.reported", broken)
+    monkeypatch.setattr("consumers.doors.mcp.recording.with_report", broken)
 
     async def work(call: Caller) -> None:
         closed = await call("record_reasoning", task="t", entries=[REASONED[0], AFTER])

@@ -11,7 +11,7 @@ import pytest
 from building import Ledger
 from seed_examples import AFTER, BEFORE, FINDINGS, run_session
 
-from consumers.sessions.reports import (
+from consumers.sessions import (
     EpistemicHandoffReportGenerator,
     bootstrap_session,
     execute_postflight,
@@ -63,9 +63,7 @@ def test_end_to_end_handoff() -> None:
 
 def test_a_fresh_process_resumes_what_another_recorded(agents_home: Path) -> None:
     session_id = run_session("minimax", "Found the leak", FINDINGS[:3])
-    program = (
-        "import consumers.sessions.reports as r; print(r.resume_previous_session(detail_level='full')['sessions'][0])"
-    )
+    program = "import consumers.sessions as r; print(r.resume_previous_session(detail_level='full')['sessions'][0])"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert session_id in told.stdout
     assert FINDINGS[2] in told.stdout
@@ -193,7 +191,7 @@ def test_a_regex_bomb_answers_like_any_pattern() -> None:
 
 def test_importing_the_front_door_opens_nothing(home: Path) -> None:
     program = (
-        "import sys, consumers.sessions.reports; heavy = {'lmdb', 'nats', 'dateparser', 're2', 'rs_bpe'};"
+        "import sys, consumers.sessions; heavy = {'lmdb', 'nats', 'dateparser', 're2', 'rs_bpe'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from given_session import given_session
 
-from consumers.sessions.reports import EpistemicHandoffReportGenerator, ReportInputs, generate
-from consumers.sessions.reports.generator import GO_ON, identify_filled_gaps, recommend
+from consumers.sessions import EpistemicHandoffReportGenerator
+from consumers.sessions.generator import GO_ON, ReportInputs, generate, identify_filled_gaps, recommend
 from ledger.errors import Refused
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from serving import CAROL, ServeProcess, make_home
 
-from consumers.sessions.reports import (
+from consumers.sessions import (
     bootstrap_session,
     generate_handoff_report,
     load_handoff,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.sessions.reports import ReportInputs, publish_report
-from consumers.sessions.reports.shortening import blob_ref
-from consumers.sessions.reports.sources import restored
+from consumers.sessions.generator import ReportInputs
+from consumers.sessions.report import blob_ref, publish_report
+from consumers.sessions.resume import restored
 from ledger.author import Author
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
@@ -198,7 +198,7 @@ def test_a_session_of_many_findings_is_reported_with_the_weightiest_and_says_so(
 
 @pytest.mark.parametrize("given", [{"key_findings": "one text"}, {"key_findings": [1]}, {"task_summary": 7}])
 def test_inputs_of_another_type_are_refused(given: dict[str, Any]) -> None:
-    from consumers.sessions.reports.generator import inputs_of
+    from consumers.sessions.generator import inputs_of
 
     names = ("task_summary", "key_findings", "remaining_unknowns", "next_session_context", "artifacts_created")
     with pytest.raises(Refused) as caught:

@@ -14,8 +14,10 @@ from faults import is_long_run
 from report_figures import Told
 from session_cases import SORTS, TYPES, Case, case
 
-from consumers.sessions.reports import ReportInputs, publish_report, resume
-from consumers.sessions.reports.packing import LEVELS, SHORT_NAMES, printed
+from consumers.sessions.generator import ReportInputs
+from consumers.sessions.packer import LEVELS, SHORT_NAMES, printed
+from consumers.sessions.report import publish_report
+from consumers.sessions.resume import resume
 from ledger.author import Author
 from ledger.errors import Refused
 from ledger.events import session

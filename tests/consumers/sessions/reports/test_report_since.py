@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from consumers.sessions.reports import parse_since
+from consumers.sessions.query import parse_since
 from ledger.errors import Refused
 
 NOW = datetime(2026, 2, 12, 10, 0, tzinfo=UTC)

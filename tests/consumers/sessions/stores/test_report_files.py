@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from repositories import a_report
 
-from consumers.sessions.stores import Project, Stored, load_handoff, store_report
+from consumers.sessions.copies import load_handoff, store_report
+from consumers.sessions.places import Project, Stored
 from ledger.errors import Unavailable
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from repositories import a_report, repository
 
-from consumers.sessions.stores import Project, load_handoff, name_of, store_report, text_of
-from consumers.sessions.stores.names import name_size_max_bytes
+from consumers.sessions.copies import load_handoff, store_report
+from consumers.sessions.places import Project, name_of, name_size_max_bytes, text_of
 
 HOSTILE = [
     "a b", "..", ".", "../../etc/passwd", "/abs", "a/b", "x.lock", ".hidden", "end.", "a..b", "@{u}", "@", "-rf",

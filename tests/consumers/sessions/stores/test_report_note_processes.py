@@ -13,7 +13,9 @@ from typing import Any
 
 from repositories import a_report, git, history, on_path, refs, repository
 
-from consumers.sessions.stores import JSON_NOTES, MARKDOWN_NOTES, Project, load_handoff, store_report
+from consumers.sessions.copies import load_handoff, store_report
+from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES
+from consumers.sessions.places import Project
 
 WRITER = Path(__file__).with_name("note_writer.py")
 WAIT_MAX_S = 100

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from repositories import a_report, commit, git, history, refs, repository
 
-from consumers.sessions.stores import JSON_NOTES, MARKDOWN_NOTES, Notes, Project, Stored, load_handoff, store_report
+from consumers.sessions.copies import load_handoff, store_report
+from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
+from consumers.sessions.places import Project, Stored
 
 JSON_REF = f"{JSON_NOTES}s1"
 MARKDOWN_REF = f"{MARKDOWN_NOTES}s1"

@@ -12,17 +12,10 @@ from pathlib import Path
 import pytest
 from repositories import a_report, commit, git, history, on_path, refs, repository
 
-from consumers.sessions.stores import (
-    JSON_NOTES,
-    MARKDOWN_NOTES,
-    Notes,
-    Project,
-    fetch,
-    load_handoff,
-    push,
-    store_report,
-)
-from consumers.sessions.stores.remotes import choose_remote, configure
+from consumers.sessions.copies import load_handoff, store_report
+from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
+from consumers.sessions.places import Project
+from consumers.sessions.remotes import choose_remote, configure, fetch, push
 from ledger.errors import Refused, Unavailable
 
 CONFIGURED = "+refs/notes/empirica/*:refs/notes/remotes/origin/empirica/*"
@@ -158,7 +151,8 @@ def test_files_that_are_no_notes_survive_a_merge(world: World) -> None:
 
 def test_processes_that_push_at_once_all_arrive(world: World) -> None:
     program = (
-        "import sys; from pathlib import Path; from consumers.sessions.stores import Notes, push\n"
+        "import sys; from pathlib import Path\n"
+        "from consumers.sessions.notes import Notes; from consumers.sessions.remotes import push\n"
         "sys.stdin.readline(); push(Notes(Path(sys.argv[1])))"
     )
     children = []
@@ -268,7 +262,7 @@ def test_two_processes_that_configure_at_once_add_one_refspec(world: World) -> N
     folder = world.a.git.folder
     (folder / ".git" / "config.lock").touch()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("consumers.sessions.stores.notes.attempts_max", 2)
+        patched.setattr("consumers.sessions.notes.attempts_max", 2)
         with pytest.raises(Unavailable) as error:
             configure(world.a, "origin")
     assert error.value.code == "STORE_IN_USE"

@@ -10,17 +10,9 @@ import pytest
 from repositories import a_report, commit, git, on_path, refs, repository
 
 from consumers.sdk.git import Git
-from consumers.sessions.stores import (
-    JSON_NOTES,
-    MARKDOWN_NOTES,
-    Project,
-    load_handoff,
-    name_of,
-    project_of,
-    repair,
-    store_report,
-)
-from consumers.sessions.stores.repairing import page_size
+from consumers.sessions.copies import load_handoff, page_size, repair, store_report
+from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES
+from consumers.sessions.places import Project, name_of, project_of
 from ledger.config import Config, Settings, read_config
 from ledger.errors import Corrupted, Refused, Unavailable
 

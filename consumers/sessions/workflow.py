@@ -1,39 +1,54 @@
-"""A session from its start to its report: the steps of the seed's workflow, signed by their author (seed 004).
+"""A session from its start to its report, each step signed by its author, and the question which session is meant.
 
 PREFLIGHT and POSTFLIGHT are *executed* with words (what is to be done, what was done) and then *assessed* with vectors.
 Executing records the words as an assessment without vectors, so that they are in the ledger whatever happens next.
 
 A POSTFLIGHT is committed first and stands; then the report is generated (by default, and again when the vectors come).
-A report that fails is a warning in the answer, never an error, and ``baton session sweep`` makes it later. What happens
-if we crash between the two: a session with a POSTFLIGHT and no report, which resumes from its events.
+A report that fails is a warning in the answer, never an error.
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
-from consumers.sessions.reports.inputs import ReportInputs
-from consumers.sessions.reports.publishing import publish_report
-from ledger.author import Draft
+from consumers.sessions.copies import with_copies
+from consumers.sessions.generator import ReportInputs
+from consumers.sessions.report import publish_report
+from ledger.author import Author, Draft
+from ledger.client import Ask
 from ledger.codec import converted
+from ledger.config import Settings
 from ledger.errors import BatonError, Refused
 from ledger.events.session import AssessmentRecorded, Phase, SessionStarted, Vectors
 from projections.snapshots.vectors import VECTOR_NAMES, read_vectors
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledger.author import Author
-    from ledger.client import Ask
-
 _id_bytes: Final = 8
+candidates_max: Final = 10
+
+
+class Meant(NamedTuple):
+    """The session that is meant; None when the agent has none or several open, some of which are ``candidates``."""
+
+    session_id: str | None
+    candidates: list[dict[str, Any]]
+    total: int
+
+
+def meant_session(ask: Ask, agent: str, named: str | None = None) -> Meant:
+    """Return the session that is named (by whoever calls, or by ``BATON_SESSION``), else the agent's only open one."""
+    if named is not None:
+        return Meant(named.removeprefix("session/"), [], 0)
+    page = ask("sessions.list", {"author": agent, "status": "open", "limit": candidates_max})
+    is_only = page["total"] == 1
+    return Meant(page["sessions"][0]["id"] if is_only else None, page["sessions"], page["total"])
 
 
 def start_session(
     author: Author, *, task: str = "", ai_id: str = "", session_id: str | None = None, resumes: str = ""
 ) -> str:
-    """Start a session and return its id (seed: ``bootstrap_session``).
+    """Start a session and return its id.
 
     Raises:
         Refused: ``TRANSITION_NOT_ALLOWED`` when a session of this id was started already.
@@ -43,7 +58,7 @@ def start_session(
     return name
 
 
-def execute_phase(author: Author, answer: Ask, session_id: str, phase: Phase, words: str) -> dict[str, Any]:
+def execute_phase(author: Author, ask: Ask, session_id: str, phase: Phase, words: str) -> dict[str, Any]:
     """Record the words that open a phase, and return which vectors are to be assessed.
 
     Raises:
@@ -52,7 +67,7 @@ def execute_phase(author: Author, answer: Ask, session_id: str, phase: Phase, wo
     """
     if not words.strip():
         raise Refused("INVALID_FIELD", f"{phase} begins with what it is about: give a sentence", field="task_summary")
-    name = answer("sessions.show", {"id": session_id})["id"]
+    name = ask("sessions.show", {"id": session_id})["id"]
     return _recorded(author, name, AssessmentRecorded(phase=phase, vectors=Vectors(), reasoning=words)) | {
         "vectors": list(VECTOR_NAMES),
         "next": f"submit_{phase.lower()}_assessment(session_id, vectors, reasoning)",
@@ -61,7 +76,7 @@ def execute_phase(author: Author, answer: Ask, session_id: str, phase: Phase, wo
 
 def assess(
     author: Author,
-    answer: Ask,
+    ask: Ask,
     session_id: str,
     phase: Phase,
     vectors: Mapping[str, Any],
@@ -78,19 +93,24 @@ def assess(
     read = read_vectors(converted(vectors, dict[str, Any], "vectors"))
     if read == Vectors():
         raise Refused("INVALID_FIELD", f"nothing is assessed: give some of {', '.join(VECTOR_NAMES)}", field="vectors")
-    name = answer("sessions.show", {"id": session_id})["id"]
+    name = ask("sessions.show", {"id": session_id})["id"]
     data = AssessmentRecorded(phase=phase, vectors=read, reasoning=reasoning, overall_confidence=overall_confidence)
     return _recorded(author, name, data)
 
 
-def with_report(author: Author, answer: Ask, done: dict[str, Any], given: ReportInputs) -> dict[str, Any]:
-    """Return the answer of a POSTFLIGHT that stands, with its ``handoff_report``, or with a warning in its place."""
+def with_report(
+    author: Author, ask: Ask, settings: Settings, postflight: dict[str, Any], given: ReportInputs
+) -> dict[str, Any]:
+    """Return the answer of a POSTFLIGHT that stands, with its report published and copied, or with a warning."""
+    # If we crash here, the session has a POSTFLIGHT and no report: it resumes from its events, and a sweep makes it.
     try:
-        report = publish_report(author, answer, done["session_id"], given)
+        report = publish_report(author, ask, postflight["session_id"], given)
     except BatonError as error:
-        said = f"POSTFLIGHT is recorded, but there is no report of it: {error.message}"
-        return done | {"handoff_report": None, "warnings": [*done["warnings"], said], "report_error": error.to_dict()}
-    return done | {"handoff_report": report, "warnings": [*done["warnings"], *report["warnings"]]}
+        warning = f"POSTFLIGHT is recorded, but there is no report of it: {error.message}"
+        more = {"handoff_report": None, "warnings": [*postflight["warnings"], warning]}
+        return postflight | more | {"report_error": error.to_dict()}
+    report = with_copies(ask, settings, report)
+    return postflight | {"handoff_report": report, "warnings": [*postflight["warnings"], *report["warnings"]]}
 
 
 def _recorded(author: Author, session_id: str, data: AssessmentRecorded) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Packing one session into a number of tokens: what an agent reads to go on with it (seed 004, detail levels).
+"""Packing one session into a number of tokens: what an agent reads to go on with it.
 
 The count is exact: that of the session's JSON as commands print it, compact and with sorted keys. Words are never
 cut: a text is whole, or ends between words in ``…`` and is named under ``left_out.shortened``. How tokens are spent:
 
-1. the first of everything, shortened to a share, so that each of the seed's six questions has an answer;
+1. the first of everything, shortened to a share, so that no question is left without an answer;
 2. at level full the Markdown report, if it fits whole;
-3. in the order of ``ORDER``, as many of each as the seed keeps (5 findings, 5 unknowns, 3 next steps, …);
+3. in the order of ``ORDER``, so many of each (5 findings, 5 unknowns, 3 next steps, …);
 4. in the same order whatever else fits, then what was shortened, made longer.
 
 A context that was derived comes last of all: what it tells stands mostly among the findings and unknowns.
@@ -15,8 +15,9 @@ only a higher level shows is not counted.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -24,11 +25,8 @@ from consumers.sdk.tokens import cut_to_tokens
 from projections.briefs.tokens import count_tokens
 from projections.reports.compressed import ELLIPSIS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 LEVELS: Final = {"summary": 400, "detailed": 800, "full": 1250}
-"""The tokens of a session at each level (seed 004)."""
+"""The tokens of a session at each level."""
 
 ORDER: Final = (
     "task",
@@ -58,13 +56,13 @@ SHORT_NAMES: Final = {
 _FIELDS_OF_LEVEL: Final = {"summary": 7, "detailed": 10, "full": 11}
 _TEXTS: Final = frozenset({"task", "next_session_context"})
 _MAPS: Final = frozenset({"epistemic_deltas"})
-_SEED_COUNTS: Final = {"key_findings": 5, "remaining_unknowns": 5, "next_steps": 3, "knowledge_gaps_filled": 3}
-_OTHER_COUNT: Final = 8
+_FIRST_COUNTS: Final = {"key_findings": 5, "remaining_unknowns": 5, "next_steps": 3, "knowledge_gaps_filled": 3}
+_first_count_otherwise: Final = 8
 _share_tokens: Final = {"task": 40, "key_findings": 32, "next_session_context": 32, "knowledge_gaps_filled": 8}
 _other_share_tokens: Final = 20
 _item_tokens: Final = {"summary": 32, "detailed": 96, "full": 128}
 _gap_tokens: Final = 24
-"""What a gap's text may cost at first: the seed repeats in it a finding that stands among the findings."""
+"""What a gap's text may cost at first: it repeats a finding that stands among the findings."""
 _id_tokens_max: Final = 48
 _name_tokens_max: Final = 16
 _misses_max: Final = 6
@@ -102,7 +100,7 @@ def pack(source: Source, level: str, limit: int) -> dict[str, Any]:
     if level == "full":
         packer.offer_markdown()
     for name in first:
-        packer.spend(name, _SEED_COUNTS.get(name, _OTHER_COUNT))
+        packer.spend(name, _FIRST_COUNTS.get(name, _first_count_otherwise))
     for name in first:
         packer.spend(name, len(source.fields[name]))
     for name in sorted(source.last):
@@ -171,34 +169,35 @@ class _Packer:
 
     def session(self) -> dict[str, Any]:
         """Return the session with what has been taken."""
-        made = dict(self.source.head)
+        session = dict(self.source.head)
         for key, tokens in (("session_id", _id_tokens_max), ("ai_id", _name_tokens_max)):
-            made[key] = _beginning(made[key], tokens) if key == "session_id" else cut_to_tokens(made[key], tokens)
+            shorten = _beginning if key == "session_id" else cut_to_tokens
+            session[key] = shorten(session[key], tokens)
         for name in self.names:
             taken = [self.taken[name][place] for place in sorted(self.taken[name])]
-            made[name] = (taken or [""])[0] if name in _TEXTS else dict(taken) if name in _MAPS else taken
+            session[name] = (taken or [""])[0] if name in _TEXTS else dict(taken) if name in _MAPS else taken
         if self.level == "full":
-            made["full_markdown"] = self.markdown
-        return made | ({"left_out": left_out} if (left_out := self._left_out(made)) else {})
+            session["full_markdown"] = self.markdown
+        return session | ({"left_out": left_out} if (left_out := self._left_out(session)) else {})
 
-    def _left_out(self, made: Mapping[str, Any]) -> dict[str, Any]:
+    def _left_out(self, session: Mapping[str, Any]) -> dict[str, Any]:
         fields = self.source.fields
-        found: dict[str, Any] = {
-            SHORT_NAMES.get(name, name): left
+        left_out: dict[str, Any] = {
+            SHORT_NAMES.get(name, name): count
             for name in self.names
-            if (left := len(fields[name]) - len(self.taken[name]))
+            if (count := len(fields[name]) - len(self.taken[name]))
         }
         names = [SHORT_NAMES.get(name, name) for name in self.names if self._is_shortened(name)]
-        names += [key for key in ("session_id", "ai_id") if made[key] != self.source.head[key]]
+        names += [key for key in ("session_id", "ai_id") if session[key] != self.source.head[key]]
         if names:
-            found["shortened"] = names
+            left_out["shortened"] = names
         if self.level == "full" and self.source.markdown and self.markdown != self.source.markdown:
-            found["markdown"] = self.omitted or ["all sections"]
-        if found:
+            left_out["markdown"] = self.omitted or ["all sections"]
+        if left_out:
             # A report holds all but the single assessments and dead ends, which stand in its session.
-            verb = "session" if "no_report" in made else "report"
-            found["see"] = f"baton {verb} show {quote(_beginning(self.source.short_id, _id_tokens_max))}"
-        return found
+            verb = "session" if "no_report" in session else "report"
+            left_out["see"] = f"baton {verb} show {quote(_beginning(self.source.short_id, _id_tokens_max))}"
+        return left_out
 
     def _is_shortened(self, name: str) -> bool:
         if name in self.source.shortened:
@@ -206,9 +205,8 @@ class _Packer:
         return any(held != self.source.fields[name][place] for place, held in self.taken[name].items())
 
     def _show_sections(self, places: Sequence[int]) -> None:
-        shown = set(places)
-        parts = [text for place, (_, text) in enumerate(self.source.sections) if place in shown]
-        self.omitted = [title for place, (title, _) in enumerate(self.source.sections) if place not in shown]
+        parts = [text for place, (_, text) in enumerate(self.source.sections) if place in places]
+        self.omitted = [title for place, (title, _) in enumerate(self.source.sections) if place not in places]
         ref = self.source.head["report_id"] or "none"
         self.markdown = "\n\n".join([*parts, f"*Omitted: {', '.join(self.omitted)} (whole report: {ref})*"])
 
@@ -243,8 +241,8 @@ def dead_ends_within(dead_ends: Iterator[dict[str, str]], limit: int) -> tuple[l
     """Return the dead ends that fit into a number of tokens, in their order, and how many did not."""
     kept: list[dict[str, str]] = []
     left = 0
-    for one in dead_ends:
-        for offered in (one, cut(one, _other_share_tokens)):
+    for dead_end in dead_ends:
+        for offered in (dead_end, cut(dead_end, _other_share_tokens)):
             if count_tokens(printed([*kept, offered])) <= limit:
                 kept.append(offered)
                 break

@@ -1,19 +1,16 @@
-"""Reports as files that people read: ``{ai_id}/{session_id}.md`` and ``.json`` (seed 004, "Markdown Files").
+"""Reports as files that people read: ``{ai_id}/{session_id}.md`` and ``.json``.
 
 Rules kept here:
 
-- Names are those of ``names``: no agent's or session's id leads out of the folder, no two share a file. The folder of
-  an agent must be a folder, not a link to one, and links are never written through.
-- A file is replaced whole or not at all (``handoff_files.atomic``).
+- Names are those of ``places.name_of``: no agent's or session's id leads out of the folder, no two share a file. The
+  folder of an agent must be a folder, not a link to one, and links are never written through.
+- A file is replaced whole or not at all (``sdk.files``).
 - What a person wrote is never overwritten. The markdown's last line, a comment that no reader of markdown shows, holds
   the digests of both files as Baton wrote them. A file that no longer fits its digest, or never had one, is left as it
   is and reported, with what to do to have it written anew. Nothing is written beside it: the report is in the log, and
   a second version of every edited file would make the folder say things twice. An older report does not take the place
   of a later one, which two writers at once could do otherwise. A digest says who wrote a file last, not
   that it is true: the ledger's signatures do that.
-
-The markdown is written first, with the digests of the new JSON and of the one before: a crash between the two leaves a
-JSON that is still known as ours.
 """
 
 from __future__ import annotations
@@ -21,18 +18,13 @@ from __future__ import annotations
 import hashlib
 import re
 import stat
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from consumers.sdk.files import read_file, write_file
-from consumers.sessions.stores.names import name_of
-from consumers.sessions.stores.notes import report_in
-from consumers.sessions.stores.stored import Stored
+from consumers.sessions.notes import Report, report_in
+from consumers.sessions.places import Stored, name_of
 from ledger.errors import BatonError, Refused, Unavailable
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from consumers.sessions.stores.note_history import Report
 
 _LAST_LINE: Final = re.compile(
     rb"\n<!-- baton: (?P<id>[\w:.-]+) (?P<index>-?[0-9]{1,16}) sha256 (?P<markdown>[0-9a-f]{64}) "
@@ -49,21 +41,24 @@ def write_files(root: Path, report: dict[str, Any]) -> list[Stored]:
     path, json_path = folder / f"{name}.md", folder / f"{name}.json"
     try:
         _make(root, folder)
-        found, json_found = read_file(path), read_file(json_path)
+        markdown_there, json_there = read_file(path), read_file(json_path)
     except BatonError as error:
-        return [Stored("files", str(one), "failed", error.message) for one in (path, json_path)]
-    version, last = report_in(report), _last_line(found)
+        return [Stored("files", str(place), "failed", error.message) for place in (path, json_path)]
+    version, last = report_in(report), _last_line(markdown_there)
     if last is not None and int(last["index"]) > version.event_index:
         reason = f"the files are of a later report, {last['id'].decode()}"
-        return [Stored("files", str(one), "skipped", reason) for one in (path, json_path)]
+        return [Stored("files", str(place), "skipped", reason) for place in (path, json_path)]
     markdown, compact = _with_newline(report["markdown"]), _with_newline(report["compressed_json"])
-    is_json_ours = last is not None and _digest(json_found) in {last["json"].decode(), (last["before"] or b"").decode()}
-    before = _digest(json_found) if is_json_ours and _digest(json_found) != _digest(compact) else None
+    digest, digest_there = _digest(compact), _digest(json_there)
+    is_json_ours = last is not None and digest_there in {last["json"].decode(), (last["before"] or b"").decode()}
+    before = digest_there if is_json_ours and digest_there != digest else None
     content = _signed(markdown, compact, before, version)
-    is_same = last is not None and _said(last) == _said(_last_line(content))
+    is_same = last is not None and _version_in(last) == _version_in(_last_line(content))
+    is_json_same = json_there is not None and digest_there == digest
     return [
-        _write(path, content, found, is_same=is_same, is_ours=last is not None),
-        _write(json_path, compact, json_found, is_same=_is_same(json_found, compact), is_ours=is_json_ours),
+        _write(path, content, markdown_there, is_same=is_same, is_ours=last is not None),
+        # If we crash here, the markdown has the digests of the new JSON and of the one before: that is known as ours.
+        _write(json_path, compact, json_there, is_same=is_json_same, is_ours=is_json_ours),
     ]
 
 
@@ -75,7 +70,7 @@ def read_files(root: Path, session_id: str) -> tuple[str | None, str | None]:
     """
     name = name_of(session_id)
     try:
-        folders = sorted(one for one in root.iterdir() if one.is_dir() and not one.is_symlink())
+        folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
     except FileNotFoundError:
         folders = []
     except OSError as error:
@@ -108,24 +103,20 @@ def _make(root: Path, folder: Path) -> None:
         raise Refused("INVALID_FORMAT", f"{folder} is no folder: links and files are left alone", path=str(folder))
 
 
-def _write(path: Path, content: bytes, found: bytes | None, *, is_same: bool, is_ours: bool) -> Stored:
+def _write(path: Path, content: bytes, there: bytes | None, *, is_same: bool, is_ours: bool) -> Stored:
     if is_same:
         return Stored("files", str(path), "unchanged")
-    if found is not None and not is_ours:
+    if there is not None and not is_ours:
         return Stored("files", str(path), "skipped", _CHANGED)
     try:
-        if write_file(path, content, expected=found):
+        if write_file(path, content, expected=there):
             return Stored("files", str(path), "written")
     except BatonError as error:
         return Stored("files", str(path), "failed", error.message)
     return Stored("files", str(path), "skipped", "somebody saved this file just now: it is left as it is")
 
 
-def _is_same(found: bytes | None, content: bytes) -> bool:
-    return found is not None and _digest(found) == _digest(content)
-
-
-def _said(last: re.Match[bytes] | None) -> tuple[bytes, ...]:
+def _version_in(last: re.Match[bytes] | None) -> tuple[bytes, ...]:
     """Return what tells two versions of a file apart."""
     return () if last is None else last.group("id", "index", "markdown", "json")
 

@@ -1,4 +1,4 @@
-"""Notes between repositories: git transfers notes only when it is told to (seed 004, "Distributed: travels with repo").
+"""Notes between repositories: git transfers notes only when it is told to.
 
 A remote's notes are fetched into refs of their own, ``refs/notes/remotes/REMOTE/empirica/*``, and then merged into
 ``refs/notes/empirica/*``. The refspec is added to the remote's configuration once, so a plain ``git fetch`` brings them
@@ -17,8 +17,7 @@ import functools
 from typing import Any, Final, NamedTuple
 
 from consumers.sdk.git import Answer, failure, remote_time_max_s
-from consumers.sessions.stores.note_history import Note, notes_of, tip_of
-from consumers.sessions.stores.notes import NOTES, Notes, until_free
+from consumers.sessions.notes import NOTES, Note, Notes, notes_of, tip_of, until_free
 from ledger.errors import BatonError, Refused, Unavailable
 
 DEFAULT_REMOTE: Final = "origin"

@@ -1,0 +1,288 @@
+"""Sessions and reports as plain functions, each on the ledger that the settings name.
+
+Each opens the ledger (``BATON_HOME`` or the nearest ``.baton``; ``home`` names another, ``server`` asks one on the
+bus), does one thing and closes it again. Who signs is ``agent``, else ``BATON_AGENT``. What is refused raises
+``ledger.errors.Refused`` with the codes of ``proto/errors.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+import msgspec
+
+from consumers.sdk.ledger import Ledger
+from consumers.sessions.copies import with_copies
+from consumers.sessions.generator import ReportInputs, generate, identify_filled_gaps, inputs_of, recommend
+from consumers.sessions.query import parse_since, query_reports
+from consumers.sessions.report import publish_report
+from consumers.sessions.resume import resume, whole
+from consumers.sessions.workflow import assess, execute_phase, start_session, with_report
+from ledger.author import now
+from ledger.client import Ask
+from ledger.errors import Refused
+from ledger.events.report import FilledGap, ReportGenerated
+from projections.reports.compressed import compressed_of
+from projections.reports.markdown import markdown_of
+from projections.reports.report import Report, plain, read_report, report_of
+
+
+class Where(TypedDict, total=False):
+    """Which ledger is opened, and who acts in it; what is left out is read from the environment."""
+
+    home: Path | str | None
+    agent: str | None
+    server: str | None
+
+
+def bootstrap_session(
+    task: str = "", *, ai_id: str = "", session_id: str | None = None, resumes: str = "", **where: Unpack[Where]
+) -> str:
+    """Start a session and return its id; ``resumes`` names the session that it goes on with."""
+    with Ledger(**where) as ledger:
+        return start_session(ledger.author(), task=task, ai_id=ai_id, session_id=session_id, resumes=resumes)
+
+
+def execute_preflight(session_id: str, prompt: str, **where: Unpack[Where]) -> dict[str, Any]:
+    """Open PREFLIGHT with what is to be done, and return the ``vectors`` to assess."""
+    with Ledger(**where) as ledger:
+        return execute_phase(ledger.author(), ledger.client.view, session_id, "PREFLIGHT", prompt)
+
+
+def submit_preflight_assessment(
+    session_id: str,
+    vectors: Mapping[str, float],
+    reasoning: str = "",
+    *,
+    overall_confidence: float | None = None,
+    **where: Unpack[Where],
+) -> dict[str, Any]:
+    """Record the vectors before the work: any of the 13, each from 0 to 1; those left out were not assessed."""
+    with Ledger(**where) as ledger:
+        return assess(
+            ledger.author(),
+            ledger.client.view,
+            session_id,
+            "PREFLIGHT",
+            vectors,
+            reasoning=reasoning,
+            overall_confidence=overall_confidence,
+        )
+
+
+def execute_postflight(
+    session_id: str,
+    task_summary: str,
+    generate_handoff: bool = True,  # noqa: FBT001, FBT002 - may be given by its place
+    **where: Unpack[Where],
+) -> dict[str, Any]:
+    """Open POSTFLIGHT with what was done, and return the ``vectors`` to assess and the ``handoff_report``.
+
+    The words are recorded first and stand. A report that cannot be made yet is None with a warning.
+    """
+    with Ledger(**where) as ledger:
+        author, ask = ledger.author(), ledger.client.view
+        done = execute_phase(author, ask, session_id, "POSTFLIGHT", task_summary)
+        given = ReportInputs(task_summary=task_summary)
+        return with_report(author, ask, ledger.settings, done, given) if generate_handoff else done
+
+
+def submit_postflight_assessment(
+    session_id: str,
+    vectors: Mapping[str, float],
+    reasoning: str = "",
+    *,
+    overall_confidence: float | None = None,
+    generate_handoff: bool = True,
+    **where: Unpack[Where],
+) -> dict[str, Any]:
+    """Record the vectors after the work, and return with them the ``handoff_report`` that they belong to.
+
+    The assessment is committed first and stands. A report that cannot be made is None with a warning.
+    """
+    with Ledger(**where) as ledger:
+        author, ask = ledger.author(), ledger.client.view
+        done = assess(
+            author,
+            ask,
+            session_id,
+            "POSTFLIGHT",
+            vectors,
+            reasoning=reasoning,
+            overall_confidence=overall_confidence,
+        )
+        return with_report(author, ask, ledger.settings, done, ReportInputs()) if generate_handoff else done
+
+
+def generate_handoff_report(  # noqa: PLR0917 - may be given by their places
+    session_id: str,
+    task_summary: str | None = None,
+    key_findings: list[str] | None = None,
+    remaining_unknowns: list[str] | None = None,
+    next_session_context: str | None = None,
+    artifacts_created: list[str] | None = None,
+    **where: Unpack[Where],
+) -> dict[str, Any]:
+    """Publish the report of a session, store it in the project's git notes and files, and say what was made.
+
+    What is None is derived from the session's events. See ``report.publish_report`` for the answer.
+    """
+    given = inputs_of(task_summary, key_findings, remaining_unknowns, next_session_context, artifacts_created)
+    with Ledger(**where) as ledger:
+        report = publish_report(ledger.author(), ledger.client.view, session_id, given)
+        return with_copies(ledger.client.view, ledger.settings, report)
+
+
+def resume_previous_session(
+    ai_id: str | None = None,
+    resume_mode: str = "last",
+    session_id: str | None = None,
+    count: int = 1,
+    detail_level: str = "summary",
+    **where: Unpack[Where],
+) -> dict[str, Any]:
+    """Return what to read of the last session, the last ``count``, or one by its id (see ``resume.resume``).
+
+    Without ``ai_id`` of all agents; ``detail_level`` is summary, detailed or full.
+    """
+    with Ledger(**where) as ledger:
+        return resume(
+            ledger.client.view,
+            ledger.client.get_blob,
+            ai_id=ai_id,
+            resume_mode=resume_mode,
+            session_id=session_id,
+            count=count,
+            detail_level=detail_level,
+        )
+
+
+def query_handoff_reports(
+    ai_id: str | None = None,
+    since: str | None = None,
+    task_pattern: str | None = None,
+    limit: int = 10,
+    cursor: int | None = None,
+    **where: Unpack[Where],
+) -> dict[str, Any]:
+    """Return reports by agent, date and task: ``reports``, ``total_found`` and ``next`` (see ``query``)."""
+    with Ledger(**where) as ledger:
+        return query_reports(
+            ledger.client.view,
+            datetime.now(UTC),
+            ai_id=ai_id,
+            since=since,
+            task_pattern=task_pattern,
+            limit=limit,
+            cursor=cursor,
+        )
+
+
+def load_handoff(
+    session_id: str,
+    format: Literal["json", "markdown"] = "json",  # noqa: A002 - the word that its users know
+    **where: Unpack[Where],
+) -> dict[str, Any] | None:
+    """Return a session's latest report out of the signed log: the compressed JSON, or ``{"markdown": text}``.
+
+    Long texts are whole in the Markdown. None when the session has no report.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for another format, ``REF_AMBIGUOUS``.
+    """
+    if format not in {"json", "markdown"}:
+        raise Refused("INVALID_FIELD", f"format is json or markdown, not {format!r}", field="format")
+    with Ledger(**where) as ledger:
+        try:
+            fields = ledger.ask("reports.show", id=session_id)["report"]
+        except Refused as refusal:
+            if refusal.code != "NOT_FOUND":
+                raise
+            return None
+        report = whole(fields, ledger.client.get_blob)
+    if format == "markdown":
+        return {"markdown": report["markdown"]}
+    loaded: dict[str, Any] = msgspec.json.decode(report["compressed_json"])
+    return loaded
+
+
+def query_handoffs(
+    ai_id: str | None = None, since: str | None = None, limit: int = 10, **where: Unpack[Where]
+) -> list[dict[str, Any]]:
+    """Return the latest report of each session with all its fields, newest first."""
+    with Ledger(**where) as ledger:
+        since_ms = None if since is None else parse_since(since, datetime.now(UTC))
+        page = ledger.ask("reports.list", ai_id=ai_id, since_ms=since_ms, limit=limit)
+        return [plain(read_report(report)) for report in page["reports"]]
+
+
+class EpistemicHandoffReportGenerator:
+    """Makes reports of the sessions of one ledger, and stores none of them."""
+
+    def __init__(self, ask: Ask | None = None) -> None:
+        """Read sessions through ``ask`` (as ``Client.view``), by default from the ledger that settings name."""
+        self._ask = ask
+
+    def generate_handoff_report(  # noqa: PLR0917 - may be given by their places
+        self,
+        session_id: str,
+        task_summary: str | None = None,
+        key_findings: list[str] | None = None,
+        remaining_unknowns: list[str] | None = None,
+        next_session_context: str | None = None,
+        artifacts_created: list[str] | None = None,
+    ) -> dict[str, Any]:
+        """Return the report with its ``markdown`` and ``compressed_json``; what is None is derived.
+
+        Raises:
+            Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``INVALID_FIELD`` (see ``generator.generate``).
+        """
+        given = inputs_of(task_summary, key_findings, remaining_unknowns, next_session_context, artifacts_created)
+        if self._ask is None:
+            with Ledger() as ledger:
+                return _generated(ledger.client.view, session_id, given)
+        return _generated(self._ask, session_id, given)
+
+    @staticmethod
+    def _identify_filled_gaps(
+        preflight_vectors: Mapping[str, float], postflight_vectors: Mapping[str, float], key_findings: Sequence[str]
+    ) -> list[dict[str, Any]]:
+        gaps = identify_filled_gaps(preflight_vectors, postflight_vectors, key_findings)
+        return [{name: getattr(gap, name) for name in FilledGap.__struct_fields__} for gap in gaps]
+
+    @staticmethod
+    def _generate_recommendations(
+        postflight_vectors: Mapping[str, float], remaining_unknowns: Sequence[str], calibration: Mapping[str, str]
+    ) -> list[str]:
+        return recommend(postflight_vectors, remaining_unknowns, calibration["status"])
+
+    @staticmethod
+    def _compress_report(report: Mapping[str, Any]) -> str:
+        """Return the compressed JSON of a report, which may lack fields."""
+        known = {name: value for name, value in report.items() if name in Report.__struct_fields__}
+        return compressed_of(msgspec.convert(_empty() | known, Report))
+
+
+def _empty() -> dict[str, Any]:
+    """Return the fields of a report that says nothing."""
+    data = ReportGenerated(
+        report_type="planning",
+        ai_id="unknown",
+        task_summary="",
+        key_findings=[],
+        recommended_next_steps=[],
+        calibration_status="not_assessable",
+        generator="",
+    )
+    return plain(report_of("", "", 0, "", 0, data)) | {"timestamp": ""}
+
+
+def _generated(ask: Ask, session_id: str, given: ReportInputs) -> dict[str, Any]:
+    session = ask("sessions.show", {"id": session_id})
+    accomplished = ask("reports.accomplished", {"id": session["id"]})["accomplished"]
+    report = report_of(session["id"], "", 0, session["author"], 0, generate(session, given, accomplished))
+    report = msgspec.structs.replace(report, timestamp=now())
+    return plain(report) | {"markdown": markdown_of(report), "compressed_json": compressed_of(report)}

@@ -1,0 +1,197 @@
+"""The copies of reports beside the log, in git notes and files: written, loaded, and brought into step with the log.
+
+A report is one event, ``report.generated``, and what these stores hold is derived from it. So a store that cannot be
+written is told and never raised, the loss of a store loses nothing, and none is asked whether a report is true. (A
+third store, SQL, is a view: ``projections.reports``.) The words used here: a *note* is git's, a text on an object in a
+ref of its own; *ours* are notes whose commit names a report; a *store* is all of them or all files; a *place* is one
+ref or one file.
+
+Refused: one ref for all sessions (writers of different sessions would collide); a library for git (none writes refs as
+git's own transactions do, and the operator's git is the one whose configuration counts); files as the source of truth
+(an edit would be a report that nobody signed).
+
+Bringing into step walks over the latest report of every session, but for those that were imported: their tools have
+stores of their own. It may be stopped and run again at any time: what is in step already is left alone. Reports that
+come while it runs are stored by whoever makes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from consumers.sessions.files import read_files, write_files
+from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, report_in
+from consumers.sessions.places import Project, Status, Store, Stored, name_of, project_of
+from ledger.client import Ask
+from ledger.config import Settings
+from ledger.errors import BatonError, Corrupted, Refused
+
+Format = Literal["json", "markdown"]
+Step = Callable[[int, int], None]
+
+page_size: Final = 50
+
+
+class Repaired(NamedTuple):
+    """How many reports the log has, how many places had or have them, and all that is not so."""
+
+    reports: int
+    written: int
+    unchanged: int
+    skipped: tuple[Stored, ...]
+    failed: tuple[Stored, ...]
+    told: tuple[Stored, ...]
+
+    def answer(self) -> dict[str, Any]:
+        """Return the form that is printed."""
+        lists = {name: [stored.answer() for stored in getattr(self, name)] for name in ("skipped", "failed", "told")}
+        return {"reports": self.reports, "written": self.written, "unchanged": self.unchanged, **lists}
+
+
+def with_copies(ask: Ask, settings: Settings, report: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of ``publish_report`` with ``stored``, the first ``storage_location`` and further warnings."""
+    # If we crash before the copies are written, the report stands, and `baton notes sync` writes them.
+    try:
+        shown = ask("reports.show", {"id": report["session_id"]})
+        known = {version["report_id"] for version in shown["versions"]}
+        copies = store_report(shown["report"], project_of(settings), known)
+    except BatonError as error:
+        warning = f"the report is in the ledger, but in no other store: {error.message}"
+        return report | {"stored": [], "warnings": [*report["warnings"], warning]}
+    there = [copy.location for copy in copies if copy.status in {"written", "unchanged"}]
+    warnings = [
+        f"not stored in {copy.location or copy.store}: {copy.reason} (`baton notes sync` tries again)"
+        for copy in copies
+        if copy.status == "failed"
+    ]
+    return report | {
+        "storage_location": there[0] if there else report["storage_location"],
+        "stored": [copy.answer() for copy in copies],
+        "warnings": [*report["warnings"], *warnings],
+    }
+
+
+def store_report(report: dict[str, Any], project: Project, known: Collection[str] | None = None) -> list[Stored]:
+    """Write a report (``reports.show``'s, with ``markdown`` and ``compressed_json``) to the project's stores.
+
+    The first is the note with the JSON, whose ``location`` is the answer's ``storage_location``; a store that is left
+    out or fails as a whole has none. ``known`` are the ids of all versions of the report, if they are at hand
+    (``Notes.write``).
+
+    Raises:
+        Refused: ``INVALID_FIELD`` when ``report`` has no session or no text.
+    """
+    for field in ("session_id", "markdown", "compressed_json"):
+        if not isinstance(report.get(field), str):
+            raise Refused("INVALID_FIELD", f"a report to store has a text {field}", path=f"$.{field}")
+    stored = _store_notes(report, project, known)
+    if project.files is None:
+        return [*stored, Stored("files", "", "skipped", project.no_files)]
+    return stored + write_files(project.files, report)
+
+
+def _store_notes(report: dict[str, Any], project: Project, known: Collection[str] | None) -> list[Stored]:
+    if project.git is None:
+        return [Stored("git_notes", "", "skipped", project.no_git)]
+    name, version = name_of(report["session_id"]), report_in(report)
+    try:
+        notes = Notes(project.git)
+        notes.check()
+    except BatonError as error:
+        is_none = error.code == "NOT_FOUND" and not project.is_git_sure
+        status: Status = "skipped" if is_none else "failed"
+        return [Stored("git_notes", "", status, error.message)]
+    stored = []
+    for ref, content in (
+        (JSON_NOTES + name, report["compressed_json"]),
+        (MARKDOWN_NOTES + name, report["markdown"]),
+    ):
+        try:
+            written = notes.write(ref, content, version, known)
+            stored.append(Stored("git_notes", f"git:{ref}", written.status, written.reason))
+        except BatonError as error:
+            stored.append(Stored("git_notes", f"git:{ref}", "failed", error.message))
+    return stored
+
+
+def load_handoff(session_id: str, format: Format, project: Project) -> dict[str, Any] | None:  # noqa: A002 - as in the API
+    """Return a session's report from git notes, else from files: the JSON itself, or ``{"markdown": text}``.
+
+    None when neither has it. What is read is what a store holds, which anybody may have changed: ``reports.show``
+    answers from the signed log.
+
+    Raises:
+        Corrupted: ``CORRUPTED`` when the JSON is none. Refused: ``TOO_LARGE``. Unavailable: the last store failed.
+    """
+    text: str | None = None
+    problem: BatonError | None = None
+    if project.git is not None:
+        root = MARKDOWN_NOTES if format == "markdown" else JSON_NOTES
+        try:
+            text = Notes(project.git).read(root + name_of(session_id))
+        except BatonError as error:
+            problem = error
+    if text is None and project.files is not None:
+        text = read_files(project.files, session_id)[format == "markdown"]
+    if text is None:
+        if problem is not None and problem.code != "NOT_FOUND":
+            raise problem
+        return None
+    return {"markdown": text} if format == "markdown" else _parsed(text, session_id)
+
+
+def _parsed(text: str, session_id: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Corrupted("CORRUPTED", f"the stored report of session {session_id} is no JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise Corrupted("CORRUPTED", f"the stored report of session {session_id} is no JSON object")
+    return parsed
+
+
+def repair(ask: Ask, project: Project, step: Step = lambda _done, _total: None) -> Repaired:
+    """Write every report that a store lacks or has otherwise; ``ask`` answers ``reports.list`` and ``reports.show``.
+
+    A store that is skipped, or fails as a whole, is told once and not for every report.
+
+    Raises:
+        Refused, Unavailable: the views cannot be asked.
+    """
+    places: list[Stored] = []
+    left_out: set[Store] = set()
+    count = 0
+    for listed, total in _latest(ask):
+        shown = ask("reports.show", {"id": listed["session_id"]})
+        known = {version["report_id"] for version in shown["versions"]}
+        stored = store_report(shown["report"], project, known)
+        places += [copy for copy in stored if copy.location or copy.store not in left_out]
+        left_out |= {copy.store for copy in stored if not copy.location}
+        if "git_notes" in left_out:  # a git that hangs is not waited for in each report
+            project = msgspec.structs.replace(project, git=None)
+        count += 1
+        step(count, total)
+    return Repaired(
+        count,
+        sum(copy.status == "written" for copy in places),
+        sum(copy.status == "unchanged" for copy in places),
+        tuple(copy for copy in places if copy.status == "skipped"),
+        tuple(copy for copy in places if copy.status == "failed"),
+        tuple(copy for copy in places if copy.status == "written" and copy.reason),
+    )
+
+
+def _latest(ask: Ask) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield the latest report of every session, with how many there are."""
+    arguments: dict[str, Any] = {"limit": page_size, "imported": False}
+    while True:
+        page = ask("reports.list", arguments)
+        for report in page["reports"]:
+            yield report, page["total_found"]
+        if page["next"] is None:
+            return
+        arguments = {**arguments, "cursor": page["next"]}

@@ -1,0 +1,298 @@
+"""The generator of handoff reports: what a session's events and its author's words come to. Pure.
+
+A report is made from what its author gives, and from what the session's events say about the rest: only what nobody
+recorded has to be given. What was given wins; what was left out (None) is derived:
+
+- the task from the words at POSTFLIGHT, else the session's summary or task, else the words at PREFLIGHT;
+- findings and unknowns from what was logged, the weightiest first, then the newest;
+- tools from what was used; the context from the last CHECK, dead ends and open unknowns, and it says so;
+- accomplishments from completed tasks and met criteria, then artifacts, else the task summary.
+
+A task or findings that were given empty are refused, not replaced: whoever says "nothing" is asked again. The rules:
+
+- what was not assessed is not compared: a missing vector is neither 0 nor 1, no gap is claimed and nothing recommended;
+- differences are rounded to 4 decimals before they are compared with a threshold;
+- recommendations are never empty: a session about which nothing is remarkable goes on as planned;
+- without a POSTFLIGHT the recommendations rest on the vectors that were assessed last.
+
+Which assessments are compared is ``projections.reports.calibration.ends_of``. Nothing here writes: ``report`` makes an
+event of what is generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from consumers.sessions.sweep import SWEPT
+from ledger.codec import converted
+from ledger.errors import Refused
+from ledger.events.report import Deltas, FilledGap, ReportGenerated
+from ledger.events.session import Vectors
+from projections.reports.calibration import Ends, compare, decimals, ends_of
+
+know_gain_min: Final = 0.15
+uncertainty_fall_min: Final = 0.20
+uncertain_above: Final = 0.40
+ready_uncertainty_below: Final = 0.30
+ready_know_above: Final = 0.80
+
+findings_few, findings_many = 3, 5
+"""The findings that a reader takes in; fewer or more are a warning."""
+
+derived_items_max: Final = 32
+derived_tools_max: Final = 64
+_context_items_max: Final = 3
+DERIVED: Final = "(Derived from the session's events.)"
+GO_ON: Final = "Continue with planned next steps"
+_LEARNED: Final = ("learned", "discovered")
+
+
+class ReportInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the author of a report gives; None is derived from the session."""
+
+    task_summary: str | None = None
+    key_findings: list[str] | None = None
+    remaining_unknowns: list[str] | None = None
+    next_session_context: str | None = None
+    artifacts_created: list[str] | None = None
+
+
+class Content(NamedTuple):
+    """The words of a report, given or derived."""
+
+    task_summary: str
+    key_findings: list[str]
+    remaining_unknowns: list[str]
+    next_session_context: str
+    artifacts_created: list[str]
+    accomplished: list[str]
+    tools: list[str]
+
+
+def inputs_of(
+    task_summary: str | None,
+    key_findings: list[str] | None,
+    remaining_unknowns: list[str] | None,
+    next_session_context: str | None,
+    artifacts_created: list[str] | None,
+) -> ReportInputs:
+    """Return what somebody gave, checked.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for a value of another type, as one text where a list is asked for.
+    """
+    given = {
+        "task_summary": task_summary,
+        "key_findings": key_findings,
+        "remaining_unknowns": remaining_unknowns,
+        "next_session_context": next_session_context,
+        "artifacts_created": artifacts_created,
+    }
+    return converted(given, ReportInputs)
+
+
+def generate(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequence[str]) -> ReportGenerated:
+    """Return the report of a session, an answer of ``sessions.show``.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for a task or findings given empty, or where there is nothing to derive them from.
+    """
+    content = content_of(session, given, accomplished)
+    if not content.task_summary:
+        raise Refused(
+            "INVALID_FIELD",
+            "a report says what was done: give task_summary (--task-summary) in one or two sentences, or start the"
+            " session with a task",
+            field="task_summary",
+        )
+    if not content.key_findings:
+        raise Refused(
+            "INVALID_FIELD",
+            "a report says what was learned, and there is no finding: give key_findings (--finding, 3 to 5 times), or"
+            " log them in the session before it ends (`baton session finding`) and leave them out here",
+            field="key_findings",
+        )
+    return _generated(session, content)
+
+
+def unreported(session: Mapping[str, Any]) -> ReportGenerated:
+    """Return what a session without a report can tell of itself; it may lack a task and findings, and is no event."""
+    return _generated(session, content_of(session, ReportInputs(), ()))
+
+
+def _generated(session: Mapping[str, Any], content: Content) -> ReportGenerated:
+    ends = ends_of(session["assessments"])
+    before, after = _vectors(ends.preflight), _vectors(ends.postflight)
+    compared = compare(before, after, given_before=_overall(ends.preflight), given_after=_overall(ends.postflight))
+    return ReportGenerated(
+        report_type=ends.report_type,
+        ai_id=session["ai_id"] or session["author"],
+        task_summary=content.task_summary,
+        key_findings=content.key_findings,
+        recommended_next_steps=recommend(_latest_vectors(session, ends), content.remaining_unknowns, compared.status),
+        calibration_status=compared.status,
+        accomplished=content.accomplished,
+        knowledge_gaps_filled=identify_filled_gaps(before or {}, after or {}, content.key_findings),
+        remaining_unknowns=content.remaining_unknowns,
+        investigation_tools=content.tools,
+        next_session_context=content.next_session_context,
+        artifacts_created=content.artifacts_created,
+        epistemic_deltas=Deltas(**compared.deltas),
+        preflight=None if before is None else Vectors(**before),
+        postflight=None if after is None else Vectors(**after),
+        overall_confidence_before=compared.overall_before,
+        overall_confidence_after=compared.overall_after,
+        is_overall_given=compared.is_overall_given,
+        duration_seconds=int(max(0, last_ms_of(session) - session["happened_ms"]) // 1000),
+    )
+
+
+def identify_filled_gaps(
+    before: Mapping[str, float], after: Mapping[str, float], findings: Sequence[str]
+) -> list[FilledGap]:
+    """Return the gaps that a session filled."""
+    gaps: list[FilledGap] = []
+    gained, fell = _difference(before, after, "know"), _difference(after, before, "uncertainty")
+    if gained is not None and gained >= know_gain_min:
+        gaps.append(_filled_gap("Domain knowledge", "know", before, after, gained))
+    if fell is not None and fell >= uncertainty_fall_min:
+        gaps.append(_filled_gap("Task uncertainty", "uncertainty", before, after, fell))
+    learned = [finding for finding in findings if any(word in finding.lower() for word in _LEARNED)]
+    return gaps + [FilledGap(gap="Investigation finding", before="Unknown", after=finding) for finding in learned]
+
+
+def recommend(vectors: Mapping[str, float], unknowns: Sequence[str], status: str) -> list[str]:
+    """Return the next steps that follow from where a session stands."""
+    steps: list[str] = []
+    uncertainty, know = vectors.get("uncertainty"), vectors.get("know")
+    if uncertainty is not None and uncertainty > uncertain_above:
+        steps.append("Continue investigation - uncertainty still elevated")
+    if unknowns:
+        steps.append(f"Address {len(unknowns)} remaining unknowns")
+    if status == "overconfident":
+        steps.append("Validate assumptions - showing overconfidence pattern")
+    elif status == "underconfident":
+        steps.append("Consider execution - showing underconfidence pattern")
+    is_certain = uncertainty is not None and uncertainty < ready_uncertainty_below
+    if is_certain and know is not None and know > ready_know_above:
+        steps.append("Ready for execution - strong epistemic foundation")
+    return steps or [GO_ON]
+
+
+def last_ms_of(session: Mapping[str, Any]) -> int:
+    """Return when a session ended, else when something last happened in it (the ledger's clock)."""
+    if session["ended_ms"] is not None:
+        return int(session["ended_ms"])
+    logged = (session[name] for name in ("assessments", "findings", "unknowns", "dead_ends", "tools"))
+    return int(max((event["happened_ms"] for events in logged for event in events), default=session["happened_ms"]))
+
+
+def content_of(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequence[str]) -> Content:
+    """Return what the report says, from what was given and, where nothing was, from the session.
+
+    The task or the findings are empty when neither says any.
+    """
+    task = derived_task(session) if given.task_summary is None else given.task_summary.strip()
+    findings, unknowns = given.key_findings, given.remaining_unknowns
+    context = (given.next_session_context or "").strip()
+    artifacts = _stripped(given.artifacts_created or [])
+    done = _stripped([*accomplished[:derived_items_max], *(f"Created {artifact}" for artifact in artifacts)])
+    return Content(
+        task_summary=task,
+        key_findings=_stripped(weighty(session["findings"], "finding") if findings is None else findings),
+        remaining_unknowns=_stripped(weighty(session["unknowns"], "unknown") if unknowns is None else unknowns),
+        next_session_context=context or derived_context(session),
+        artifacts_created=artifacts,
+        accomplished=done or _stripped([task]),
+        tools=sorted({event["tool"] for event in session["tools"]})[:derived_tools_max],
+    )
+
+
+def warnings_of(session: Mapping[str, Any], given: ReportInputs, count: int) -> list[str]:
+    """Return what its author should know about a report of ``count`` findings that is none the less made."""
+    warnings: list[str] = []
+    if count < findings_few:
+        warnings.append(f"{count} of {findings_few} to {findings_many} findings: the next agent learns little from it")
+    if count > findings_many:
+        warnings.append(f"{count} findings where {findings_few} to {findings_many} are read: name the key ones")
+    for name, was_given in (("findings", given.key_findings), ("unknowns", given.remaining_unknowns)):
+        more = len(session[name]) - derived_items_max
+        if was_given is None and more > 0:
+            warnings.append(f"{more} more {name} stand in the session, not in the report: see `baton session show`")
+    return warnings
+
+
+def derived_task(session: Mapping[str, Any]) -> str:
+    """Return what a session was about, from the latest word on it; empty when nobody said."""
+    with_words = [assessment for assessment in session["assessments"] if assessment["reasoning"].strip()]
+    last = [assessment for assessment in with_words if assessment["phase"] == "POSTFLIGHT"]
+    # The words that opened POSTFLIGHT, without vectors, say what was done; those beside vectors say why they changed.
+    closing = [assessment for assessment in last if not assessment["vectors"]] or last
+    opening = [assessment for assessment in with_words if assessment["phase"] == "PREFLIGHT"]
+    summary = "" if session["summary"] == SWEPT else session["summary"]
+    words = [assessment["reasoning"] for assessment in closing[-1:]] + [summary, session["task"]]
+    words += [assessment["reasoning"] for assessment in opening[:1]]
+    return next((text.strip() for text in words if text.strip()), "")
+
+
+def derived_context(session: Mapping[str, Any]) -> str:
+    """Return what the next session should know, and that nobody wrote it; empty when there is nothing."""
+    checks = [event["reasoning"] for event in session["assessments"] if event["phase"] == "CHECK"]
+    checks = [text for text in checks if text.strip()]
+    dead_ends = sorted(session["dead_ends"], key=_weight)[:_context_items_max]
+    parts = [_sentence(f"Last CHECK: {checks[-1]}")] if checks else []
+    parts += [_sentence(f"Dead end: {event['approach']} ({event['why_failed']})") for event in dead_ends]
+    parts += [_sentence(f"Open: {text}") for text in weighty(session["unknowns"], "unknown")[:_context_items_max]]
+    return " ".join([DERIVED, *parts]) if parts else ""
+
+
+def weighty(logged: Iterable[Mapping[str, Any]], field: str) -> list[str]:
+    """Return what was logged, each once, the weightiest first, then the newest."""
+    texts = dict.fromkeys(event[field].strip() for event in sorted(logged, key=_weight))
+    return [text for text in texts if text][:derived_items_max]
+
+
+def _weight(event: Mapping[str, Any]) -> tuple[float, int]:
+    impact = event["impact"]
+    return (1.0 if impact is None else -impact, -event["event_index"])
+
+
+def _latest_vectors(session: Mapping[str, Any], ends: Ends) -> dict[str, float]:
+    """Return the vectors that recommendations rest on: POSTFLIGHT's, else those assessed last."""
+    if ends.postflight is not None:
+        return dict(ends.postflight["vectors"])
+    assessed = [assessment["vectors"] for assessment in session["assessments"] if assessment["vectors"]]
+    return dict(assessed[-1]) if assessed else {}
+
+
+def _vectors(assessment: Mapping[str, Any] | None) -> dict[str, float] | None:
+    return None if assessment is None else dict(assessment["vectors"])
+
+
+def _overall(assessment: Mapping[str, Any] | None) -> float | None:
+    return None if assessment is None else assessment["overall_confidence"]
+
+
+def _difference(low: Mapping[str, float], high: Mapping[str, float], name: str) -> float | None:
+    return round(high[name] - low[name], decimals) if name in low and name in high else None
+
+
+def _filled_gap(
+    gap: str, name: str, before: Mapping[str, float], after: Mapping[str, float], change: float
+) -> FilledGap:
+    label = name.upper()
+    return FilledGap(
+        gap=gap, before=f"{label}: {before[name]:.2f}", after=f"{label}: {after[name]:.2f}", confidence_change=change
+    )
+
+
+def _stripped(texts: Sequence[str]) -> list[str]:
+    return [text.strip() for text in texts if text.strip()]
+
+
+def _sentence(text: str) -> str:
+    kept = text.strip()
+    return kept if kept.endswith((".", "!", "?", "。", "！", "？", "…")) else f"{kept}."

@@ -1,0 +1,113 @@
+"""Asking for reports by agent, date and task, over the view ``reports.list``.
+
+The pattern works before the limit, on every report, in linear time (RE2) and ignoring case; ``total_found`` counts all
+that match, and ``next`` is the ``cursor`` of the page after this one.
+
+A point in time is ISO 8601 / RFC 3339, or counted back from now ("7 days ago"). A time without an offset is UTC, a date
+alone is its midnight in UTC. Counted back by dateparser, in English and Chinese, strictly: the whole text must be a
+relative time, and one that lies ahead is refused like any other nonsense, because its answer would always be empty. The
+clock is the caller's.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ledger.client import Ask
+from ledger.codec import converted
+from ledger.errors import Refused
+
+since_max_chars: Final = 64
+_LANGUAGES: Final = ["en", "zh"]
+
+
+def query_reports(
+    ask: Ask,
+    now: datetime,
+    *,
+    ai_id: str | None = None,
+    since: str | None = None,
+    task_pattern: str | None = None,
+    limit: int = 10,
+    cursor: int | None = None,
+) -> dict[str, Any]:
+    """Return ``{"reports": [{session_id, ai_id, timestamp, task, key_findings, epistemic_growth}], "total_found", …}``.
+
+    ``epistemic_growth`` is the change of overall confidence: 0.0 where nothing was assessed on both sides, and then
+    ``is_assessed`` is false. ``imported`` of a report is None, or says where another tool's came from. ``next`` is None
+    on the last page.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for a date or limit that is none; ``PATTERN_NOT_SUPPORTED``.
+    """
+    arguments = {
+        "ai_id": ai_id,
+        "since_ms": None if since is None else parse_since(since, now),
+        "task_pattern": task_pattern,
+        "limit": limit,
+        "cursor": cursor,
+    }
+    page = ask("reports.list", {name: value for name, value in arguments.items() if value is not None})
+    return {
+        "reports": [_row(report) for report in page["reports"]],
+        "total_found": page["total_found"],
+        "next": page["next"],
+    }
+
+
+def _row(report: dict[str, Any]) -> dict[str, Any]:
+    growth = report["overall_confidence_delta"]
+    return {
+        "session_id": report["session_id"],
+        "ai_id": report["ai_id"],
+        "timestamp": report["timestamp"],
+        "task": report["task_summary"],
+        "key_findings": report["key_findings"],
+        "epistemic_growth": 0.0 if growth is None else growth,
+        "is_assessed": growth is not None,
+        "imported": report["imported"],
+    }
+
+
+def parse_since(text: str, now: datetime) -> int:
+    """Return the Unix milliseconds that ``text`` stands for.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` when it is neither a date nor a time counted back from ``now``.
+    """
+    given = converted(text, str, "since").strip()
+    if 0 < len(given) <= since_max_chars:
+        moment = _iso(given) or _relative(given, now)
+        if moment is not None:
+            return int(moment.timestamp() * 1000)
+    raise Refused(
+        "INVALID_FIELD",
+        f"since is no date and no time ago: {text[:since_max_chars]!r}; write 2025-11-01, 2025-11-01T08:00:00Z or"
+        ' "7 days ago"',
+        field="since",
+    )
+
+
+def _iso(given: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(given)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None  # an offset can carry the first day of the calendar out of it
+
+
+def _relative(given: str, now: datetime) -> datetime | None:
+    import dateparser  # noqa: PLC0415 - loads its languages, which few commands need
+
+    settings = {
+        "RELATIVE_BASE": now,
+        "TIMEZONE": "UTC",
+        "RETURN_AS_TIMEZONE_AWARE": True,
+        "PARSERS": ["relative-time"],
+    }
+    try:
+        moment: datetime | None = dateparser.parse(given, languages=_LANGUAGES, settings=settings)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment is not None and moment <= now else None

@@ -1,0 +1,295 @@
+"""Resuming: what the next agent reads of the sessions before it, within a stated number of tokens.
+
+Selected are the last session, the last few, or one by its id (a beginning of it will do); without an agent, of all
+agents. The whole answer, dead ends included, has at most as many tokens as its sessions may have (400, 800 or 1,250
+each), counted exactly as commands print it. A session without a report resumes from its events, marked ``no_report``: a
+crashed agent leaves no report, and that is when resuming matters most.
+
+Dead ends come beside the sessions, those of the resumed sessions first, then those of sessions about similar tasks:
+what failed is not to be tried again. What another tool recorded is marked ``imported``: nobody of this ledger stands
+for it but the importer, who only says where it comes from.
+
+Long texts that the report itself holds shortened stand whole in blobs. They are read where a resume may show more of
+them than the report has; a blob that is not here leaves its text as it is, marked as shortened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from consumers.sessions.generator import DERIVED, last_ms_of, unreported
+from consumers.sessions.packer import LEVELS, Source, dead_ends_within, pack, printed
+from ledger.client import Ask
+from ledger.codec import converted
+from ledger.errors import Refused
+from projections.briefs.tokens import count_tokens, tokenizer
+from projections.records.marks import Imported
+from projections.reports.compressed import compressed_of, short_ref
+from projections.reports.markdown import duration_text, head, markdown_of, sections
+from projections.reports.report import Report, plain, read_report, report_of
+
+Blobs = Callable[[str], bytes]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+
+MODES: Final = ("last", "last_n", "session_id")
+sessions_max: Final = 5
+dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}
+"""What dead ends may cost in all, out of the tokens of the sessions."""
+
+restored_below_tokens: Final = 160
+"""A text that its report holds with fewer tokens than this is read whole from its blob, before it is packed."""
+
+_similar_max: Final = 10
+_short_id_chars: Final = (8, 13, 18, 24)
+
+
+def resume(
+    ask: Ask,
+    get_blob: Blobs,
+    *,
+    ai_id: str | None = None,
+    resume_mode: str = "last",
+    session_id: str | None = None,
+    count: int = 1,
+    detail_level: str = "summary",
+) -> dict[str, Any]:
+    """Return ``{"sessions", "total_sessions", "token_estimate", "tokens_exact", "detail_level", "dead_ends"}``.
+
+    ``token_estimate`` counts this answer; ``tokens_exact`` is false where no tokenizer is installed. ``count`` above
+    five is five. Without any session there is a ``message``.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for a mode, level or count that is none; for a session by id ``NOT_FOUND`` or
+            ``REF_AMBIGUOUS``.
+    """
+    if detail_level not in LEVELS:
+        raise _no_choice("detail_level", detail_level, tuple(LEVELS))
+    rows = _selected(ask, ai_id, resume_mode, session_id, count)
+    answer: dict[str, Any] = {
+        "sessions": [],
+        "total_sessions": len(rows),
+        "token_estimate": 0,
+        "tokens_exact": tokenizer().exact,
+        "detail_level": detail_level,
+        "dead_ends": [],
+    }
+    if not rows:
+        answer["message"] = f"No sessions found for ai_id={ai_id}" if ai_id else "No sessions found"
+        return _counted(answer)
+    sessions = [ask("sessions.show", {"id": row["session_id"]}) for row in rows]
+    budget = LEVELS[detail_level] * len(rows)
+    dead_ends = _dead_ends(ask, sessions, _task_of(sessions[0], rows[0]))
+    answer["dead_ends"], left_out = dead_ends_within(dead_ends, dead_end_tokens[detail_level] * len(rows))
+    if left_out:
+        answer["dead_ends_left_out"] = left_out
+    sources = [
+        source_of(session, row["report"], get_blob, level=detail_level, short_id=_short_id(ask, row["session_id"]))
+        for session, row in zip(sessions, rows, strict=True)
+    ]
+    for number, source in enumerate(sources):
+        # What a session does not need, the older ones after it may use, each up to its own limit.
+        rest = budget - count_tokens(printed(answer | {"token_estimate": budget})) - len(sources)
+        share = rest // (len(sources) - number)
+        answer["sessions"].append(pack(source, detail_level, min(share, LEVELS[detail_level])))
+    return _counted(answer)
+
+
+def _selected(ask: Ask, ai_id: str | None, mode: str, session_id: str | None, count: int) -> list[dict[str, Any]]:
+    if mode not in MODES:
+        raise _no_choice("resume_mode", mode, MODES)
+    if mode == "session_id" and not session_id:
+        raise Refused("INVALID_FIELD", "resume_mode session_id asks for a session: give session_id", field="session_id")
+    if session_id:
+        rows: list[dict[str, Any]] = ask("reports.sessions", {"id": session_id, "limit": 1})["sessions"]
+        return rows
+    number = converted(count, AtLeastOne, "count")
+    limit = 1 if mode == "last" else min(number, sessions_max)
+    # An agent is known by the label it gives itself; where nobody gave this one, by its registered name. What it
+    # imported is not its own work.
+    whose: list[dict[str, Any]] = [{"ai_id": ai_id}, {"author": ai_id, "imported": False}] if ai_id else [{}]
+    # A session in which nothing was recorded yet is most often the one that asks: others come first.
+    questions = [{"limit": limit} | who | {"recorded": recorded} for who in whose for recorded in (True, False)]
+    pages = (ask("reports.sessions", question)["sessions"] for question in questions)
+    return list(next(filter(None, pages), []))
+
+
+def _task_of(session: dict[str, Any], row: dict[str, Any]) -> str:
+    """Return what a session was about: the task it was started with, else that of its report."""
+    started: str = session["task"].strip()
+    return started or ("" if row["report"] is None else row["report"]["task_summary"].strip())
+
+
+def _dead_ends(ask: Ask, sessions: list[dict[str, Any]], task: str) -> Iterator[dict[str, str]]:
+    """Yield the dead ends of the sessions themselves, then of those about tasks like the newest one's."""
+    seen: set[tuple[str, str]] = set()
+    own = [
+        event | {"session_id": session["id"], "imported": session["imported"]}
+        for session in sessions
+        for event in session["dead_ends"]
+    ]
+    similar: list[dict[str, Any]] = []
+    if task:
+        similar = ask("reports.dead_ends", {"task": task, "limit": _similar_max})["dead_ends"]
+    for event in [*own[:_similar_max], *similar]:
+        if (event["approach"], event["why_failed"]) in seen:
+            continue
+        seen.add((event["approach"], event["why_failed"]))
+        dead_end = {"approach": event["approach"], "why_failed": event["why_failed"]}
+        if event["imported"] is not None:
+            dead_end["imported"] = event["imported"]["importer"]
+        is_own = len(sessions) == 1 and event["session_id"] == sessions[0]["id"]
+        yield dead_end if is_own else dead_end | {"session": _short_id(ask, event["session_id"])}
+
+
+def _short_id(ask: Ask, session_id: str) -> str:
+    """Return a beginning of a session's id that finds it alone."""
+    for chars in _short_id_chars:
+        if chars >= len(session_id):
+            break
+        try:
+            ask("reports.sessions", {"id": session_id[:chars], "limit": 1})
+        except Refused:
+            continue
+        return session_id[:chars]
+    return session_id
+
+
+def _counted(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer with the number of its own tokens in it."""
+    for _ in range(3):
+        answer["token_estimate"] = count_tokens(printed(answer))
+    return answer
+
+
+def _no_choice(field: str, given: str, choices: tuple[str, ...]) -> Refused:
+    return Refused("INVALID_FIELD", f"{field} is one of {', '.join(choices)}, not {given!r}", field=field)
+
+
+def source_of(
+    session: Mapping[str, Any], fields: Mapping[str, Any] | None, get_blob: Blobs, *, level: str, short_id: str
+) -> Source:
+    """Return all that can be told of a session (an answer of ``sessions.show``); ``fields`` are those of its report."""
+    if fields is None:
+        report = report_of(
+            session["id"],
+            "",
+            0,
+            session["author"],
+            last_ms_of(session),
+            unreported(session),
+            imported=None if session["imported"] is None else msgspec.convert(session["imported"], Imported),
+        )
+    else:
+        report = read_report(restored(fields, get_blob))
+    is_full = level == "full"
+    return Source(
+        head=_head(report, level) | ({"no_report": True} if fields is None else {}),
+        fields=_fields(report) | {"assessments": _assessments(session)},
+        short_id=short_id,
+        markdown=markdown_of(report) if is_full else "",
+        sections=[("Head", head(report)), *((part.title, str(part)) for part in sections(report))] if is_full else [],
+        shortened=frozenset(_resumed_as(long.path.split("/")[1]) for long in report.long_texts),
+        last=frozenset({"next_session_context"} if report.next_session_context.startswith(DERIVED) else ()),
+    )
+
+
+def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = restored_below_tokens) -> dict[str, Any]:
+    """Return a report's fields with its long texts whole: all, or those that it holds with fewer tokens than ``below``.
+
+    What has been restored is no longer among ``long_texts``. A blob that is not here leaves its text as it is.
+    """
+    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(fields))
+    left = []
+    for long in copy["long_texts"]:
+        holder, key = _place(copy, long["path"])
+        text = None if below is not None and count_tokens(holder[key]) >= below else _blob_text(get_blob, long["ref"])
+        if text is None:
+            left.append(long)
+        else:
+            holder[key] = text
+    return copy | {"long_texts": left}
+
+
+def whole(fields: Mapping[str, Any], get_blob: Blobs) -> dict[str, Any]:
+    """Return a report of ``reports.show`` with its long texts whole, in its fields, Markdown and compressed JSON."""
+    report = read_report(restored(fields, get_blob, below=None))
+    return plain(report) | {"markdown": markdown_of(report), "compressed_json": compressed_of(report)}
+
+
+def _head(report: Report, level: str) -> dict[str, Any]:
+    """Return what every level begins with; a summary does without the report's id, which would cost a finding."""
+    facts: dict[str, Any] = {
+        "session_id": report.session_id,
+        "ai_id": report.ai_id,
+        "timestamp": report.timestamp,
+        "duration": duration_text(report.duration_seconds),
+        "calibration_status": report.calibration_status,
+        "report_type": report.report_type,
+    }
+    if report.imported is not None:
+        facts["imported"] = {"by": report.imported.importer, "format": report.imported.format}
+    if level != "summary":
+        facts["report_id"] = (report.report_id if level == "full" else short_ref(report.report_id)) or None
+    return facts
+
+
+def _fields(report: Report) -> dict[str, Any]:
+    # What was accomplished is not told twice: neither as the task nor as an artifact.
+    elsewhere = {report.task_summary, *(f"Created {artifact}" for artifact in report.artifacts_created)}
+    gaps = plain(report)["knowledge_gaps_filled"]
+    return {
+        "task": _texts(report.task_summary),
+        "key_findings": report.key_findings,
+        "remaining_unknowns": report.remaining_unknowns,
+        "next_steps": report.recommended_next_steps,
+        "next_session_context": _texts(report.next_session_context),
+        "epistemic_deltas": sorted(report.epistemic_deltas.items(), key=_delta_weight),
+        "knowledge_gaps_filled": [{name: part for name, part in gap.items() if part is not None} for gap in gaps],
+        "investigation_tools": report.investigation_tools,
+        "artifacts_created": report.artifacts_created,
+        "accomplished": [text for text in report.accomplished if text not in elsewhere],
+    }
+
+
+def _assessments(session: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return all assessments, those before and after the work first, then the newest."""
+    ranked = sorted(
+        session["assessments"],
+        key=lambda event: (event["phase"] not in {"PREFLIGHT", "POSTFLIGHT"}, -event["event_index"]),
+    )
+    kept = ("phase", "round", "vectors", "reasoning", "overall_confidence")
+    return [{name: event[name] for name in kept if event[name] not in (None, "", {})} for event in ranked]
+
+
+def _resumed_as(field: str) -> str:
+    """Return the name under which a field of the report is resumed."""
+    return {"task_summary": "task", "recommended_next_steps": "next_steps"}.get(field, field)
+
+
+def _delta_weight(delta: tuple[str, float]) -> tuple[bool, float]:
+    return delta[0] not in {"overall_confidence", "know", "uncertainty"}, -abs(delta[1])
+
+
+def _texts(text: str) -> list[str]:
+    return [text] if text.strip() else []
+
+
+def _place(fields: dict[str, Any], path: str) -> tuple[Any, Any]:
+    """Return what holds the text at a JSON pointer, and its key there."""
+    *parents, last = path.split("/")[1:]
+    holder: Any = fields
+    for part in parents:
+        holder = holder[int(part) if isinstance(holder, list) else part]
+    return holder, int(last) if isinstance(holder, list) else last
+
+
+def _blob_text(get_blob: Blobs, ref: str) -> str | None:
+    try:
+        return get_blob(ref).decode("utf-8", "replace")
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        return None

@@ -1,0 +1,163 @@
+"""Sessions that nobody closed, and reports that nobody made: one call puts both right.
+
+A session is *idle* since the last event in its stream, by the ledger's clock; a report is *missing* when a POSTFLIGHT,
+or a CHECK of a session that is over, has no report behind it. Rules:
+
+- a session is ended only when it is open and idle for longer than was asked;
+- a CHECK asks for a report only in a session that is over: one that goes on may still reach its POSTFLIGHT;
+- so what was swept once needs nothing the next time.
+
+Only the sessions of the acting agent are swept: nobody else may write to them. What the agent imported is left alone:
+it is not his to end or to report on. What cannot be done for one session is kept with its error, and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from ledger.author import Author, Draft
+from ledger.client import Ask
+from ledger.errors import BatonError, Refused
+from ledger.events.session import SessionEnded
+
+SWEPT: Final = "never closed: swept"
+"""The summary of a session that a sweep ended: it says nothing about the work."""
+
+REPORTING_PHASES: Final = ("POSTFLIGHT", "CHECK")
+_page_rows: Final = 500
+
+MakesReport = Callable[[str], dict[str, Any]]
+
+
+class Activity(NamedTuple):
+    """What a sweep knows of a session; indexes are those of the log, None where there is none."""
+
+    session_id: str
+    is_open: bool
+    last_ms: int
+    assessed: dict[str, int]
+    report_index: int | None = None
+
+
+class Decision(NamedTuple):
+    """What is to be done with a session."""
+
+    end: bool
+    report: bool
+
+
+class Unmade(NamedTuple):
+    """What could not be done for a session."""
+
+    session_id: str
+    what: str
+    error: BatonError
+
+
+class Swept(NamedTuple):
+    """What a sweep did: ids of the sessions it ended, session and answer of the reports it made, what it could not."""
+
+    ended: list[str]
+    reported: list[dict[str, Any]]
+    unmade: list[Unmade]
+    looked_at: int
+
+
+def decide(activity: Activity, *, now_ms: int, older_than_ms: int) -> Decision:
+    """Return what a sweep does with a session."""
+    end = activity.is_open and now_ms - activity.last_ms >= older_than_ms
+    is_over = end or not activity.is_open
+    phases = REPORTING_PHASES if is_over else REPORTING_PHASES[:1]
+    asking = max((activity.assessed[phase] for phase in phases if phase in activity.assessed), default=-1)
+    return Decision(end, asking > (-1 if activity.report_index is None else activity.report_index))
+
+
+def sweep(
+    author: Author, ask: Ask, make_report: MakesReport, *, now_ms: int, older_than_ms: int, is_dry: bool = False
+) -> Swept:
+    """End the author's idle sessions and make the reports that are missing; with ``is_dry`` only say what would be.
+
+    ``make_report`` takes a session's id and returns the answer of making its report.
+
+    Raises:
+        Refused: the codes of a query. Unavailable: the views or the server.
+    """
+    done = Swept([], [], [], 0)
+    for activity, version in list(_activities(ask, author.name)):
+        decision = decide(activity, now_ms=now_ms, older_than_ms=older_than_ms)
+        done = done._replace(looked_at=done.looked_at + 1)
+        # The report first: it may be about the session's summary, and "swept" says nothing about the work.
+        appended = decision.report and _report(make_report, activity.session_id, done, is_dry=is_dry)
+        # If we crash here, the report stands, and the next sweep ends the session.
+        if decision.end:
+            _end(author, activity.session_id, version + appended, done, is_dry=is_dry)
+    return done
+
+
+def _report(make_report: MakesReport, session_id: str, done: Swept, *, is_dry: bool) -> bool:
+    """Return whether an event was appended (or would be): a report that would say the same stands already."""
+    try:
+        report = {} if is_dry else make_report(session_id)
+    except BatonError as error:
+        done.unmade.append(Unmade(session_id, "report", error))
+        return False
+    if report.get("is_repeat"):
+        return False
+    done.reported.append({"session_id": session_id, **report})
+    return True
+
+
+def _end(author: Author, session_id: str, version: int, done: Swept, *, is_dry: bool) -> None:
+    try:
+        if not is_dry:
+            author.emit(Draft(stream=f"session/{session_id}", data=SessionEnded(summary=SWEPT), expect=version))
+    except Refused as refusal:
+        # Somebody wrote to the session meanwhile: it is not idle any more, and is left alone.
+        if refusal.code != "STREAM_CONFLICT":
+            done.unmade.append(Unmade(session_id, "end", refusal))
+        return
+    done.ended.append(session_id)
+
+
+def _activities(ask: Ask, agent: str) -> Iterator[tuple[Activity, int]]:
+    """Yield the agent's sessions that may need something, each with the version of its stream."""
+    reports = _last_by_stream(ask, "report.generated", agent)
+    assessments = _last_by_stream(ask, "assessment.recorded", agent)
+    for row in _pages(ask, "sessions.list", "sessions", {"author": agent}):
+        if row["imported"] is not None:
+            continue
+        name, is_open = row["id"], row["status"] == "open"
+        stream = f"session/{name}"
+        report = reports.get(stream)
+        is_assessed = assessments.get(stream, -1) > (-1 if report is None else report)
+        if not (is_open or is_assessed):
+            continue
+        # Where nothing was assessed since the report, the phases would change nothing.
+        assessed = ask("sessions.show", {"id": name})["assessments"] if is_assessed else []
+        last_ms, version = _last_event(ask, stream, row["updated_index"]) if is_open else (0, 0)
+        last_of_each_phase = {assessment["phase"]: assessment["event_index"] for assessment in assessed}
+        yield Activity(name, is_open, last_ms, last_of_each_phase, report), version
+
+
+def _last_event(ask: Ask, stream: str, index: int) -> tuple[int, int]:
+    """Return when the last event was accepted, at ``index`` or since then, and the version of its stream."""
+    page = ask("catalog.find", {"stream": stream, "after": index - 1, "limit": _page_rows})
+    return page["events"][-1]["accepted_ms"], page["total"]
+
+
+def _last_by_stream(ask: Ask, kind: str, agent: str) -> dict[str, int]:
+    """Return the index of the last event of ``kind`` in each of the agent's streams."""
+    rows = _pages(ask, "catalog.find", "events", {"kind": kind, "author": agent})
+    return {row["stream"]: row["event_index"] for row in rows}
+
+
+def _pages(ask: Ask, query: str, of: str, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a list, page by page."""
+    after: dict[str, Any] = {}
+    while True:
+        page = ask(query, {**arguments, **after, "limit": _page_rows})
+        yield from page[of]
+        if page["next"] is None:
+            return
+        after = {"after": page["next"]}
