@@ -11,7 +11,7 @@ from consumers.handoffs.router.worker import NAME as ROUTER
 from consumers.reasoning.compressor.worker import CompressorWorker
 from consumers.reasoning.validator.model_judge import ModelJudge
 from consumers.reasoning.validator.worker import ValidatorWorker
-from consumers.sdk.llm.configured import configured_client
+from consumers.sdk.llm.model import configured_client
 from consumers.sdk.service import service_author
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from consumers.importers.transcripts import lines
 from consumers.importers.transcripts.conversation import Answered, Conversation, Place, Unread
-from consumers.sdk.thinking.response import response_size_max_bytes
-from consumers.sdk.thinking.tags import has_tags
+from consumers.sdk.thinking.response import has_tags, response_size_max_bytes
 from ledger.errors import Refused, Unavailable
 from ledger.limits import blob_size_max_bytes
 

@@ -24,7 +24,7 @@ from consumers.importers.records import Record, claimed_time
 from consumers.sdk.text import shorten
 from consumers.sdk.thinking import extract_reasoning
 from consumers.sdk.thinking.extract import TASK_NOT_STATED
-from consumers.sdk.thinking.tags import read_tags
+from consumers.sdk.thinking.response import read_tags
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.imported import KEPT_ASIDE, DirtyValue, RecordClaims, RecordImported
@@ -202,7 +202,7 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
         "conclusion_from": "answer" if thought.memory.conclusion else "absent",
         "task_from": "prompt" if extraction.memory.task != TASK_NOT_STATED else "absent",
     }
-    dirty = dirty + [DirtyValue(path=note.path[:name_max_chars] or "$", value=note.sort, why=_WHY[note.sort])
+    dirty = dirty + [DirtyValue(path=note.path[:name_max_chars] or "$", value=note.kind, why=_WHY[note.kind])
                      for note in extraction.notes]  # fmt: skip
     if answered.at is not None and time_of(answered.at) is None:
         value = shorten(str(answered.at).strip(), name_max_chars) or '""'

@@ -18,14 +18,14 @@ from consumers.reasoning.compressor.prose import (
     prose_problems,
     sentence_max_chars,
 )
-from consumers.sdk.llm.prompt import UNTRUSTED, Message, data_block, prompt_digest
+from consumers.sdk.llm.model import UNTRUSTED, Message, data_block, prompt_digest
 from ledger.errors import Refused, Unavailable
 from ledger.events.brief import Brief, Prose, Sentence
 from projections.briefs.index import index_graph
 from projections.briefs.prompt import TransferLevel
 
 if TYPE_CHECKING:
-    from consumers.sdk.llm.client import LlmClient
+    from consumers.sdk.llm.model import LlmClient
     from projections.reasoning.memory import ReasoningMemory
 
 LLM_COMPRESSOR_NAME: Final = "baton-llm"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import threading
     from pathlib import Path
 
-    from consumers.sdk.llm.client import LlmClient
+    from consumers.sdk.llm.model import LlmClient
     from ledger.events.body import Event
     from projections.reader import Reader
     from projections.reasoning.memory import ReasoningMemory

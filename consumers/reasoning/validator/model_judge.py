@@ -10,7 +10,7 @@ from consumers.sdk.llm.judge import LlmJudge, instructions_digest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from consumers.sdk.llm.client import LlmClient
+    from consumers.sdk.llm.model import LlmClient
     from ledger.events.validation import Opinion
     from projections.reasoning.memory import ReasoningStep
 

@@ -1,6 +1,6 @@
-"""A language model as an optional adviser: any endpoint that speaks OpenAI's chat completions (DESIGN §9).
+"""A language model as an optional adviser: any endpoint that speaks OpenAI's chat completions.
 
-    from consumers.sdk.llm import LlmClient, LlmSettings, read_endpoint
+    from consumers.sdk.llm.model import LlmClient, LlmSettings, Message, read_endpoint
 
     settings = LlmSettings(base_url="https://llm.example.org/v1", model="some-model", api_key_variable="LLM_API_KEY")
     client = LlmClient(read_endpoint(settings, environment))
@@ -13,25 +13,3 @@ whoever asked. What is told to it (the texts of steps, written by others) is dat
 
 The HTTP library is loaded at the first call.
 """
-
-from __future__ import annotations
-
-from consumers.sdk.llm.client import Answer, LlmClient
-from consumers.sdk.llm.endpoint import ApiKey, Endpoint, LlmSettings, read_endpoint
-from consumers.sdk.llm.judge import Judgement, LlmJudge, is_upheld
-from consumers.sdk.llm.prompt import Message, data_block, prompt_digest
-
-__all__ = [
-    "Answer",
-    "ApiKey",
-    "Endpoint",
-    "Judgement",
-    "LlmClient",
-    "LlmJudge",
-    "LlmSettings",
-    "Message",
-    "data_block",
-    "is_upheld",
-    "prompt_digest",
-    "read_endpoint",
-]

@@ -1,4 +1,4 @@
-"""An optional judge of inferences: does a step follow from what it rests on? (SEEDS, 001, ``check_inference``).
+"""An optional judge of inferences: does a step follow from what it rests on?
 
 The structural check decides; a judge adds a verdict. It can cast doubt on an inference that passed, and can never turn
 a failed check into a pass (``is_upheld``). A judge that could not be asked, or answered nonsense, gives the verdict
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from consumers.sdk.llm.prompt import UNTRUSTED, Message, data_block, prompt_digest
+from consumers.sdk.llm.model import UNTRUSTED, Message, data_block, prompt_digest
 from consumers.sdk.text import one_line
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from consumers.sdk.llm.client import LlmClient
+    from consumers.sdk.llm.model import LlmClient
     from projections.reasoning.memory import ReasoningStep
 
 Verdict = Literal["supported", "unsupported", "unsure", "not_judged"]

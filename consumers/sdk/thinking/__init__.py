@@ -1,4 +1,4 @@
-"""Thinking blocks: what a model thought aloud becomes a reasoning graph, with nothing lost on the way (seed 001).
+"""Thinking blocks: what a model thought aloud becomes a reasoning graph, with nothing lost on the way.
 
     >>> from consumers.sdk.thinking import extract_reasoning
     >>> text = "<think>The secret is in the environment. So it is in the logs.</think>Rotate the secret."
@@ -19,8 +19,6 @@ step says, so it must not change the graph's ref. Dependencies are left empty, b
 
 from __future__ import annotations
 
-from consumers.sdk.thinking.blocks import Note, Source
-from consumers.sdk.thinking.classify import classify_step_type, infer_reasoning_type
 from consumers.sdk.thinking.extract import (
     Extraction,
     Piece,
@@ -29,6 +27,8 @@ from consumers.sdk.thinking.extract import (
     extract_reasoning_from_minimax,
     parse_thinking_process,
 )
+from consumers.sdk.thinking.response import Note, Source
+from consumers.sdk.thinking.steps import classify_step_type, infer_reasoning_type
 
 __all__ = [
     "Extraction",

@@ -1,9 +1,9 @@
-"""From a response to a reasoning graph, and back to the response's own words (seed 001, "MiniMax M2 Thinking Blocks").
+"""From a response to a reasoning graph, and back to the response's own words.
 
 Every step's ``content`` is, character for character, the span of its source that ``Extraction.spans`` names; spans and
 the gaps between them give each source back whole. What the graph's shape has no field for stands beside it:
 
-- ``inferred`` says which fields of which step were guessed from the wording (SEEDS, 001);
+- ``inferred`` says which fields of which step were guessed from the wording;
 - ``conclusion_from`` says where the conclusion was found: the last concluding step, else the answer beside the
   thinking (whole when it is short, else its first part), else nowhere: then it is empty and named in ``absent``;
 - ``notes`` names redacted blocks, other choices and tags that were not balanced.
@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from consumers.sdk.thinking.blocks import Note, Source
-from consumers.sdk.thinking.classify import classify_step_type, infer_reasoning_type, stated_step_type
-from consumers.sdk.thinking.response import Format, Response, read_response
-from consumers.sdk.thinking.split import split_steps, trimmed
-from consumers.sdk.thinking.tags import Region
+from consumers.sdk.thinking.response import Format, Note, Region, Response, Source, read_response
+from consumers.sdk.thinking.steps import (
+    classify_step_type,
+    infer_reasoning_type,
+    split_steps,
+    stated_step_type,
+    trimmed,
+)
 from ledger.errors import Refused
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, steps_max
 
@@ -118,7 +121,7 @@ def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extr
 
 
 def extract_reasoning_from_minimax(response: Any) -> ReasoningMemory:
-    """Return the reasoning graph of a MiniMax response (seed 001): ``{"thinking": "…"}``, or any other known form.
+    """Return the reasoning graph of a MiniMax response: ``{"thinking": "…"}``, or any other known form.
 
     Which of its fields are inferred, ``extract_reasoning`` tells of the same response.
 
@@ -129,7 +132,7 @@ def extract_reasoning_from_minimax(response: Any) -> ReasoningMemory:
 
 
 def parse_thinking_process(thinking: str) -> list[str]:
-    """Return the texts of the steps that thinking consists of (seed 001); empty when there are none."""
+    """Return the texts of the steps that thinking consists of; empty when there are none."""
     return [thinking[slice(*span)] for span in split_steps(thinking, (0, len(thinking)))]
 
 
@@ -147,9 +150,9 @@ def _steps(texts: dict[int, str]) -> tuple[list[ReasoningStep], dict[int, list[s
     steps: list[ReasoningStep] = []
     inferred: dict[int, list[str]] = {}
     for number, text in texts.items():
-        sort = classify_step_type(text)
-        reasoning_type = infer_reasoning_type(text) if sort in _INFERRING else ""
-        steps.append(ReasoningStep(step_number=number, type=sort, content=text, reasoning_type=reasoning_type))
+        type_ = classify_step_type(text)
+        reasoning_type = infer_reasoning_type(text) if type_ in _INFERRING else ""
+        steps.append(ReasoningStep(step_number=number, type=type_, content=text, reasoning_type=reasoning_type))
         guessed = [] if stated_step_type(text) else ["type"]
         guessed += ["reasoning_type"] if reasoning_type else []
         if guessed:

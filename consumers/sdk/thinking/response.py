@@ -2,32 +2,38 @@
 
 Forms that are recognised, by their shape and not by their vendor's name:
 
-- ``minimax``: ``{"thinking": "…"}`` (seed 001), the answer beside it as ``content``, ``answer``, ``response`` or
-  ``text``;
+- ``minimax``: ``{"thinking": "…"}``, the answer beside it as ``content``, ``answer``, ``response`` or ``text``;
 - ``anthropic``: ``{"content": [{"type": "thinking", "thinking", "signature"?}, {"type": "redacted_thinking"}, …]}``, or
-  the list alone, or another list of blocks that ``thinking.blocks`` knows: ``output`` (OpenAI's Responses),
-  ``parts``, ``{"candidates": [{"content": {"parts"}}]}`` (Gemini);
+  the list alone, or another list of blocks: ``output`` (OpenAI's Responses), ``parts``,
+  ``{"candidates": [{"content": {"parts"}}]}`` (Gemini);
 - ``openai``: ``{"choices": [{"message": {"reasoning_content" or "reasoning" or "reasoning_details", "content"}}]}``
   (DeepSeek and compatible), or one such message alone;
 - ``text``: plain text, or an answer of the forms above, with ``<think>…</think>`` in it.
 
+Blocks that are known, by the vendors' own names: ``thinking`` and ``redacted_thinking`` (Anthropic), ``reasoning`` with
+``text``, ``summary`` or ``content`` (OpenAI's Responses, and tools that speak of parts), parts with ``thought`` and
+``text`` (Gemini), ``text`` and ``output_text``, and ``message``, which holds such a list itself. Calls of tools and
+other blocks hold neither thinking nor answer.
+
 Rules this module keeps: strings are taken as they are (no trimming, no normalising: other modules give spans in them);
 what cannot be read is refused with its place; what is there but not readable (redacted blocks, other choices) is noted.
+
+Models close, open and nest the tags carelessly, so every text has a reading: nested tags are one thinking, and their
+inner tags belong to neither part; without a closing tag the rest is thinking, and where tags were opened more often
+than closed, the last one closes all; a first tag that closes ends thinking that began with the text (templates that put
+the opening tag into the prompt). The last two are reported, because they are readings and not what the text says.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+import re
+from collections.abc import Iterator
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from consumers.sdk.thinking.blocks import Note, Source, answer_at, read_blocks, read_texts, text_at
-from consumers.sdk.thinking.tags import has_tags, read_tags
 from ledger.codec import check_strict, encode_utf8
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Format = Literal["minimax", "anthropic", "openai", "text"]
 
@@ -36,6 +42,12 @@ thinking_size_max_bytes: Final = 1024**2
 
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details", "thoughts")
 _ANSWER_FIELDS: Final = ("content", "answer", "response", "text", "value", "generation", "completion", "output")
+NoteKind = Literal["redacted", "other_choice", "unclosed_tag", "unopened_tag"]
+_ANSWERS: Final = ("text", "output_text", None)  # compared, never hashed: a type may be anything
+_PLACES_OF_REASONING: Final = ("text", "reasoning", "summary", "content")
+_nesting_max: Final = 3
+_TAG: Final = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
+Region = tuple[int, int]
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -63,7 +75,7 @@ def read_response(given: Any) -> Response:
         message = f"the thinking has {size} bytes; at most {thinking_size_max_bytes} become one graph"
         raise Refused("TOO_LARGE", message, size=size)
     if not any(source.text[slice(*region)].strip() for source in response.sources for region in source.thinking):
-        redacted = [note.path for note in response.notes if note.sort == "redacted"]
+        redacted = [note.path for note in response.notes if note.kind == "redacted"]
         why = "its thinking is redacted" if redacted else "there is no thinking in it"
         raise Refused("INVALID_FORMAT", f"no reasoning can be read from this response: {why}", redacted=redacted)
     return response
@@ -133,13 +145,13 @@ def _of_choices(choices: list[Any], name: str, inner: str) -> Response:
 
 def _of_message(message: dict[str, Any], path: str, name: str = "content") -> Response:
     blocks = _blocks(message, path, name)
-    sources = [one for one in blocks if isinstance(one, Source)]
-    notes = [one for one in blocks if isinstance(one, Note)]
+    sources = [block for block in blocks if isinstance(block, Source)]
+    notes = [block for block in blocks if isinstance(block, Note)]
     model = _first_text(message, ("model", "modelVersion"))
     if message.get("thinking") is not None:
         thinking = list(read_texts(message["thinking"], _at(path, "thinking"), ("thinking", "text")))
         return Response("minimax", [*thinking, *sources, *_answers(message, path)], notes, model)
-    reasoning = [] if any(one.thinking for one in sources) else list(_reasoning(message, path))
+    reasoning = [] if any(source.thinking for source in sources) else list(_reasoning(message, path))
     if blocks and not reasoning:
         return Response("anthropic", sources, notes, model)
     answers = list(_answers(message, path))
@@ -179,9 +191,10 @@ def _answers(message: dict[str, Any], path: str) -> Iterator[Source]:
 
 def _with_tags(response: Response) -> Response:
     """Look for tags in the answers of a response that names no thinking; elsewhere an answer may speak about them."""
-    if any(source.thinking for source in response.sources) or not any(has_tags(one.text) for one in response.sources):
+    sources = response.sources
+    if any(source.thinking for source in sources) or not any(has_tags(source.text) for source in sources):
         return response
-    tagged = [_tagged(source.path, source.text) for source in response.sources]
+    tagged = [_tagged(source.path, source.text) for source in sources]
     notes = [*response.notes, *(note for _, found in tagged for note in found)]
     return msgspec.structs.replace(response, sources=[source for source, _ in tagged], notes=notes)
 
@@ -207,3 +220,140 @@ def _first_text(value: dict[str, Any], names: tuple[str, ...]) -> str:
 
 def _at(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One string of a response, its place in it, and which of its regions are thinking and answer.
+
+    ``signature`` is the vendor's own over the block, kept for whoever can check it.
+    """
+
+    path: str
+    text: str
+    thinking: tuple[Region, ...] = ()
+    answer: tuple[Region, ...] = ()
+    signature: str = ""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What a reader of the graph should know of the response: what could not be read, or was read by a guess."""
+
+    kind: NoteKind
+    path: str
+
+
+def read_blocks(content: list[Any], path: str, depth: int = 0) -> Iterator[Source | Note]:
+    """Yield the thinking and text of a message's blocks.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` with the path of what is not what it must be.
+    """
+    for position, block in enumerate(content):
+        place = f"{path}[{position}]"
+        if not isinstance(block, dict):
+            raise Refused("INVALID_FIELD", f"{place} is not an object", field=place)
+        match block.get("type"):
+            case "thinking":
+                text = text_at(block.get("thinking"), f"{place}.thinking")
+                yield thinking_at(f"{place}.thinking", text, text_at(block.get("signature"), f"{place}.signature"))
+            case "redacted_thinking":
+                yield Note("redacted", place)
+            case "reasoning":
+                yield from _reasoning_block(block, place)
+            case "message" if isinstance(block.get("content"), list) and depth < _nesting_max:
+                yield from read_blocks(block["content"], f"{place}.content", depth + 1)
+            case type_ if type_ in _ANSWERS and block.get("thought") is True:
+                yield thinking_at(f"{place}.text", text_at(block.get("text"), f"{place}.text"))
+            case type_ if type_ == "text" or (type_ in _ANSWERS and "text" in block):
+                yield answer_at(f"{place}.text", text_at(block.get("text"), f"{place}.text"))
+            case _:  # any other block: a call of a tool, an image
+                continue
+
+
+def read_texts(value: Any, path: str, names: tuple[str, ...]) -> Iterator[Source]:
+    """Yield the thinking in a text, or in a list of texts and of objects that hold one under one of ``names``.
+
+    Raises:
+        Refused: ``INVALID_FIELD``.
+    """
+    if not isinstance(value, list):
+        if text := text_at(value, path):
+            yield thinking_at(path, text)
+        return
+    for position, item in enumerate(value):
+        place = f"{path}[{position}]"
+        name = next((name for name in names if isinstance(item, dict) and name in item), None)
+        if name:
+            yield thinking_at(f"{place}.{name}", text_at(item[name], f"{place}.{name}"))
+        elif not isinstance(item, dict):
+            yield thinking_at(place, text_at(item, place))
+
+
+def text_at(value: Any, path: str) -> str:
+    """Return a text, or an empty one for what is not there.
+
+    Raises:
+        Refused: ``INVALID_FIELD``.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Refused("INVALID_FIELD", f"{path} is not a text", field=path)
+    return value
+
+
+def thinking_at(path: str, text: str, signature: str = "") -> Source:
+    """Return a text that is thinking."""
+    return Source(path, text, thinking=((0, len(text)),), signature=signature)
+
+
+def answer_at(path: str, text: str) -> Source:
+    """Return a text that is an answer."""
+    return Source(path, text, answer=((0, len(text)),))
+
+
+def _reasoning_block(block: dict[str, Any], place: str) -> Iterator[Source | Note]:
+    found = [
+        source
+        for name in _PLACES_OF_REASONING
+        for source in read_texts(block.get(name), f"{place}.{name}", ("text", "reasoning"))
+        if source.text
+    ]
+    yield from found
+    if not found and any(block.get(name) for name in ("encrypted_content", "data")):
+        yield Note("redacted", place)
+
+
+class Tagged(NamedTuple):
+    """The regions of a text in order, without empty ones, and whether its tags were not balanced."""
+
+    thinking: tuple[Region, ...]
+    answer: tuple[Region, ...]
+    is_unclosed: bool
+    is_unopened: bool
+
+
+def has_tags(text: str) -> bool:
+    """Return whether there is any tag in a text."""
+    return _TAG.search(text) is not None
+
+
+def read_tags(text: str) -> Tagged:
+    """Return what of a text is thinking and what is answer; a text without tags is all answer."""
+    thinking: list[Region] = []
+    answer: list[Region] = []
+    depth = position = 0
+    is_first, is_opened_last, is_unopened = True, False, False
+    for tag in _TAG.finditer(text):
+        closes = bool(tag[1])
+        is_thinking = depth > 0 or (closes and is_first)
+        (thinking if is_thinking else answer).append((position, tag.start()))
+        is_unopened = is_unopened or (closes and is_first)
+        depth = max(0, depth - 1) if closes else depth + 1
+        position, is_first, is_opened_last = tag.end(), False, not closes
+    (thinking if is_opened_last else answer).append((position, len(text)))
+    return Tagged(_filled(thinking), _filled(answer), depth > 0, is_unopened)
+
+
+def _filled(regions: list[Region]) -> tuple[Region, ...]:
+    return tuple(region for region in regions if region[0] < region[1])

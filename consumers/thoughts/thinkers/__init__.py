@@ -170,7 +170,7 @@ def thinker_named(name: str, config: Config) -> Thinker:
 
             return Debugging()
         case "llm":
-            from consumers.sdk.llm.configured import configured_client  # noqa: PLC0415
+            from consumers.sdk.llm.model import configured_client  # noqa: PLC0415
             from consumers.thoughts.thinkers.llm import LlmThinker  # noqa: PLC0415
 
             client = configured_client(config)

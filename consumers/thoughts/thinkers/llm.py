@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from consumers.sdk.llm import Message, data_block
-from consumers.sdk.llm.prompt import UNTRUSTED
+from consumers.sdk.llm.model import UNTRUSTED, Message, data_block
 from consumers.thoughts.thinkers import Path, candidates_max, ranked
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import Label, Line, OptionalText, Text, Unit
@@ -39,7 +38,7 @@ from ledger.events.tot import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from consumers.sdk.llm import LlmClient
+    from consumers.sdk.llm.model import LlmClient
 
 T = TypeVar("T")
 

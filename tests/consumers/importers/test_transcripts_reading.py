@@ -209,7 +209,7 @@ def test_encrypted_thinking_is_told_from_none(tmp_path: Path, content: list[Any]
 def test_encrypted_block_beside_readable_thinking_is_named(tmp_path: Path) -> None:
     content = [*thinking(), {"type": "redacted_thinking", "data": "AAAA"}]
     (thought,) = thoughts(write(tmp_path / "s.jsonl", [line("assistant", "a", content, message="m")]))
-    assert [note.sort for note in thought.extraction.notes] == ["redacted"]
+    assert [note.kind for note in thought.extraction.notes] == ["redacted"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from tot_driver import solve
 from tot_playing import check, events
 
-from consumers.sdk.llm import LlmClient, LlmSettings, read_endpoint
+from consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
 from consumers.thoughts.run import run_task
 from consumers.thoughts.settings import Overrides, TaskOptions, search_config
 from consumers.thoughts.thinkers.llm import LlmThinker

@@ -14,8 +14,7 @@ import pytest
 from llm_stub import API_KEY, Reply, Vendor, drip, flood, never, says, says_json
 
 from consumers.sdk.http import retry_after_s, retry_wait_max_s
-from consumers.sdk.llm import LlmClient, Message, data_block, prompt_digest
-from consumers.sdk.llm.client import answer_size_max_bytes
+from consumers.sdk.llm.model import LlmClient, Message, answer_size_max_bytes, data_block, prompt_digest
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:

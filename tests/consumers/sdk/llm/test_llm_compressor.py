@@ -20,7 +20,7 @@ from projections.reasoning.memory import ReasoningMemory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from consumers.sdk.llm import LlmClient
+    from consumers.sdk.llm.model import LlmClient
 
 AUDIT = audit_graph()
 CONTENT = {step.step_number: step.content.strip() for step in AUDIT.steps}

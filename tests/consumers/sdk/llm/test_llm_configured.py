@@ -13,7 +13,7 @@ from consumers.reasoning.compressor.transfer import describe, receive_brief
 from consumers.reasoning.compressor.worker import CompressorWorker
 from consumers.reasoning.validator import ReasoningValidator
 from consumers.reasoning.validator.model_judge import ModelJudge
-from consumers.sdk.llm.configured import configured_client
+from consumers.sdk.llm.model import configured_client
 from ledger.author import Author
 from ledger.config import Config
 from ledger.errors import BatonError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from building import Ledger
 
-    from consumers.sdk.llm import LlmClient
+    from consumers.sdk.llm.model import LlmClient
     from ledger.local import LocalClient
 
 SENTENCES = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from consumers.sdk.llm import ApiKey, LlmSettings, read_endpoint
+from consumers.sdk.llm.model import ApiKey, LlmSettings, read_endpoint
 from ledger.errors import BatonError
 
 if TYPE_CHECKING:

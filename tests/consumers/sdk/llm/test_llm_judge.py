@@ -8,13 +8,12 @@ import pytest
 from graphs import audit_graph
 from llm_stub import Reply, Vendor, says, says_json
 
-from consumers.sdk.llm import Judgement, LlmJudge, is_upheld
-from consumers.sdk.llm.judge import judge_messages, reason_max_chars
-from consumers.sdk.llm.prompt import prompt_digest
+from consumers.sdk.llm.judge import Judgement, LlmJudge, is_upheld, judge_messages, reason_max_chars
+from consumers.sdk.llm.model import prompt_digest
 from projections.reasoning.memory import ReasoningStep
 
 if TYPE_CHECKING:
-    from consumers.sdk.llm import LlmClient
+    from consumers.sdk.llm.model import LlmClient
 
 STEPS = {step.step_number: step for step in audit_graph().steps}
 STEP, PREMISES = STEPS[4], [STEPS[2], STEPS[3]]

@@ -12,7 +12,7 @@ from consumers.sdk.thinking import (
     parse_thinking_process,
 )
 from consumers.sdk.thinking.extract import TASK_NOT_STATED, conclusion_max_chars
-from consumers.sdk.thinking.split import cut_chars, step_goal_bytes
+from consumers.sdk.thinking.steps import cut_chars, step_goal_bytes
 from projections.reasoning.memory import compute_reasoning_ref
 
 AUDIT = """api/auth.py:23 reads JWT_SECRET from the environment. All variables are logged at start.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from consumers.sdk.thinking import Note, extract_reasoning, extract_reasoning_from_minimax
-from consumers.sdk.thinking.tags import read_tags
+from consumers.sdk.thinking.response import read_tags
 from ledger.errors import Refused
 
 
@@ -135,7 +135,7 @@ def test_tags_are_read_however_carelessly_they_stand(
     found = extract_reasoning(text)
     assert [step.content for step in found.memory.steps] == steps
     assert found.memory.conclusion == conclusion
-    assert [note.sort for note in found.notes] == notes
+    assert [note.kind for note in found.notes] == notes
     assert "".join(piece.text for piece in found.pieces(0)) == text
 
 

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from consumers.sdk.thinking import extract_reasoning
-from consumers.sdk.thinking.split import split_steps
-from consumers.sdk.thinking.tags import read_tags
+from consumers.sdk.thinking.response import read_tags
+from consumers.sdk.thinking.steps import split_steps
 from ledger.errors import Refused
 from projections.reasoning.memory import REASONING_TYPES, STEP_TYPES, check_graph
 

@@ -1,0 +1,247 @@
+"""Where the steps of a piece of thinking begin and end, and what kind of step each is, in English and Chinese.
+
+A step is never rewritten, so splitting is only choosing spans. Between them stand white space and list marks, and
+nothing else: what is left out of every step can be told from the source.
+
+- A blank line and a list mark begin a new piece; fenced code is a piece of its own.
+- A paragraph is divided where the kind of its sentences changes (what was seen, what follows from it), and where a
+  group of them would exceed ``step_goal_bytes``. A list item is divided only by its size.
+- A sentence longer than ``cut_chars`` is cut at white space, or inside the word if there is none.
+
+What kind a step is, is guessed by its wording alone, and says so: whoever uses it marks the value as inferred. Only a
+label that the text itself bears ("Observation: …", "结论：…") is a statement. A text without any cue is an observation,
+the type that claims least.
+
+Every pattern looks at each character a bounded number of times: thinking comes from strangers and may be of any form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from consumers.sdk.thinking.response import Region
+
+PieceKind = Literal["paragraph", "item", "code"]
+
+step_goal_bytes: Final = 320
+cut_chars: Final = 1_000
+
+# A dash before a digit may be a minus sign: taking it for a list mark would change the number.
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
+_MARK: Final = re.compile(
+    r"[ \t]*+(?:"
+    r"(?:[-*+•‣·](?![ \t]++\d)|\d{1,3}[.)]|\((?:\d{1,3}|[a-z])\))(?=[ \t])"
+    r"|\d{1,3}[、．](?!\d)|[（(][一二三四五六七八九十\d]{1,3}[）)]|[①-⑳]|[一二三四五六七八九十]{1,3}、"
+    r"|(?:step|第)[ \t]*[\d一二三四五六七八九十]{1,3}[ \t]*步?[:：.，,、]"
+    r")[ \t]*",
+    re.IGNORECASE,
+)
+_SENTENCE_END: Final = re.compile(
+    r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？；]++[”’」』）\"')\]]*+|\n(?=\s*+[^a-z\s])"
+)
+_ABBREVIATION: Final = re.compile(r"(?:^|[\s(])(?:e\.g|i\.e|cf|vs|dr|mr|ms|fig|eq|approx)$", re.IGNORECASE)
+_abbreviation_max_chars: Final = 8
+_FULL_STOP: Final = "."
+_LABELS: Final = {
+    "observation": "observation|fact|观察|事实|现象",
+    "inference": "inference|deduction|推断|推理|推论",
+    "assumption": "assumption|假设|假定|前提",
+    "hypothesis": "hypothesis|假说|猜想|猜测",
+    "conclusion": "(?:final )?(?:conclusion|answer)|结论|最终答案|答案",
+}
+_LABEL: Final = re.compile(
+    r"[ \t#>*_]*+(?:"
+    + "|".join(f"(?P<{name}>{words})" for name, words in _LABELS.items())
+    + r")[ \t]*+\d{0,3}[ \t*_]*+[:：]",
+    re.IGNORECASE,
+)
+_CUES: Final = (
+    (
+        "conclusion",
+        (
+            r"\b(?:in conclusion|to conclude|in summary|to sum up|(?:the|my) (?:final )?(?:answer|conclusion) is"
+            r"|(?:i|we) conclude)\b|综上|总之|结论是|总的来说|总结一下|最终答案|答案[是为]|由此得出结论"
+        ),
+    ),
+    (
+        "assumption",
+        (
+            r"\b(?:assum(?:e|es|ed|ing|ption|ptions)|presum(?:e|es|ed|ing|ably)|take (?:it )?for granted)\b"
+            r"|假设|假定|默认为|想必|姑且认为"
+        ),
+    ),
+    (
+        "hypothesis",
+        (
+            r"\b(?:hypothes[ie]s|hypothesi[sz]e|perhaps|maybe|possibly|what if|suppose|i suspect|my guess"
+            r"|(?:might|may|could) (?:be|have)|(?:it is|it's|is) (?:likely|possible|plausible))\b"
+            r"|假说|猜想|猜测|也许|或许|(?<!不)可能|怀疑|会不会"
+        ),
+    ),
+    (
+        "inference",
+        (
+            r"\b(?:therefore|thus|hence|consequently|because|since(?! \d)|(?:which|this|that) means"
+            r"|impl(?:y|ies|ied)|it follows|follows from|must (?:be|have)|as a result|suggests?)\b|^\W*+so\b(?! far)"
+            r"|因此|所以|因为|由于|说明|意味着|可见|于是|推断|推出|可得|那么|从而"
+        ),
+    ),
+)
+_REASONING_CUES: Final = (
+    (
+        "analogical",
+        (
+            r"\b(?:analog(?:y|ous|ously|ies)|similar(?:ly)? to|similarly|just (?:like|as)|in the same way|reminds me)\b"
+            r"|类比|类似|如同|好比|就像|同理"
+        ),
+    ),
+    (
+        "abductive",
+        (
+            r"\b(?:(?:best|likely|likeliest|simplest|plausible) explanation|(?:would|could|might) explain|explains why"
+            r"|(?:probably|likely|perhaps) because|suggests?|i suspect|must have been)\b"
+            r"|最可能的(?:原因|解释)|可能是因为|解释了|合理的解释|怀疑是"
+        ),
+    ),
+    (
+        "inductive",
+        (
+            r"\b(?:in general|generally|usually|typically|tends? to|every time|always|so far|in (?:all|most|every) case"
+            r"|the pattern)\b|通常|一般来说|往往|总是|每次|规律|归纳"
+        ),
+    ),
+    (
+        "deductive",
+        (
+            r"\b(?:therefore|thus|hence|it follows|follows from|necessarily|by definition|must be|implies)\b"
+            r"|^\W*+so\b(?! far)|因此|所以|必然|必定|可得|推出|由此|意味着"
+        ),
+    ),
+)
+
+
+class _Piece(NamedTuple):
+    start: int
+    end: int
+    kind: PieceKind
+
+
+def split_steps(text: str, region: Region) -> list[Region]:
+    """Return the spans of the steps in one region of a text, in order, without overlap, each trimmed and not empty."""
+    spans: list[Region] = []
+    for piece in _pieces(text, region):
+        spans += _divided(text, piece)
+    return spans
+
+
+def _pieces(text: str, region: Region) -> Iterator[_Piece]:
+    """Yield paragraphs, list items and fenced code."""
+    start = region[0]
+    kind: PieceKind = "paragraph"
+    for line in _LINE.finditer(text, *region):
+        mark = None if kind == "code" else _MARK.match(text, line.start(), line.end())
+        if _FENCE.match(text, line.start(), line.end()):
+            if kind == "code":
+                yield _Piece(start, line.end(), "code")
+                start, kind = line.end(), "paragraph"
+            else:
+                yield _Piece(start, line.start(), kind)
+                start, kind = line.start(), "code"
+        elif mark:
+            yield _Piece(start, line.start(), kind)
+            start, kind = mark.end(), "item"
+        elif kind != "code" and line[0].isspace():
+            yield _Piece(start, line.start(), kind)
+            start, kind = line.end(), "paragraph"
+    yield _Piece(start, region[1], kind)
+
+
+def _divided(text: str, piece: _Piece) -> list[Region]:
+    whole = trimmed(text, (piece.start, piece.end))
+    if whole is None:
+        return []
+    if piece.kind != "paragraph" and _width(text, whole) <= step_goal_bytes:
+        return [whole]
+    groups: list[Region] = []
+    group_type = ""
+    for sentence in _sentences(text, whole):
+        type_ = classify_step_type(text[slice(*sentence)]) if piece.kind == "paragraph" else piece.kind
+        joined = (groups[-1][0], sentence[1]) if groups else sentence
+        if groups and type_ == group_type and _width(text, joined) <= step_goal_bytes:
+            groups[-1] = joined
+        else:
+            groups.append(sentence)
+        group_type = type_
+    return [span for group in groups for span in _cut(text, group)]
+
+
+def _sentences(text: str, region: Region) -> Iterator[Region]:
+    start = region[0]
+    for end in _SENTENCE_END.finditer(text, *region):
+        before = text[max(start, end.start() - _abbreviation_max_chars) : end.start()]
+        if end[0] == _FULL_STOP and _ABBREVIATION.search(before):
+            continue
+        if sentence := trimmed(text, (start, end.end())):
+            yield sentence
+        start = end.end()
+    if rest := trimmed(text, (start, region[1])):
+        yield rest
+
+
+def _cut(text: str, span: Region) -> Iterator[Region]:
+    start, end = span
+    while end - start > cut_chars:
+        limit = start + cut_chars
+        space = next((place for place in range(limit, start, -1) if text[place].isspace()), limit)
+        if part := trimmed(text, (start, space)):
+            yield part
+        start = space
+    if rest := trimmed(text, (start, end)):
+        yield rest
+
+
+def trimmed(text: str, region: Region) -> Region | None:
+    """Return a region without the white space around it, or None if nothing is left."""
+    part = text[slice(*region)]
+    kept = part.strip()
+    if not kept:
+        return None
+    start = region[0] + len(part) - len(part.lstrip())
+    return start, start + len(kept)
+
+
+def _width(text: str, region: Region) -> int:
+    """Return the UTF-8 bytes of a region: a measure that treats a Chinese sentence like an English one."""
+    return len(text[slice(*region)].encode())
+
+
+def _compile(cues: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in cues)
+
+
+_STEP_CUES: Final = _compile(_CUES)
+_TYPE_CUES: Final = _compile(_REASONING_CUES)
+
+
+def stated_step_type(text: str) -> str | None:
+    """Return the type that a text gives itself by a label at its start, or None."""
+    label = _LABEL.match(text)
+    return label.lastgroup if label else None
+
+
+def classify_step_type(text: str) -> str:
+    """Return the type of a step: by its label, else by the first cue found, else ``observation``."""
+    return stated_step_type(text) or _first(_STEP_CUES, text) or "observation"
+
+
+def infer_reasoning_type(text: str) -> str:
+    """Return how a step infers, as far as its wording tells; empty when it does not."""
+    return _first(_TYPE_CUES, text) or ""
+
+
+def _first(cues: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> str | None:
+    return next((name for name, pattern in cues if pattern.search(text)), None)
