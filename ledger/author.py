@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,11 @@ import msgspec
 
 from ledger.codec import encode_canonical
 from ledger.envelope import Submission, batch_pae, check_shape, pae
-from ledger.events import KIND_OF
+from ledger.events import KIND_OF, EventData
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ledger.admission.decide import Accepted
     from ledger.client import Client
-    from ledger.events import EventData
     from ledger.identity import Key
 
 

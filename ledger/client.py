@@ -7,23 +7,21 @@ same code on both ways.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Collection, Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import msgspec
 
 from ledger import limits
-from ledger.envelope import decode_entry, event_id, pae
+from ledger.envelope import Submission, decode_entry, event_id, pae
 from ledger.errors import Refused
 from ledger.events.body import Event, decode_body, make_event
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Collection, Iterator
-    from types import TracebackType
-
     from ledger.admission.decide import Accepted
     from ledger.config import Settings
-    from ledger.envelope import Submission
     from ledger.lifecycle.authority import AgentRecord
     from ledger.local import OpenViews
     from ledger.receipt import Receipt

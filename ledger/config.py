@@ -7,8 +7,9 @@ command of the CLI starts here and importing pydantic costs five bare Python sta
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -16,9 +17,6 @@ from ledger import limits
 from ledger.codec import schema_error
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import NAME_PATTERN, Name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FOLDER: Final = ".baton"
 VIEWS_FILE: Final = "views.db"

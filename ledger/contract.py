@@ -15,8 +15,9 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import inspect
@@ -29,9 +30,6 @@ from ledger.events import KINDS
 from ledger.events.body import Body
 from ledger.events.fields import STREAM_PATTERN
 from ledger.events.imported import MAPPED, RecordImported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FOLDER: Final = Path(__file__).parent.parent / "proto"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -15,7 +15,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 from nacl import utils
@@ -29,10 +30,6 @@ from ledger.events.authority import LedgerCreated
 from ledger.identity import Key, ledger_id, open_key, read_key_file, read_private, write_key, write_private
 from ledger.lifecycle.authority import NODE, ROOT, covers, to_ms
 from ledger.log.log import Log
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 CHECKPOINT = "checkpoint"
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 from blake3 import blake3
@@ -20,9 +21,6 @@ from nacl.signing import SigningKey
 
 from ledger.codec import decode_strict
 from ledger.errors import Refused, Unavailable
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 POSSESSION_TYPE = "application/vnd.baton.possession.v1"
 

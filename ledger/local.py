@@ -5,27 +5,25 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable, Collection
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
 from ledger import limits
 from ledger.client import HeadView, Page, read_event
-from ledger.envelope import decode_entry
+from ledger.envelope import Submission, decode_entry
 from ledger.errors import Refused, Unavailable
 from ledger.events.authority import LedgerCreated
+from ledger.lifecycle.authority import AgentRecord
 from ledger.log.log import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from types import TracebackType
-
     from ledger.admission.decide import Accepted
     from ledger.admission.gate import Gate
     from ledger.checkpoint import CheckpointKey
     from ledger.config import Settings
-    from ledger.envelope import Submission
-    from ledger.lifecycle.authority import AgentRecord
     from ledger.receipt import Receipt
 
 poll_interval_s: Final = 0.02

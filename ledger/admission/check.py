@@ -5,17 +5,15 @@ Secrets are looked for here, where threads work side by side, and refused in the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ledger.envelope import Submission, batch_pae, check_shape, event_id, pae
 from ledger.errors import Refused
+from ledger.events import EventData
 from ledger.events.body import Body, decode_body
 from ledger.identity import verify
 from ledger.limits import body_size_max_bytes
 from ledger.secrets import Secret, scan_bodies
-
-if TYPE_CHECKING:
-    from ledger.events import EventData
 
 
 class Candidate(NamedTuple):

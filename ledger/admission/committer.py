@@ -11,18 +11,17 @@ from __future__ import annotations
 import queue
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ledger.admission.check import Checked, check
 from ledger.admission.decide import Accepted
+from ledger.envelope import Submission
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.limits import group_commit_events_max, submit_queue_max
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from ledger.admission.gate import Gate
-    from ledger.envelope import Submission
 
 Answer = Future[list[Accepted]]
 _Item = tuple[Checked, Answer]

@@ -5,25 +5,20 @@ Pure: everything a decision depends on is the layer it is given and the ledger's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from blake3 import blake3
 
-from ledger.admission.check import Candidate, refusal_of
+from ledger.admission.check import Candidate, Checked, refusal_of
 from ledger.admission.rules import AUTHORITY_KINDS, RULES
 from ledger.admission.state import Layer
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry
 from ledger.errors import Refused
-from ledger.events.body import make_event
-from ledger.lifecycle.authority import check_key
+from ledger.events.body import Body, Event, make_event
+from ledger.lifecycle.authority import KeyRecord, check_key
 from ledger.log.tables import IdempotencyRecord, StreamRecord
 from ledger.secrets import refusal as secret_refusal
-
-if TYPE_CHECKING:
-    from ledger.admission.check import Checked
-    from ledger.events.body import Body, Event
-    from ledger.lifecycle.authority import KeyRecord
 
 
 class Accepted(msgspec.Struct, frozen=True, array_like=True):

@@ -10,26 +10,21 @@ If we crash before the commit, nothing of the group is in the log and nobody was
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ledger.admission.check import Checked, check
 from ledger.admission.decide import Accepted, decide
 from ledger.admission.state import Layer
 from ledger.codec import encode_packed
-from ledger.envelope import decode_entry, event_id, pae
+from ledger.envelope import Submission, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused
+from ledger.log import tables
 from ledger.log import tables as layout
-from ledger.log.log import Pending
+from ledger.log.log import Log, Pending
+from ledger.log.read import Snapshot
 from ledger.log.tables import FORMAT, Head
 from ledger.merkle import Frontier
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledger.envelope import Submission
-    from ledger.log import tables
-    from ledger.log.log import Log
-    from ledger.log.read import Snapshot
 
 records_cached_max = 50_000
 

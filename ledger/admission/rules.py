@@ -15,6 +15,7 @@ import msgspec
 
 from ledger.errors import Refused
 from ledger.events import KINDS, authority, handoff
+from ledger.events.body import Event
 from ledger.events.fields import EventData
 from ledger.events.imported import RecordImported
 from ledger.identity import ledger_id, possession, verify
@@ -26,7 +27,6 @@ from ledger.log.tables import StreamState
 
 if TYPE_CHECKING:
     from ledger.admission.state import Layer
-    from ledger.events.body import Event
 
 D = TypeVar("D", bound=EventData)
 Life: TypeAlias = StreamState | None

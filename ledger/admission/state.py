@@ -7,12 +7,10 @@ forgotten by dropping its layer, and nothing is ever undone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from ledger.lifecycle.authority import AgentRecord, KeyRecord
 from ledger.log.tables import IdempotencyRecord, StreamRecord, agent_key, idempotency_key, key_key, stream_key
-
-if TYPE_CHECKING:
-    from ledger.lifecycle.authority import AgentRecord, KeyRecord
 
 
 class Base(Protocol):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import tarfile
-from typing import TYPE_CHECKING, Final, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
 
 import msgspec
 
@@ -14,10 +16,6 @@ from ledger.errors import Corrupted, Refused
 from ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from ledger.receipt import receipt_size_max_bytes
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import TracebackType
 
 members_max: Final = 4_000_000
 manifest_size_max_bytes: Final = 64 * 1024**2

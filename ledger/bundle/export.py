@@ -7,7 +7,9 @@ written beside its place and renamed, so a crash leaves no half bundle under the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -27,20 +29,14 @@ from ledger.bundle.layout import (
     verify_program,
 )
 from ledger.checkpoint import parse_checkpoint
-from ledger.client import read_event
+from ledger.client import Client, read_event
 from ledger.envelope import decode_entry, pae
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
+from ledger.events import EventData
 from ledger.files import replacing
 from ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
 from ledger.merkle import inclusion_path, inclusion_proof, leaf_hash, node_hash
 from ledger.receipt import Receipt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from ledger.client import Client
-    from ledger.events import EventData
 
 _REFS: Final = re.compile(rb'"((?:blake3|sha256):[0-9a-f]{64})"')
 

@@ -6,23 +6,20 @@ Source: C2SP tlog-tiles.md, signed-note.md.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from importlib import resources
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from blake3 import blake3
 
 from ledger.checkpoint import CheckpointVerifier
 from ledger.codec import encode_canonical
+from ledger.events import EventData
 from ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated
 from ledger.log.tiles import TILE_WIDTH
 from ledger.merkle import tree_size_max
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from ledger.events import EventData
 
 FORMAT: Final = "baton-bundle-1"
 _TILE: Final = re.compile(r"tile/(\d{1,2}|entries)/((?:x\d{3}/)*\d{3})", re.ASCII)

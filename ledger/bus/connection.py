@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final
 
 import msgspec
 import nats.errors
@@ -21,9 +22,6 @@ from nats.aio.client import Client as NatsClient
 from ledger import limits
 from ledger.bus import subjects
 from ledger.errors import BatonError, Refused, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
 
 connect_timeout_s: Final = 5.0
 close_wait_max_s: Final = 1.0

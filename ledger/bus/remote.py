@@ -7,7 +7,9 @@ and checkpoints, which a blob's content is always: it is compared with the ref i
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Collection
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import msgspec
 from blake3 import blake3
@@ -19,6 +21,8 @@ from ledger.bus.connection import AsyncConnection, Connection, readable
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER
 from ledger.client import HeadView, Page
 from ledger.codec import encode_arguments
+from ledger.config import Settings
+from ledger.envelope import Submission
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.home import Home
 from ledger.identity import read_key_file
@@ -26,13 +30,6 @@ from ledger.lifecycle.authority import AgentRecord
 from ledger.log.blobs import check_blob
 from ledger.receipt import Receipt
 from ledger.secrets import check_text
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from types import TracebackType
-
-    from ledger.config import Settings
-    from ledger.envelope import Submission
 
 T = TypeVar("T", bound=msgspec.Struct)
 

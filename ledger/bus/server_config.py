@@ -16,8 +16,9 @@ comes over ``live`` and ``checkpoint`` only wakes and is verified: nothing is de
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.bus.subjects import (
     INBOX_OF_NODES,
@@ -30,10 +31,6 @@ from ledger.bus.subjects import (
     submit_subject,
 )
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 payload_max_bytes = 1024 * 1024
 log_file_max_bytes = 8 * 1024 * 1024

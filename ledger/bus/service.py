@@ -17,12 +17,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import nats.errors
 import structlog
+from nats.aio.client import Client as NatsClient
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from ledger import limits
 from ledger.bus import subjects
@@ -33,12 +37,6 @@ from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.fields import Ref
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from nats.aio.client import Client as NatsClient
-    from nats.aio.msg import Msg
-    from nats.aio.subscription import Subscription
-
     from ledger.admission.committer import Committer
     from ledger.client import Ask
     from ledger.local import LocalClient

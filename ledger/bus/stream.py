@@ -12,8 +12,9 @@ What a quick check cannot see is altered content; ``StreamPublisher.scrub`` comp
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from nats.aio.client import Client
 from nats.js.api import (
     DiscardPolicy,
     RePublish,
@@ -27,9 +28,6 @@ from ledger import limits
 from ledger.bus.connection import bus_errors
 from ledger.bus.subjects import event_pattern, live_subject, log_stream_name, retired_subject
 from ledger.errors import Unavailable
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
 
 _NO_LIMIT: Final = (None, 0, -1)
 

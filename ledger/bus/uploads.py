@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,8 +22,6 @@ from ledger.events.fields import REF_PATTERN
 from ledger.log.blobs import check_blob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledger.local import LocalClient
 
 BLOB_HEADER: Final = "Baton-Blob"

@@ -10,19 +10,16 @@ extended by imports only.
 from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from ledger.errors import Refused
 from ledger.events import reasoning as kinds
-from ledger.events.body import read_as
+from ledger.events.body import Event, read_as
 from ledger.events.imported import RecordImported
 from ledger.events.validation import ReasoningValidated
 from ledger.lifecycle import require_imported
-
-if TYPE_CHECKING:
-    from ledger.events.body import Event
 
 # What is said about a graph, and does not change it.
 ABOUT: Final = (kinds.ReasoningBriefed, ReasoningValidated)

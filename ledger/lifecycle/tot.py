@@ -7,6 +7,7 @@ that is another than the one that was searched.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,8 +18,6 @@ from ledger.errors import Refused
 from ledger.events import tot as kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from ledger.events.body import Event
 
 nodes_max: Final = 2_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -19,8 +20,6 @@ from ledger.events.fields import REF_PATTERN
 from ledger.limits import blob_chunk_bytes, blob_size_max_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import lmdb
 
     from ledger.log.tables import Tables

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
+
+import lmdb
 
 from ledger import merkle
 from ledger.errors import Corrupted, Refused
+from ledger.lifecycle.authority import AgentRecord, KeyRecord
 from ledger.log import tables as layout
+from ledger.log.tables import Head, Tables
 from ledger.log.tiles import subtree_reader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import lmdb
-
-    from ledger.lifecycle.authority import AgentRecord, KeyRecord
-    from ledger.log.tables import Head, Tables
 
 
 class Snapshot:

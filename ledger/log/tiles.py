@@ -8,17 +8,13 @@ So a single append writes no tile 255 times out of 256. Level 0 also finds a dam
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import lmdb
 
 from ledger.errors import Corrupted
-from ledger.log.tables import index_key
-from ledger.merkle import leaf_hash, root_of
-
-if TYPE_CHECKING:
-    import lmdb
-
-    from ledger.log.tables import Tables
-    from ledger.merkle import SubtreeReader
+from ledger.log.tables import Tables, index_key
+from ledger.merkle import SubtreeReader, leaf_hash, root_of
 
 TILE_HEIGHT: Final = 8
 TILE_WIDTH: Final = 1 << TILE_HEIGHT
