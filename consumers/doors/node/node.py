@@ -117,8 +117,7 @@ class Node:
         await self._publishing.start(self._nats)
         self._parts.push_async_callback(self._publish_left)
         self._start_tasks()
-        for name, worker in workers.items():
-            self._start_thread(worker.run, f"baton-{name}")
+        self._start_threads({f"baton-{name}": worker.run for name, worker in workers.items()})
         committer = Committer(Gate(self.client.log))
         self._parts.push_async_callback(asyncio.to_thread, committer.close)
         self._service = Service(self.client, committer, self._news, reader.answer)
@@ -144,15 +143,21 @@ class Node:
 
         self._parts.push_async_callback(cancel)
 
-    def _start_thread(self, work: Callable[[threading.Event], None], name: str) -> None:
+    def _start_threads(self, works: dict[str, Callable[[threading.Event], None]]) -> None:
+        # One event for all: they end side by side, each within its own wait for news.
         stop = threading.Event()
-        thread = threading.Thread(target=_keep_running_in_thread, args=(work, stop), name=name)
+        threads = [
+            threading.Thread(target=_keep_running_in_thread, args=(work, stop), name=name)
+            for name, work in works.items()
+        ]
 
         async def join() -> None:
             stop.set()
-            await asyncio.to_thread(thread.join)
+            for thread in threads:
+                await asyncio.to_thread(thread.join)
 
-        thread.start()
+        for thread in threads:
+            thread.start()
         self._parts.push_async_callback(join)
 
     def _announce_url(self) -> None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("baton.router")
 
 NAME: Final = "router"
-stop_wait_s: Final = 0.5
+stop_wait_s: Final = 0.2
 sweep_interval_s: Final = 5.0
 ready_page_rows: Final = 200
 

@@ -40,7 +40,7 @@ log = structlog.get_logger("baton.compressor")
 
 KINDS: Final = ("reasoning.concluded",)
 LEVELS: Final = (TransferLevel.MINIMAL, TransferLevel.STANDARD)
-stop_wait_s: Final = 0.5
+stop_wait_s: Final = 0.1
 prose_missing_max_chars: Final = 500
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from projections.reader import Reader
 
 KINDS: Final = ("reasoning.concluded",)
-stop_wait_s: Final = 0.5
+stop_wait_s: Final = 0.1
 
 
 class ValidatorWorker:
