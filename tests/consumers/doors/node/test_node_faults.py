@@ -275,7 +275,7 @@ def test_full_store_is_told_to_its_callers_and_does_not_end_the_node(
     def act(client: RemoteClient, author: Author) -> None:
         begin(client, author)
         with monkeypatch.context() as patch:
-            patch.setattr("ledger.log.append.Appender.append", full)
+            patch.setattr("ledger.log.log.Appender.append", full)
             with pytest.raises(Unavailable) as refused:
                 find(author, "lost")
         assert refused.value.code == "STORE_FULL"
