@@ -34,7 +34,7 @@ def creation(sender: str, settings: Settings, id_: str | None, given: dict[str, 
         Refused: ``USAGE`` for a title that makes no id; ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file
             could hold.
     """
-    from consumers.handoffs.files.current import new_file  # noqa: PLC0415 - a markdown parser that ticks need not
+    from consumers.handoffs.files.mapping import new_file  # noqa: PLC0415 - a markdown parser that ticks need not
 
     name = id_.removesuffix(".md") if id_ else default_id(given["title"])
     data = kinds.HandoffCreated(
@@ -97,9 +97,9 @@ def amendment_of(shown: dict[str, Any], changes: dict[str, Any], reason: str, cl
     Raises:
         Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``INVALID_FIELD`` or ``TOO_LARGE``.
     """
-    from consumers.handoffs.files.current import file_now, new_file  # noqa: PLC0415 - a markdown parser
-    from consumers.handoffs.files.syntax.parsing import parse  # noqa: PLC0415
-    from consumers.handoffs.files.syntax.revising import Revision, revise  # noqa: PLC0415
+    from consumers.handoffs.files.mapping import file_now, new_file  # noqa: PLC0415 - a markdown parser
+    from consumers.handoffs.files.syntax.parser import parse  # noqa: PLC0415
+    from consumers.handoffs.files.syntax.revision import Revision, revise  # noqa: PLC0415
 
     content = content_from(shown)
     data = amended(content, changes, reason)

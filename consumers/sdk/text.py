@@ -4,7 +4,7 @@ Misleading are control characters and lone surrogates (they move a terminal's cu
 characters (they turn the direction of reading, UAX #9, or are not seen) and the separators of lines and paragraphs.
 
 Three texts are not made here, because they are signed or stored as they are: the titles of handoffs that the router
-creates (``handoffs.router.templates``), the lines of a brief (``projections.briefs.text``) and those of a report's
+creates (``handoffs.router.chains``), the lines of a brief (``projections.briefs.text``) and those of a report's
 compressed form (``projections.reports.compressed``).
 """
 

@@ -1,4 +1,4 @@
-"""One folder of handoff files kept in step with the ledger, one handoff at a time (DESIGN §10).
+"""One folder of handoff files kept in step with the ledger, one handoff at a time.
 
 For each handoff three versions are compared: the one on which file and ledger last agreed, the file as it is, and the
 file as the ledger would write it now. What only the ledger changed is written; what only the file changed is signed
@@ -14,28 +14,32 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
-from consumers.handoffs.files.current import file_name, file_now
-from consumers.handoffs.files.earlier import last_rendered
-from consumers.handoffs.files.mapping import name_of
-from consumers.handoffs.files.merging import are_in_conflict, is_one_tick, looks_outdated, merge
-from consumers.handoffs.files.planning import Standing, plan_edits
-from consumers.handoffs.files.signing import sign_new, sign_plan
-from consumers.handoffs.files.sync_store import Agreed
+import msgspec
+
+from consumers.handoffs.content import amended, content_from
+from consumers.handoffs.files.mapping import content_of_file, file_name, file_now, last_rendered, name_of
+from consumers.handoffs.files.plan import Plan, Standing, plan_edits
+from consumers.handoffs.files.sync import Agreed, Keeper, Told, held_told, left_to_sender, refusal_told
 from consumers.handoffs.files.syntax.active_table import is_active_table
-from consumers.handoffs.files.syntax.comparing import with_progress_of
-from consumers.handoffs.files.syntax.parsing import parse
+from consumers.handoffs.files.syntax.comparison import (
+    are_in_conflict,
+    is_one_tick,
+    looks_outdated,
+    merge,
+    with_progress_of,
+)
+from consumers.handoffs.files.syntax.document import HandoffFile
+from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.table_folder import TableFolder
-from consumers.handoffs.files.telling import Told, held_told, left_to_sender, refusal_told
 from consumers.sdk.files import read_file, remove_file, write_file
+from ledger.author import Author, Draft, kind_of
 from ledger.errors import Refused, Unavailable
+from ledger.events.handoff import HandoffCreated
 from projections.handoffs.files import TABLE_FORMAT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from consumers.handoffs.files.keeper import Keeper
 
 CONFLICT: Final = ".ledger.md"
 _CONFLICT_SHOWN: Final = b"conflict"
@@ -240,3 +244,58 @@ class Folder:
 
 def _digest(content: bytes, now: bytes) -> str:
     return hashlib.sha256(hashlib.sha256(content).digest() + now).hexdigest()
+
+
+events_in_submission_max: Final = 128
+reason_for_amending: Final = "edited in its file"
+
+
+def sign_plan(
+    author: Author,
+    shown: dict[str, Any],
+    plan: Plan,
+    *,
+    edited: HandoffFile,
+    ledger: HandoffFile,
+    reviewer: str | None,
+) -> Told:
+    """Sign a plan on the handoff as it was shown; ``reviewer`` reviews what names nobody.
+
+    Raises:
+        Refused: ``STREAM_CONFLICT`` when it went on meanwhile, or whatever the ledger refuses.
+        Unavailable: the ledger cannot be used.
+    """
+    steps = list(plan.steps)
+    if plan.amends:
+        skeleton = author.client.put_blob(with_progress_of(edited, ledger))
+        content = content_of_file(edited, skeleton=skeleton, reviewer=reviewer)
+        kept = {name: shown[name] for name in ("unlock_at", "answers", "reasoning_ref")}
+        changes = msgspec.structs.asdict(content) | kept | {"created": content.created or shown["created"]}
+        steps.insert(0, amended(content_from(shown), changes, reason_for_amending))
+    # Each event of a handoff is one line of its log: so many, and the stream is at that version.
+    version = len(shown["log"])
+    stream = f"handoff/{shown['id']}"
+    drafts = [Draft(stream=stream, data=data, expect=version + n) for n, data in enumerate(steps)]
+    return _signed(author, shown["id"], drafts)
+
+
+def sign_new(author: Author, id_: str, file: HandoffFile, *, reviewer: str | None) -> Told:
+    """Hand over what a new file describes.
+
+    Raises:
+        Refused: the file names no receiver, or the ledger refuses it. Unavailable: the ledger cannot be used.
+    """
+    skeleton = author.client.put_blob(file.content)
+    fields = msgspec.structs.asdict(content_of_file(file, skeleton=skeleton, reviewer=reviewer))
+    if fields["to"] is None:
+        raise Refused("INVALID_FIELD", "the file names nobody in `To:`, or nobody that an agent can be called")
+    return _signed(author, id_, [Draft(stream=f"handoff/{id_}", data=HandoffCreated(**fields), expect=0)])
+
+
+def _signed(author: Author, id_: str, drafts: Sequence[Draft]) -> Told:
+    indexes: list[int] = []
+    for start in range(0, len(drafts), events_in_submission_max):
+        accepted = author.emit(*drafts[start : start + events_in_submission_max])
+        indexes += [one.index for one in accepted]
+    kinds = [kind_of(draft) for draft in drafts]
+    return Told("signed", id_, ", ".join(kinds), {"kinds": kinds, "indexes": indexes})

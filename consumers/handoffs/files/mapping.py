@@ -1,26 +1,35 @@
-"""What a file says, in the ledger's terms (DESIGN §10).
+"""Between a file and a handoff, both ways: what a file says in the ledger's terms, and the file as the ledger has it.
 
 The ledger's fields have limits that files do not know: a text that does not fit is shortened at a word and ends in "…",
-or left out, and stands whole in the skeleton, which is the file itself. Nothing of a file is ever lost by its mapping.
+or left out, and stands whole in the *skeleton*, which is the file as it was when its content was set. So nothing of a
+file is lost by its mapping, and only progress is ever written into a skeleton. A handoff without one (made by a
+command) gets a file in the protocol's form.
+
+``last_rendered`` tells an old file from an edited one: it may come back from a version control system, or be the work
+of another agent's watcher that knew one event more. Neither is an edit of anybody, and nothing of it may be signed.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 
+from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
+from consumers.handoffs.files.syntax.parser import parse
+from consumers.handoffs.files.syntax.revision import Revision, revise
+from consumers.handoffs.files.syntax.writer import NewFile, Progress, log_text, render, write
 from consumers.sdk.text import shorten
+from ledger.client import read_event
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.fields import NAME_PATTERN
 from ledger.events.handoff import HandoffClaims, HandoffContent
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
+from projections.handoffs.fold import HandoffRecord, fold
+from projections.handoffs.log_text import NOT_IN_FILES
 
 title_max_chars: Final = 200
 line_max_chars: Final = 2000
@@ -99,3 +108,176 @@ def shortened(text: str, chars_max: int) -> str:
 
 def _ticked(boxes: Sequence[Checkbox]) -> list[int]:
     return [position for position, box in enumerate(boxes) if box.is_checked]
+
+
+_OPENS_A_FILE: Final = frozenset({"handoff.created", "record.imported"})
+
+
+def file_name(id_: str) -> str:
+    """Return the name of a handoff's file."""
+    return f"{id_}.md"
+
+
+def file_now(shown: dict[str, Any], skeleton: bytes | None) -> bytes:
+    """Return the file's bytes; ``shown`` is the answer of ``handoffs.show``, ``skeleton`` the blob it names.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` or ``INVALID_FORMAT`` when the content cannot stand in a markdown file.
+    """
+    return rendered(shown, None if skeleton is None else fitting(shown, parse(skeleton)))
+
+
+def fitting(shown: dict[str, Any], skeleton: HandoffFile) -> HandoffFile:
+    """Return a skeleton that says what the ledger does: whoever amends a handoff may leave an old one.
+
+    Raises:
+        Refused: as ``file_now``.
+    """
+    said = content_of_file(skeleton, skeleton=None, reviewer=None)
+    wanted: dict[str, Any] = {
+        name: shown[name] for name in ("title", "to", "reviewer", "proposal", "task", "context")
+    } | {
+        "to": shown["to"] or None,
+        "depends_on": [one["id"] for one in shown["depends_on"]],
+        "tasks": [one["text"] for one in shown["tasks"]],
+        "criteria": [one["text"] for one in shown["criteria"]],
+    }
+    if skeleton.entry("Reviewer") is None:
+        wanted.pop("reviewer")  # the default, which no file has to name
+    changes = {name: value for name, value in wanted.items() if getattr(said, name) != value}
+    return parse(revise(skeleton, Revision(**changes))) if changes else skeleton
+
+
+def rendered(shown: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
+    """Return what ``file_now`` does, from a skeleton that was read and fits.
+
+    Raises:
+        Refused: as ``file_now``.
+    """
+    file = parse(write(_new_file(shown))) if skeleton is None else skeleton
+    is_claim = shown["claimed_status"] is not None
+    progress = Progress(
+        status=None if is_claim else shown["status"],
+        tasks={one["position"]: one["done"] for one in shown["tasks"]},
+        criteria={one["position"]: one["mark"] != "open" for one in shown["criteria"]},
+        log=[] if skeleton is None else list(_later_lines(shown, skeleton)),
+    )
+    return render(file, progress)
+
+
+def new_file(content: HandoffContent, sender: str) -> bytes:
+    """Return the file that content gets when it is handed over without one.
+
+    Raises:
+        Refused: as ``file_now``.
+    """
+    fields = {name: getattr(content, name) for name in NewFile.__struct_fields__ if hasattr(content, name)}
+    return write(NewFile(**fields | {"sender": sender, "to": content.to or ""}))
+
+
+def _new_file(shown: dict[str, Any]) -> NewFile:
+    return NewFile(
+        title=shown["title"],
+        sender=shown["from"],
+        to=shown["to"],
+        status=shown["status"],
+        reviewer=shown["reviewer"],
+        created=shown["created"],
+        proposal=shown["proposal"],
+        depends_on=[one["id"] for one in shown["depends_on"]],
+        task=shown["task"],
+        tasks=[one["text"] for one in shown["tasks"]],
+        criteria=[one["text"] for one in shown["criteria"]],
+        context=shown["context"],
+        log=[line["line"] for line in shown["log"] if line["kind"] not in NOT_IN_FILES],
+    )
+
+
+def _later_lines(shown: dict[str, Any], skeleton: HandoffFile) -> Iterator[str]:
+    """Yield the log lines that the skeleton lacks; an amendment is not in the skeleton that it sets.
+
+    Who amends without making a skeleton anew leaves an old one, which lacks what happened before the amendment, too.
+    """
+    known = Counter(f"- {line.day} [{line.author or ''}] {line.text}".rstrip() for line in skeleton.log)
+    for line in shown["log"]:
+        if line["kind"] in NOT_IN_FILES or line["kind"] in _OPENS_A_FILE:
+            continue
+        text = log_text(line["line"])
+        if line["event_index"] < shown["skeleton_index"] and known[text]:
+            known[text] -= 1
+        else:
+            yield text
+
+
+versions_max: Final = 500
+
+
+def last_rendered(
+    shown: dict[str, Any],
+    content: bytes,
+    read_entry: Callable[[int], bytes],
+    read_blob: Callable[[str], bytes],
+) -> int | None:
+    """Return the index of the last event after which the file was ``content``; None when it never was.
+
+    ``shown`` is the answer of ``handoffs.show``; of longer lives only the last ``versions_max`` events are looked at.
+    """
+    skeletons: dict[int, HandoffFile] = {}
+    found = None
+    for count, (index, record) in enumerate(_records(shown, read_entry), 1):
+        if len(shown["log"]) - count >= versions_max:
+            continue
+        then = _shown(record) | {"log": shown["log"][:count]}
+        at = then["skeleton_index"]
+        try:
+            if then["skeleton"] is not None and at not in skeletons:
+                skeletons[at] = fitting(then, parse(read_blob(then["skeleton"])))
+            is_same = rendered(then, skeletons.get(at)) == content
+        except Refused:
+            is_same = False  # what could not be written as a file never was one
+        if is_same:
+            found = index
+    return found
+
+
+def statuses(shown: dict[str, Any], read_entry: Callable[[int], bytes]) -> list[tuple[int, str]]:
+    """Return the status after each event of a handoff, with the event's index."""
+    return [(index, record.life.status) for index, record in _records(shown, read_entry) if record.life is not None]
+
+
+def _records(shown: dict[str, Any], read_entry: Callable[[int], bytes]) -> Iterator[tuple[int, HandoffRecord]]:
+    record = HandoffRecord(id=shown["id"])
+    for line in shown["log"]:
+        index = line["event_index"]
+        record = fold(record, read_event(index, read_entry(index)))
+        yield index, record
+
+
+def _shown(record: HandoffRecord) -> dict[str, Any]:
+    """Return a record in the words of ``handoffs.show``, as far as they stand in a file."""
+    life, content = record.life, record.content
+    assert life is not None  # noqa: S101 - a fold of at least one event
+    assert content is not None  # noqa: S101 - as above
+    return {
+        "title": content.title,
+        "from": life.sender,
+        "to": life.receiver,
+        "status": life.status,
+        "reviewer": content.reviewer or (life.reviewer if life.reviewer != life.sender else None),
+        "created": record.created,
+        "proposal": content.proposal,
+        "depends_on": [{"id": one} for one in content.depends_on],
+        "task": content.task,
+        "tasks": [
+            {"position": at, "text": text, "done": done}
+            for at, (text, done) in enumerate(zip(content.tasks, life.tasks, strict=True))
+        ],
+        "criteria": [
+            {"position": at, "text": text, "mark": mark}
+            for at, (text, mark) in enumerate(zip(content.criteria, life.criteria, strict=True))
+        ],
+        "context": content.context,
+        "skeleton": content.skeleton,
+        "skeleton_index": record.content_index,
+        "claimed_status": life.claimed_status,
+    }

@@ -1,4 +1,4 @@
-"""An `active.md` table kept in step with the handoffs of its rows (DESIGN §10).
+"""An `active.md` table kept in step with the handoffs of its rows.
 
 A row is a small handoff: its status and Done cells are progress, everything else of it is what makes it this handoff.
 What the ledger changed is written into the row; a status that somebody wrote is signed where it is the acting agent's
@@ -12,13 +12,11 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.handoffs.files.earlier import statuses
-from consumers.handoffs.files.mapping import day_of, name_of, shortened, title_max_chars
-from consumers.handoffs.files.planning import Standing, plan_status, reason_in
-from consumers.handoffs.files.sync_store import Agreed
+from consumers.handoffs.files.mapping import day_of, name_of, shortened, statuses, title_max_chars
+from consumers.handoffs.files.plan import Standing, plan_status, reason_in
+from consumers.handoffs.files.sync import Agreed, Told, held_told, left_to_sender, refusal_told
 from consumers.handoffs.files.syntax.active_table import RowChange, is_active_table, parse_table, render_table, row_id
-from consumers.handoffs.files.syntax.meta import status_word
-from consumers.handoffs.files.telling import Told, held_told, left_to_sender, refusal_told
+from consumers.handoffs.files.syntax.sections import status_word
 from consumers.sdk.files import read_file, write_file
 from ledger.author import Draft
 from ledger.errors import Refused
@@ -28,7 +26,7 @@ from projections.query import page_rows_max
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from consumers.handoffs.files.keeper import Keeper
+    from consumers.handoffs.files.sync import Keeper
     from consumers.handoffs.files.syntax.active_table import TableRow
 
 _SHORT_DAY: Final = re.compile(r"[0-9]{2}-[0-9]{2}")

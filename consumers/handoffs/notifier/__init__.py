@@ -1,4 +1,4 @@
-"""Notifications: agents and people are told, once per waiting episode, that something waits for them (DESIGN §10).
+"""Notifications: agents and people are told, once per waiting episode, that something waits for them.
 
     from consumers.handoffs.notifier import NotifierWorker, configured_channels
 
@@ -20,10 +20,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from consumers.handoffs.notifier.attempts import Outcome
-from consumers.handoffs.notifier.episodes import Key, Open, Waiting, episodes, interrupted
-from consumers.handoffs.notifier.message import Notification, trial
-from consumers.handoffs.notifier.sender import attempt
+from consumers.handoffs.notifier.delivery import Outcome, attempt
+from consumers.handoffs.notifier.episodes import Key, Notification, Open, Waiting, episodes, interrupted, trial
 from consumers.handoffs.notifier.settings import Channel, ChannelSettings, configured_channels, read_channels
 from consumers.handoffs.notifier.store import Delivery, NotifierStore
 from consumers.handoffs.notifier.worker import NotifierWorker, unix_ms

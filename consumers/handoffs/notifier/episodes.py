@@ -1,4 +1,4 @@
-"""When somebody is told: once per waiting episode. Pure.
+"""When somebody is told, once per waiting episode, and in which words. Pure.
 
 A *waiting episode* is a subject (a handoff or review), an agent and an action that hold without interruption. Who waits
 for whom is read from the views, which show only the present; what happened between two looks is read from the log:
@@ -9,18 +9,25 @@ approval is not.
 Two interruptions are seen only if a look falls between them and their end, because no event of the subject itself tells
 of them: a dependency that was completed, sent back and completed again, and a lease that ran out. Nothing is lost by
 that: the wait that was told of is the same one.
+
+A *notification* is a small JSON document, a title and a text, made once when the episode begins. A webhook's body has
+the shape that Standard Webhooks recommends (``type``, ``timestamp``, ``data``); a command gets the same document on its
+standard input. It holds the title, the parties and the state, and never a task, context, reason or comment: whoever may
+read those asks the ledger for them. Titles are cut at ``title_max_chars``, so that a document stays within
+``notification_max_bytes``. Title and text begin with words of ours, never with what an author wrote.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from consumers.handoffs.acts import ENDS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+from consumers.sdk.text import cut, one_line
 
 Kind: TypeAlias = Literal["handoff", "review"]
 
@@ -79,3 +86,81 @@ def episodes(open_before: Collection[Key], waiting_now: Iterable[Waiting]) -> tu
     found = {waiting.key: waiting for waiting in waiting_now}
     begun = [waiting for key, waiting in found.items() if key not in open_before]
     return begun, [key for key in open_before if key not in found]
+
+
+WAITING: Final = "baton.waiting"
+TEST: Final = "baton.test"
+title_max_chars: Final = 200
+status_max_chars: Final = 40
+notification_max_bytes: Final = 16 * 1024
+
+_WORDS: Final = {
+    "approve": "approve",
+    "claim": "start",
+    "continue": "go on with",
+    "unblock": "unblock",
+    "verify": "verify",
+    "review": "answer",
+}
+# Who has done, or cannot do, his part waits for another: here the receiver, else the sender.
+_FOR_RECEIVER: Final = frozenset({"unblock", "verify"})
+
+
+class Notification(msgspec.Struct, frozen=True, kw_only=True):
+    """One notification: the document, and its id, title and text, which the document repeats."""
+
+    id: str
+    title: str
+    text: str
+    document: bytes
+
+
+def episode_id(ledger: str, key: Key, seen_size: int, began_ms: int) -> str:
+    """Return the id of the episode that a look at ``seen_size`` entries found: 40 hex digits, different for each."""
+    said = msgspec.json.encode([ledger, key, seen_size, began_ms])
+    return hashlib.sha256(said).hexdigest()[:40]
+
+
+def notification_of(ledger: str, identity: str, waiting: Waiting, began_ms: int) -> Notification:
+    """Return what is told of an episode that began at ``began_ms``."""
+    key, subject = waiting.key, _line(waiting.title)
+    title = f"{key.agent}: {key.action} {_line(key.id)}"
+    waits = waiting.receiver if key.action in _FOR_RECEIVER else waiting.sender
+    who = waits if waits not in (None, key.agent) else "somebody"
+    what = _WORDS.get(key.action, key.action)
+    text = f"Baton: {who} waits for {key.agent} to {what} {key.kind} “{subject}”"
+    data = {
+        "id": identity,
+        "ledger": ledger,
+        "kind": key.kind,
+        "subject": _line(key.id),
+        "agent": key.agent,
+        "action": key.action,
+        "title": subject,
+        "status": _line(waiting.status, status_max_chars),
+        "from": waiting.sender,
+        "to": waiting.receiver,
+        "since_index": waiting.since_index,
+        "since_ms": waiting.since_ms,
+        "text": text,
+    }
+    return Notification(id=identity, title=title, text=text, document=_document(WAITING, began_ms, data))
+
+
+def trial(identity: str, now_ms: int) -> Notification:
+    """Return the notification that an operator sends to see whether a channel works."""
+    text = "Baton: this is a test; nothing waits"
+    document = _document(TEST, now_ms, {"id": identity, "text": text})
+    return Notification(id=identity, title="Baton: test", text=text, document=document)
+
+
+def _line(text: str, chars_max: int = title_max_chars) -> str:
+    return cut(one_line(text, mark=" "), chars_max)
+
+
+def _document(sort: str, at_ms: int, data: dict[str, Any]) -> bytes:
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    document = msgspec.json.encode({"type": sort, "timestamp": moment, "data": data})
+    if len(document) > notification_max_bytes:
+        raise AssertionError("unreachable: every part of a notification is bounded")
+    return document

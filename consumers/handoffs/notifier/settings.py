@@ -8,23 +8,20 @@ log: ``Channel.target`` is what may be shown.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
-from consumers.handoffs.notifier.signature import Secret, read_secret
 from consumers.sdk.http import is_loopback
 from ledger.codec import schema_error
-from ledger.config import environment_variable
+from ledger.config import Settings, environment_variable
 from ledger.errors import Refused
 from ledger.events.fields import NAME_PATTERN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.config import Settings
 
 channels_max: Final = 20
 EVERYBODY: Final = "*"
@@ -167,3 +164,45 @@ def _checked_target(url: str, path: str, *, allow_http: bool) -> str:
         raise Refused("INVALID_FIELD", message, path=path)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{port}"
+
+
+# The specification asks for at least 192 bits; the upper bound is ours, for a variable that holds something else.
+secret_min_bytes: Final = 24
+secret_max_bytes: Final = 256
+_PREFIX: Final = "whsec_"
+
+
+class Secret:
+    """A shared secret that does not show itself: only ``reveal`` returns its bytes."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes) -> None:
+        """Hold the bytes of a secret."""
+        self._key = key
+
+    def __repr__(self) -> str:
+        """Show that there is a secret, not which."""
+        return "Secret(…)"
+
+    def reveal(self) -> bytes:
+        """Return the bytes, for the one place that signs."""
+        return self._key
+
+
+def read_secret(text: str, variable: str, path: str) -> Secret:
+    """Return the secret in a variable's text: ``whsec_`` and base64, or any other text as its own UTF-8 bytes.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` naming the variable, never its content.
+    """
+    text = text.strip()
+    try:
+        encoded = text.removeprefix(_PREFIX)
+        key = base64.b64decode(encoded, validate=True) if text.startswith(_PREFIX) else text.encode("utf-8")
+    except (binascii.Error, ValueError):
+        raise Refused("INVALID_FIELD", f"{variable} is not {_PREFIX} and base64", path=path) from None
+    if not secret_min_bytes <= len(key) <= secret_max_bytes:
+        message = f"the secret in {variable} must have {secret_min_bytes} to {secret_max_bytes} bytes"
+        raise Refused("INVALID_FIELD", message, path=path)
+    return Secret(key)

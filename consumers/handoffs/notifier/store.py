@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.handoffs.notifier.episodes import Key, Open
-from consumers.handoffs.notifier.message import Notification
+from consumers.handoffs.notifier.episodes import Key, Notification, Open
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.errors import Refused
 

@@ -1,4 +1,4 @@
-"""The router: declarative chains of handoffs, and the news that a handoff is ready (DESIGN §10; seed 002, seed 004).
+"""The router: declarative chains of handoffs, and the news that a handoff is ready.
 
 The operator writes ``chains.toml`` in the ledger's folder; the router follows the log and signs what it says::
 
@@ -31,7 +31,7 @@ loop by the chain's name (renaming it would begin anew).
 from __future__ import annotations
 
 from consumers.handoffs.router.chains import CHAINS_FILE, Chain, Chains, Step
-from consumers.handoffs.router.reading import ChainsFile, read_chains
+from consumers.handoffs.router.chains_file import ChainsFile, read_chains
 from consumers.handoffs.router.worker import RouterWorker
 
 __all__ = ["CHAINS_FILE", "Chain", "Chains", "ChainsFile", "RouterWorker", "Step", "read_chains"]

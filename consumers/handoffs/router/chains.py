@@ -1,11 +1,110 @@
-"""Chains as values: when an event meets conditions, then these handoffs. And every limit that a file of them has."""
+"""Chains as values: when an event meets conditions, then these handoffs. And every limit that a file of them has.
+
+A handoff's fields are templates: text with ``{placeholders}``, filled with what others wrote, which stays data. A
+placeholder that no event can fill is refused when the file is read, never when a handoff is due. What is put in can
+neither end its line, nor move a terminal's cursor or turn the direction of reading, nor open a heading, list or code
+block of the markdown file that the handoff is rendered to: so nobody's title or summary becomes a section of it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+import re
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from consumers.handoffs.router.templates import Template
+from consumers.sdk.text import shorten
+from ledger.errors import Refused
+
+PLACEHOLDERS: Final = (
+    "id", "title", "from", "to", "reviewer", "author", "summary", "reasoning_ref", "artifacts", "chain", "hop", "day",
+)  # fmt: skip
+
+_TOKENS: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+# Controls, line and paragraph separators, and the marks that turn the direction of reading (UAX #9).
+_CONTROLS: Final = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff"
+_CONTROL_RUN: Final = re.compile(f"[{_CONTROLS}]+")
+_CONTROL_BUT_NEWLINE: Final = re.compile(f"(?!\\n)[{_CONTROLS}]")
+_OPENS_A_BLOCK: Final = tuple("#`~-=>*+_|<[")
+
+
+class Template(NamedTuple):
+    """A template: its source, and each placeholder with the literal text before it (the last has no placeholder)."""
+
+    source: str
+    parts: tuple[tuple[str, str | None], ...]
+
+    @property
+    def literal(self) -> str | None:
+        """The text it always gives; None when that depends on the event."""
+        return self.parts[0][0] if len(self.parts) == 1 else None
+
+
+def parse_template(text: str) -> Template:
+    """Return the template in ``text``: ``{name}`` is a placeholder, ``{{`` and ``}}`` are braces.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` with the ``placeholder``, for one that is unknown and for a brace that stands alone.
+    """
+    parts: list[tuple[str, str | None]] = []
+    literal, end = "", 0
+    for token in _TOKENS.finditer(text):
+        literal, end = literal + text[end : token.start()], token.end()
+        name = token.group(1)
+        if token.group() in ("{{", "}}"):
+            literal += token.group()[0]
+        elif name is None:
+            message = f"a lone {token.group()}: write {token.group() * 2} for a brace"
+            raise Refused("INVALID_FIELD", message, placeholder=token.group())
+        elif name not in PLACEHOLDERS:
+            message = f"there is no placeholder {{{name}}}: there are {', '.join(PLACEHOLDERS)}"
+            raise Refused("INVALID_FIELD", message, placeholder=token.group())
+        else:
+            parts.append((literal, name))
+            literal = ""
+    parts.append((literal + text[end:], None))
+    return Template(text, tuple(parts))
+
+
+def fill_line(template: Template, values: Mapping[str, str], chars_max: int | None = None) -> str:
+    """Return one line; where it would be longer than ``chars_max``, it ends at a word with ``…``."""
+    filled = "".join(literal + (values[name] if name else "") for literal, name in template.parts)
+    return shorten(one_line(filled), chars_max)
+
+
+def fill_text(template: Template, values: Mapping[str, str], chars_max: int | None = None) -> str:
+    """Return text of several lines.
+
+    A value of several lines whose placeholder stands alone on its line becomes a block quote; elsewhere a value is one
+    line, and where it begins a line, a character that markdown would act on is escaped (CommonMark §2.4).
+    """
+    filled = ""
+    for position, (literal, name) in enumerate(template.parts):
+        filled += literal
+        if name is None:
+            continue
+        value = values[name]
+        if filled.rpartition("\n")[2].strip():
+            filled += one_line(value)
+            continue
+        after, further = template.parts[position + 1]
+        is_alone = after.startswith("\n") or not (after or further)
+        filled += _quoted(value) if is_alone and "\n" in value.strip() else _escaped(one_line(value))
+    return shorten(filled.strip(), chars_max)
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` with every run of controls and line ends as one space."""
+    return _CONTROL_RUN.sub(" ", text).strip()
+
+
+def _quoted(value: str) -> str:
+    lines = _CONTROL_BUT_NEWLINE.sub(" ", value.replace("\r\n", "\n")).strip().split("\n")
+    return "\n".join(f"> {line}".rstrip() for line in lines)
+
+
+def _escaped(value: str) -> str:
+    return "\\" + value if value.startswith(_OPENS_A_BLOCK) else value
+
 
 CHAINS_FILE: Final = "chains.toml"
 

@@ -1,4 +1,4 @@
-"""What the table of DESIGN §10 says, once more and in other words: what the ledger decides is held against it.
+"""What a handoff's life allows, once more and in other words: what the ledger decides is held against it.
 
 It calls nothing of ``ledger.lifecycle`` or ``ledger.admission``. ``objections`` names every rule that a step breaks, by
 the code of its refusal, so it need not know in which order the gate looks.

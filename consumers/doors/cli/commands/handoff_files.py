@@ -1,4 +1,4 @@
-"""`baton handoff import`, `render` and `watch`: handoffs as markdown files (seed 002)."""
+"""`baton handoff import`, `render` and `watch`: handoffs as markdown files."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import configure_logging, progress
 from consumers.doors.cli.program import Command
-from consumers.handoffs.files.current import file_name, file_now
 from consumers.handoffs.files.folder import Folder
-from consumers.handoffs.files.importing import changed_records, read_records
-from consumers.handoffs.files.keeper import Keeper
-from consumers.handoffs.files.sync_store import SyncStore
+from consumers.handoffs.files.imports import changed_records, read_records
+from consumers.handoffs.files.mapping import file_name, file_now
+from consumers.handoffs.files.sync import Keeper, SyncStore
 from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
-from consumers.handoffs.files.syntax.parsing import parse
-from consumers.handoffs.files.watching import Watcher
+from consumers.handoffs.files.syntax.parser import parse
+from consumers.handoffs.files.watcher import Watcher
 from consumers.importers.records import import_records
 from consumers.sdk.files import read_file, write_file
 from consumers.sdk.text import clean
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
-    from consumers.handoffs.files.telling import Told
+    from consumers.handoffs.files.sync import Told
 
 
 @click.command("import", cls=Command)

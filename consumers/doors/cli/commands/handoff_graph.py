@@ -1,4 +1,4 @@
-"""`baton handoff graph`: who waits for whom, as a tree, as Mermaid or as DOT (seed 002, dependencies)."""
+"""`baton handoff graph`: who waits for whom, as a tree, as Mermaid or as DOT."""
 
 from __future__ import annotations
 

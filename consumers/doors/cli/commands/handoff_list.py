@@ -1,4 +1,4 @@
-"""`baton handoff list` and `show`: where all stand, as rows or as a board, and everything about one (seed 002)."""
+"""`baton handoff list` and `show`: where all stand, as rows or as a board, and everything about one."""
 
 from __future__ import annotations
 

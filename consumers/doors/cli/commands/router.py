@@ -17,12 +17,11 @@ from consumers.doors.cli.output import configure_logging
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.router_text import print_chains, print_dry_run, print_status
 from consumers.handoffs.acts import KINDS_OF_HANDOFFS
-from consumers.handoffs.router.advice import advise, described
 from consumers.handoffs.router.chains import CHAINS_FILE
-from consumers.handoffs.router.facts import SERVICE, Source
-from consumers.handoffs.router.reading import ChainsFile
-from consumers.handoffs.router.rehearsal import rehearse
-from consumers.handoffs.router.worker import NAME, RouterWorker
+from consumers.handoffs.router.chains_file import ChainsFile
+from consumers.handoffs.router.checks import advise, described
+from consumers.handoffs.router.plans import rehearse
+from consumers.handoffs.router.worker import NAME, SERVICE, RouterWorker, Source
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.client import read_event
 from ledger.errors import BatonError, Refused, Unavailable

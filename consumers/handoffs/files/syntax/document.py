@@ -1,12 +1,16 @@
-"""What a handoff file says, and where each word of it stands (seed 002, DESIGN §10).
+"""What a handoff file says, where each word of it stands, and how people spell the protocol's own words.
 
 Everything is frozen, and every element knows its ``line`` (counted from 1) and, where a part of a line is
 changed later, its ``column`` (in characters, from 0). The lines themselves are kept beside them: they are the
 file, the elements only point into it.
+
+Of headings and keys, case and the markup around them do not count, nor does a colon after a heading; each has a Chinese
+name, too. Whatever is in no table is left alone as text of the file.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -15,7 +19,7 @@ from consumers.handoffs.files.syntax.lines import Problem, join_lines
 
 Format: TypeAlias = Literal["handoff/v1", "handoff/v2", "proposal"]
 
-# The seed's order; a key or section that is missing is added before the first that comes after it.
+# The order of the form; a key or section that is missing is added before the first that comes after it.
 META_KEYS: Final = ("Status", "From", "To", "Reviewer", "Created", "Proposal", "Depends-on")
 SECTIONS: Final = ("Meta", "Task", "Tasks", "Acceptance Criteria", "Context", "Log")
 
@@ -119,3 +123,81 @@ class HandoffFile(msgspec.Struct, frozen=True, kw_only=True):
     def section(self, name: str) -> Section | None:
         """Return the section that counts for a name of ``SECTIONS``, or None."""
         return next((section for section in self.sections if section.name == name), None)
+
+
+_SECTION_NAMES: Final = {name.casefold(): name for name in SECTIONS} | {
+    "metadata": "Meta",
+    "元資料": "Meta",
+    "元数据": "Meta",
+    "任務": "Task",
+    "任务": "Task",
+    "子任務": "Tasks",
+    "子任务": "Tasks",
+    "acceptance criterion": "Acceptance Criteria",
+    "驗收條件": "Acceptance Criteria",
+    "驗收標準": "Acceptance Criteria",
+    "验收条件": "Acceptance Criteria",
+    "验收标准": "Acceptance Criteria",
+    "背景": "Context",
+    "日誌": "Log",
+    "日志": "Log",
+    "記錄": "Log",
+    "记录": "Log",
+}
+_KEY_NAMES: Final = {name.casefold(): name for name in META_KEYS} | {
+    "狀態": "Status",
+    "状态": "Status",
+    "審核": "Reviewer",
+    "审核": "Reviewer",
+    "提案": "Proposal",
+    "依賴": "Depends-on",
+    "依赖": "Depends-on",
+}
+_NONE: Final = frozenset({"", "-", "–", "—", "none", "n/a", "無", "无"})
+_AROUND: Final = re.compile(r"^[\W_]+|[\W_]+$")
+_TITLE: Final = re.compile(r"\s*(?:(handoff|交接)|(proposal|提案))\s*[:：]\s*", re.IGNORECASE)
+_STATUS_HEADING: Final = re.compile(r"[\s*_`]*(?:status|狀態|状态)[\s*_`]*[:：][\s*_`]*(?=\S)", re.IGNORECASE)
+
+
+def section_name(heading: str) -> str:
+    """Return which of ``SECTIONS`` a heading begins, or an empty text."""
+    return _SECTION_NAMES.get(" ".join(_AROUND.sub("", heading).casefold().split()), "")
+
+
+def key_name(key: str) -> str:
+    """Return which of ``META_KEYS`` a key is, else the key itself in one spelling."""
+    plain = re.sub(r"[\s_-]+", "-", key.strip().casefold())
+    return _KEY_NAMES.get(plain, plain)
+
+
+def split_title(heading: str) -> tuple[str | None, str]:
+    """Return ``handoff``, ``proposal`` or None by the prefix of a title, and the title without it."""
+    found = _TITLE.match(heading)
+    if not found:
+        return None, heading.strip()
+    return ("handoff" if found[1] else "proposal"), heading[found.end() :].strip()
+
+
+def title_column(line: str) -> int | None:
+    """Return where the title begins on a line like ``# Handoff: …``, or None if the line is no such heading."""
+    hashes = re.match(r" {0,3}#[ \t]+", line)
+    if not hashes:
+        return None
+    found = _TITLE.match(line, hashes.end())
+    return found.end() if found else hashes.end()
+
+
+def status_heading(heading: str) -> int | None:
+    """Return where the value begins in a heading like ``Status: completed (2026-02-12)``, or None."""
+    found = _STATUS_HEADING.match(heading)
+    return found.end() if found else None
+
+
+def is_none(value: str) -> bool:
+    """Whether a value says that there is none: ``(none)``, ``—``, ``-`` and the like."""
+    return value.strip().strip("()（）").strip().casefold() in _NONE
+
+
+def value_or_none(value: str) -> str | None:
+    """Return a value, or None if it says that there is none."""
+    return None if is_none(value) else value.strip()

@@ -1,21 +1,27 @@
-r"""A file as its lines: every byte has a place, so that what is not changed comes back as it was (DESIGN §10).
+r"""A file as its lines and blocks: every byte has a place, so that what is not changed comes back as it was.
 
 A *line* keeps its own ending (``\n``, ``\r\n`` or ``\r``, as CommonMark has them; the last may have none), because
 a file may mix them. A byte order mark stands apart, in front of the first line. A change is an ``Edit``: lines
 ``start`` to ``stop`` (counted from 0, ``stop`` excluded) give way to other texts, which take the endings of the
 lines they replace or stand beside. A file that ended without a newline still does after an edit at its end; so
 an edit and its opposite cancel out to the byte.
+
+A *block* is CommonMark's: markdown-it-py says where headings, list items and code stand, so that a check box in a code
+fence or a heading in a quotation is none. Nesting beyond ``nesting_max`` is not looked into; check boxes there are
+named as problems by whoever reads them.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Final, NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 file_size_max_bytes: Final = 1024**2
 problems_max: Final = 100
@@ -159,3 +165,94 @@ def settled(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     more = ordered[problems_max - 1]
     rest = len(ordered) - problems_max
     return (*ordered[: problems_max - 1], Problem(more.line, f"{more.text} (and {rest} more problems after it)"))
+
+
+nesting_max: Final = 40
+
+_CODE: Final = frozenset({"fence", "code_block", "html_block"})
+_HTML_ENDS: Final = (
+    (re.compile(r"\s*<!--"), re.compile(r"-->")),
+    (re.compile(r"\s*<\?"), re.compile(r"\?>")),
+    (re.compile(r"\s*<!\[CDATA\["), re.compile(r"\]\]>")),
+    (re.compile(r"\s*<![A-Za-z]"), re.compile(r">")),
+    (
+        re.compile(r"\s*<(?:script|pre|style|textarea)(?=[\s>]|$)", re.IGNORECASE),
+        re.compile(r"</(?:script|pre|style|textarea)>", re.IGNORECASE),
+    ),
+)
+
+
+class Heading(NamedTuple):
+    """A heading on lines ``start`` to ``stop``; ``is_hashed`` tells ``## X`` from a text that is underlined."""
+
+    level: int
+    text: str
+    start: int
+    stop: int
+    is_hashed: bool
+
+
+class Item(NamedTuple):
+    """A list item that begins with a paragraph on lines ``start`` to ``stop``; all of it ends at ``end``."""
+
+    text: str
+    start: int
+    stop: int
+    end: int
+
+
+class Blocks(NamedTuple):
+    """What stands where; line numbers count from 0. ``open_start`` is where a block begins that is never closed."""
+
+    headings: tuple[Heading, ...]
+    items: tuple[Item, ...]
+    code: frozenset[int]
+    tables: tuple[tuple[int, int], ...]
+    open_start: int | None
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"maxNesting": nesting_max}).enable("table").disable(["inline", "text_join"])
+
+
+def read_blocks(lines: Sequence[str]) -> Blocks:
+    """Return the blocks of a file."""
+    tokens = _markdown().parse("".join(f"{text_of(line)}\n" for line in lines))
+    headings: list[Heading] = []
+    items: list[Item] = []
+    tables: list[tuple[int, int]] = []
+    code: set[int] = set()
+    open_start: int | None = None
+    quotes = 0
+    for index, token in enumerate(tokens):
+        quotes += {"blockquote_open": 1, "blockquote_close": -1}.get(token.type, 0)
+        start, stop = token.map or (0, 0)
+        if token.type in _CODE:
+            code.update(range(start, stop))
+            if token.level == 0 and stop >= len(lines) and not _is_closed(token, lines):
+                open_start = start
+        elif token.type == "heading_open" and token.level == 0:
+            is_hashed = token.markup.startswith("#")
+            headings.append(Heading(int(token.tag[1:]), tokens[index + 1].content, start, stop, is_hashed))
+        elif token.type == "table_open" and token.level == 0:
+            tables.append((start, stop))
+        elif token.type == "list_item_open" and not quotes and tokens[index + 1].type == "paragraph_open":
+            inline = tokens[index + 2]
+            first, last = inline.map or (start, stop)
+            items.append(Item(inline.content, first, last, max(last, min(stop, len(lines)))))
+    return Blocks(tuple(headings), tuple(items), frozenset(code), tuple(tables), open_start)
+
+
+def _is_closed(token: Token, lines: Sequence[str]) -> bool:
+    """Tell whether a block of code or HTML at the end of the file ends by itself."""
+    start, stop = token.map or (0, 0)
+    if token.type == "code_block":
+        return True
+    if token.type == "fence":
+        last = text_of(lines[min(stop, len(lines)) - 1]).strip()
+        return stop - start > 1 and len(last) >= len(token.markup) and not last.strip(token.markup[0])
+    for begins, ends in _HTML_ENDS:
+        if found := begins.match(token.content):
+            return ends.search(token.content, found.end()) is not None
+    return True

@@ -1,4 +1,4 @@
-"""A client of the official SDK works through MCP alone: a session, its reasoning, its report, a handoff (seed 004)."""
+"""A client of the official SDK works through MCP alone: a session, its reasoning, its report, a handoff."""
 
 from __future__ import annotations
 

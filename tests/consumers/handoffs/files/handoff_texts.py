@@ -1,4 +1,4 @@
-"""Handoff files for tests: the seed's own, and documents built from pieces that are hard to keep (seed 002)."""
+"""Handoff files for tests: the protocol's own examples, and documents built from pieces that are hard to keep."""
 
 from __future__ import annotations
 

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from checking import check_log
 
 from consumers.handoffs.content import amended, content_from
-from consumers.handoffs.files.current import file_name, file_now
 from consumers.handoffs.files.folder import Folder
-from consumers.handoffs.files.keeper import Keeper
-from consumers.handoffs.files.sync_store import SyncStore
-from consumers.handoffs.files.telling import Told
-from consumers.handoffs.files.watching import Watcher
+from consumers.handoffs.files.mapping import file_name, file_now
+from consumers.handoffs.files.sync import Keeper, SyncStore, Told
+from consumers.handoffs.files.watcher import Watcher
 from ledger.author import Author
 from ledger.events import handoff as kinds
 from projections.reader import Reader

@@ -1,4 +1,4 @@
-r"""The table of small handoffs: read row by row, changed cell by cell, nothing lost (DESIGN §10)."""
+r"""The table of small handoffs: read row by row, changed cell by cell, nothing lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from handoff_texts import FIRST, PROPOSAL
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from consumers.handoffs.files.syntax import ActiveTable, RowChange, is_active_table, parse_table, render_table, row_id
+from consumers.handoffs.files.syntax.active_table import (
+    ActiveTable,
+    RowChange,
+    is_active_table,
+    parse_table,
+    render_table,
+    row_id,
+)
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffId
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from syncing import NEW
 
-from consumers.handoffs.files.sync_store import SyncStore
+from consumers.handoffs.files.sync import SyncStore
 from ledger.errors import Refused, Unavailable
 from ledger.events import handoff as kinds
 

@@ -1,4 +1,4 @@
-"""What is not changed keeps its bytes; what was changed is found again and can be taken back (DESIGN §10)."""
+"""What is not changed keeps its bytes; what was changed is found again and can be taken back."""
 
 from __future__ import annotations
 
@@ -10,19 +10,12 @@ from handoff_texts import FIRST, PROPOSAL, SECOND, documents
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from consumers.handoffs.files.syntax import (
-    HandoffFile,
-    Progress,
-    Revision,
-    differences,
-    is_active_table,
-    parse,
-    parse_table,
-    render,
-    render_table,
-    revise,
-    with_progress_of,
-)
+from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table, render_table
+from consumers.handoffs.files.syntax.comparison import differences, with_progress_of
+from consumers.handoffs.files.syntax.document import HandoffFile
+from consumers.handoffs.files.syntax.parser import parse
+from consumers.handoffs.files.syntax.revision import Revision, revise
+from consumers.handoffs.files.syntax.writer import Progress, render
 from ledger.errors import Refused
 
 CASES = Path(__file__).parents[5] / "shared" / "cases" / "handoffs"
@@ -45,7 +38,7 @@ def read(content: bytes) -> HandoffFile:
 
 
 @pytest.mark.parametrize("content", [FIRST, SECOND, PROPOSAL])
-def test_the_files_of_the_seed_come_back_byte_for_byte(content: bytes) -> None:
+def test_the_examples_of_the_protocol_come_back_byte_for_byte(content: bytes) -> None:
     file = parse(content)
     assert render(file, Progress()) == file.content == content
     assert revise(file, Revision()) == content

@@ -1,11 +1,12 @@
-"""What is read from a handoff file, and what in it does not count (seed 002, DESIGN §10)."""
+"""What is read from a handoff file, and what in it does not count."""
 
 from __future__ import annotations
 
 import pytest
 from handoff_texts import FIRST, PROPOSAL, SECOND
 
-from consumers.handoffs.files.syntax import HandoffFile, parse
+from consumers.handoffs.files.syntax.document import HandoffFile
+from consumers.handoffs.files.syntax.parser import parse
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"
 
@@ -18,10 +19,10 @@ def shown(file: HandoffFile) -> list[tuple[int, str]]:
     return [(problem.line, problem.text) for problem in file.problems]
 
 
-# The seed's files
+# The protocol's own examples
 
 
-def test_first_example_of_the_seed() -> None:
+def test_first_example_of_the_protocol() -> None:
     file = parse(FIRST)
     assert (file.format, file.title) == ("handoff/v2", "Reactive Phase 2a — Event Bus Foundation")
     assert [(entry.name, entry.line) for entry in file.meta][::6] == [("Status", 4), ("Depends-on", 10)]
@@ -36,14 +37,14 @@ def test_first_example_of_the_seed() -> None:
     assert [(one.day, one.author, one.text) for one in file.log] == [("2026-02-12", "kuro", "建立 handoff")]
 
 
-def test_second_example_of_the_seed_depends_on_the_first() -> None:
+def test_second_example_of_the_protocol_depends_on_the_first() -> None:
     file = parse(SECOND)
     assert file.depends_on == ("2026-02-12-reactive-phase-2a",)
     assert (file.proposal, file.tasks, file.context) == (None, (), "")
     assert len(file.criteria) == 2
 
 
-def test_the_proposal_of_the_seed_has_its_status_in_a_heading() -> None:
+def test_the_proposal_of_the_protocol_has_its_status_in_a_heading() -> None:
     file = parse(PROPOSAL)
     assert file.format == "proposal"
     assert file.status

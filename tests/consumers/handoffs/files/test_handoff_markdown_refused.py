@@ -1,12 +1,13 @@
-"""Handoff files as bytes: what is odd about them is named, and what cannot be read is refused (DESIGN §10)."""
+"""Handoff files as bytes: what is odd about them is named, and what cannot be read is refused."""
 
 from __future__ import annotations
 
 import pytest
 from handoff_texts import FIRST
 
-from consumers.handoffs.files.syntax import HandoffFile, file_size_max_bytes, parse
-from consumers.handoffs.files.syntax.lines import problems_max
+from consumers.handoffs.files.syntax.document import HandoffFile
+from consumers.handoffs.files.syntax.lines import file_size_max_bytes, problems_max
+from consumers.handoffs.files.syntax.parser import parse
 from ledger.errors import Refused
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"

@@ -1,11 +1,13 @@
-"""Progress goes into a file, and is told apart from content in one that a person edited (DESIGN §10)."""
+"""Progress goes into a file, and is told apart from content in one that a person edited."""
 
 from __future__ import annotations
 
 import pytest
 from handoff_texts import FIRST, PROPOSAL
 
-from consumers.handoffs.files.syntax import Progress, differences, parse, render, with_progress_of
+from consumers.handoffs.files.syntax.comparison import differences, with_progress_of
+from consumers.handoffs.files.syntax.parser import parse
+from consumers.handoffs.files.syntax.writer import Progress, render
 from ledger.errors import Refused
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"
@@ -67,7 +69,7 @@ def test_a_status_in_a_heading_changes_there() -> None:
         ("# Proposal: x", "# Proposal: x\n\n## Meta\n- Status: blocked\n"),
     ],
 )
-def test_a_missing_status_is_added_where_the_seed_has_it(before: str, after: str) -> None:
+def test_a_missing_status_is_added_where_the_form_has_it(before: str, after: str) -> None:
     written = rendered(before, Progress(status="blocked"))
     assert after in written
     status = parse(written.encode()).status

@@ -1,4 +1,4 @@
-"""New files have the seed's form; changed content goes into a file that keeps all its other text (seed 002)."""
+"""New files have the protocol's form; changed content goes into a file that keeps all its other text."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from handoff_texts import FIRST, SECOND, documents
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from consumers.handoffs.files.syntax import NewFile, Revision, parse, revise, write
-from consumers.handoffs.files.syntax.section_text import trimmed
-from consumers.handoffs.files.syntax.writing import fields_of
+from consumers.handoffs.files.syntax.parser import parse
+from consumers.handoffs.files.syntax.revision import Revision, revise
+from consumers.handoffs.files.syntax.sections import trimmed
+from consumers.handoffs.files.syntax.writer import NewFile, fields_of, write
 from ledger.errors import Refused
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"
@@ -32,7 +33,7 @@ lines = st.lists(words.filter(str.strip), max_size=4)
 
 
 @pytest.mark.parametrize("content", [FIRST, SECOND])
-def test_the_examples_of_the_seed_are_written_byte_for_byte(content: bytes) -> None:
+def test_the_examples_of_the_protocol_are_written_byte_for_byte(content: bytes) -> None:
     assert write(NewFile(**fields_of(parse(content)))) == content
 
 
@@ -142,7 +143,7 @@ def test_a_revision_replaces_only_what_it_names() -> None:
     assert after == expected
 
 
-def test_what_is_missing_is_added_in_the_order_of_the_seed() -> None:
+def test_what_is_missing_is_added_in_the_order_of_the_form() -> None:
     after = revised(
         f"{META}\n## Other\ntext\n\n## Log\n- 2026-01-01 [a] b\n",
         criteria=["c"], tasks=["a", "b"], task="do", context="why", depends_on=["z"], reviewer="alex", proposal="p.md",

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from syncing import NEW
 
-from consumers.handoffs.files.planning import Plan, Standing, plan_edits, plan_status, reason_in
-from consumers.handoffs.files.syntax.parsing import parse
+from consumers.handoffs.files.plan import Plan, Standing, plan_edits, plan_status, reason_in
+from consumers.handoffs.files.syntax.parser import parse
 from ledger.events import KIND_OF
 
 STANDING: Final = Standing("h", ("alice",), "bob", "rita", "pending")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from consumers.handoffs.files.importing import read_records
+from consumers.handoffs.files.imports import read_records
 from consumers.handoffs.files.syntax.active_table import parse_table, row_id
 from consumers.importers.records import import_records
 from ledger.events import handoff as kinds

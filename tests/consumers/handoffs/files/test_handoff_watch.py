@@ -12,8 +12,7 @@ import pytest
 from faults import times
 from syncing import NEW
 
-from consumers.handoffs.files import watching
-from consumers.handoffs.files.watching import handoff_of
+from consumers.handoffs.files.watcher import handoff_of, retry_wait_s, settle_s
 from consumers.sdk.files import read_file, settled_for_s, write_file
 from ledger.author import Draft
 from ledger.errors import Refused, Unavailable
@@ -222,7 +221,7 @@ def test_file_that_is_being_written_is_left_until_it_settles(
         for line in text.splitlines(keepends=True):
             file.write(line)
             file.flush()
-            time.sleep(watching.settle_s / 10)
+            time.sleep(settle_s / 10)
             if "## Odd" in line:
                 folder.emit("rita", kinds.HandoffLogged(text="in between"))
     wait_until(lambda: "in between" in folder.text(), "the news in the file")
@@ -241,7 +240,7 @@ def test_outage_of_the_ledger_is_told_once_and_waited_out(folder: SyncedFolder, 
     watcher._folder._answer = away
     folder.edit(("- [ ] look", "- [x] look"))
     wait_until(lambda: bob.told, "the outage")
-    time.sleep(2.5 * watching.retry_wait_s)
+    time.sleep(2.5 * retry_wait_s)
     assert [one.text for one in bob.told] == ["BUS_UNAVAILABLE: nobody answers"]
     watcher._folder._answer = answer
     wait_until(lambda: "task_checked bob" in folder.kinds(), "the tick in the ledger")

@@ -12,7 +12,7 @@ from building import Clock, Ledger
 from faults import times
 from syncing import NEW, SyncedFolder
 
-from consumers.handoffs.files.sync_store import SyncStore
+from consumers.handoffs.files.sync import SyncStore
 from consumers.sdk import files
 from ledger.author import Author
 from ledger.events import handoff as kinds

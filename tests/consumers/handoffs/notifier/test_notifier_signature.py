@@ -7,7 +7,8 @@ import base64
 import pytest
 from webhook_receiver import KEY, SECRET, Received
 
-from consumers.handoffs.notifier.signature import read_secret, signed_headers
+from consumers.handoffs.notifier.delivery import signed_headers
+from consumers.handoffs.notifier.settings import read_secret
 from ledger.errors import Refused
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from consumers.handoffs.router.chains import Chain
-from consumers.handoffs.router.matching import Facts
-from consumers.handoffs.router.reading import read_chains
+from consumers.handoffs.router.chains_file import read_chains
+from consumers.handoffs.router.plans import Facts
 
 EVENT: Final = "blake3:" + "ab" * 32
 

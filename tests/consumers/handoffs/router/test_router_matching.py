@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.handoffs.router.chains import fits
-from consumers.handoffs.router.matching import Lineage, handoff_id, mismatch, plan_step, read_lineage, stopped
-from consumers.handoffs.router.reading import read_chains
+from consumers.handoffs.router.chains_file import read_chains
+from consumers.handoffs.router.plans import Lineage, handoff_id, mismatch, plan_step, read_lineage, stopped
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffId

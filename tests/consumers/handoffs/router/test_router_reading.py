@@ -8,7 +8,7 @@ import pytest
 from chain_files import STORY
 
 from consumers.handoffs.router.chains import chains_max, chains_size_max_bytes, hops_limit, lines_max, steps_max
-from consumers.handoffs.router.reading import ChainsFile, read_chains
+from consumers.handoffs.router.chains_file import ChainsFile, read_chains
 from ledger.errors import Refused
 
 HEAD = '[[chain]]\nname = "c"\nwhen = "handoff.verified"\n'

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.handoffs.router.templates import PLACEHOLDERS, fill_line, fill_text, parse_template
+from consumers.handoffs.router.chains import PLACEHOLDERS, fill_line, fill_text, parse_template
 from ledger.errors import Refused
 
 VALUES: Final = dict.fromkeys(PLACEHOLDERS, "")

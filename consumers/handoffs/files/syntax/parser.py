@@ -1,4 +1,4 @@
-"""Reading a handoff or proposal file (seed 002, v1 and v2; DESIGN §10).
+"""Reading a handoff or proposal file, of the protocol's first or second form.
 
 Whatever can be read is read, and what is odd about it is a problem with its line. Refused is only what would be
 read as something else than its author meant: bytes that are no text, a file without a title or, for a handoff,
@@ -6,8 +6,7 @@ without a Meta block, one that ends inside that block (half written), or one whe
 a section.
 
 Sections are begun by ``# `` and ``## `` headings alone (not by underlined ones, so that a rule below a paragraph cuts
-nothing off). ``section_text`` says how a text keeps
-lines that look like these.
+nothing off). ``sections`` says how a text keeps lines that look like these.
 """
 
 from __future__ import annotations
@@ -15,26 +14,46 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from consumers.handoffs.files.syntax.blocks import Heading, read_blocks
-from consumers.handoffs.files.syntax.checkboxes import checkbox_problems, read_checkboxes, read_log
-from consumers.handoffs.files.syntax.document import META_KEYS, Format, HandoffFile, MetaEntry, Section, StatusText
-from consumers.handoffs.files.syntax.headings import section_name, split_title, status_heading, value_or_none
-from consumers.handoffs.files.syntax.lines import Problem, quoted, read_lines, settled, text_of, text_problems
-from consumers.handoffs.files.syntax.meta import (
+from consumers.handoffs.files.syntax.document import (
+    META_KEYS,
+    Format,
+    HandoffFile,
+    MetaEntry,
+    Section,
+    StatusText,
+    section_name,
+    split_title,
+    status_heading,
+    value_or_none,
+)
+from consumers.handoffs.files.syntax.lines import (
+    Heading,
+    Problem,
+    quoted,
+    read_blocks,
+    read_lines,
+    settled,
+    text_of,
+    text_problems,
+)
+from consumers.handoffs.files.syntax.sections import (
     STATUS_WORDS,
+    checkbox_problems,
     entry_problems,
     first_of,
+    read_checkboxes,
     read_dependencies,
     read_entries,
+    read_log,
     read_status,
+    text_in,
 )
-from consumers.handoffs.files.syntax.section_text import text_in
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from consumers.handoffs.files.syntax.blocks import Blocks
+    from consumers.handoffs.files.syntax.lines import Blocks
 
 _HASHED: Final = re.compile(r" {0,3}#{1,2}[ \t]+(.*)$")
 

@@ -1,6 +1,6 @@
-"""Writing changed content into a file that exists: what changed gives way, all other text stays (DESIGN §10).
+"""Writing changed content into a file that exists: what changed gives way, all other text stays.
 
-An element that says the same already keeps its bytes. A key or section that is missing is added in the seed's order.
+An element that says the same already keeps its bytes. A key or section that is missing is added in the form's order.
 Tasks and criteria are compared from both ends: what is the same at the beginning and at the end keeps its lines (and
 the notes below them), what lies between is replaced in place. All boxes of a list that is given are left open, as
 the ledger does with an amended handoff.
@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from consumers.handoffs.files.syntax.document import META_KEYS, SECTIONS, Checkbox, HandoffFile, MetaEntry
-from consumers.handoffs.files.syntax.headings import title_column
+from consumers.handoffs.files.syntax.document import META_KEYS, SECTIONS, Checkbox, HandoffFile, MetaEntry, title_column
 from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines, text_of, trim_blank
-from consumers.handoffs.files.syntax.rendering import bullet_of, closed_end, tick
-from consumers.handoffs.files.syntax.section_text import lines_for, trimmed
-from consumers.handoffs.files.syntax.writing import (
+from consumers.handoffs.files.syntax.sections import lines_for, trimmed
+from consumers.handoffs.files.syntax.writer import (
     NO_VALUE,
+    bullet_of,
+    closed_end,
     dependencies_text,
     fields_of,
     one_line,
     read_back,
+    tick,
     title_text,
 )
 

@@ -1,7 +1,7 @@
 """What an edited file asks for: events that the acting agent signs, and edits that are somebody else's to make.
 
 Pure. An edit that means approve, reject, verify or ask for changes is never signed here, whoever saves the file: it is
-held, with the command to run (DESIGN §10). So is whatever the acting agent has no part in. What the ledger says already
+held, with the command to run. So is whatever the acting agent has no part in. What the ledger says already
 is not asked for again, so a plan made twice, after a crash, asks for nothing twice.
 """
 
@@ -13,11 +13,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from consumers.handoffs.acts import REVIEWS, Verb, hint, setting, way
-from consumers.handoffs.files.merging import is_text_changed, moved
-from consumers.handoffs.files.syntax.comparing import Edits, differences, with_progress_of
+from consumers.handoffs.files.syntax.comparison import Edits, differences, is_text_changed, moved, with_progress_of
 from consumers.handoffs.files.syntax.lines import apply_edits, join_lines
-from consumers.handoffs.files.syntax.parsing import parse
-from consumers.handoffs.files.syntax.rendering import replace_at
+from consumers.handoffs.files.syntax.parser import parse
+from consumers.handoffs.files.syntax.writer import replace_at
 from ledger.events import KIND_OF
 from ledger.events import handoff as kinds
 from ledger.lifecycle.handoff import Status

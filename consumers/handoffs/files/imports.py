@@ -1,4 +1,4 @@
-"""Bringing handoff files and `active.md` tables into the ledger as claims: shown, and granting nothing (DESIGN §10).
+"""Bringing handoff files and `active.md` tables into the ledger as claims: shown, and granting nothing.
 
 Every original is kept byte for byte as a blob, whatever becomes of it. A file that cannot be read as a handoff is kept
 aside with the reason. Importing the same folder again adds nothing; a file that changed since is imported anew as long
@@ -24,8 +24,8 @@ from consumers.handoffs.files.mapping import (
     title_max_chars,
 )
 from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table, row_id
-from consumers.handoffs.files.syntax.meta import is_handoff_id
-from consumers.handoffs.files.syntax.parsing import parse
+from consumers.handoffs.files.syntax.parser import parse
+from consumers.handoffs.files.syntax.sections import is_handoff_id
 from consumers.importers.records import Aside, Record, existing_records, kept_aside
 from ledger.errors import Refused, Unavailable
 from ledger.events.handoff import HandoffClaims, HandoffContent

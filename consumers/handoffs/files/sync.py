@@ -1,17 +1,50 @@
-"""What a watcher remembers of a folder: for each file, the bytes on which it and the ledger last agreed.
+"""What keeping a folder in step needs and says: who does it, what he remembers of each file, and what is told of it.
 
-One SQLite file for each folder and acting agent. Losing it loses no work: a file that differs from the ledger is then
-shown beside it, and nothing is signed until somebody has looked.
+What is remembered stands in one SQLite file for each folder and acting agent. Losing it loses no work: a file that
+differs from the ledger is then shown beside it, and nothing is signed until somebody has looked.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+from consumers.handoffs.files.plan import Held
 from consumers.sdk.subscriptions import Subscriptions
+from ledger.author import Author
+from ledger.client import Ask, Client
+from ledger.errors import Refused
 
-if TYPE_CHECKING:
-    from pathlib import Path
+
+class Told(NamedTuple):
+    """Something that happened to a file, or was left undone: what, of which handoff, and the words for it."""
+
+    what: str
+    id: str
+    text: str
+    details: dict[str, Any] = {}
+
+
+def refusal_told(id_: str, refusal: Refused) -> Told:
+    """Return what is told of a file that the ledger, or its own form, refused."""
+    line = refusal.details.get("line")
+    where = f"line {line}: " if line else ""
+    return Told("refused", id_, f"{where}{refusal.code}: {refusal.message}", {"code": refusal.code, "line": line})
+
+
+def held_told(id_: str, held: Held) -> Told:
+    """Return what is told of an edit that is somebody else's to make."""
+    return Told("held", id_, f"{held.what}: {held.who or 'somebody'} runs {held.command}", held._asdict())
+
+
+def left_to_sender(id_: str, what: str, file: Path, sender: str | None, client: Client) -> Told:
+    """Return what is told of a handoff From somebody else; where he is no agent here, anybody may import it."""
+    is_agent = any(one.name == sender for one in client.agents())
+    command = shlex.join(("baton", "handoff", "import", str(file), "--as", sender if sender and is_agent else "NAME"))
+    return held_told(id_, Held(what, sender or "", command))
+
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS files (
@@ -81,3 +114,17 @@ class SyncStore:
         """Remember the index up to which the folder is in step."""
         with self._subscriptions.transaction():
             self._subscriptions.move(_NAME, next_index)
+
+
+class Keeper(NamedTuple):
+    """The folder, the agent who signs, the views he asks, what he remembers, and who is told of it.
+
+    ``reviewer`` reviews new files and rows that name nobody.
+    """
+
+    path: Path
+    author: Author
+    answer: Ask
+    store: SyncStore
+    tell: Callable[[Told], None]
+    reviewer: str | None = None

@@ -12,10 +12,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.handoffs.files.current import file_name
 from consumers.handoffs.files.folder import CONFLICT
-from consumers.handoffs.files.syntax.meta import is_handoff_id
-from consumers.handoffs.files.telling import Told
+from consumers.handoffs.files.mapping import file_name
+from consumers.handoffs.files.sync import Told
+from consumers.handoffs.files.syntax.sections import is_handoff_id
 from consumers.sdk.files import settled_for_s
 from ledger.client import follow
 from ledger.errors import BatonError, Unavailable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from consumers.handoffs.files.folder import Folder
-    from consumers.handoffs.files.keeper import Keeper
+    from consumers.handoffs.files.sync import Keeper
 
 settle_s: Final = 0.25
 rescan_interval_s: Final = 30.0

@@ -23,6 +23,7 @@ from consumers.handoffs.router.chains import (
     Chains,
     Condition,
     Step,
+    Template,
     chains_max,
     chains_size_max_bytes,
     conditions_values_max,
@@ -31,11 +32,11 @@ from consumers.handoffs.router.chains import (
     label_max_chars,
     line_max_chars,
     lines_max,
+    parse_template,
     steps_max,
     text_max_chars,
 )
-from consumers.handoffs.router.loops import check_breadth
-from consumers.handoffs.router.templates import Template, parse_template
+from consumers.handoffs.router.checks import check_breadth
 from ledger.codec import converted
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import NAME_PATTERN, Name

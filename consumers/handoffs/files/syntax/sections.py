@@ -1,0 +1,258 @@
+r"""What stands in a section: its text, check boxes, log lines, and the entries of the Meta block.
+
+- Text: a line that would begin a section is written with a backslash in front of its hashes (``\## Plan``), which
+  markdown shows as the hashes themselves; one more backslash for each that is there already. Deeper headings and code
+  need none. What can still not be kept (a code fence that nothing closes) is refused by whoever writes, who reads back.
+- A check box is a list item that begins with ``[ ]``, ``[x]`` or ``[X]``, at any depth, in the order of the lines;
+  ``[-]`` is none. What looks like one and is none (no space behind it, no text) is named: a criterion that is silently
+  not counted would be a gate left open.
+- An entry is ``key: value``, as a list item or a bare line, the key bold or not, the colon full-width or not. What is
+  indented below it belongs to it: ``Depends-on`` may list its ids there, for other keys only the first line counts.
+  A key given twice is a problem, and the first counts: nothing later in a file may quietly change who approves it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, get_args
+
+import msgspec
+
+from consumers.handoffs.files.syntax.document import (
+    META_KEYS,
+    Checkbox,
+    LogLine,
+    MetaEntry,
+    Section,
+    StatusText,
+    is_none,
+    key_name,
+)
+from consumers.handoffs.files.syntax.lines import Blocks, Problem, is_blank, quoted, read_blocks, text_of, trim_blank
+from ledger.events.fields import DAY_PATTERN
+from ledger.events.handoff import HandoffId
+from ledger.lifecycle.handoff import Status
+
+_ENDING: Final = re.compile(r"\r\n|\r|\n")
+_HASHES: Final = re.compile(r"^( {0,3})(\\*#{1,2}(?:\s|$))")
+_ESCAPED: Final = re.compile(r"^( {0,3})\\(\\*#{1,2}(?:\s|$))")
+
+
+def text_in(lines: Sequence[str], section: Section | None, code: frozenset[int]) -> str:
+    """Return the text of a section without the blank lines around it, its lines joined with newlines."""
+    if section is None:
+        return ""
+    start, stop = trim_blank(lines, section.body, section.stop)
+    texts = (text_of(lines[index]) for index in range(start, stop))
+    return "\n".join(
+        text if index in code else _ESCAPED.sub(r"\1\2", text) for index, text in enumerate(texts, start=start)
+    )
+
+
+def lines_for(text: str) -> tuple[str, ...]:
+    """Return the lines that stand for a text in a section; the opposite of ``text_in`` for what ``trimmed`` returns."""
+    lines = _trimmed_lines(text)
+    code = read_blocks(lines).code
+    return tuple(line if index in code else _HASHES.sub(r"\1\\\2", line) for index, line in enumerate(lines))
+
+
+def trimmed(text: str) -> str:
+    """Return a text as a section can keep it: newlines as the only line endings, no blank lines around it."""
+    return "\n".join(_trimmed_lines(text))
+
+
+def _trimmed_lines(text: str) -> list[str]:
+    lines = _ENDING.split(text)
+    start, stop = trim_blank(lines, 0, len(lines))
+    return lines[start:stop]
+
+
+_BOX: Final = re.compile(r"\[([ xX])\](?:\s+|$)")
+_MARKERS: Final = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?=\[)")
+_NEARLY: Final = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]*\[[ xX]?\](?!\()")
+_LOG_LINE: Final = re.compile(
+    rf"[ ]{{0,3}}[-*+][ \t]+({DAY_PATTERN[1:]})(?:[T ][0-9:.]+(?:Z|[+-][0-9:]+)?)?[ \t]+\[([^\]]*)\](?:[ \t]+(.*))?$"
+)
+
+
+def read_checkboxes(lines: Sequence[str], section: Section | None, blocks: Blocks) -> tuple[Checkbox, ...]:
+    """Return the check boxes of a section in order."""
+    boxes: list[Checkbox] = []
+    for item in blocks.items:
+        if section is None or not section.body <= item.start < section.stop:
+            continue
+        found = _BOX.match(item.text)
+        markers = _MARKERS.match(lines[item.start])
+        if not found or not markers:
+            continue
+        text = " ".join(part.strip() for part in item.text[found.end() :].split("\n")).strip()
+        if text:
+            _, end = trim_blank(lines, item.start, item.end)
+            column = markers.end() + 1
+            boxes.append(Checkbox(text, found[1] != " ", item.start + 1, item.stop, max(item.stop, end), column))
+    return tuple(boxes)
+
+
+def checkbox_problems(
+    lines: Sequence[str], section: Section | None, boxes: Sequence[Checkbox], blocks: Blocks
+) -> Iterator[Problem]:
+    """Yield the lines of a section that look like check boxes and do not count."""
+    if section is None:
+        return
+    counted = {box.line for box in boxes}
+    for index in range(section.body, section.stop):
+        if index + 1 in counted or index in blocks.code:
+            continue
+        if _NEARLY.match(lines[index]):
+            yield Problem(index + 1, f"{quoted(lines[index].strip())} is no check box: write '- [ ] text'")
+    if not boxes:
+        for item in blocks.items:
+            if section.body <= item.start < section.stop:
+                yield Problem(item.start + 1, f"{section.name} holds list items without check boxes; they do not count")
+                return
+
+
+def read_log(
+    lines: Sequence[str], section: Section | None, code: frozenset[int]
+) -> tuple[tuple[LogLine, ...], list[Problem]]:
+    """Return the entries of the Log section, and the list items in it that lack the form ``- DATE [author] text``."""
+    entries: list[LogLine] = []
+    problems: list[Problem] = []
+    for index in range(section.body, section.stop) if section else ():
+        text = text_of(lines[index])
+        if is_blank(text):
+            continue
+        found = None if index in code else _LOG_LINE.match(text)
+        if found:
+            author = found[4].strip() or None
+            entries.append(LogLine((found[5] or "").strip(), index + 1, index + 1, found[1], author))
+        elif entries and entries[-1].last_line == index and text.startswith((" ", "\t")) and index not in code:
+            last = entries[-1]
+            entries[-1] = LogLine(f"{last.text} {text.strip()}", last.line, index + 1, last.day, last.author)
+        else:
+            entries.append(LogLine(text.strip(), index + 1, index + 1))
+            if index not in code:
+                problems.append(Problem(index + 1, "this line of the Log is not '- DATE [author] text'; it is kept"))
+    return tuple(entries), problems
+
+
+STATUS_WORDS: Final = frozenset[str](get_args(Status))
+
+_KEY: Final = r"[^\W\d_][\w /-]{0,40}"
+_BULLET: Final = r"(?:[-*+]|\d{1,9}[.)])[ \t]+"
+_ENTRY: Final = re.compile(
+    rf"(?P<indent>[ \t]*)(?P<bullet>{_BULLET})?"
+    rf"(?:(?P<mark>[*_`]{{1,3}})(?P<marked>{_KEY})(?:(?P=mark)[ \t]*[:：]|[:：](?P=mark))|(?P<plain>{_KEY})[:：])"
+    r"[ \t]*(?P<value>.*)$"
+)
+_STATUS: Final = re.compile(
+    r"[\W_]*(in[ _-]progress(?![A-Za-z])|[A-Za-z](?:[A-Za-z_-]*[A-Za-z])?|[^\W_]+)", re.IGNORECASE
+)
+_ID_PARTS: Final = re.compile(r"[,，、\n]")
+_ID_LINK: Final = re.compile(r"\[[^\]]*\]\(([^)]*)\)")
+_ID_FILE: Final = re.compile(r"(.+?)\.md(?=$|[\s(（`])", re.IGNORECASE)
+
+
+def read_entries(
+    lines: Sequence[str], start: int, stop: int, *, code: frozenset[int], is_wanted: Callable[[str], bool]
+) -> list[MetaEntry]:
+    """Return the entries on lines ``start`` to ``stop`` whose key's name is wanted."""
+    entries: list[MetaEntry] = []
+    first: re.Match[str] | None = None
+    is_open = False
+    for index in range(start, stop):
+        text = text_of(lines[index])
+        if index in code or is_blank(text):
+            is_open = is_open and text.startswith((" ", "\t"))
+            continue
+        found = _ENTRY.match(text)
+        if found and _is_entry(found, first) and is_wanted(name := key_name(found["marked"] or found["plain"])):
+            first = first or found
+            key, value = (found["marked"] or found["plain"]).strip(), found["value"].rstrip()
+            entries.append(MetaEntry(key, name, value, index + 1, index + 1, found.start("value")))
+            is_open = True
+        elif entries and (is_open or text.startswith((" ", "\t"))):
+            entries[-1] = _continued(entries[-1], text, index + 1)
+        else:
+            is_open = False
+    return entries
+
+
+def _is_entry(found: re.Match[str], first: re.Match[str] | None) -> bool:
+    """Tell an entry from an address, and from what is indented below an entry."""
+    if not found["marked"] and found["value"].startswith("//"):
+        return False
+    indent = len(found["indent"].expandtabs(4))
+    if first is None:
+        return indent < 4
+    return indent <= len(first["indent"].expandtabs(4)) + (1 if found["bullet"] else 0)
+
+
+def _continued(entry: MetaEntry, text: str, line: int) -> MetaEntry:
+    more = re.sub(rf"^\s*(?:{_BULLET})?", "", text).rstrip()
+    return msgspec.structs.replace(entry, value=f"{entry.value}\n{more}", last_line=line)
+
+
+def first_of(entry: MetaEntry | None) -> str:
+    """Return the value that counts for a key of one line."""
+    return entry.value.strip().split("\n")[0].strip() if entry else ""
+
+
+def entry_problems(entries: Sequence[MetaEntry]) -> Iterator[Problem]:
+    """Yield the keys given twice, and values that go on where only the first line counts."""
+    lines: dict[str, int] = {}
+    for entry in entries:
+        if entry.name in lines:
+            both = f"{entry.key} stands on line {lines[entry.name]} and again on line {entry.line}"
+            yield Problem(entry.line, f"{both}: the first counts; remove the other")
+        lines.setdefault(entry.name, entry.line)
+        if entry.last_line > entry.line and entry.name in META_KEYS and entry.name != "Depends-on":
+            yield Problem(entry.line, f"{entry.key} goes on to line {entry.last_line}: only its first line counts")
+
+
+def read_status(text: str, line: int, column: int) -> StatusText | None:
+    """Return the status in a text that stands at ``column`` of ``line``, or None if there is no word in it."""
+    found = None if is_none(text) else _STATUS.match(text)
+    if not found:
+        return None
+    written = found[1]
+    return StatusText(status_word(written), written, text[found.end(1) :].rstrip(), line, column + found.start(1))
+
+
+def status_word(written: str) -> str:
+    """Return a status as the protocol spells it, whether or not it knows the word."""
+    word = re.sub(r"[\s-]", "_", written.lower())
+    return "cancelled" if word == "canceled" else word
+
+
+def read_dependencies(entry: MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
+    """Return the ids that ``Depends-on`` names, without ``.md``, and what is wrong with them.
+
+    An id that cannot be one stays in the answer: to leave it out would open the gate that it is meant to keep shut, and
+    the ledger refuses it by name.
+    """
+    ids: list[str] = []
+    problems: list[Problem] = []
+    for part in _ID_PARTS.split(entry.value) if entry else ():
+        text = _ID_LINK.sub(r"\1", part.split("←")[0]).strip().strip("`<>*").strip()
+        if is_none(text):
+            continue
+        found = _ID_FILE.match(text)
+        named = found[1] if found else text
+        if named in ids:
+            continue
+        ids.append(named)
+        if not is_handoff_id(named):
+            line = entry.line if entry else 1
+            problems.append(Problem(line, f"Depends-on names {quoted(named)}, which no handoff can be called"))
+    return tuple(ids), problems
+
+
+def is_handoff_id(name: str) -> bool:
+    """Whether a handoff may be called this."""
+    try:
+        msgspec.convert(name, HandoffId)
+    except msgspec.ValidationError:
+        return False
+    return True

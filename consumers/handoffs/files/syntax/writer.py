@@ -1,0 +1,278 @@
+"""Writing a file: progress into one that exists, and not one byte more; or a new one in the protocol's form and order.
+
+One changed tick is one changed line. What is added stands where the form has it: a missing status first in the Meta
+block (or in a block of its own below the title), log lines at the end of the Log section, a missing section at the
+end of the file. ``comparison`` undoes exactly these additions.
+
+In a new file, a key or section that has nothing to say is left out: Created, Proposal, Tasks, Acceptance Criteria,
+Context. ``Depends-on`` always stands (``(none)``), and so does ``Reviewer`` (``—``): a file without one means the
+default reviewer. What is written is read back; a text that would not come back as it is (a code fence left open, a line
+break in a title) is refused with the name of its field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
+from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines, quoted, text_of, trim_blank
+from consumers.handoffs.files.syntax.parser import parse
+from consumers.handoffs.files.syntax.sections import lines_for, trimmed
+from ledger.errors import Refused
+from ledger.events.fields import DAY_PATTERN
+
+_STATUS_WORD: Final = re.compile(r"[a-z]+(?:_[a-z]+)*")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]+")
+_LOG_LINE: Final = re.compile(rf"- {DAY_PATTERN[1:]} \[[^\]]*\](?: |$)")
+_BULLET: Final = re.compile(r"[ \t]*(?:[-*+][ \t]+)?")
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a handoff has come: what of a file may change without a new approval.
+
+    ``tasks`` and ``criteria`` map positions (from 0) to whether they are ticked; what is not named stays. ``log`` are
+    lines to add, each ``- DATE [author] text``.
+    """
+
+    status: str | None = None
+    tasks: Mapping[int, bool] = {}
+    criteria: Mapping[int, bool] = {}
+    log: Sequence[str] = ()
+
+
+def render(file: HandoffFile, progress: Progress) -> bytes:
+    """Return the file with this progress in it; everything else keeps its bytes.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for a position, status or log line that cannot be; ``INVALID_FORMAT`` when a log
+            line would fall into a block that the file leaves open.
+    """
+    edits = [*_status_edits(file, progress.status)]
+    edits += _tick_edits(file, file.tasks, progress.tasks, "task")
+    edits += _tick_edits(file, file.criteria, progress.criteria, "criterion")
+    edits += _log_edits(file, [log_text(line) for line in progress.log])
+    return join_lines(apply_edits(file.lines, edits), has_mark=file.has_mark)
+
+
+def replace_at(file: HandoffFile, line: int, column: int, old: str, new: str) -> Edit:
+    """Return the edit that puts ``new`` where ``old`` stands on a line (counted from 1)."""
+    text = text_of(file.lines[line - 1])
+    return Edit(line - 1, line, (text[:column] + new + text[column + len(old) :],))
+
+
+def log_text(line: str) -> str:
+    """Return a log line as it is written: one line, without control characters.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` where it is not ``- DATE [author] text``.
+    """
+    text = _CONTROL.sub(" ", line).rstrip()
+    if not _LOG_LINE.match(text):
+        raise Refused("INVALID_FIELD", f"{quoted(text)} is no log line: it must be '- DATE [author] text'", field="log")
+    return text
+
+
+def _status_edits(file: HandoffFile, status: str | None) -> Iterator[Edit]:
+    if status is None or (file.status and file.status.word == status):
+        return
+    if not _STATUS_WORD.fullmatch(status):
+        raise Refused("INVALID_FIELD", f"{quoted(status)} is no status word", field="status")
+    if file.status:
+        yield replace_at(file, file.status.line, file.status.column, file.status.written, status)
+    elif entry := file.entry("Status"):
+        # The key is there and says nothing, or something without a word in it: that gives way.
+        yield replace_at(file, entry.line, entry.column, text_of(file.lines[entry.line - 1])[entry.column :], status)
+    elif file.meta:
+        first = file.meta[0].line - 1
+        yield Edit(first, first, (f"{bullet_of(file.lines[first])}Status: {status}",))
+    elif meta := file.section("Meta"):
+        yield Edit(meta.body, meta.body, (f"- Status: {status}",))
+    else:
+        stop = file.title_stop
+        after = ("",) if stop < len(file.lines) and not is_blank(file.lines[stop]) else ()
+        # A file that is nothing but a title gets a newline at its end: without one it would read as cut off.
+        after = after if stop < len(file.lines) else ("",)
+        yield Edit(stop, stop, ("", "## Meta", f"- Status: {status}", *after))
+
+
+def _tick_edits(file: HandoffFile, boxes: Sequence[Checkbox], ticks: Mapping[int, bool], what: str) -> Iterator[Edit]:
+    for position, is_checked in ticks.items():
+        if not 0 <= position < len(boxes):
+            message = f"the file has no {what} {position}; it has {len(boxes)} (counted from 0)"
+            raise Refused("INVALID_FIELD", message, field=what, position=position)
+        if boxes[position].is_checked is not is_checked:
+            yield tick(file, boxes[position], "x" if is_checked else " ")
+
+
+def tick(file: HandoffFile, box: Checkbox, mark: str) -> Edit:
+    """Return the edit that puts a mark into a box."""
+    return replace_at(file, box.line, box.column, " ", mark)
+
+
+def bullet_of(line: str) -> str:
+    """Return the indentation and list mark that a line begins with; a number is not repeated."""
+    found = _BULLET.match(line)
+    return found[0] if found else ""
+
+
+def closed_end(file: HandoffFile) -> int:
+    """Return the place behind the last line, where a section can be added.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` where a block is left open that would swallow it.
+    """
+    if file.open_line:
+        message = f"the block that line {file.open_line} opens is never closed: close it, so that more can be added"
+        raise Refused("INVALID_FORMAT", message, line=file.open_line)
+    return len(file.lines)
+
+
+def _log_edits(file: HandoffFile, texts: Sequence[str]) -> Iterator[Edit]:
+    if not texts:
+        return
+    section = file.section("Log")
+    if section is None:
+        end = closed_end(file)
+        before = () if is_blank(file.lines[-1]) else ("",)
+        yield Edit(end, end, (*before, "## Log", *texts))
+        return
+    if section.stop == len(file.lines):
+        closed_end(file)
+    _, stop = trim_blank(file.lines, section.body, section.stop)
+    yield Edit(stop, stop, tuple(texts))
+
+
+NO_VALUE: Final = "—"
+NO_DEPENDENCY: Final = "(none)"
+
+_LINE_BREAK: Final = re.compile(r"[\r\n\x00]")
+_HASHES_AT_END: Final = re.compile(r"(?:^|[ \t])#+$")
+
+
+class NewFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a file that does not exist yet; ``log`` are lines of the form ``- DATE [author] text``."""
+
+    title: str
+    sender: str
+    to: str
+    status: str = "pending"
+    reviewer: str | None = None
+    created: str | None = None
+    proposal: str | None = None
+    depends_on: Sequence[str] = ()
+    task: str = ""
+    tasks: Sequence[str] = ()
+    criteria: Sequence[str] = ()
+    context: str = ""
+    log: Sequence[str] = ()
+
+
+def write(content: NewFile) -> bytes:
+    r"""Return the bytes of a v2 file: UTF-8, ``\n``, in the form's order.
+
+    Reading them gives the same fields, texts as ``section_text.trimmed`` returns them.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` naming the ``field`` that a file cannot hold, ``TOO_LARGE`` for more than a file may.
+    """
+    lines = [f"# Handoff: {title_text(content.title)}", "", "## Meta", *_meta_lines(content)]
+    lines += ["", "## Task", *lines_for(content.task)]
+    for heading, texts in (("Tasks", content.tasks), ("Acceptance Criteria", content.criteria)):
+        if texts:
+            lines += ["", f"## {heading}", *(f"- [ ] {one_line(text, heading)}" for text in texts)]
+    if trimmed(content.context):
+        lines += ["", "## Context", *lines_for(content.context)]
+    lines += ["", "## Log", *map(log_text, content.log)]
+    written = join_lines([line + "\n" for line in lines], has_mark=False)
+    expected = msgspec.structs.asdict(content) | {"log": tuple(map(log_text, content.log))}
+    read_back(written, expected)
+    return written
+
+
+def _meta_lines(content: NewFile) -> list[str]:
+    lines = [f"- Status: {content.status}", f"- From: {content.sender}", f"- To: {content.to}"]
+    lines.append(f"- Reviewer: {NO_VALUE if content.reviewer is None else content.reviewer}")
+    if content.created is not None:
+        lines.append(f"- Created: {content.created}")
+    if content.proposal is not None:
+        lines.append(f"- Proposal: {content.proposal}")
+    lines.append(f"- Depends-on: {dependencies_text(content.depends_on)}")
+    return [one_line(line, line[2:].partition(":")[0]) for line in lines]
+
+
+def dependencies_text(ids: Sequence[str]) -> str:
+    """Return ids as ``Depends-on`` has them."""
+    return ", ".join(f"{name}.md" for name in ids) or NO_DEPENDENCY
+
+
+def title_text(title: str) -> str:
+    """Return a title as it stands in its heading: hashes at its end need one more behind them to be part of it."""
+    text = one_line(title, "title").strip()
+    return f"{text} #" if _HASHES_AT_END.search(text) else text
+
+
+def one_line(text: str, field: str) -> str:
+    """Return a text that is to stand on one line.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` where it has line breaks.
+    """
+    if _LINE_BREAK.search(text):
+        raise Refused("INVALID_FIELD", f"{field} must stand on one line", field=field)
+    return text
+
+
+def read_back(written: bytes, expected: Mapping[str, Any]) -> None:
+    """Read what was written, and refuse it unless every expected field comes back.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` with ``field``, or ``TOO_LARGE``.
+    """
+    try:
+        file = parse(written)
+    except Refused as refusal:
+        if refusal.code == "TOO_LARGE":
+            raise
+        message = f"this content cannot be written as a handoff file: {refusal.message}"
+        raise Refused("INVALID_FIELD", message, **refusal.details) from refusal
+    found = fields_of(file)
+    for name, value in expected.items():
+        if found[name] != _as_read(name, value):
+            message = f"{name} cannot be written as a handoff file: it would not be read back as it is"
+            raise Refused("INVALID_FIELD", message, field=name)
+
+
+def fields_of(file: HandoffFile) -> dict[str, Any]:
+    """Return the fields of a file as ``NewFile`` has them."""
+    return {
+        "title": file.title,
+        "sender": file.sender,
+        "to": file.to,
+        "status": file.status.word if file.status else None,
+        "reviewer": file.reviewer,
+        "created": file.created,
+        "proposal": file.proposal,
+        "depends_on": file.depends_on,
+        "task": file.task,
+        "tasks": tuple(box.text for box in file.tasks),
+        "criteria": tuple(box.text for box in file.criteria),
+        "context": file.context,
+        "log": tuple(f"- {one.day} [{one.author or ''}] {one.text}".rstrip() for one in file.log),
+    }
+
+
+def _as_read(name: str, value: Any) -> Any:
+    """Return a value as reading gives it: without the white space around it that no file keeps."""
+    match name:
+        case "task" | "context":
+            return trimmed(value)
+        case "tasks" | "criteria":
+            return tuple(text.strip() for text in value)
+        case "depends_on" | "log":
+            return tuple(value)
+        case _:
+            return value.strip() if value is not None else None

@@ -1,0 +1,172 @@
+"""Delivering what is in the outbox: one sender a channel, so that a slow receiver holds up nobody else's notifications.
+
+What may pass is tried again, first after ``retry_wait_first_s`` and each time ``retry_wait_factor`` times later, up to
+the channel's ``retry_wait_max_s``: with the defaults twelve attempts over more than a day, because Standard Webhooks
+advises a schedule that spans days. A ``Retry-After`` (RFC 9110 §10.2.3) can make a wait longer, up to the same maximum,
+never shorter. Of a webhook's answer the status decides; its body is never read.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import structlog
+
+from consumers.handoffs.notifier.episodes import Notification
+from consumers.handoffs.notifier.settings import Channel, ChannelSettings, Secret
+from consumers.handoffs.notifier.store import Delivery, NotifierStore
+from consumers.sdk.command import run_command
+from consumers.sdk.http import NoAnswer, post
+
+retry_wait_first_s: Final = 5.0
+retry_wait_factor: Final = 4
+
+Result: TypeAlias = Literal["delivered", "passing", "refused", "gone"]
+
+_GONE: Final = 410
+_PASSING: Final = frozenset({408, 429})
+_SERVER_ERRORS: Final = 500
+
+
+class Outcome(NamedTuple):
+    """What came of one attempt, in our own words; ``wait_s`` is what the receiver asked for."""
+
+    result: Result
+    said: str
+    wait_s: float | None = None
+
+
+def outcome_of_status(status: int, wait_s: float | None = None) -> Outcome:
+    """Return what an HTTP status means for a delivery."""
+    said = f"the receiver answered {status}"
+    if 200 <= status < 300:
+        return Outcome("delivered", said)
+    if status in _PASSING or status >= _SERVER_ERRORS:
+        return Outcome("passing", said, wait_s)
+    if status == _GONE:
+        return Outcome("gone", f"{said}: it wants no more")
+    return Outcome("refused", f"{said}: redirects are not followed" if 300 <= status < 400 else said)
+
+
+def next_try_ms(outcome: Outcome, attempt: int, channel: ChannelSettings, now_ms: int) -> int | None:
+    """Return when a delivery that failed at its ``attempt``-th attempt is tried again; None for never."""
+    if outcome.result != "passing" or attempt >= channel.attempts_max:
+        return None
+    wait_s = max(retry_wait_first_s * retry_wait_factor ** (attempt - 1), outcome.wait_s or 0.0)
+    return now_ms + int(1000 * min(wait_s, channel.retry_wait_max_s))
+
+
+def post_notification(channel: Channel, notification: Notification, now_ms: int) -> Outcome:
+    """Post a notification to the channel's webhook, signed as an attempt of ``now_ms``; return what came of it."""
+    url, secret, limit_s = channel.settings.webhook, channel.secret, channel.settings.timeout_s
+    assert url is not None  # noqa: S101 - the caller chose by it
+    assert secret is not None  # noqa: S101 - configured_channels demands it
+    headers = signed_headers(notification.id, now_ms // 1000, notification.document, secret)
+    headers |= {"content-type": "application/json", "user-agent": "baton-notifier"}
+    try:
+        answer = post(url, notification.document, headers, limit_s=limit_s)
+    except TimeoutError:
+        return Outcome("passing", f"the receiver did not answer within {limit_s:g} s")
+    except NoAnswer as error:
+        return Outcome("passing" if error.may_pass else "refused", error.problem)
+    return outcome_of_status(answer.status, answer.wait_s)
+
+
+def signed_headers(message_id: str, timestamp_s: int, body: bytes, secret: Secret) -> dict[str, str]:
+    """Return the three headers of one attempt to deliver ``body``.
+
+    >>> key = Secret(b"0123456789abcdef01234567")
+    >>> signed_headers("5f0c", 1674087231, b"{}", key)["webhook-signature"]
+    'v1,lDWGVlZTeqQGMF43uU3L8N9eRhV8SelSktCJ0NU6qKI='
+    """
+    signed = f"{message_id}.{timestamp_s}.".encode() + body
+    signature = base64.b64encode(hmac.digest(secret.reveal(), signed, "sha256")).decode()
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(timestamp_s),
+        "webhook-signature": f"v1,{signature}",
+    }
+
+
+log = structlog.get_logger("baton.notifier")
+
+outbox_poll_s: Final = 0.5
+
+
+def attempt(
+    channel: Channel, notification: Notification, now_ms: int, *, stop: threading.Event | None = None
+) -> Outcome:
+    """Try once to deliver a notification to a channel; return what came of it. ``stop`` ends a command early."""
+    command = channel.settings.command
+    if command is None:
+        return post_notification(channel, notification, now_ms)
+    environment = {
+        "BATON_NOTIFICATION_ID": notification.id,
+        "BATON_TITLE": notification.title,
+        "BATON_TEXT": notification.text,
+    }
+    document = notification.document + b"\n"
+    limit_s = channel.settings.timeout_s
+    ended = run_command(command, document, environment, limit_s=limit_s, stop=stop, drops_output=True)
+    if ended.problem is not None:
+        return Outcome("passing", ended.problem)
+    return Outcome("delivered", "the command ended with exit code 0")
+
+
+class Sender:
+    """Delivers what the outbox holds for one channel."""
+
+    def __init__(self, channel: Channel, path: Path, clock_ms: Callable[[], int]) -> None:
+        """Send to ``channel`` what the store at ``path`` holds for it; ``clock_ms`` is unix time in milliseconds."""
+        self._channel = channel
+        self._path = path
+        self._clock_ms = clock_ms
+
+    def run(self, stop: threading.Event) -> None:
+        """Send whatever is due until ``stop`` is set.
+
+        Raises:
+            Unavailable: the store cannot be used.
+        """
+        store = NotifierStore(self._path)
+        try:
+            while not stop.is_set():
+                self.send_due(store, stop)
+                stop.wait(outbox_poll_s)
+        finally:
+            store.close()
+
+    def send_due(self, store: NotifierStore, stop: threading.Event) -> None:
+        """Send everything that is due now, once, in the order in which it came to be due."""
+        name = self._channel.name
+        while not stop.is_set() and (delivery := store.due(name, self._clock_ms())) is not None:
+            if (error := store.stopped().get(name)) is not None:
+                store.stop_channel(name, error, self._clock_ms())
+            elif delivery.attempts >= self._channel.settings.attempts_max:
+                store.failed(delivery, "the notifier ended while it sent this", None)
+            else:
+                store.count_attempt(delivery)
+                outcome = attempt(self._channel, delivery.notification, self._clock_ms(), stop=stop)
+                self._record(store, delivery, outcome)
+
+    def _record(self, store: NotifierStore, delivery: Delivery, outcome: Outcome) -> None:
+        if outcome.result == "delivered":
+            store.delivered(delivery)
+            return
+        count, now_ms = delivery.attempts + 1, self._clock_ms()
+        next_ms = next_try_ms(outcome, count, self._channel.settings, now_ms)
+        said = {"channel": self._channel.name, "id": delivery.notification.id, "attempt": count, "error": outcome.said}
+        if outcome.result == "gone":
+            store.stop_channel(self._channel.name, outcome.said, now_ms)
+            log.error("channel stopped", **said)
+            return
+        store.failed(delivery, outcome.said, next_ms)
+        if next_ms is None:
+            log.error("notification given up", **said)
+        else:
+            log.warning("notification failed", **said, again_in_s=(next_ms - now_ms) / 1000)
