@@ -1,4 +1,4 @@
-"""The auditor: replays a ledger from its first entry, offline, and trusts nobody while doing it (DESIGN §4 to §6).
+"""The auditor: replays a ledger from its first entry, offline, and trusts nobody while doing it.
 
 Words: a *problem* makes the verdict fail, and names the index it was found at; a *note* is worth knowing and fails
 nothing; a report is *anchored* when the auditor brought knowledge of its own (the fingerprint of the root key, or a

@@ -1,16 +1,21 @@
 """Checking a bundle: members against each other, entries against tiles and proofs, and then the replay.
 
-Of a whole log everything is replayed. Of one stream only form, ids, signatures, keys and inclusion can be checked:
-the rules depend on streams that are not there, and the report says ``rules_replayed: false``.
+Of a whole log everything is replayed. Of one stream only form, ids, signatures, keys and inclusion can be checked, each
+entry by itself: the rules depend on streams that are not there, and the report says ``rules_replayed: false``.
+
+An entry bundle is taken apart by the tile beside it, so that damage stays with the entry that has it. Entries stand one
+after the other, each behind its length (C2SP tlog-tiles, Log entries): one wrong length would shift all that follow.
+The tile says which hash each must have, so a length with one byte changed is found by trying.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from consumers.auditor.entry_bundles import split_entries
 from consumers.auditor.replay import Replay
-from consumers.auditor.stream_replay import StreamReplay
+from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.bundle.layout import (
     blob_name,
     entry_names,
@@ -23,18 +28,24 @@ from ledger.bundle.layout import (
     verify_program,
 )
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, verify_checkpoint
+from ledger.client import read_event
+from ledger.envelope import BATCH_TYPE, decode_entry, pae
 from ledger.errors import BatonError, Corrupted, Refused, message_of
+from ledger.events.authority import AgentRegistered, KeyDelegated, KeyRevoked, LedgerCreated
+from ledger.identity import verify
+from ledger.lifecycle.authority import NODE, ROOT
 from ledger.log.blobs import check_blob
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
-from ledger.merkle import root_of
+from ledger.merkle import Frontier, leaf_hash, node_hash, root_of, verify_inclusion
 from ledger.receipt import Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from consumers.auditor.anchor import Anchor
-    from consumers.auditor.report import AuditReport, Findings
+    from consumers.auditor.report import Anchor, AuditReport, Findings
     from ledger.bundle import Bundle
+    from ledger.envelope import Entry
+    from ledger.events import EventData
+    from ledger.events.body import Event
+_LENGTH = 2
 
 
 def check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Callable[[int, int], None]) -> AuditReport:
@@ -158,3 +169,154 @@ def _check_keys(bundle: Bundle, replay: Replay | StreamReplay, findings: Finding
     for name, wanted in key_members(replay.authority).items():
         if bundle.read(name) != wanted:
             findings.problem(None, "CORRUPTED", f"{name} is not what the entries say")
+
+
+def split_entries(
+    content: bytes, tile: Sequence[bytes], start: int, findings: Findings
+) -> tuple[list[bytes | None], set[int]]:
+    """Return the entries of a bundle, None for those that are lost, and the indexes whose hash is not the tile's."""
+    entries: list[bytes | None] = []
+    damaged: set[int] = set()
+    at = 0
+    for position, wanted in enumerate(tile):
+        index = start + position
+        size = int.from_bytes(content[at : at + _LENGTH], "big")
+        entry = content[at + _LENGTH : at + _LENGTH + size]
+        if leaf_hash(entry) != wanted or len(entry) != size:
+            damaged.add(index)
+            true_size = _true_size(content, at, wanted, tile[position + 1 :])
+            if true_size is None:
+                message = f"entries {index} to {start + len(tile) - 1} cannot be told apart"
+                findings.problem(index, "CORRUPTED", message, end=start + len(tile))
+                return entries + [None] * (len(tile) - position), damaged
+            where = "the length before entry" if true_size != size else "entry"
+            findings.problem(index, "CORRUPTED", f"{where} {index} is not the one whose hash is in the tree")
+            size = true_size
+            entry = content[at + _LENGTH : at + _LENGTH + size]
+        entries.append(entry)
+        at += _LENGTH + size
+    if at != len(content):
+        findings.problem(start, "CORRUPTED", f"bytes follow entry {start + len(tile) - 1}", end=start + len(tile))
+    return entries, damaged
+
+
+def _true_size(content: bytes, at: int, wanted: bytes, later: Sequence[bytes]) -> int | None:
+    """Return the length of the entry at ``at``: the one in front of it, or that with one byte changed."""
+    stored = content[at : at + _LENGTH]
+    if len(stored) < _LENGTH:
+        return None
+    high, low = stored
+    changed = [byte << 8 | low for byte in range(256)] + [high << 8 | byte for byte in range(256)]
+    for size in changed:
+        entry = content[at + _LENGTH : at + _LENGTH + size]
+        if len(entry) == size and leaf_hash(entry) == wanted:
+            return size
+    size = int.from_bytes(stored, "big")
+    return size if _continues(content, at + _LENGTH + size, later) else None
+
+
+def _continues(content: bytes, at: int, later: Sequence[bytes]) -> bool:
+    """Whether what begins at ``at`` is the end, or one of the next entries has the hash it must have."""
+    for wanted in later:
+        size = int.from_bytes(content[at : at + _LENGTH], "big")
+        if len(content) < at + _LENGTH + size:
+            return False
+        if leaf_hash(content[at + _LENGTH : at + _LENGTH + size]) == wanted:
+            return True
+        at += _LENGTH + size
+    return at == len(content)
+
+
+class StreamReplay:
+    """The checks of a bundle of one stream, entry by entry; offers what a report is made of."""
+
+    def __init__(self, findings: Findings, size: int, root: bytes) -> None:
+        """Check inclusion in the tree of ``size`` entries with this ``root``."""
+        self.size = size
+        self.roots = {size: root}
+        self.frontier: Frontier | None = None
+        self.kinds: Counter[str] = Counter()
+        self.created: LedgerCreated | None = None
+        self.ledger: str | None = None
+        self.authority: list[tuple[str, EventData]] = []
+        self.lost_from: int | None = None
+        self.verified = 0
+        self._findings = findings
+        self._owners: dict[str, str] = {}
+        self._revoked: set[str] = set()
+        self._clock_ms = 0
+
+    def feed(self, index: int, data: bytes, receipt: Receipt, stream: str | None) -> None:
+        """Check the next entry."""
+        try:
+            if not verify_inclusion(leaf_hash(data), index, self.size, receipt.path, self.roots[self.size]):
+                raise Refused("VERIFICATION_FAILED", "it is not in the tree of the checkpoint")  # noqa: TRY301
+            entry = decode_entry(data)
+            event = read_event(index, data)
+            self._check(entry, event, stream)
+            if not _is_signed(entry, receipt.extra):
+                raise Refused("SIGNATURE_INVALID", "its signature does not fit")  # noqa: TRY301
+        except Refused as refusal:
+            self._findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
+            self.lost_from = index if self.lost_from is None else self.lost_from
+            return
+        self.verified += 1
+        self.kinds[event.kind] += 1
+
+    def _check(self, entry: Entry, event: Event, stream: str | None) -> None:
+        is_authority = event.kind in AUTHORITY_KINDS
+        if event.stream != stream and not is_authority:
+            raise Refused("INVALID_FIELD", f"it is of the stream {event.stream}, which is not that of the bundle")
+        if entry.accepted_ms < self._clock_ms:
+            raise Refused("VERIFICATION_FAILED", "the ledger's clock goes back before it")
+        self._clock_ms = entry.accepted_ms
+        if event.index == 0 and isinstance(event.data, LedgerCreated):
+            self.created, self.ledger = event.data, event.ledger
+            self._owners |= {event.data.root: ROOT, event.data.node_key: NODE}
+        if event.ledger != self.ledger:
+            raise Refused("WRONG_LEDGER", f"it is for ledger {event.ledger}")
+        if self._owners.get(event.key) != event.author:
+            raise Refused("KEY_UNKNOWN", f"it is signed with a key that is not {event.author}'s")
+        if event.key in self._revoked:
+            raise Refused("KEY_REVOKED", f"the key of {event.author} was revoked before it")
+        if is_authority:
+            self.authority.append((event.author, event.data))
+            self._learn(event)
+
+    def _learn(self, event: Event) -> None:
+        match event.data:
+            case AgentRegistered() as data:
+                self._owners[data.key] = data.name
+            case KeyDelegated() as data:
+                self._owners[data.key] = event.author
+            case KeyRevoked() as data:
+                self._revoked.add(data.key)
+            case _:  # any other data: it changes no key
+                return
+
+
+def _is_signed(entry: Entry, batch_path: bytes | None) -> bool:
+    signed = pae(entry.body)
+    if entry.batch_size == 1:
+        return batch_path is None and verify(entry.key, signed, entry.sig)
+    path = batch_path or b""
+    hashes = [path[start : start + 32] for start in range(0, len(path), 32)]
+    root = _root_of_path(leaf_hash(signed), entry.batch_index, entry.batch_size, hashes)
+    body = entry.batch_size.to_bytes(8, "big") + (root or b"")
+    prefix = f"DSSEv1 {len(BATCH_TYPE)} {BATCH_TYPE} {len(body)} ".encode()
+    return root is not None and verify(entry.key, prefix + body, entry.sig)
+
+
+def _root_of_path(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes | None:
+    """Return the root that a path leads to (RFC 9162 §2.1.3.2), None when its length is not that of the tree."""
+    rest = iter(path)
+    last, node = size - 1, leaf
+    while last > 0:
+        if index & 1 or index < last:
+            sibling = next(rest, None)
+            if sibling is None:
+                return None
+            node = node_hash(sibling, node) if index & 1 else node_hash(node, sibling)
+        index >>= 1
+        last >>= 1
+    return None if next(rest, None) is not None else node

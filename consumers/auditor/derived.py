@@ -6,6 +6,7 @@ Each is read once, record by record, and none is kept whole in memory a second t
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,8 +17,6 @@ from ledger.log.blobs import BlobRecord
 from ledger.log.tables import FORMAT, HEAD_KEY, Head, decode_record, head_decoder, stream_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from consumers.auditor.page_reader import PageReader, Record
     from consumers.auditor.replay import Replay
     from consumers.auditor.report import Findings
@@ -32,7 +31,6 @@ class StreamMarks:
     """16 bytes for each entry: the digest of its stream, as the ids table keys it; zeros where it is unknown."""
 
     def __init__(self) -> None:
-        """Start with no entry."""
         self._marks = bytearray()
 
     def observe(self, index: int, stream: str, _event_id: str) -> None:
@@ -115,8 +113,8 @@ def check_blobs(reader: PageReader, findings: Findings) -> None:
             digest, size, hashes = key[:32], 0, (blake3(), hashlib.sha256())
         if key[32:] != _RECORD_SUFFIX:
             size += len(value)
-            for one in hashes:
-                one.update(value)
+            for hash_ in hashes:
+                hash_.update(value)
             continue
         wanted = BlobRecord(size, hashes[0].digest(), hashes[1].digest())
         if wanted.blake3 != digest or msgspec.msgpack.encode(wanted) != value:
@@ -180,7 +178,7 @@ def _last_index(key: bytes, value: bytes) -> int | None:
             index = record.since_index
         case b"i":
             index = record.index
-        case _:
+        case _:  # the key of an agent, or of nothing that is known
             return None
     return int(index)
 
@@ -193,5 +191,5 @@ def _named(key: bytes) -> str:
             return f"agent {key[1:].decode('utf-8', 'replace')}"
         case b"k":
             return f"key {key[1:].hex()}"
-        case _:
+        case _:  # any other key
             return f"state key {key.hex()}"

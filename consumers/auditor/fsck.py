@@ -3,31 +3,37 @@
 Local only. This process never opens the log: pages are read by ``pages`` in processes of their own, because a damaged
 page can end whoever reads it. The ledger may be in use meanwhile: entries never change, and derived tables
 are compared when the head before and after is the same; after some tries on a busy ledger it says so.
+
+Entries are compared with the stored hashes, 256 at a time: a full tile names the damaged one. In the last, unfinished
+tile only the frontier is stored: a few roots over up to 128 entries each. There, whatever a signature covers is named
+by the signature; what it does not cover (the ledger's clock, the numbers of the batch) is found by trying: which single
+byte, put back, gives the stored root?
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from consumers.auditor.anchor import Anchor
 from consumers.auditor.derived import StreamMarks, check_blobs, check_ids, check_state, read_head, table_records
 from consumers.auditor.page_reader import PageReader
 from consumers.auditor.replay import Replay
-from consumers.auditor.report import AuditReport, Findings
-from consumers.auditor.tree_check import TreeCheck, find_changed_byte, mismatching_subtrees
-from ledger.errors import Unavailable
-from ledger.log.tiles import TILE_WIDTH
+from consumers.auditor.report import Anchor, AuditReport, Findings
+from ledger.envelope import decode_entry
+from ledger.errors import Refused, Unavailable
+from ledger.log.tiles import HASH_SIZE, TILE_WIDTH, tile_key
+from ledger.merkle import Frontier, inclusion_path, leaf_hash, node_hash, root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from ledger.log.tables import Head
 
 attempts_max: Final = 5
 # Where the head is lost, entries are read until the table ends.
 _SIZE_UNKNOWN: Final = 2**40
+# What the search for one changed byte may hash: some seconds.
+search_hashed_max_bytes: Final = 4 * 1024**3
 
 
 def fsck(
@@ -37,7 +43,7 @@ def fsck(
     trusted_checkpoint: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
-    """Return what is wrong with the ledger in ``home``, by index, or by range for an unreadable page (DESIGN §4).
+    """Return what is wrong with the ledger in ``home``, by index, or by range for an unreadable page.
 
     ``root`` and ``trusted_checkpoint`` as in ``verify_log``; ``progress`` is called with entries done and to do.
 
@@ -88,7 +94,7 @@ class _Check:
         self.replay.finish()
         if self._head is not None and self.replay.size == size:
             self._name_changed(self._head)
-        elif self._head is not None and not any(one.end == size for one in self._findings.problems):
+        elif self._head is not None and not any(problem.end == size for problem in self._findings.problems):
             message = f"the entries from {self.replay.size} to {size - 1} are missing"
             self._findings.problem(self.replay.size, "CORRUPTED", message, end=size)
 
@@ -106,14 +112,128 @@ class _Check:
     def _name_changed(self, head: Head) -> None:
         start = head.size - len(self._last)
         for first, end, root in mismatching_subtrees(head.size, head.frontier, self._last):
-            if any(one.index is not None and first <= one.index < end for one in self._findings.problems):
+            if any(problem.index is not None and first <= problem.index < end for problem in self._findings.problems):
                 continue
-            entries = [one for one in self._last[first - start : end - start] if one is not None]
-            found = find_changed_byte(entries, root)
-            if found is None:
+            entries = [entry for entry in self._last[first - start : end - start] if entry is not None]
+            changed = find_changed_byte(entries, root)
+            if changed is None:
                 message = f"entries {first} to {end - 1}, or the head's frontier, are not those of the tree"
                 self._findings.problem(first, "CORRUPTED", message, end=end)
             else:
-                index = first + found[0]
-                message = f"byte {found[1]} of entry {index} is not the one that the tree holds"
+                index = first + changed[0]
+                message = f"byte {changed[1]} of entry {index} is not the one that the tree holds"
                 self._findings.problem(index, "CORRUPTED", message)
+
+
+class TreeCheck:
+    """Compares the entries, chunk by chunk, with the tiles that were stored for them."""
+
+    def __init__(self, tiles: dict[bytes, bytes], findings: Findings) -> None:
+        """Compare with ``tiles`` (by key)."""
+        self.tiles = tiles
+        self._findings = findings
+        self._roots: list[bytes | None] = []
+
+    def damaged(self, number: int, entries: Sequence[bytes | None]) -> set[int]:
+        """Report and return the indexes of a full chunk whose entries are not those of the tree."""
+        stored = self.tiles.get(tile_key(0, number), b"")
+        above = self.tiles.get(tile_key(1, number // TILE_WIDTH), b"")
+        at = number % TILE_WIDTH * HASH_SIZE
+        wanted_root = above[at : at + HASH_SIZE]
+        leaves = [None if entry is None else leaf_hash(entry) for entry in entries]
+        known = [leaf for leaf in leaves if leaf is not None]
+        if len(known) == len(entries) and root_of(known) == wanted_root:
+            self._roots.append(wanted_root)
+            if b"".join(known) != stored:
+                self._bad_tile(0, number)
+            return set()
+        start = number * TILE_WIDTH
+        hashes = [stored[place : place + HASH_SIZE] for place in range(0, len(stored), HASH_SIZE)]
+        if len(stored) != TILE_WIDTH * HASH_SIZE:
+            self._bad_tile(0, number)
+            self._roots.append(root_of(known) if len(known) == len(entries) else None)
+            return set()
+        self._roots.append(root_of(hashes) if root_of(hashes) == wanted_root or None in leaves else root_of(known))
+        found = {start + place for place, leaf in enumerate(leaves) if leaf is not None and leaf != hashes[place]}
+        for index in sorted(found):
+            self._findings.problem(index, "CORRUPTED", f"entry {index} is not the one whose hash is in the tree")
+        return found
+
+    def check_upper(self) -> None:
+        """Compare the tiles above level 0, after the last full chunk, and look for tiles that belong nowhere."""
+        expected = {tile_key(0, number) for number in range(len(self._roots))}
+        level, hashes = 1, self._roots
+        while hashes:
+            for number, start in enumerate(range(0, len(hashes), TILE_WIDTH)):
+                wanted = [hash_ for hash_ in hashes[start : start + TILE_WIDTH] if hash_ is not None]
+                key = tile_key(level, number)
+                expected.add(key)
+                is_known = None not in hashes[start : start + TILE_WIDTH]
+                if is_known and self.tiles.get(key) != b"".join(wanted):
+                    self._bad_tile(level, number)
+            groups = [hashes[at : at + TILE_WIDTH] for at in range(0, len(hashes) - TILE_WIDTH + 1, TILE_WIDTH)]
+            hashes = [None if None in group else root_of([hash_ for hash_ in group if hash_]) for group in groups]
+            level += 1
+        for key in sorted(self.tiles.keys() - expected):
+            self._findings.problem(None, "CORRUPTED", f"the tile {key.hex()} does not belong to this log")
+
+    def _bad_tile(self, level: int, number: int) -> None:
+        width = TILE_WIDTH ** (level + 1)
+        start = number * width
+        self._findings.problem(
+            start,
+            "CORRUPTED",
+            f"tile {number} of level {level} is not what entries {start} to {start + width - 1} give",
+            end=start + width,
+        )
+
+
+def mismatching_subtrees(
+    size: int, frontier: bytes, entries: Sequence[bytes | None]
+) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (start, end, stored root) of the unfinished tile's subtrees that the last ``entries`` do not give."""
+    rest = len(entries)
+    roots = Frontier.from_bytes(size, frontier).roots
+    start = 0
+    for root in roots[len(roots) - rest.bit_count() :]:
+        width = 1 << ((rest - start).bit_length() - 1)
+        inside = entries[start : start + width]
+        leaves = [leaf_hash(entry) for entry in inside if entry is not None]
+        if len(leaves) == width and root_of(leaves) != root:
+            yield size - rest + start, size - rest + start + width, root
+        start += width
+
+
+def find_changed_byte(entries: Sequence[bytes], root: bytes) -> tuple[int, int] | None:
+    """Return (entry, byte) where another byte, outside body, key and signature, gives the root; None if nowhere."""
+    if 256 * sum(len(entry) * len(_unsigned_bytes(entry)) for entry in entries) > search_hashed_max_bytes:
+        return None  # the range is named, which is less, but soon
+    leaves = [leaf_hash(entry) for entry in entries]
+    for position, entry in enumerate(entries):
+        path = inclusion_path(leaves, position)
+        for byte in _unsigned_bytes(entry):
+            for value in range(256):
+                changed = entry[:byte] + bytes((value,)) + entry[byte + 1 :]
+                if _climb(leaf_hash(changed), position, path) == root:
+                    return position, byte
+    return None
+
+
+def _climb(node: bytes, position: int, path: list[bytes]) -> bytes:
+    """Return the root of a perfect subtree from one leaf and its path."""
+    for sibling in path:
+        node = node_hash(sibling, node) if position & 1 else node_hash(node, sibling)
+        position >>= 1
+    return node
+
+
+def _unsigned_bytes(data: bytes) -> list[int]:
+    try:
+        entry = decode_entry(data)
+    except Refused:
+        return []  # named already
+    body = data.index(entry.body)
+    key = data.index(entry.key, body + len(entry.body))
+    sig = data.index(entry.sig, key + len(entry.key))
+    covered = (range(body, body + len(entry.body)), range(key, key + len(entry.key)), range(sig, sig + len(entry.sig)))
+    return [place for place in range(len(data)) if not any(place in part for part in covered)]

@@ -11,6 +11,8 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from consumers.auditor.pages import END, FRAME, value_size_max_bytes
@@ -18,9 +20,6 @@ from ledger.errors import Unavailable
 from ledger.log.tables import DATABASE, index_key
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
-
     from consumers.auditor.report import Findings
 
 silence_max_s: Final = 60.0

@@ -5,34 +5,39 @@ ones the tree does not hold (``damaged``). Nothing here stops at a problem. But 
 is missing from the state, so what rules refuse after it is a note, not a problem: it would blame honest entries.
 
 A refused event leaves no trace in the replayed state, as at the gate. Gate-only checks (secret patterns) depend on
-more than the log and are not replayed (DESIGN §5).
+more than the log and are not replayed.
+
+The state stays small over millions of events. ``admission.state.Memory`` keeps every record as an object and every id
+as text, some 600 bytes an event. Here a record is kept as the bytes that the log itself stores, decoded ones only in a
+cache of bounded size, and an id as its 32 bytes. What grows is one small item for each event id, stream, key and
+idempotency key.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from consumers.auditor.batches import Batches
-from consumers.auditor.packed import PackedState
-from consumers.auditor.signatures import Signatures
+from consumers.auditor.signatures import Batches, Signatures
 from ledger.admission.check import Candidate
 from ledger.admission.decide import apply
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer
+from ledger.codec import encode_packed
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import decode_body
 from ledger.limits import body_size_max_bytes
+from ledger.log import tables as layout
 from ledger.merkle import Frontier, leaf_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
     from consumers.auditor.report import Findings
     from ledger.envelope import Entry
     from ledger.events import EventData
+records_decoded_max: Final = 50_000
 
 
 class Clock:
@@ -232,3 +237,50 @@ class Replay:
         self.state.remember(candidate.id, index)
         if self._observe is not None:
             self._observe(index, body.stream, candidate.id)
+
+
+class PackedState:
+    """A ``Base`` without a log."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.ledger: str | None = None
+        self.authority_index = 0
+        self.packed: dict[bytes, bytes] = {}
+        self.indexes: dict[bytes, int] = {}
+        self._decoded: dict[bytes, Any] = {}
+
+    def record(self, key: bytes) -> Any:
+        """Return the record under a state key, or None."""
+        found = self._decoded.get(key)
+        if found is None and (data := self.packed.get(key)) is not None:
+            found = self._decoded[key] = layout.decode_record(key, data)
+        return found
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event, or None."""
+        return self.indexes.get(bytes.fromhex(event_id[7:]))
+
+    def key_at(self, index: int) -> bytes:
+        """Never asked: a replay refuses every duplicate before it would matter."""
+        raise KeyError(index)
+
+    def take(self, layer: Layer) -> None:
+        """Take over the records decided in ``layer``; ids are recorded one by one with ``remember``."""
+        for key, record in layer.records.items():
+            self.packed[key] = encode_packed(record)
+        if len(self._decoded) > records_decoded_max:
+            self._decoded = {}
+        self._decoded |= layer.records
+        self.size = layer.size
+        self.ledger = layer.ledger
+        if layer.authority_index is not None:
+            self.authority_index = layer.authority_index
+
+    def remember(self, event_id: str, index: int) -> None:
+        """Record the id of the event at ``index``; the first one stands."""
+        self.indexes.setdefault(bytes.fromhex(event_id[7:]), index)
+
+    def knows(self, ref: str) -> bool:
+        """Return whether ``ref`` is the id of an event seen so far."""
+        return bytes.fromhex(ref[7:]) in self.indexes

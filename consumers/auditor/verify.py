@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from consumers.auditor.anchor import Anchor
 from consumers.auditor.bundle_check import check_log, check_stream
 from consumers.auditor.replay import Replay
-from consumers.auditor.report import AuditReport, Findings
+from consumers.auditor.report import Anchor, AuditReport, Findings
 from ledger.bundle import open_bundle
 from ledger.errors import Corrupted
 from ledger.limits import range_events_max
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from ledger.client import Client
     from ledger.config import Settings
 
@@ -28,7 +26,7 @@ def verify_log(
     views: Settings | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
-    """Return the audit of a ledger, local or remote, as it is when it begins (DESIGN §4, §6).
+    """Return the audit of a ledger, local or remote, as it is when it begins.
 
     ``root`` is the fingerprint of the root key, as ``init`` printed it; ``trusted_checkpoint`` a note kept from
     earlier; with settings in ``views``, the views are rebuilt from the log and compared. ``progress`` is called with
@@ -93,8 +91,10 @@ def _check_views(client: Client, settings: Settings, findings: Findings) -> None
 
     try:
         with Reader(client, settings) as reader:
-            for one in verify_views(client, reader.store, VIEWS):
-                message = f"table {one.table} of view {one.view} is not what the log gives: `baton project` rebuilds it"
+            for table in verify_views(client, reader.store, VIEWS):
+                message = (
+                    f"table {table.table} of view {table.view} is not what the log gives: `baton project` rebuilds it"
+                )
                 findings.problem(None, "VERIFICATION_FAILED", message)
     except Corrupted as error:
         findings.problem(None, error.code, f"the views: {error.message}")
