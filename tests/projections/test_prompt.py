@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor import compress
+from consumers.reasoning.compressor.compress import compress
 from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, cut_to_tokens, short_ref, to_context_prompt
 from projections.briefs.sentences import HEADINGS, readable_text
 from projections.briefs.tokens import ESTIMATE_NAME, Tokenizer, count_tokens, estimate_tokens

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from consumers.handoffs.notifier import STORE_FILE, NotifierWorker, configured_channels
 from consumers.handoffs.router import CHAINS_FILE, ChainsFile, RouterWorker
 from consumers.handoffs.router.worker import NAME as ROUTER
-from consumers.reasoning.compressor.worker import CompressorWorker
-from consumers.reasoning.validator.model_judge import ModelJudge
-from consumers.reasoning.validator.worker import ValidatorWorker
+from consumers.reasoning.workers import CompressorWorker, ModelJudge, ValidatorWorker
 from consumers.sdk.llm.model import configured_client
 from consumers.sdk.service import service_author
 

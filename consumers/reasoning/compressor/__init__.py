@@ -1,16 +1,10 @@
-"""The compressor: makes briefs of reasoning graphs (DESIGN §9).
+"""The compressor: makes briefs of reasoning graphs.
 
 ``compress`` is the default, deterministic and without any model::
 
-    from consumers.reasoning.compressor import compress
-    from projections.briefs.prompt import TransferLevel, to_context_prompt
+from consumers.reasoning.compressor.compress import compress
+from projections.briefs.prompt import TransferLevel, to_context_prompt
 
-    brief = compress(memory, TransferLevel.MINIMAL)
-    print(to_context_prompt(brief).prompt, brief.fidelity.value)
+brief = compress(memory, TransferLevel.MINIMAL)
+print(to_context_prompt(brief).prompt, brief.fidelity.value)
 """
-
-from __future__ import annotations
-
-from consumers.reasoning.compressor.compress import COMPRESSOR_NAME, COMPRESSOR_VERSION, compress
-
-__all__ = ["COMPRESSOR_NAME", "COMPRESSOR_VERSION", "compress"]

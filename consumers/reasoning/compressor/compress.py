@@ -1,4 +1,4 @@
-"""The default compressor: deterministic, without a model, every fact a step's own words (DESIGN §9).
+"""The default compressor: deterministic, without a model, every fact a step's own words.
 
 It chooses critical steps along the dependency graph and the evidence of them under a hard token budget (``selection``),
 then spends what is left in this order: evidence, CONTEXT up to its share, how to check the first assumptions, the
@@ -14,29 +14,24 @@ envelope. ``budget_needed_for_0.90`` comes from the same sums as the choice, tak
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple, TypeAlias, assert_never, cast
 
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.envelope import (
-    COMPRESSOR_NAME,
-    COMPRESSOR_VERSION,
-    empty_brief,
-    make_fact,
-    whole_json,
-    with_facts,
-)
+from consumers.reasoning.compressor.envelope import empty_brief, make_fact, whole_json, with_facts
 from consumers.reasoning.compressor.selection import Candidate, Tally, choose
-from consumers.reasoning.compressor.spending import spend_rest
-from ledger.events.brief import Layout, Remark, Sizes
-from projections.briefs.anchors import anchors
+from consumers.sdk.tokens import Budget
+from ledger.events.brief import Brief, Fact, Layout, Remark, RemarkSort, Sizes
+from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.embedding import embed_text, pack
 from projections.briefs.fidelity import BRIEF_MAX, HIGH_BAND, measure_indexed
-from projections.briefs.index import index_graph, spelled
+from projections.briefs.index import GraphIndex, index_graph, spelled
 from projections.briefs.prompt import (
     LEVEL_TOKENS,
     TransferLevel,
     conclusion_share_max,
+    context_share_max,
     context_tokens_min,
     shown_conclusion,
     to_context_prompt,
@@ -45,8 +40,12 @@ from projections.briefs.prompt import (
 from projections.briefs.sentences import (
     CONCLUSION,
     CONTEXT,
+    EVIDENCE,
+    OTHER_STEPS,
     REASONING_BRIEF,
+    TAGS,
     TOP_ASSUMPTIONS,
+    assumption_line,
     evidence_detail,
     fact_sentence,
     own_line,
@@ -55,20 +54,26 @@ from projections.briefs.sentences import (
 from projections.briefs.text import one_line, words
 from projections.briefs.tokens import count_tokens
 from projections.reasoning.delta import write_full
-
-if TYPE_CHECKING:
-    from ledger.events.brief import Brief, RemarkSort
-    from projections.briefs.index import GraphIndex
-    from projections.reasoning.memory import ReasoningMemory
-
-__all__ = ["COMPRESSOR_NAME", "COMPRESSOR_VERSION", "ENOUGH_FIDELITY", "compress"]
+from projections.reasoning.memory import ReasoningMemory
 
 ENOUGH_FIDELITY: Final = 0.95
 
+checks_max: Final = 3
 _margin_tokens: Final = 2
 _choices_max: Final = 8
 _remark_sorts: Final = frozenset({"limitation", "alternative", "assumption_stated"})
 _no_limit: Final = 10**9
+
+
+SectionOffer: TypeAlias = Literal["top_evidence", "tags"]
+"""A section more that the prompt could show."""
+
+
+class FactOffer(NamedTuple):
+    """Something more that the prompt could show of a fact: in which list of the layout, and of which fact."""
+
+    name: Literal["evidence", "checks", "links", "others"]
+    fact: Fact
 
 
 def compress(
@@ -121,7 +126,7 @@ def _with_chosen(empty: Brief, index: GraphIndex, candidates: list[Candidate], e
         # Lines are counted one by one; together they may cost a little more, assumptions bring a heading of their own,
         # and too few facts bring stock sentences.
         room -= over
-    return spend_rest(brief, index, tally, limit, enough)
+    return _spend_rest(brief, index, tally, limit, enough)
 
 
 def _measured(brief: Brief, index: GraphIndex) -> Brief:
@@ -185,3 +190,67 @@ def _budget_needed(index: GraphIndex, empty: Brief) -> int | None:
     without_context = max(fixed + chosen.tokens + conclusion, math.ceil(conclusion / conclusion_share_max))
     # Where facts are short of room CONTEXT has no more than its least.
     return without_context + min(context, context_tokens_min)
+
+
+def _spend_rest(brief: Brief, index: GraphIndex, tally: Tally, limit: int, enough: float | None) -> Brief:
+    """Return the brief with what else its prompt shows; ``enough`` is None for a budget that is to be filled."""
+    kept = [fact.step for fact in brief.facts]
+    least, whole = (unfitted_tokens(brief, brief.budget, share) for share in (0.0, context_share_max))
+    budget, context = Budget(limit - least), whole - least
+    layouts = [brief.layout]
+    for offer in _offers(brief, index, fill=enough is None):
+        is_evidence = isinstance(offer, FactOffer) and offer.name == "evidence"
+        if not is_evidence:
+            # Only evidence is worth more than the sender's own summary.
+            budget.left, context = budget.left - context, 0
+        if is_evidence and enough is not None and tally.value() >= enough:
+            continue
+        layout = _taken(layouts[-1], offer)
+        if not budget.take(_cost(brief, layouts[-1], layout, offer)):
+            continue
+        layouts.append(layout)
+        if isinstance(offer, FactOffer) and offer.name == "evidence":
+            tally.keep((), anchors(" ; ".join(evidence_place(text) for text in offer.fact.evidence)))
+    while True:
+        # Costs were counted line by line; where the lines together cost more, the last offers are given back.
+        filled = with_facts(brief, index, kept, brief.remarks, layouts.pop())
+        if not layouts or unfitted_tokens(filled, brief.budget) <= limit:
+            return filled
+
+
+def _offers(brief: Brief, index: GraphIndex, *, fill: bool) -> Iterator[FactOffer | SectionOffer]:
+    """Yield what may be shown, in the order of spending."""
+    yield from (FactOffer("evidence", f) for f in brief.facts if f.evidence and f.step not in brief.layout.evidence)
+    checkable = [fact for fact in brief.facts if fact.assumed and fact.check]
+    yield from (FactOffer("checks", fact) for fact in (checkable if fill else checkable[:checks_max]))
+    if brief.top_evidence_refs and brief.level != TransferLevel.MINIMAL.value:
+        yield "top_evidence"
+    if fill:
+        yield from (FactOffer("links", fact) for fact in brief.facts)
+    if brief.tags:
+        yield "tags"
+    if fill:
+        dropped = set(brief.dropped_steps)
+        rest = [step for step in index.memory.steps if step.step_number in dropped]
+        yield from (FactOffer("others", make_fact(step, index.memory)) for step in rest)
+
+
+def _taken(layout: Layout, offer: FactOffer | SectionOffer) -> Layout:
+    if isinstance(offer, FactOffer):
+        return replace(layout, **{offer.name: [*getattr(layout, offer.name), offer.fact.step]})
+    return replace(layout, **{offer: True})
+
+
+def _cost(brief: Brief, before: Layout, after: Layout, offer: FactOffer | SectionOffer) -> int:
+    match offer:
+        case FactOffer("others", fact):
+            heading = "" if before.others else f"\n{OTHER_STEPS}"
+            return count_tokens(f"{heading}\n{own_line(fact_sentence(fact, after))}")
+        case FactOffer(_, fact):
+            return count_tokens(assumption_line(fact, after)) - count_tokens(assumption_line(fact, before))
+        case "top_evidence":
+            return count_tokens(f"\n{EVIDENCE}: {'; '.join(one_line(ref) for ref in brief.top_evidence_refs)}")
+        case "tags":
+            return count_tokens(f"\n{TAGS}: {', '.join(tag.tag for tag in brief.tags)}")
+        case _:
+            assert_never(offer)

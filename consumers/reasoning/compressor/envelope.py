@@ -1,42 +1,59 @@
-"""The parts of a brief that do not depend on what its prompt shows, and how chosen facts are put into it."""
+"""The parts of a brief that do not depend on what its prompt shows, and how chosen facts are put into it.
+
+Tags and block summaries are drawn from the graph's own words.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+import re
+from collections.abc import Collection
+from typing import Final
 
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.labels import make_tags, summarize_blocks
-from ledger.events.brief import Brief, Fact, Fidelity, Layout, Level, Remark, Sizes
-from projections.briefs.critical import fact_text, is_open_assumption, own_conclusion
+from ledger.events.brief import BlockSummaries, Brief, Fact, Fidelity, Layout, Level, Remark, Sizes, Tag, TagSort
+from projections.briefs.critical import (
+    concluding_steps,
+    critical_numbers,
+    fact_text,
+    is_open_assumption,
+    own_conclusion,
+)
 from projections.briefs.fidelity import MEDIUM_BAND, WEIGHTS, band_of
-from projections.briefs.index import spelled
+from projections.briefs.index import GraphIndex, spelled
 from projections.briefs.prompt import shown_conclusion
 from projections.briefs.sentences import CHECK, choose_lead, counting_sentences, lead_sentences, lead_sentences_min
-from projections.briefs.text import count_sentences, one_line, words
+from projections.briefs.text import clauses, count_sentences, one_line, words
 from projections.briefs.tokens import count_tokens, tokenizer
-from projections.reasoning.memory import compute_reasoning_ref
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from projections.briefs.index import GraphIndex
-    from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
 
 COMPRESSOR_NAME: Final = "baton-extractive"
 COMPRESSOR_VERSION: Final = "1"
 
 top_assumptions_max: Final = 3
 top_evidence_max: Final = 3
+tags_max: Final = 8
+tag_words_max: Final = 5
+_findings_max: Final = 3
+_tag_cjk_max_chars: Final = 8
+_summary_texts_max: Final = 3
 
+_WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|\w+")
+_FILLERS: Final = frozenset(
+    {"a", "an", "the", "is", "are", "was", "were", "be", "been", "our", "we", "this", "that", "should", "must", "so"}
+)
+_URGENT: Final = re.compile(
+    r"\b(immediately|urgent(?:ly)?|now|at once|asap|critical)\b|立即|立刻|马上|紧急", re.IGNORECASE
+)
+_PATIENT: Final = re.compile(r"\b(eventually|later|some day|low priority|can wait)\b|以后|稍后|不急", re.IGNORECASE)
 _STATED: Final = "assumption_stated"
 # Stands where the measured figure will: as long as any, so the prompt does not grow when it comes.
 _UNMEASURED: Final = Fidelity(MEDIUM_BAND, band_of(MEDIUM_BAND), None, None, None, 1.0, [], WEIGHTS)
 
 
 def whole_json(memory: ReasoningMemory) -> str:
-    """Return the graph as one line of the seed's JSON, every field written out, with Chinese as Chinese."""
+    """Return the graph as one line of JSON, every field written out, with Chinese as Chinese."""
     return json.dumps(memory.to_dict() | {"reasoning_id": ""}, sort_keys=True, ensure_ascii=False)
 
 
@@ -54,10 +71,10 @@ def empty_brief(
         reasoning_brief="",
         facts=[],
         remarks=[],
-        tags=make_tags(memory, domain),
+        tags=_make_tags(memory, domain),
         top_assumptions=_top_assumptions(index),
         top_evidence_refs=_top_evidence(index),
-        summaries=summarize_blocks(memory),
+        summaries=_summarize_blocks(memory),
         sizes=Sizes(compressed=0, full=count_tokens(whole_json(memory))),
         fidelity=_UNMEASURED,
         dropped_steps=[],
@@ -87,12 +104,12 @@ def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: 
     shown = {*kept, *layout.others}
     facts = [make_fact(step, index.memory) for step in index.memory.steps if step.step_number in shown]
     layout = replace(layout, lead=choose_lead(fact for fact in facts if fact.step not in layout.others))
-    said = {index.step_spelled[step] for step in shown if step in index.step_spelled}
+    stated = {index.step_spelled[step] for step in shown if step in index.step_spelled}
     concluded = spelled(words(shown_conclusion(brief)))
     dropped = [
         step.step_number
         for step in index.memory.steps
-        if step.step_number not in shown and not _is_said(index.step_spelled.get(step.step_number), said, concluded)
+        if step.step_number not in shown and not _is_stated(index.step_spelled.get(step.step_number), stated, concluded)
     ]
     return replace(
         brief,
@@ -104,13 +121,13 @@ def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: 
     )
 
 
-def _is_said(run: str | None, said: Collection[str], concluded: str) -> bool:
+def _is_stated(run: str | None, stated: Collection[str], concluded: str) -> bool:
     """Tell whether the words of a step stand in the prompt already, as a fact or within the conclusion."""
-    return run is not None and (run in said or run in concluded)
+    return run is not None and (run in stated or run in concluded)
 
 
 def _reasoning_brief(facts: list[Fact], layout: Layout, index: GraphIndex, dropped: list[int]) -> str:
-    """Return the seed's 3 to 6 sentences: facts, and where those are too few what can be said about the graph."""
+    """Return the 3 to 6 sentences: facts, and where those are too few what can be said about the graph."""
     sentences = lead_sentences(facts, layout)
     missing = lead_sentences_min - sum(count_sentences(sentence) for sentence in sentences)
     left_out = sum(step in index.step_spelled for step in dropped)
@@ -119,7 +136,7 @@ def _reasoning_brief(facts: list[Fact], layout: Layout, index: GraphIndex, dropp
 
 
 def _top_assumptions(index: GraphIndex) -> list[str]:
-    """Return the first open assumptions with how to check each, as the seed writes them."""
+    """Return the first open assumptions with how to check each."""
     found: list[str] = []
     for step in index.memory.steps:
         if step.step_number in index.step_spelled and is_open_assumption(step):
@@ -135,3 +152,69 @@ def _top_evidence(index: GraphIndex) -> list[str]:
     first = [step.evidence[0] for step in steps]
     further = [reference for step in steps for reference in step.evidence[1:]]
     return list(dict.fromkeys([*first, *further]))[:top_evidence_max]
+
+
+def _make_tags(memory: ReasoningMemory, domain: str | None) -> list[Tag]:
+    """Return at most eight tags of four kinds, each with the step it stands for."""
+    concluding = concluding_steps(memory)
+    final = concluding[-1].step_number if concluding else None
+    found: list[tuple[str, TagSort, int | None]] = [
+        (snake_case(_finding(step)), "finding", step.step_number) for step in _findings(memory, concluding)
+    ]
+    action = _URGENT.sub(" ", _PATIENT.sub(" ", memory.conclusion))
+    wanted: list[tuple[str, TagSort, int | None]] = [*found, (snake_case(action), "action", final)]
+    if _URGENT.search(memory.conclusion):
+        wanted.append(("high_urgency", "urgency", final))
+    elif _PATIENT.search(memory.conclusion):
+        wanted.append(("low_urgency", "urgency", final))
+    if domain and domain.strip():
+        wanted.append((f"{snake_case(domain)}_domain", "domain", None))
+    tags: dict[str, Tag] = {}
+    for tag, sort, step in wanted:
+        if tag:
+            tags.setdefault(tag, Tag(tag, sort, step))
+    return list(tags.values())[:tags_max]
+
+
+def snake_case(text: str) -> str:
+    """Return the first telling words of a text as one label."""
+    kept = [word for word in _WORD.findall(text.lower().replace("_", " ")) if word not in _FILLERS]
+    shortened = [word if word.isascii() else word[:_tag_cjk_max_chars] for word in kept]
+    return "_".join(shortened[:tag_words_max])
+
+
+def _summarize_blocks(memory: ReasoningMemory) -> BlockSummaries:
+    """Return the three summaries, of critical steps first, and its two counts."""
+    critical = critical_numbers(memory)
+    ranked = sorted(memory.steps, key=lambda step: step.step_number not in critical)
+    observed = [step for step in ranked if step.type == "observation"]
+    inferred = [step for step in ranked if step.type in {"inference", "hypothesis", "assumption"}]
+    concluded = [step for step in ranked if step.type == "conclusion"]
+    stated = [memory.conclusion, *(fact_text(step) for step in concluded)]
+    return BlockSummaries(
+        observations_summary=_summary([fact_text(step) for step in observed]),
+        inferences_summary=_summary([own_conclusion(step) or fact_text(step) for step in inferred]),
+        conclusion_summary=_summary(stated),
+        evidence_count=sum(len(step.evidence) for step in memory.steps),
+        assumption_count=sum(is_open_assumption(step) + len(step.assumptions) for step in memory.steps),
+    )
+
+
+def _findings(memory: ReasoningMemory, concluding: list[ReasoningStep]) -> list[ReasoningStep]:
+    """Return what the conclusion rests on directly, inferences before observations."""
+    premises = {number for step in concluding for number in memory.dependencies.get(step.step_number, ())}
+    direct = [step for step in memory.steps if step.step_number in premises]
+    candidates = direct or [step for step in memory.steps if step.type != "conclusion"]
+    return sorted(candidates, key=lambda step: step.type != "inference")[:_findings_max]
+
+
+def _finding(step: ReasoningStep) -> str:
+    clause = (clauses(own_conclusion(step) or fact_text(step)) or [""])[0]
+    return re.split(r"[:,：，]", clause, maxsplit=1)[0]
+
+
+def _summary(texts: list[str]) -> str:
+    distinct = list(dict.fromkeys(one_line(text) for text in texts if text.strip()))
+    summary = "; ".join(distinct[:_summary_texts_max])
+    more = len(distinct) - _summary_texts_max
+    return f"{summary}; and {more} more" if more > 0 else summary

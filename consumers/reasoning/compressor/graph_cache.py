@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
-from consumers.reasoning.compressor.transfer import fetch
+from consumers.reasoning.compressor.transfer import Fetched, fetch
+from ledger.client import Ask
 from ledger.codec import check_strict
 from ledger.errors import Refused
 from ledger.files import replacing
@@ -22,10 +23,6 @@ from ledger.limits import blob_size_max_bytes
 from projections.query import prefix_range
 from projections.reasoning.delta import Size
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
-
-if TYPE_CHECKING:
-    from consumers.reasoning.compressor.transfer import Fetched
-    from ledger.client import Ask
 
 graphs_cached_max: Final = 256
 graph_size_max_bytes: Final = blob_size_max_bytes
@@ -43,12 +40,12 @@ class GraphCache:
         bounds = prefix_range(ref, "sha256")
         if bounds is None:
             return None
-        found = list(self._folder.glob(f"{bounds[0].removeprefix('sha256:')}*.json"))
-        if len(found) != 1:
+        files = list(self._folder.glob(f"{bounds[0].removeprefix('sha256:')}*.json"))
+        if len(files) != 1:
             return None
         try:
-            text = found[0].read_bytes()
-            if hashlib.sha256(text).hexdigest() != found[0].stem:
+            text = files[0].read_bytes()
+            if hashlib.sha256(text).hexdigest() != files[0].stem:
                 return None
             return read_graph(text)
         except (OSError, Refused):

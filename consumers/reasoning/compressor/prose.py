@@ -1,5 +1,6 @@
-"""Prose about a graph that a language model wrote, and what is checked before anybody reads it (DESIGN §9).
+"""Prose about a graph that a language model writes beside the brief, and what is checked before anybody reads it.
 
+The brief is always the default compressor's: verbatim facts, measured, certified; gates and budgets see nothing else.
 Prose never replaces facts. It travels beside them, each sentence labelled with the steps it speaks of, its fidelity
 marked as a lexical lower bound (an honest paraphrase scores .3 to .8). It is taken whole or not at all: a text that is
 wrong in one place has lost the reader's trust in the others. Refused is prose
@@ -19,32 +20,78 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Final
+from typing import Annotated, Any, Final
 
+import msgspec
+
+from consumers.sdk.llm.model import UNTRUSTED, LlmClient, Message, data_block, prompt_digest
 from consumers.sdk.text import one_line
-from ledger.events.brief import Fidelity, Sentence
+from ledger.errors import Refused, Unavailable
+from ledger.events.brief import Fidelity, Prose, Sentence
 from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.fidelity import measure_indexed
+from projections.briefs.index import GraphIndex, index_graph
 from projections.briefs.sentences import lead_sentences_max, lead_sentences_min, looks_like_heading
 from projections.briefs.text import content_words, count_sentences
 from projections.briefs.vetoes import find_vetoes
-
-if TYPE_CHECKING:
-    from projections.briefs.index import GraphIndex
-    from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 sentence_max_chars: Final = 600
+problems_shown_max: Final = 5
 FIDELITY_KIND: Final = "lexical lower bound"
 
 _PLACE: Final = re.compile(r"[\w./~@\\-]*(?:://|@|\w\.\w)[\w./~@:?&=%#+\\-]*", re.ASCII)
 _DOTTED: Final = re.compile(r"\w\.\w")
 _INITIALS: Final = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?")
 _own_share_min: Final = 0.35
+_INSTRUCTIONS: Final = (
+    "You summarise one agent's reasoning for the next agent. Between <graph> and </graph> stands a JSON object with the"
+    f" task, the conclusion, the limitations and the steps. {UNTRUSTED}\n"
+    'Answer with one JSON object and nothing else: {"sentences": [{"text": "…", "steps": [1, 2]}, …]} with 3 to 6'
+    f" entries. Each text is exactly one sentence of at most {sentence_max_chars} characters, in the language of the"
+    " graph and mostly in its words; steps are the numbers of the steps that it speaks of. Say only what those steps"
+    " say. Keep numbers, paths, names and negations exactly as they stand. Begin with what the conclusion rests on"
+    " most; name assumptions as assumptions."
+)
 
 
-def prose_text(sentences: list[Sentence]) -> str:
-    """Return sentences as one paragraph."""
-    return " ".join(sentence.text for sentence in sentences)
+class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sentences: Annotated[list[Sentence], msgspec.Meta(max_length=50)]
+
+
+def write_prose(memory: ReasoningMemory, client: LlmClient) -> Prose:
+    """Return 3 to 6 checked sentences about a graph.
+
+    Raises:
+        Refused: ``TOO_LARGE`` when the graph is too large to be sent, ``INVALID_FIELD`` when it has no step.
+        Unavailable: ``LLM_UNAVAILABLE``, or ``LLM_INVALID`` with the ``problems`` of the answer.
+    """
+    if not memory.steps:
+        raise Refused("INVALID_FIELD", "a graph without a step has nothing to write about", field="steps")
+    messages = prose_messages(memory)
+    answer = client.ask(messages, _Written)
+    index = index_graph(memory)
+    sentences = answer.value.sentences
+    if problems := prose_problems(sentences, index):
+        message = f"what the model wrote is not shown: {problems[0]}"
+        raise Unavailable("LLM_INVALID", message, problems=problems[:problems_shown_max])
+    return Prose(
+        sentences=sentences,
+        fidelity=measure_prose(sentences, index),
+        fidelity_kind=FIDELITY_KIND,
+        model=answer.model,
+        prompt_sha256=answer.prompt_sha256,
+    )
+
+
+def prose_messages(memory: ReasoningMemory) -> list[Message]:
+    """Return what a model is asked about a graph; anybody who has the graph can rebuild it and compare its hash."""
+    return [Message("system", _INSTRUCTIONS), Message("user", data_block("graph", _shown(memory)))]
+
+
+def prose_digest(memory: ReasoningMemory) -> str:
+    """Return the SHA-256, in hex, of the prompt that prose about a graph answers."""
+    return prompt_digest(prose_messages(memory))
 
 
 def measure_prose(sentences: list[Sentence], index: GraphIndex) -> Fidelity:
@@ -92,9 +139,9 @@ def _label_problems(sentence: Sentence, steps: dict[int, ReasoningStep], index: 
 
 def _own_share(text: str, source: str, index: GraphIndex) -> float:
     """Return the share of a sentence's content words, by weight, that stand in what it is labelled with."""
-    said, stood = set(content_words(text)), set(content_words(source))
-    total = sum(index.weight_of(word) for word in said)
-    return sum(index.weight_of(word) for word in said & stood) / total if total else 0.0
+    own, given = set(content_words(text)), set(content_words(source))
+    total = sum(index.weight_of(word) for word in own)
+    return sum(index.weight_of(word) for word in own & given) / total if total else 0.0
 
 
 def _foreign_places(text: str, source: str) -> list[str]:
@@ -112,3 +159,20 @@ def _step_words(step: ReasoningStep) -> list[str]:
     optional = [text for text in (step.conclusion, step.validation_method) if isinstance(text, str)]
     listed = [*step.premises, *step.alternatives_considered, *step.assumptions, *step.evidence]
     return [step.content, *optional, *listed, *(evidence_place(reference) for reference in step.evidence)]
+
+
+def _shown(memory: ReasoningMemory) -> dict[str, Any]:
+    return {
+        "task": memory.task,
+        "conclusion": memory.conclusion,
+        "known_limitations": memory.known_limitations,
+        "steps": [
+            {
+                name: value
+                for name, value in step.to_dict().items()
+                if value and name in {"step_number", "type", "content", "conclusion", "assumptions", "evidence"}
+            }
+            | {"rests_on": memory.dependencies.get(step.step_number, [])}
+            for step in memory.steps
+        ],
+    }

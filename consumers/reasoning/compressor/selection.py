@@ -1,11 +1,12 @@
-"""Which key facts to keep under a token budget, and the evidence of which (DESIGN §9).
+"""Which key facts to keep under a token budget, and the evidence of which.
 
 A greedy choice: again and again the line that adds most a token, a fact, a fact with its evidence, or the evidence of
-a fact that is kept. DESIGN spends on all facts before any evidence; that is how it comes out where a graph has many
-anchors, but of a graph with three one path is worth as much as two facts and costs half a fact, so both stand in one
-queue. What a line adds is fidelity, and a little for every inference that comes nearer to standing there whole: an
-inference without its premises is kept, but nobody can check it. Facts are kept verbatim, so what the metric will say
-can be added up beforehand; the brief's figure is measured all the same.
+a fact that is kept. Refused: all facts before any evidence. Where a graph has many anchors it comes out so by itself,
+but of a graph with three one path is worth as much as two facts and costs half a fact, so both stand in one queue.
+
+What a line adds is fidelity, and a little for every inference that comes nearer to standing there whole: an inference
+without its premises is kept, but nobody can check it. Facts are kept verbatim, so what the metric will say can be added
+up beforehand; the brief's figure is measured all the same.
 
 The queue is lazy: gains change only around a chosen fact, and only those are queued again, which keeps the work near
 linear (a 200-step graph may cost at most 20 times a 10-step one).
@@ -15,16 +16,13 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from projections.briefs.anchors import anchors
 from projections.briefs.fidelity import WEIGHTS, combine
+from projections.briefs.index import GraphIndex
 from projections.briefs.tokens import count_tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from projections.briefs.index import GraphIndex
 
 WHOLE_INFERENCE_WEIGHT: Final = 0.2
 """What all inferences standing there whole are worth beside a fidelity of 1, in choosing only."""

@@ -1,35 +1,30 @@
 """Receiving reasoning: the brief at a level, the rule that says whether it is enough, the full graph if it is not.
 
-The seed's runtime flow (001, "Runtime Flow"). The receiver trusts nobody: a fetched graph must hash to the reference
-it was asked for by, and the brief's facts and its fidelity are compared with that graph. Whoever asks by a reasoning's
-id instead of a reference takes the server's word for which graph that is.
+The receiver trusts nobody: a fetched graph must hash to the reference it was asked for by, and the brief's facts and
+its fidelity are compared with that graph. Whoever asks by a reasoning's id instead of a reference takes the server's
+word for which graph that is.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from consumers.reasoning.compressor.compress import compress
+from ledger.client import Ask
 from ledger.errors import Corrupted, Refused
 from ledger.events.brief import Brief, Prose
 from projections.briefs.certificate import check_certificate
 from projections.briefs.fidelity import measure
 from projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
-from projections.briefs.prompt import TransferLevel, to_context_prompt
+from projections.briefs.prompt import Prompt, TransferLevel, to_context_prompt
 from projections.query import prefix_range
 from projections.reasoning.delta import Size, read_payload, write_full
 from projections.reasoning.delta import measure as measure_payload
 from projections.reasoning.memory import ReasoningMemory, canonical_json, compute_reasoning_ref, memory_from_dict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledger.client import Ask
-    from projections.briefs.prompt import Prompt
-
 
 T = TypeVar("T")
 
@@ -93,23 +88,6 @@ class Fetched(msgspec.Struct, frozen=True):
     sent: Sent
 
 
-class SnapshotProvider:
-    """Gives full reasoning to whoever was sent a snapshot or a brief of it (seed 001, ``snapshot_provider``)."""
-
-    def __init__(self, view: Ask) -> None:
-        """Ask ``view``: ``Reader.answer`` beside a ledger, ``RemoteClient.view`` elsewhere."""
-        self._view = view
-
-    def get_full_reasoning(self, reasoning_ref: str, *, have: ReasoningMemory | None = None) -> ReasoningMemory:
-        """Return the graph that a reference names, its hash recomputed; ``have`` is a version at hand already.
-
-        Raises:
-            Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-            Corrupted: ``VERIFICATION_FAILED`` when what was sent is not what the reference names.
-        """
-        return fetch(self._view, reasoning_ref, have=have).memory
-
-
 def receive_brief(
     view: Ask,
     ref: str,
@@ -143,16 +121,15 @@ def receive_brief(
         evidence_refs=brief.top_evidence_refs,
         is_imported=imported is not None,
     )
-    if published is None:
-        return Received(brief, prompt, answer, shown["domain"], is_published=False, imported=imported)
     return Received(
         brief,
         prompt,
         answer,
         shown["domain"],
-        is_published=True,
-        prose=published.prose,
-        prose_missing=published.prose_missing,
+        is_published=published is not None,
+        prose=None if published is None else published.prose,
+        prose_missing="" if published is None else published.prose_missing,
+        imported=imported,
     )
 
 
@@ -166,7 +143,7 @@ def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetche
     """
     base = None if have is None else compute_reasoning_ref(have)
     arguments = {"ref": ref} if base is None else {"ref": ref, "have": base}
-    answer = _readable(view("reasoning.fetch", arguments), _FetchAnswer)
+    answer = read_answer(view("reasoning.fetch", arguments), _FetchAnswer)
     received = read_payload(answer.sent_as, answer.payload, have)
     canonical = canonical_json(received)
     computed = "sha256:" + hashlib.sha256(canonical).hexdigest()
@@ -251,15 +228,19 @@ def describe_sent(sent: Sent) -> dict[str, Any]:
 
 def _published(view: Ask, ref: str, level: TransferLevel) -> _BriefData | None:
     try:
-        found = view("briefs.best", {"ref": ref, "level": level.value})
+        return read_answer(view("briefs.best", {"ref": ref, "level": level.value}), _BriefAnswer).data
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
         return None
-    return _readable(found, _BriefAnswer).data
 
 
-def _readable(answer: dict[str, Any], form: type[T]) -> T:
+def read_answer(answer: dict[str, Any], form: type[T]) -> T:
+    """Return the answer of a view as the type that it should have.
+
+    Raises:
+        Corrupted: ``VERIFICATION_FAILED`` when it has not.
+    """
     try:
         return msgspec.convert(answer, form)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""Snapshots at work: an agent takes one, the next receives it and is told how far it may act on it (seed 001).
+"""Snapshots at work: an agent takes one, the next receives it and is told how far it may act on it.
 
     from consumers.reasoning.snapshots.act import act_on
     from consumers.reasoning.snapshots.take import take_snapshot
@@ -8,6 +8,6 @@
     print(decision.action, decision.rule, decision.prompt.prompt)
 
 The words used here: to *take* is to sign a snapshot of a session and a reasoning; to *receive* is to read one at a
-level; a *decision* is the action that the seed's runtime flow comes to: ``act`` on the prompt, ``act_on_full`` on the
+level; a *decision* is the action that it comes to: ``act`` on the prompt, ``act_on_full`` on the
 fetched graph, or ``human_review_required``.
 """

@@ -1,4 +1,4 @@
-"""The seed's runtime flow as one call: what a receiver may do with a snapshot or a reasoning (001, "Runtime Flow").
+"""How far a receiver may act on a snapshot or a reasoning, as one call.
 
     no rule fires                           → ``act`` on the prompt
     a rule fires, the graph is fetched, and
@@ -13,24 +13,33 @@ Rules this module keeps:
 - the rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the domain
   that is more at risk of the snapshot's and the reasoning's own: the one who shortens cannot talk a rule away;
 - what was only imported is never acted on by the prompt alone (``imported``), whatever its fidelity;
+- of each independent validator the newest report counts. One that passed speaks for the graph. One that did not speaks
+  against it, unless all it says is that it had no tree to look into: that is no finding. Who is right, where validators
+  disagree, is for a human to decide; so one voice against is enough;
+- the id of a request is made of who asks, what about, and on which grounds; so asking again finds the request that is
+  there, open or answered, and new grounds (another rule, a new report) make a new one;
 - a human's answer is shown and never turned into ``act_on_full``: that needs a validation. ``may_act`` says whether
   the receiver may go on, by the gate's word or by the human's.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.transfer import Fetched, fetch, verify_brief
-from consumers.reasoning.snapshots.asking import Review, ask_human
-from consumers.reasoning.snapshots.receive import receive_snapshot
-from consumers.reasoning.snapshots.reports import Report, Weighed, weigh
+from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer, verify_brief
+from consumers.reasoning.snapshots.take import receive_snapshot
 from consumers.sdk.text import cut
+from ledger.author import Author, Draft
+from ledger.client import Ask
+from ledger.codec import encode_canonical
 from ledger.errors import Corrupted, Refused
 from ledger.events.review import ReviewRequested
+from ledger.events.validation import ReasoningValidated
 from projections.briefs.embedding import is_embedding_of, pack
 from projections.briefs.gates import (
     HIGH_RISK_DOMAINS,
@@ -47,17 +56,72 @@ from projections.reasoning.memory import ReasoningMemory
 from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context_prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from consumers.reasoning.validator.trees import Tree
-    from ledger.author import Author
-    from ledger.client import Ask
 
 Action: TypeAlias = Literal["act", "act_on_full", "human_review_required"]
 
 reasons_max: Final = 20
 _reason_chars_max: Final = 2000
 _task_chars_max: Final = 4000
+_id_digits: Final = 16
+_ids_max: Final = 8
+issues_named_max: Final = 3
+
+NOT_LOOKED: Final = "EVIDENCE_NOT_CHECKED"
+
+
+class Review(msgspec.Struct, frozen=True):
+    """A request and, once a human gave it, the answer."""
+
+    id: str
+    status: str
+    author: str
+    question: str
+    rule: str
+    reasoning_ref: str | None
+    requested_index: int
+    verdict: str | None = None
+    comment: str = ""
+    answered_by: str | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A published validation: who signed it, where it stands in the log, and what it says."""
+
+    event_index: int
+    event_id: str
+    author: str
+    data: ReasoningValidated
+
+    @property
+    def is_against(self) -> bool:
+        """Whether the report found something wrong with the graph."""
+        if self.data.passed:
+            return False
+        named = {issue.code for issue in self.data.issues}
+        # What a long report had to leave out is taken for a finding, unless there was no tree to find anything in.
+        return bool(named - {NOT_LOOKED}) or (self.data.omitted > 0 and self.data.tree.sort != "none") or not named
+
+
+class Reports(msgspec.Struct, frozen=True):
+    """The reports that count: those for the graph, newest first, and those against it."""
+
+    passing: list[Report]
+    against: list[Report]
+
+    @property
+    def holds(self) -> bool:
+        """Whether somebody independent found that the graph holds, and nobody that it does not."""
+        return bool(self.passing) and not self.against
+
+    def problems(self) -> list[str]:
+        """Return in sentences why the graph may not be acted on; empty when it may."""
+        if not self.passing and not self.against:
+            return ["No validation by another than its author has passed."]
+        return [
+            f"{report.author} found it wrong (entry {report.event_index}): {_named_issues(report.data)}"
+            for report in self.against
+        ]
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -125,18 +189,21 @@ def act_on(
     decided = Decision("act", answer.rule, sent.value, gate, [], answer, prompt, snapshot, is_imported=is_imported)
     if answer.rule is None:
         return decided
-    weighed, fetched, problems = _validate(view, snapshot, tree)
+    reports, fetched, problems = _validate(view, snapshot, tree)
     decided = replace(decided, graph=None if fetched is None else fetched.memory)
     if not problems:
-        report = weighed.passing[0]
-        said = f"{report.author} validated the reasoning (entry {report.event_index}): it holds."
-        return replace(decided, action="act_on_full", reasons=[answer.rule.reason, said], validation=report)
+        report = reports.passing[0]
+        reasons = [
+            answer.rule.reason,
+            f"{report.author} validated the reasoning (entry {report.event_index}): it holds.",
+        ]
+        return replace(decided, action="act_on_full", reasons=reasons, validation=report)
     reasons = [answer.rule.reason, *problems]
-    asked = _request(decided, reasons, weighed, task)
+    request = _request(decided, reasons, reports, task)
     review = None
     if author is not None:
-        causes = [one for one in (snapshot.event_id, *asked.validations) if one]
-        review = ask_human(author, view, asked, causes)
+        causes = [event_id for event_id in (snapshot.event_id, *request.validations) if event_id]
+        review = _ask_human(author, view, request, causes)
         if review.verdict is not None:
             comment = f": {review.comment}" if review.comment else "."
             reasons.append(f"{review.answered_by}, a human, has answered: {review.verdict}{comment}")
@@ -213,9 +280,9 @@ def _check_embedding(snapshot: EnhancedEpistemicSnapshot) -> None:
 
 def _validate(
     view: Ask, snapshot: EnhancedEpistemicSnapshot, tree: Tree | None
-) -> tuple[Weighed, Fetched | None, list[str]]:
+) -> tuple[Reports, Fetched | None, list[str]]:
     """Fetch the graph, compare the briefs with it, and return what speaks against acting on it (nothing: it holds)."""
-    nobody = Weighed([], [])
+    nobody = Reports([], [])
     if snapshot.reasoning_ref is None:
         return nobody, None, ["There is no reasoning that somebody could validate."]
     try:
@@ -226,17 +293,17 @@ def _validate(
         return nobody, None, [f"The full reasoning {short_ref(snapshot.reasoning_ref)} is not in this ledger."]
     for brief in snapshot.briefs:
         verify_brief(replace(brief, context=snapshot.context_summary), fetched)
-    weighed = weigh(view, fetched.ref)
-    problems = [] if weighed.holds else weighed.problems()
+    reports = _weigh(view, fetched.ref)
+    problems = [] if reports.holds else reports.problems()
     if tree is not None:
-        from consumers.reasoning.validator import ReasoningValidator  # noqa: PLC0415 - only who brings a tree needs it
+        from consumers.reasoning.validator.validator import ReasoningValidator  # noqa: PLC0415 - only who brings a tree needs it
 
         report = ReasoningValidator(tree).validate(fetched.memory)
         problems += [f"The receiver's own validation: {issue.message}" for issue in report.issues]
-    return weighed, fetched, problems
+    return reports, fetched, problems
 
 
-def _request(decided: Decision, reasons: list[str], weighed: Weighed, task: str | None) -> ReviewRequested:
+def _request(decided: Decision, reasons: list[str], reports: Reports, task: str | None) -> ReviewRequested:
     snapshot, rule = decided.snapshot, decided.answer.rule
     assert rule is not None  # noqa: S101 - without a rule nobody is asked
     about = (
@@ -245,7 +312,7 @@ def _request(decided: Decision, reasons: list[str], weighed: Weighed, task: str 
         else f"reasoning {short_ref(snapshot.reasoning_ref)}"
     )
     concluded = f": {one_line(snapshot.conclusion)}" if snapshot.conclusion else ""
-    validations = [report.event_id for report in (*weighed.against, *weighed.passing)]
+    validations = [report.event_id for report in (*reports.against, *reports.passing)]
     return ReviewRequested(
         question=cut(f"May {about} be acted on{concluded}", _reason_chars_max - 1) + "?",
         rule=rule.name,
@@ -255,3 +322,61 @@ def _request(decided: Decision, reasons: list[str], weighed: Weighed, task: str 
         snapshot_id=snapshot.snapshot_id,
         validations=validations[:reasons_max],
     )
+
+
+def _ask_human(author: Author, view: Ask, asked: ReviewRequested, causes: list[str]) -> Review:
+    """Return the review of a question: the one that stands, or one appended now and signed by ``author``.
+
+    What happens if we crash after the request was appended: the next call finds it by its id. Anybody may take any id:
+    a stream under ours that somebody else opened is not ours, and the next number is tried.
+    """
+    for number in range(_ids_max):
+        name = review_id(author.name, asked, number)
+        review = _review(view, name)
+        if review is None:
+            try:
+                author.emit(Draft(stream=f"review/{name}", data=asked, causes=causes))
+            except Refused as refusal:
+                # Between our look and our request another process of ours, or a stranger, opened the stream.
+                if refusal.code != "TRANSITION_NOT_ALLOWED":
+                    raise
+            review = _review(view, name)
+        if review is not None and review.author == author.name and review.reasoning_ref == asked.reasoning_ref:
+            return review
+    raise Refused("TRANSITION_NOT_ALLOWED", f"somebody else took every id for the review of {asked.question}")
+
+
+def review_id(name: str, asked: ReviewRequested, number: int = 0) -> str:
+    """Return the id of ``name``'s request on these grounds."""
+    grounds = [name, asked.reasoning_ref, asked.snapshot_id, asked.rule, asked.reasons, asked.validations, number]
+    return f"{name}-{hashlib.sha256(encode_canonical(grounds)).hexdigest()[:_id_digits]}"
+
+
+def _review(view: Ask, name: str) -> Review | None:
+    try:
+        return read_answer(view("reviews.show", {"id": name}), Review)
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        return None
+
+
+class _Answer(msgspec.Struct):
+    validations: list[Report]
+
+
+def _weigh(view: Ask, ref: str) -> Reports:
+    """Return the reports on one version of a graph that count: of each independent validator the newest."""
+    answer = read_answer(view("validations.list", {"ref": ref, "independent": True}), _Answer)
+    newest = {report.author: report for report in answer.validations if report.data.reasoning_ref == ref}
+    counted = sorted(newest.values(), key=lambda report: -report.event_index)
+    return Reports(
+        passing=[report for report in counted if report.data.passed],
+        against=[report for report in counted if report.is_against],
+    )
+
+
+def _named_issues(data: ReasoningValidated) -> str:
+    messages = [issue.message for issue in data.issues[:issues_named_max]]
+    more = data.counts.issues - len(messages)
+    return "; ".join([*messages, *([f"and {more} more"] if more > 0 else [])])

@@ -1,47 +1,47 @@
-"""Taking a snapshot: from a session and a reasoning to one signed event that fits an entry (seed 001).
+"""Taking a snapshot, and receiving one.
 
-The reasoning is compressed for both levels, with the snapshot's own context, and measured. What is too large for an
-entry is left out in this order: the embedding, the MINIMAL brief, then both briefs (the seed's fields alone remain, and
-their fidelity is measured anew). Of the evidence only ``evidence_size_max_bytes`` travel, references to secrets first,
-because a gate reads them; ``evidence_count`` says how many there are.
+It is taken of a session and a reasoning, as one signed event that fits an entry. The reasoning is compressed for both
+levels, with the snapshot's own context, and measured. What is too large for an entry is left out in this order: the
+embedding, the MINIMAL brief, then both briefs (the snapshot's own fields remain, and their fidelity is measured anew).
+Of the evidence only ``evidence_size_max_bytes`` travel, references to secrets first, because a gate reads them;
+``evidence_count`` says how many there are.
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.compressor.transfer import fetch
-from ledger.author import Draft
-from ledger.client import read_event
+from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
+from ledger.author import Author, Draft
+from ledger.client import Ask, read_event
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
-from ledger.events.brief import Sizes
+from ledger.events.brief import Brief, Sizes
 from ledger.events.session import Vectors
 from ledger.events.snapshot import SnapshotTaken
 from ledger.limits import data_size_max_bytes
 from projections.briefs.fidelity import LOSSLESS, measure
 from projections.briefs.gates import is_critical_evidence
 from projections.briefs.prompt import TransferLevel
-from projections.snapshots.snapshot import derive_context, snapshot_of, to_context_prompt
+from projections.reasoning.memory import ReasoningMemory
+from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, derive_context, snapshot_of, to_context_prompt
 from projections.snapshots.vectors import read_vectors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from consumers.reasoning.compressor.transfer import Fetched
-    from ledger.author import Author
-    from ledger.client import Ask
-    from ledger.events.brief import Brief
-    from projections.reasoning.memory import ReasoningMemory
-    from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
 
 evidence_size_max_bytes: Final = 6 * 1024
 _id_bytes: Final = 6
+
+
+class _Shown(msgspec.Struct):
+    id: str
+    author: str
+    event_id: str
+    data: SnapshotTaken
 
 
 def take_snapshot(
@@ -90,28 +90,58 @@ def assemble(
     shown = None if session is None else view("sessions.show", {"id": session})
     fetched = None if reasoning is None else fetch(view, reasoning)
     given = msgspec.to_builtins(read_vectors(vectors or {}))
-    told = (context or "").strip() or derive_context(shown, task="" if fetched is None else fetched.memory.task)
+    own = (context or "").strip()
+    summary = own or derive_context(shown, task="" if fetched is None else fetched.memory.task)
     data = SnapshotTaken(
         vectors=Vectors(**(_assessed(shown) | given)),
-        context_source="author" if (context or "").strip() else "derived" if told else "none",
+        context_source="author" if own else "derived" if summary else "none",
         session_id="" if shown is None else shown["id"],
-        context_summary=told,
+        context_summary=summary,
         domain=domain or "",
     )
     causes = [] if shown is None else [shown["updated_index"]]
     if fetched is None:
         return _fitting([data]), causes
-    found = view("reasoning.full", {"ref": fetched.ref})
-    data = replace(data, domain=domain or found["domain"])
-    return _fitting(_with_reasoning(data, fetched)), [*causes, found["event_index"]]
+    version = view("reasoning.full", {"ref": fetched.ref})
+    data = replace(data, domain=domain or version["domain"])
+    return _fitting(_with_reasoning(data, fetched)), [*causes, version["event_index"]]
+
+
+def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
+    """Return a snapshot by its id; where there is none, an unsigned one of a reasoning by its id or ref.
+
+    ``snapshot/ID`` and ``reasoning/ID`` say which of the two is meant.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+        Corrupted: ``VERIFICATION_FAILED`` when the answer is no snapshot.
+    """
+    if not name.startswith("reasoning/"):
+        try:
+            return _taken(view, name)
+        except Refused as refusal:
+            if refusal.code != "NOT_FOUND" or name.startswith("snapshot/"):
+                raise
+    try:
+        data, _ = assemble(view, reasoning=name)
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        raise Refused("NOT_FOUND", f"there is no snapshot and no reasoning {name}", asked=name) from refusal
+    return snapshot_of(data, snapshot_id="")
+
+
+def _taken(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
+    shown = read_answer(view("snapshots.show", {"id": name}), _Shown)
+    return snapshot_of(shown.data, snapshot_id=shown.id, author=shown.author, event_id=shown.event_id)
 
 
 def _assessed(session: Mapping[str, Any] | None) -> dict[str, float]:
     """Return the value that each vector was last assessed at."""
-    found: dict[str, float] = {}
+    vectors: dict[str, float] = {}
     for assessment in () if session is None else session["assessments"]:
-        found |= assessment["vectors"]
-    return found
+        vectors |= assessment["vectors"]
+    return vectors
 
 
 def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotTaken]:

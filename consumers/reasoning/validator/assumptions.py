@@ -1,4 +1,4 @@
-"""Assumptions: which can be checked, and what came of it (seed 001, ``verify_assumption``).
+"""Assumptions: which can be checked, and what came of it.
 
 An event is data: nothing in it is ever run. A ``validation_method`` is only acted on when it is, word for word, one of
 the named checks below; each reads a bounded number of files of the tree and searches for a plain text::
@@ -8,7 +8,7 @@ the named checks below; each reads a bounded number of files of the tree and sea
     no_match PATH|GLOB TEXT      json_value PATH POINTER VALUE   (RFC 6901)
 
 Arguments are quoted as a shell would want it; a glob knows ``*``, ``?``, ``[…]`` and ``**``, and a folder stands for
-all below it. A method such as the seed's "grep logs/ for 'encryption'" is recognised, and the named check that it comes
+all below it. A method such as "grep logs/ for 'encryption'" is recognised, and the named check that it comes
 to is *offered*, not taken for a verdict: its words do not say which outcome would bear the assumption out.
 
 **What fails.** A validation fails over an assumption only when its check was made and speaks against it

@@ -1,4 +1,4 @@
-"""Evidence: what a reference says, and whether it still stands in the tree (seed 001, "Evidence Hashes"; SEEDS, 001).
+"""Evidence: what a reference says, and whether it still stands in the tree.
 
 Three forms: ``path:line``, ``path:line:text`` (the text must stand on that line) and ``path:line:sha256:HEX`` (the hash
 of the whole file, at least 8 of its digits). Anything else is ``malformed``: evidence that nobody can look up is none.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from consumers.reasoning.validator.reads import FileText, Reads, lines_of, text_of
 from consumers.reasoning.validator.trees import parts_of
+from consumers.sdk.text import cut as cut_to_chars
 from ledger.events.validation import EvidenceCheck, EvidenceStatus, excerpt_max_chars
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def quotes_of(steps: Sequence[ReasoningStep]) -> dict[tuple[str, int], str]:
 
 
 def references_of(step: ReasoningStep) -> list[str]:
-    """Return the step's references, and those that its premises name as ``(verified in path:line)`` (seed 001)."""
+    """Return the step's references, and those that its premises name as ``(verified in path:line)``."""
     named = [match[1].strip() for premise in step.premises for match in _VERIFIED_IN.finditer(premise)]
     return [*step.evidence, *(reference for reference in named if parse_evidence(reference))]
 
@@ -116,9 +117,8 @@ def check_evidence(
     possible = parse_evidence(reference)
     shown = cut(reference)
     if not possible:
-        return EvidenceCheck(
-            step, shown, "malformed", "A reference is path:line, path:line:text or path:line:sha256:HEX"
-        )
+        note = "A reference is path:line, path:line:text or path:line:sha256:HEX"
+        return EvidenceCheck(step, shown, "malformed", note)
     if not reads.is_possible:
         return EvidenceCheck(step, shown, "not_checked", "There was no tree to check it against")
     evidence, parts, outcome, note = _choose(possible, reads)
@@ -149,8 +149,7 @@ def line_digest(line: str) -> str:
 
 def cut(text: str, limit: int = excerpt_max_chars) -> str:
     """Return a text of at most so many characters that an event can hold; what was cut or unsayable is marked."""
-    sayable = _SURROGATES.sub("�", text[: limit + 1])
-    return sayable if len(sayable) <= limit else sayable[: limit - 1] + "…"
+    return cut_to_chars(_SURROGATES.sub("�", text[: limit + 1]), limit)
 
 
 def _read(path: str, line: int, rest: str) -> Evidence | None:
@@ -242,7 +241,7 @@ def _goes_on(beside: str, edge: str, *, before: bool = False) -> bool:
 
 
 def _in_word(character: str) -> bool:
-    """Tell whether a character makes words that only end where another sort of character stands."""
+    """Tell whether a character makes words that only end where another kind of character stands."""
     return (character.isalnum() or character == "_") and _IDEOGRAPHS.fullmatch(character) is None
 
 

@@ -1,4 +1,4 @@
-"""The report of a validation: filled while checking, then turned into the event that is published (seed 001).
+"""The report of a validation: filled while checking, then turned into the event that is published.
 
 ``passed`` is nothing but "there is no issue". An issue can be added by anything and removed by nothing: that is why a
 judge, who only ever adds, cannot turn a failed check into a pass.
@@ -87,10 +87,6 @@ class ValidationReport:
             inferences_judged=sum(check.method == "judged" for check in self.inferences),
             inferences_doubted=sum(check.opinion == "does_not_follow" for check in self.inferences),
         )
-
-    def stale(self) -> list[EvidenceCheck]:
-        """Return the evidence that does not hold."""
-        return [check for check in self.evidence if check.status not in HOLDING]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole report as plain values."""

@@ -1,23 +1,40 @@
-"""``ReasoningValidator``: checks another agent's reasoning before anybody acts on it (seed 001, "ReasoningValidator").
+"""``ReasoningValidator``: checks another agent's reasoning before anybody acts on it.
 
 What it checks: every reference (``evidence``), every assumption that a named check can decide (``assumptions``), and
-that the graph holds together (``soundness``). The report depends on nothing but the reasoning, the tree, an earlier
-report if one is given, and the judge: no clock, no network, no order of anything.
+that the graph holds together. The report depends on nothing but the reasoning, the tree, an earlier report if one is
+given, and the judge: no clock, no network, no order of anything.
 
 **The rule**: a reasoning passes when nothing speaks against it *and* all its evidence was seen to stand. So a graph
 with evidence does not pass without a tree. Assumptions that nobody could check are listed and do not fail it.
+
+**A graph holds together** as far as can be said without understanding its words. ``check_inference`` is structural and
+says so: it sees that an inference has something to rest on, that this exists, and that it is not surer than what it
+rests on. Whether the words follow from each other, only a judge can say. Rules:
+
+- step numbers are positive and unique, contents are not empty, confidences lie between 0 and 1;
+- dependencies name steps that exist and never run in a circle;
+- an inference or conclusion rests on something: steps, premises in words, or evidence of its own;
+- it is no surer than its least sure premise, within ``confidence_tolerance``: the figures are an agent's estimates, and
+  evidence of its own may add a little; the whole graph is no surer than its concluding steps, within the same, unless
+  its confidence was left at its default of 1;
+- a graph has a conclusion, and going back from it one comes to a step with evidence.
+
+A graph that came through ``memory_from_dict`` or the ledger cannot break the first two; one that was built by hand, or
+by an older ledger, can, so nothing here relies on them.
 
 **A judge** (a model, a person) may be asked whether each inference follows. It is asked after the structural checks
 and can only add: an inference that it doubts becomes an issue, one that it approves changes nothing that failed.
 
 **A brief** can be validated too: its references and assumptions are checked in the same way. ``checkable`` are the
 inferences that a receiver can check from the brief alone: all their premises stand in it, word for word. What the
-brief dropped is not known to it; ``verification_coverage`` measures against the graph (the figure V of DESIGN §9).
+brief dropped is not known to it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, assert_never
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
 
 import msgspec
 
@@ -25,27 +42,22 @@ from consumers.reasoning.validator.assumptions import check_assumption, check_as
 from consumers.reasoning.validator.evidence import HOLDING, check_evidence, cut, quotes_of, references_of
 from consumers.reasoning.validator.reads import Reads
 from consumers.reasoning.validator.report import ValidationReport
-from consumers.reasoning.validator.soundness import (
-    INFERRING,
-    ancestors,
-    check_inference,
-    check_structure,
-    dependency_issues,
-    number_of,
-)
+from consumers.reasoning.validator.trees import Tree
 from ledger.events.brief import Brief
-from ledger.events.validation import AssumptionCheck, EvidenceCheck, InferenceCheck, JudgeMark, Opinion
-from projections.briefs.critical import concluding_steps, critical_numbers
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from consumers.reasoning.validator.trees import Tree
-
-    _Before = Mapping[tuple[int | None, str], EvidenceCheck]
+from ledger.events.validation import AssumptionCheck, EvidenceCheck, InferenceCheck, Issue, JudgeMark, Opinion
+from projections.briefs.critical import concluding_steps
+from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref, step_number_max
 
 judged_max: Final = 200
+confidence_tolerance: Final = 0.10
+confidence_not_stated: Final = 1.0
+INFERRING: Final = frozenset({"inference", "conclusion"})
+cycle_shown_max: Final = 20
+
+_digits: Final = 4
+_UNSUPPORTED: Final = "The inference names nothing that it rests on"
+
+_Before: TypeAlias = "Mapping[tuple[int | None, str], EvidenceCheck]"
 
 
 class Verdict(NamedTuple):
@@ -107,7 +119,7 @@ class ReasoningValidator:
         report.issues += check_structure(memory)
         quotes = quotes_of(memory.steps)
         for step in memory.steps:
-            number = number_of(step)
+            number = _number_of(step)
             for reference in references_of(step):
                 former = before.get((number, cut(reference)))
                 _add_evidence(report, check_evidence(reference, reads, step=number, quotes=quotes, earlier=former))
@@ -132,24 +144,73 @@ class ReasoningValidator:
             _add_inference(report, check, step)
 
 
-def verification_coverage(brief: Brief, memory: ReasoningMemory) -> float | None:
-    """Return the share of a graph's critical inferences that the brief holds with all their premises (seed 001: > .80).
-
-    A step that says what the brief's conclusion says is held too: briefs do not say it twice. None when the graph has
-    no critical inference.
-    """
-    critical = critical_numbers(memory)
-    wanted = [number for number, rests_on in memory.dependencies.items() if rests_on and number in critical]
-    held = {fact.step for fact in brief.facts}
-    held |= {step.step_number for step in memory.steps if step.content.strip() == brief.conclusion.strip()}
-    kept = sum(number in held and held.issuperset(memory.dependencies[number]) for number in wanted)
-    return round(kept / len(wanted), 4) if wanted else None
+def check_structure(memory: ReasoningMemory) -> list[Issue]:
+    """Return what is wrong with a graph as a whole; ``check_inference`` sees to its single inferences."""
+    if not memory.steps:
+        return [Issue("GRAPH_EMPTY", "The graph has no step")]
+    return [
+        *_step_issues(memory.steps),
+        *_dependency_issues(memory.dependencies, memory.steps),
+        *_conclusion_issues(memory),
+    ]
 
 
-def conclusion_evidence(memory: ReasoningMemory, report: ValidationReport) -> list[EvidenceCheck]:
-    """Return the checks of the evidence that the conclusion rests on: what is stale here matters most."""
-    reached = ancestors(memory.dependencies, [step.step_number for step in concluding_steps(memory)])
-    return [check for check in report.evidence if check.step in reached]
+def check_inference(step: ReasoningStep, deps: Sequence[ReasoningStep]) -> InferenceCheck:
+    """Return whether the structure of an inference from ``deps`` is sound; its words are not judged."""
+    number = _number_of(step)
+    if not step.content.strip():
+        return InferenceCheck(number, sound=False, reason="The inference says nothing")
+    if not deps and not any(map(str.strip, step.premises)) and not step.evidence:
+        return InferenceCheck(number, sound=False, reason=_UNSUPPORTED)
+    if not _is_confidence(step.confidence):
+        return InferenceCheck(number, sound=False, reason="Its confidence does not lie between 0 and 1")
+    weakest = min((dep for dep in deps if _is_confidence(dep.confidence)), key=lambda dep: dep.confidence, default=None)
+    if weakest is not None and _exceeds(step.confidence, weakest.confidence):
+        said = (
+            f"Its confidence is {step.confidence:g}, that of its premise {weakest.step_number} {weakest.confidence:g}"
+        )
+        return InferenceCheck(number, sound=False, reason=cut(said))
+    return InferenceCheck(number, sound=True)
+
+
+def _dependency_issues(dependencies: Mapping[int, Iterable[int]], steps: Iterable[object]) -> list[Issue]:
+    """Return dependencies on steps that are not there, and the circle if there is one."""
+    known = {getattr(step, "step_number", None) for step in steps}
+    issues = [
+        Issue("DEPENDENCY_DANGLING", cut(f"Step {number} rests on step {wanted}, which does not exist"), _valid(number))
+        for number, rests_on in dependencies.items()
+        for wanted in (number, *rests_on)
+        if wanted not in known
+    ]
+    try:
+        TopologicalSorter(dependencies).prepare()
+    except CycleError as error:
+        circle = [str(number) for number in error.args[1]]
+        shown = " → ".join(circle[:cycle_shown_max]) + (" → …" if len(circle) > cycle_shown_max else "")
+        issues.append(
+            Issue("DEPENDENCY_CYCLE", cut(f"Steps rest on each other in a circle: {shown}"), _valid(error.args[1][0]))
+        )
+    return issues
+
+
+def _exceeds(confidence: float, premise: float) -> bool:
+    """Tell whether a confidence is higher than its premise's allows (compared at four decimals)."""
+    return round(confidence - premise, _digits) > confidence_tolerance
+
+
+def _is_confidence(value: float) -> bool:
+    """Tell whether a value is a confidence; NaN is none."""
+    return 0.0 <= value <= 1.0
+
+
+def _number_of(step: ReasoningStep) -> int | None:
+    """Return the step's number if an event can hold it."""
+    return _valid(step.step_number)
+
+
+def _valid(number: object) -> int | None:
+    """Return a step number if an event can hold it."""
+    return number if isinstance(number, int) and 1 <= number <= step_number_max else None
 
 
 def _validate_brief(brief: Brief, reads: Reads, before: _Before) -> ValidationReport:
@@ -161,7 +222,7 @@ def _validate_brief(brief: Brief, reads: Reads, before: _Before) -> ValidationRe
     held = {fact.step for fact in brief.facts}
     # What rests on a step that was dropped is not wrong; it only cannot be checked from here.
     kept = {fact.step: [number for number in fact.rests_on if number in held] for fact in brief.facts}
-    report.issues += dependency_issues(kept, [_Numbered(number) for number in held])
+    report.issues += _dependency_issues(kept, [_Numbered(number) for number in held])
     for fact in brief.facts:
         for reference in fact.evidence:
             former = before.get((fact.step, cut(reference)))
@@ -208,3 +269,52 @@ def _ref_of(memory: ReasoningMemory) -> str:
         return compute_reasoning_ref(memory)
     except (ValueError, TypeError):
         return ""
+
+
+def _step_issues(steps: Sequence[ReasoningStep]) -> list[Issue]:
+    issues: list[Issue] = []
+    seen: set[int] = set()
+    for step in steps:
+        number = _number_of(step)
+        if number is None:
+            issues.append(Issue("STEP_NUMBER_INVALID", cut(f"{step.step_number} is not the number of a step")))
+        if step.step_number in seen:
+            issues.append(Issue("STEP_REPEATED", cut(f"Step {step.step_number} is given twice"), number))
+        seen.add(step.step_number)
+        if not step.content.strip():
+            issues.append(Issue("CONTENT_EMPTY", cut(f"Step {step.step_number} says nothing"), number))
+        if not _is_confidence(step.confidence):
+            said = f"The confidence of step {step.step_number} does not lie between 0 and 1: {step.confidence}"
+            issues.append(Issue("CONFIDENCE_INVALID", cut(said), number))
+    return issues
+
+
+def _conclusion_issues(memory: ReasoningMemory) -> list[Issue]:
+    if not memory.conclusion.strip():
+        return [Issue("CONCLUSION_MISSING", "The graph comes to no conclusion")]
+    issues: list[Issue] = []
+    concluding = concluding_steps(memory)
+    surest = max((step.confidence for step in concluding if _is_confidence(step.confidence)), default=1.0)
+    if not _is_confidence(memory.confidence_in_reasoning):
+        issues.append(Issue("CONFIDENCE_INVALID", "The confidence in the whole does not lie between 0 and 1"))
+    elif memory.confidence_in_reasoning != confidence_not_stated and _exceeds(memory.confidence_in_reasoning, surest):
+        said = f"The confidence in the whole is {memory.confidence_in_reasoning:g}, that of its conclusion {surest:g}"
+        issues.append(Issue("CONFIDENCE_ABOVE_PREMISES", cut(said)))
+    with_evidence = {step.step_number for step in memory.steps if references_of(step)}
+    reached = _ancestors(memory.dependencies, [step.step_number for step in concluding])
+    if not reached & with_evidence:
+        said = "Going back from the conclusion, one comes to no step with evidence"
+        issues.append(Issue("CONCLUSION_UNREACHABLE", said))
+    return issues
+
+
+def _ancestors(dependencies: Mapping[int, Iterable[int]], starts: Iterable[int]) -> set[int]:
+    """Return the steps that can be reached going back from ``starts``, those included; a circle ends the walk."""
+    waiting = list(starts)
+    reached = set(waiting)
+    while waiting:
+        for wanted in dependencies.get(waiting.pop(), ()):
+            if wanted not in reached:
+                reached.add(wanted)
+                waiting.append(wanted)
+    return reached

@@ -25,7 +25,7 @@ from projections.briefs.prompt import TransferLevel
 
 if TYPE_CHECKING:
     from consumers.reasoning.compressor.transfer import Received
-    from consumers.reasoning.validator.publishing import Validated
+    from consumers.reasoning.validator.publication import Validated
     from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 
@@ -162,7 +162,8 @@ issues_shown_max: Final = 500
 @click.pass_obj
 def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publish: bool | None) -> None:
     """Check evidence, assumptions and structure of a reasoning before anybody acts on it."""
-    from consumers.reasoning.validator import open_tree, validate_ref  # noqa: PLC0415 - only this verb validates
+    from consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only this verb validates
+    from consumers.reasoning.validator.trees import open_tree  # noqa: PLC0415 - only this verb validates
 
     if commit is not None and tree is None:
         raise Refused("USAGE", "--commit is of the repository in a folder: name it with --tree DIR")
@@ -176,7 +177,7 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
 
 def publish_report(app: App, done: Validated, *, asked: bool) -> dict[str, Any]:
     """Publish a report; where nobody asked for that, an agent that may not publish it only hears why."""
-    from consumers.reasoning.validator import publish  # noqa: PLC0415 - only this verb validates
+    from consumers.reasoning.validator.publication import publish  # noqa: PLC0415 - only this verb validates
 
     try:
         return {"published": publish(app.author(), done)}

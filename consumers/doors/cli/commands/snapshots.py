@@ -14,8 +14,7 @@ from consumers.doors.cli.output import page_options, show_page, when
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.vector_options import parse_vectors
 from consumers.reasoning.snapshots.act import act_on, describe
-from consumers.reasoning.snapshots.receive import receive_snapshot
-from consumers.reasoning.snapshots.take import take_snapshot
+from consumers.reasoning.snapshots.take import receive_snapshot, take_snapshot
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
@@ -111,7 +110,7 @@ def receive(
     author = None if app.settings().agent is None else app.author()
     looked: Any = None
     if tree is not None:
-        from consumers.reasoning.validator import open_tree  # noqa: PLC0415 - only who brings a tree needs it
+        from consumers.reasoning.validator.trees import open_tree  # noqa: PLC0415 - only who brings a tree needs it
 
         looked = open_tree(tree)
     decision = act_on(

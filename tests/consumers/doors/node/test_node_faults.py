@@ -31,7 +31,7 @@ from serving import (
 
 from consumers.doors.node import node as node_module
 from consumers.doors.node.node import Node
-from consumers.reasoning.compressor.worker import CompressorWorker
+from consumers.reasoning.workers import CompressorWorker
 from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Author

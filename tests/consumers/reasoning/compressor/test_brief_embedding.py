@@ -6,8 +6,8 @@ import pytest
 from graphs import CHINESE, audit_graph, chain, graph
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor import compress
-from consumers.reasoning.compressor.worker import fitting
+from consumers.reasoning.compressor.compress import compress
+from consumers.reasoning.workers import fitting
 from ledger.codec import encode_canonical
 from ledger.events.reasoning import ReasoningBriefed
 from ledger.limits import entry_size_max_bytes

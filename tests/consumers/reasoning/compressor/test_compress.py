@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor import compress
-from consumers.reasoning.compressor.labels import snake_case
+from consumers.reasoning.compressor.compress import compress
+from consumers.reasoning.compressor.envelope import snake_case
 from ledger.events.brief import Brief
 from projections.briefs.certificate import check_certificate
 from projections.briefs.fidelity import measure

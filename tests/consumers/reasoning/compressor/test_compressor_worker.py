@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from graphs import audit_json
 
-from consumers.reasoning.compressor import worker as module
-from consumers.reasoning.compressor.worker import LEVELS, CompressorWorker
+from consumers.reasoning import workers as module
+from consumers.reasoning.workers import LEVELS, CompressorWorker
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Author
 from ledger.client import read_event

@@ -11,7 +11,7 @@ import pytest
 from graphs import audit_graph
 
 from consumers.reasoning.compressor.graph_cache import GraphCache, find_base, graphs_cached_max, read_graph_file
-from consumers.reasoning.compressor.transfer import Fetched, SnapshotProvider, fetch
+from consumers.reasoning.compressor.transfer import Fetched, fetch
 from ledger.errors import Corrupted, Refused
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from projections import Reader
@@ -202,17 +202,16 @@ def test_delta_for_another_base_than_the_receiver_has_is_refused(reader: Reader)
         fetch(lambda *_: other, found[-1])
 
 
-# The seed's name, and what is kept
+# What is kept
 
 
-def test_snapshot_provider_gives_the_full_reasoning_by_its_ref(reader: Reader) -> None:
-    provider = SnapshotProvider(reader.answer)
+def test_full_reasoning_is_fetched_by_its_ref_with_or_without_an_earlier_version(reader: Reader) -> None:
     (first, *_, last) = refs(reader)
-    memory = provider.get_full_reasoning(last)
+    memory = fetch(reader.answer, last).memory
     assert compute_reasoning_ref(memory) == last
-    assert provider.get_full_reasoning(last, have=provider.get_full_reasoning(first)) == memory
+    assert fetch(reader.answer, last, have=fetch(reader.answer, first).memory).memory == memory
     with pytest.raises(Refused):
-        provider.get_full_reasoning("sha256:" + "0" * 64)
+        fetch(reader.answer, "sha256:" + "0" * 64)
 
 
 def test_cache_gives_back_what_was_fetched_and_nothing_that_was_changed(reader: Reader, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from graphs import audit_graph, audit_json, graph
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor import compress
+from consumers.reasoning.compressor.compress import compress
 from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief, verify_brief
 from ledger.errors import Corrupted, Refused
 from ledger.events.brief import Brief

@@ -9,8 +9,7 @@ import pytest
 from event_examples import published
 from graphs import CHINESE, audit_graph, graph
 
-from consumers.reasoning.snapshots.act import act_on, describe
-from consumers.reasoning.snapshots.asking import review_id
+from consumers.reasoning.snapshots.act import act_on, describe, review_id
 from consumers.reasoning.snapshots.take import take_snapshot
 from ledger.author import Author
 from ledger.errors import Corrupted, Refused
@@ -220,7 +219,7 @@ def test_validation_of_an_older_version_is_none_of_this_one(ledger: Ledger, read
 def test_receivers_own_validation_against_a_tree_must_hold_too(
     ledger: Ledger, reader: Reader, bob: Author, tmp_path: Path
 ) -> None:
-    from consumers.reasoning.validator import open_tree
+    from consumers.reasoning.validator.trees import open_tree
 
     ref = reason(ledger, "audit", AUDIT, domain="security")
     validate(ledger, "audit", ref, by="rita")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from trees_for_tests import citing, commit, write
 
-from consumers.reasoning.validator import ReasoningValidator, open_tree
 from consumers.reasoning.validator import trees as trees_module
 from consumers.reasoning.validator.assumptions import check_assumption, offered_check, parse_check, run_check
 from consumers.reasoning.validator.reads import Reads
+from consumers.reasoning.validator.trees import open_tree
+from consumers.reasoning.validator.validator import ReasoningValidator
 
 if TYPE_CHECKING:
     from pathlib import Path

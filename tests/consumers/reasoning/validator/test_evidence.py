@@ -13,10 +13,9 @@ from trees_for_tests import commit, write
 
 from consumers.reasoning.validator import evidence as evidence_module
 from consumers.reasoning.validator import reads as reads_module
-from consumers.reasoning.validator.commits import CommitTree, open_tree
 from consumers.reasoning.validator.evidence import Evidence, check_evidence, parse_evidence, stands
 from consumers.reasoning.validator.reads import Reads
-from consumers.reasoning.validator.trees import FolderTree, parts_of
+from consumers.reasoning.validator.trees import CommitTree, FolderTree, open_tree, parts_of
 
 if TYPE_CHECKING:
     from pathlib import Path

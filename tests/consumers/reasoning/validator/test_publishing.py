@@ -11,7 +11,9 @@ from building import Ledger
 from graphs import audit_graph, chain
 from trees_for_tests import SAMPLE, write
 
-from consumers.reasoning.validator import Verdict, open_tree, publish, validate_ref
+from consumers.reasoning.validator.publication import publish, validate_ref
+from consumers.reasoning.validator.trees import open_tree
+from consumers.reasoning.validator.validator import Verdict
 from ledger.author import Author
 from ledger.errors import Refused
 from ledger.events import reasoning

@@ -10,8 +10,7 @@ from graphs import CHINESE, chain, graph, odd_graphs
 from hypothesis import given
 from msgspec.structs import replace
 
-from consumers.reasoning.validator import ReasoningValidator, check_inference
-from consumers.reasoning.validator.soundness import check_structure
+from consumers.reasoning.validator.validator import ReasoningValidator, check_inference, check_structure
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 

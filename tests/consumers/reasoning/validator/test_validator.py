@@ -11,12 +11,15 @@ from graphs import audit_graph, audit_json, chain, graph
 from msgspec.structs import replace
 from trees_for_tests import SAMPLE, citing, commit, write
 
-from consumers.reasoning.compressor import compress
-from consumers.reasoning.validator import ReasoningValidator, Verdict, open_tree, verification_coverage
+from consumers.reasoning.compressor.compress import compress
+from consumers.reasoning.validator.evidence import HOLDING
 from consumers.reasoning.validator.report import ValidationReport, report_size_max_bytes
-from consumers.reasoning.validator.validator import conclusion_evidence, judged_max
+from consumers.reasoning.validator.trees import open_tree
+from consumers.reasoning.validator.validator import ReasoningValidator, Verdict, judged_max
 from ledger.codec import encode_canonical
-from ledger.events.validation import ReasoningValidated
+from ledger.events.brief import Brief
+from ledger.events.validation import EvidenceCheck, ReasoningValidated
+from projections.briefs.critical import critical_numbers
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
 
@@ -41,6 +44,25 @@ class FixedJudge:
     def judge(self, step: ReasoningStep, deps: Sequence[ReasoningStep]) -> Verdict:
         self.asked.append(step.step_number)
         return Verdict(self.opinion, f"rests on {len(deps)}")
+
+
+def stale_evidence(report: ValidationReport) -> list[EvidenceCheck]:
+    """Return the evidence that does not hold."""
+    return [check for check in report.evidence if check.status not in HOLDING]
+
+
+def verification_coverage(brief: Brief, memory: ReasoningMemory) -> float | None:
+    """Return the share of a graph's critical inferences that the brief holds with all their premises.
+
+    A step that says what the brief's conclusion says is held too: briefs do not say it twice. None when the graph has
+    no critical inference.
+    """
+    critical = critical_numbers(memory)
+    wanted = [number for number, rests_on in memory.dependencies.items() if rests_on and number in critical]
+    held = {fact.step for fact in brief.facts}
+    held |= {step.step_number for step in memory.steps if step.content.strip() == brief.conclusion.strip()}
+    kept = sum(number in held and held.issuperset(memory.dependencies[number]) for number in wanted)
+    return round(kept / len(wanted), 4) if wanted else None
 
 
 @pytest.fixture
@@ -77,10 +99,9 @@ def test_changing_a_cited_line_names_the_evidence_that_is_stale(
     write(project, {file: text.replace(before, after)})
     report = ReasoningValidator(open_tree(project)).validate(audit_graph())
     assert not report.passed
-    assert [check.reference for check in report.stale()] == stale
+    assert [check.reference for check in stale_evidence(report)] == stale
     assert [issue.code for issue in report.issues] == ["EVIDENCE_LINE_CHANGED"]
     assert stale[0] in report.issues[0].message
-    assert conclusion_evidence(audit_graph(), report)
 
 
 def test_line_cited_by_number_alone_is_stale_once_it_differs_from_an_earlier_report(project: Path) -> None:
@@ -90,7 +111,7 @@ def test_line_cited_by_number_alone_is_stale_once_it_differs_from_an_earlier_rep
     validator = ReasoningValidator(open_tree(project))
     assert validator.validate(audit_graph()).passed
     report = validator.validate(audit_graph(), earlier=former.evidence)
-    assert [check.reference for check in report.stale()] == ["config/logging.yaml:45"]
+    assert [check.reference for check in stale_evidence(report)] == ["config/logging.yaml:45"]
     others = [check.status for check in report.evidence if check.reference.startswith("config/logging.yaml:4")]
     assert others == ["line_changed", "file_changed_line_same"]
 
@@ -99,7 +120,7 @@ def test_deleted_files_and_shorter_files_are_told_apart(project: Path) -> None:
     (project / "env.example").unlink()
     write(project, {"docs/runbook.md": "# Runbook\n"})
     report = ReasoningValidator(open_tree(project)).validate(audit_graph())
-    assert [(check.step, check.status) for check in report.stale()] == [(1, "gone"), (11, "no_such_line")]
+    assert [(check.step, check.status) for check in stale_evidence(report)] == [(1, "gone"), (11, "no_such_line")]
 
 
 def test_commit_passes_where_the_working_folder_does_not(project: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from building import Ledger
 
-from consumers.reasoning.validator.worker import ValidatorWorker
+from consumers.reasoning.workers import ValidatorWorker
 from consumers.sdk.service import service_author
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from projections.reader import Reader

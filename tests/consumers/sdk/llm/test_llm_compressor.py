@@ -9,12 +9,16 @@ import pytest
 from graphs import CHINESE, audit_graph, audit_json, graph
 from llm_stub import Reply, Vendor, never, says, says_json
 
-from consumers.reasoning.compressor import compress
-from consumers.reasoning.compressor.llm_compressor import compress_with_llm, prose_digest, prose_messages
-from consumers.reasoning.compressor.prose import Sentence, measure_prose, prose_problems
-from projections.briefs.certificate import check_certificate
+from consumers.reasoning.compressor.prose import (
+    Sentence,
+    measure_prose,
+    prose_digest,
+    prose_messages,
+    prose_problems,
+    write_prose,
+)
+from ledger.errors import Refused, Unavailable
 from projections.briefs.index import index_graph
-from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory
 
 if TYPE_CHECKING:
@@ -45,22 +49,13 @@ def problems(sentences: list[dict[str, Any]], memory: ReasoningMemory = AUDIT) -
 # What is taken
 
 
-def test_honest_prose_stands_beside_the_brief(vendor: Vendor, client: LlmClient) -> None:
+def test_honest_prose_is_taken(vendor: Vendor, client: LlmClient) -> None:
     vendor.script = [says_json({"sentences": HONEST})]
-    found = compress_with_llm(AUDIT, client, TransferLevel.STANDARD, domain="security")
-    assert found.fallback is None
-    assert found.prose is not None
-    assert [(one.text, one.steps) for one in found.prose.sentences] == [(CONTENT[n], [n]) for n in (1, 2, 3)]
-    assert found.prose.fidelity_kind == "lexical lower bound"
-    assert found.prose.fidelity == measure_prose(found.prose.sentences, index_graph(AUDIT))
-    assert (found.prose.model, found.prose.prompt_sha256) == ("stub-model", prose_digest(AUDIT))
-
-
-def test_prose_changes_nothing_of_the_brief_that_gates_look_at(vendor: Vendor, client: LlmClient) -> None:
-    vendor.script = [says_json({"sentences": HONEST})]
-    found = compress_with_llm(AUDIT, client, TransferLevel.MINIMAL, 180, context="for the next shift")
-    assert found.brief == compress(AUDIT, TransferLevel.MINIMAL, 180, context="for the next shift")
-    assert check_certificate(found.brief, AUDIT) == []
+    prose = write_prose(AUDIT, client)
+    assert [(one.text, one.steps) for one in prose.sentences] == [(CONTENT[n], [n]) for n in (1, 2, 3)]
+    assert prose.fidelity_kind == "lexical lower bound"
+    assert prose.fidelity == measure_prose(prose.sentences, index_graph(AUDIT))
+    assert (prose.model, prose.prompt_sha256) == ("stub-model", prose_digest(AUDIT))
 
 
 def test_paraphrase_with_the_graphs_words_holds_and_is_marked_a_lower_bound() -> None:
@@ -86,7 +81,7 @@ def test_the_same_graph_asks_the_same_question() -> None:
     assert prose_digest(AUDIT) != prose_digest(graph(CHINESE))
 
 
-# What is refused: the brief comes all the same
+# What is refused: the brief comes all the same (``test_llm_configured``)
 
 
 HOSTILE = {
@@ -120,12 +115,9 @@ HOSTILE = {
 @pytest.mark.parametrize("what", HOSTILE)
 def test_prose_that_says_what_the_graph_does_not_is_refused_whole(vendor: Vendor, client: LlmClient, what: str) -> None:
     vendor.script = [says_json({"sentences": HOSTILE[what]})]
-    found = compress_with_llm(AUDIT, client)
-    assert found.prose is None
-    assert found.fallback is not None
-    assert found.fallback.code == "LLM_INVALID"
-    assert "what the model wrote is not shown: " in found.fallback.message
-    assert found.brief == compress(AUDIT)
+    with pytest.raises(Unavailable, match="what the model wrote is not shown: ") as refused:
+        write_prose(AUDIT, client)
+    assert refused.value.code == "LLM_INVALID"
 
 
 def test_nothing_but_the_hostile_part_is_wrong_with_the_hostile_prose() -> None:
@@ -147,23 +139,21 @@ def test_nothing_but_the_hostile_part_is_wrong_with_the_hostile_prose() -> None:
         (says_json({"sentences": HONEST, "fidelity": 1.0}), "LLM_INVALID"),
     ],
 )
-def test_failure_of_the_model_is_told_beside_the_default_brief(
+def test_failure_of_the_model_is_one_error_with_a_code(
     vendor: Vendor, client: LlmClient, reply: Reply, code: str
 ) -> None:
     vendor.script = [reply]
-    found = compress_with_llm(AUDIT, client)
-    assert (found.brief, found.prose) == (compress(AUDIT), None)
-    assert found.fallback is not None
-    assert found.fallback.code == code
-    assert found.fallback.message
+    with pytest.raises(Unavailable) as failed:
+        write_prose(AUDIT, client)
+    assert failed.value.code == code
+    assert failed.value.message
 
 
-def test_timeout_is_told_beside_the_default_brief(vendor: Vendor, client_of: Callable[..., LlmClient]) -> None:
+def test_timeout_is_told_with_its_limit(vendor: Vendor, client_of: Callable[..., LlmClient]) -> None:
     vendor.script = [never()]
-    found = compress_with_llm(AUDIT, client_of(vendor.url, timeout_s=0.3))
-    assert found.brief == compress(AUDIT)
-    assert found.fallback is not None
-    assert (found.fallback.code, "within 0.3 s" in found.fallback.message) == ("LLM_UNAVAILABLE", True)
+    with pytest.raises(Unavailable, match=r"within 0\.3 s") as failed:
+        write_prose(AUDIT, client_of(vendor.url, timeout_s=0.3))
+    assert failed.value.code == "LLM_UNAVAILABLE"
 
 
 @pytest.mark.parametrize(
@@ -174,12 +164,12 @@ def test_timeout_is_told_beside_the_default_brief(vendor: Vendor, client_of: Cal
     ],
     ids=["no step", "more than can be sent"],
 )
-def test_graph_that_cannot_be_asked_about_is_briefed_without_asking(
+def test_graph_that_cannot_be_asked_about_is_refused_without_asking(
     vendor: Vendor, client: LlmClient, steps: list[dict[str, Any]], code: str
 ) -> None:
-    found = compress_with_llm(graph({"task": "t", "conclusion": "c", "steps": steps}), client)
-    assert found.fallback is not None
-    assert (found.fallback.code, vendor.received) == (code, [])
+    with pytest.raises(Refused) as refused:
+        write_prose(graph({"task": "t", "conclusion": "c", "steps": steps}), client)
+    assert (refused.value.code, vendor.received) == (code, [])
 
 
 # Injection through the graph

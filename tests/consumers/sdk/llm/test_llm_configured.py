@@ -5,19 +5,22 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from graphs import audit_graph, audit_json
 from llm_stub import Vendor, says, says_json
 
+from consumers.reasoning.compressor.compress import compress
 from consumers.reasoning.compressor.transfer import describe, receive_brief
-from consumers.reasoning.compressor.worker import CompressorWorker
-from consumers.reasoning.validator import ReasoningValidator
-from consumers.reasoning.validator.model_judge import ModelJudge
+from consumers.reasoning.validator.validator import ReasoningValidator
+from consumers.reasoning.workers import CompressorWorker, ModelJudge
 from consumers.sdk.llm.model import configured_client
 from ledger.author import Author
 from ledger.config import Config
 from ledger.errors import BatonError
+from ledger.events.brief import Brief
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from projections.briefs.certificate import check_certificate
 from projections.briefs.prompt import TransferLevel
 from projections.reader import Reader
 
@@ -99,7 +102,12 @@ def test_prose_travels_beside_the_facts_or_says_why_there_is_none(
         CompressorWorker(author, reader, tmp_path / "c.db", client).run(threading.Event(), until=ledger.head()[0])
         data = reader.answer("briefs.best", {"ref": concluded, "level": "standard"})["data"]
         told = describe(receive_brief(reader.answer, concluded, TransferLevel.STANDARD))
-    assert data["brief"]["facts"]
+        memory = reader.full_reasoning(concluded).memory
+    # Whatever a model says or fails to say, the brief is the default compressor's.
+    brief = msgspec.convert(data["brief"], Brief)
+    assert brief.facts
+    assert brief == compress(memory, TransferLevel.STANDARD)
+    assert check_certificate(brief, memory) == []
     if answer == "good":
         assert [one["steps"] for one in data["prose"]["sentences"]] == [[1], [2], [4]]
         assert data["prose"]["fidelity_kind"] == "lexical lower bound"

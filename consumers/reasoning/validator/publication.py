@@ -1,8 +1,8 @@
-"""From a ref to a published report: fetch the graph, validate it, sign what was found (DESIGN §9, Validator).
+"""From a ref to a published report: fetch the graph, validate it, sign what was found.
 
 The graph is fetched as any receiver does, and hashed again: what is validated is what the ref names. The report goes on
 the reasoning's own stream, signed by whoever validated: the service agent ``validator`` or the acting reviewer. The
-ledger refuses a report by the stream's own author, because it would be no independent one (SEEDS, 001); nor is one by
+ledger refuses a report by the stream's own author, because it would be no independent one; nor is one by
 him, published elsewhere on equal content, taken for what the lines were like before.
 
 The idempotency key is made of the validator's version, the stream, the ref, and the conditions: the tree as far as it
@@ -13,18 +13,18 @@ the blob of a long report may lie there without its event; the next validation s
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
-from consumers.reasoning.compressor.transfer import Fetched, fetch
+from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
 from consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
 from consumers.reasoning.validator.validator import Judge, ReasoningValidator
 from ledger.author import Author, Draft
 from ledger.bus.subjects import stream_token
 from ledger.codec import encode_canonical
-from ledger.errors import Corrupted, Refused
+from ledger.errors import Refused
 from ledger.events.validation import ReasoningValidated
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ledger.client import Ask
 
 log = structlog.get_logger("baton.validator")
-
-VALIDATIONS_QUERY: Final = "validations.best"
 
 
 class _Shown(msgspec.Struct):
@@ -61,10 +59,7 @@ def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge 
         Corrupted: ``VERIFICATION_FAILED`` when the graph is not what its ref names.
     """
     fetched = fetch(view, ref)
-    try:
-        shown = msgspec.convert(view("reasoning.show", {"id": ref}), _Shown)
-    except msgspec.ValidationError as error:
-        raise Corrupted("VERIFICATION_FAILED", f"the answer is not what was asked for: {error}") from error
+    shown = read_answer(view("reasoning.show", {"id": ref}), _Shown)
     former = _former(view, fetched.ref, shown.author)
     report = ReasoningValidator(tree, judge).validate(fetched.memory, earlier=former.evidence if former else ())
     return Validated(shown.id, fetched, report)
@@ -101,10 +96,8 @@ def idempotency_key(stream: str, data: ReasoningValidated) -> str:
 def _former(view: Ask, ref: str, owner: str) -> ReasoningValidated | None:
     """Return the newest earlier report that passed, by another than the reasoning's author; None if there is none."""
     try:
-        return msgspec.convert(view(VALIDATIONS_QUERY, {"ref": ref, "not_by": owner}), _Former).data
+        return read_answer(view("validations.best", {"ref": ref, "not_by": owner}), _Former).data
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
         return None
-    except msgspec.ValidationError as error:
-        raise Corrupted("VERIFICATION_FAILED", f"the answer is not what was asked for: {error}") from error
