@@ -1,4 +1,4 @@
-"""The AsyncAPI 3.0 description of the bus, seen by an agent: what it may send, and what it can receive (DESIGN §7).
+"""The AsyncAPI 3.0 description of the bus, seen by an agent: what it may send, and what it can receive.
 
 Addresses come from ``ledger.bus.subjects``: each function is called with samples, and the samples become parameters,
 so a subject that changes its form changes here. Every kind is one message, whose payload is the schema of its body.

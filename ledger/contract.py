@@ -186,13 +186,13 @@ def _named(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stream_pattern(kind: str) -> str:
-    sort = KINDS[kind].stream
-    if sort == "ledger":
+    family = KINDS[kind].stream
+    if family == "ledger":
         return "^ledger$"
     if kind == "record.imported":
-        sort = "(" + "|".join(sorted({sort, *(KINDS[one].stream for one in MAPPED)})) + ")"
+        family = "(" + "|".join(sorted({family, *(KINDS[one].stream for one in MAPPED)})) + ")"
     _, _, name = _portable(STREAM_PATTERN).partition("(")
-    return f"^{sort}" + name.replace(")?", "").replace("(", "")
+    return f"^{family}" + name.replace(")?", "").replace("(", "")
 
 
 def _definitions(*types: type[msgspec.Struct]) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def _integer_keys(info: inspect.Type) -> Iterator[tuple[str, str, inspect.IntTyp
         case inspect.UnionType():
             for one in info.types:
                 yield from _integer_keys(_bare(one))
-        case _:
+        case _:  # any other type of msgspec's: it holds no others
             return
 
 
@@ -245,7 +245,7 @@ def _tidy(schema: Any) -> Any:
             return tidied
         case list():
             return [_tidy(value) for value in schema]
-        case _:
+        case _:  # any other JSON: text, numbers, true, false, null
             return schema
 
 

@@ -21,11 +21,11 @@ So a traceback shows the code; texts that show it elsewhere, or not at all, use 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, assert_never
 
 
 class Exit(IntEnum):
-    """Exit codes of the command line (DESIGN §13)."""
+    """Exit codes of the command line."""
 
     OK = 0
     UNEXPECTED = 1
@@ -112,7 +112,7 @@ CODES: dict[str, Code] = {
     "BUSY": Code(Exit.UNAVAILABLE, True, "Too many requests wait already."),
     "LLM_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The language model cannot be asked now."),
     "LLM_INVALID": Code(Exit.UNAVAILABLE, True, "The language model's answer is not what was asked for."),
-    # A Tree-of-Thoughts search (seed 003).
+    # A Tree-of-Thoughts search.
     "GENERATION_FAILED": Code(Exit.UNAVAILABLE, True, "The thinker gave no usable candidates."),
     "EVALUATION_TIMEOUT": Code(Exit.UNAVAILABLE, True, "The evaluation took longer than it may."),
     "SEARCH_EXHAUSTED": Code(Exit.NOT_FOUND, False, "The search ended within its limits without a solution."),
@@ -187,7 +187,10 @@ def message_of(error: BaseException) -> str:
 
 
 def _class_of(code: str) -> type[BatonError]:
-    match CODES[code].exit:
+    exit_code = CODES[code].exit
+    match exit_code:
+        case Exit.OK | Exit.USAGE | Exit.NOT_FOUND | Exit.CONFLICT | Exit.GATED:
+            return Refused
         case Exit.UNAVAILABLE:
             return Unavailable
         case Exit.UNVERIFIED:
@@ -195,4 +198,4 @@ def _class_of(code: str) -> type[BatonError]:
         case Exit.UNEXPECTED:
             return BatonError
         case _:
-            return Refused
+            assert_never(exit_code)

@@ -1,7 +1,7 @@
 r"""Finding credentials before they enter a log that forgets nothing.
 
 Three places look: the author before signing, so that a secret never leaves its process; the gate, for authors in
-other languages; and whoever stores a blob that is text. What is found is told by its place and its kind, never by
+other languages; and whoever stores a blob that is text. What is found is named by its place and its kind, never by
 itself, not even in part. What *looks like* a secret may be judged better tomorrow, so this is no rule of the format:
 replay and audits do not ask.
 
@@ -181,7 +181,7 @@ def scan(value: Any, path: str = "$") -> Secret | None:
             for key in one:
                 kind = _kind_of(str(key).encode(errors="replace"))
                 if kind is not None:
-                    return Secret(f"{here}[...]", kind)  # the key is the secret, so it is not told
+                    return Secret(f"{here}[...]", kind)  # the key is the secret, so it is not shown
             if _is_key_file(one):
                 return Secret(here, KEY_FILE)
             waiting += reversed(list(_fields(here, one)))
@@ -203,7 +203,7 @@ def scan_bodies(bodies: Sequence[bytes]) -> dict[int, Secret]:
 
 
 def refusal(found: Secret) -> Refused:
-    """Return what an author is told: where it stands and what to write instead."""
+    """Return the refusal that says where it stands and what to write instead."""
     return Refused(
         "SECRET_DETECTED",
         f"{found.path} holds what looks like a secret ({found.kind}), and a ledger forgets nothing: write where it is "

@@ -1,4 +1,4 @@
-"""What can be said of a submission from its bytes alone: form, schema, id, signature, and whether it holds a secret.
+"""What the bytes of a submission show by themselves: form, schema, id, signature, and whether it holds a secret.
 
 Secrets are looked for here, where threads work side by side, and refused in their turn (``ledger.admission.decide``).
 """
@@ -19,7 +19,7 @@ from ledger.secrets import Secret, scan_bodies
 class Candidate(NamedTuple):
     """An event whose bytes are in order: its body decoded, its id computed, its signature verified.
 
-    ``secret`` is what only a gate looks for (DESIGN §5): whoever replays a log makes candidates without it.
+    ``secret`` is what only a gate looks for: whoever replays a log makes candidates without it.
     """
 
     body: Body

@@ -115,7 +115,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
             expected=body.expect,
             version=version,
         )
-    if candidate.secret is not None:  # gate-only: not replayed, not part of the entry's version (DESIGN §5)
+    if candidate.secret is not None:  # gate-only: not replayed, not part of the entry's version
         raise secret_refusal(candidate.secret)
     rule = RULES.get(body.kind)
     if rule is None:

@@ -1,4 +1,4 @@
-"""Bundles: a whole log, or one stream of it, in a tar that a stranger can check without us (DESIGN §13).
+"""Bundles: a whole log, or one stream of it, in a tar that a stranger can check without us.
 
 A bundle of a log holds, in this order and nothing else:
 

@@ -94,7 +94,7 @@ def export_bundle(
 ) -> Manifest:
     """Write the ledger, or one stream of it, to a tar at ``path``; return the manifest.
 
-    ``progress`` is called with steps done and to do (two for each entry). Equal logs give equal files (DESIGN §13).
+    ``progress`` is called with steps done and to do (two for each entry). Equal logs give equal files.
 
     Raises:
         Refused: ``NOT_FOUND`` when there is no such stream; the codes of a key file when that of the checkpoint

@@ -122,7 +122,7 @@ def key_members(authority: Iterable[tuple[str, EventData]]) -> dict[str, bytes]:
                 lines.append(_vkey(data.name, data.key))
             case KeyDelegated():
                 lines.append(_vkey(author, data.key))
-            case _:
+            case _:  # any other authority event: it names no key
                 continue
     if created is None:
         return {}

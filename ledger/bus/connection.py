@@ -1,7 +1,7 @@
 """An agent's connection to a server: on the caller's event loop, or for callers without one in a thread of its own.
 
-A denied publish is answered by NATS only on the error channel, never to the request, and a lost connection is told to
-no request at all. So each request is raced against both: it fails at once and says why. After an uncertain answer it
+A denied publish is answered by NATS only on the error channel, never to the request, and a lost connection reaches no
+request at all. So each request is raced against both: it fails at once and says why. After an uncertain answer it
 is simply sent again until the time for it is up: ids make that harmless for submissions.
 """
 
@@ -178,7 +178,7 @@ class AsyncConnection:
                 _fail(waiting, Refused("BUS_DENIED", f"the server does not let {self._agent} do this: {text}"))
 
     async def close(self) -> None:
-        """Close the connection; requests that wait are told."""
+        """Close the connection; requests that wait fail."""
         self._is_closing = True
         await self._discard()
 
@@ -211,14 +211,14 @@ class Connection:
         return answer
 
     def close(self) -> None:
-        """Close the connection; requests that wait are told."""
+        """Close the connection; requests that wait fail."""
         if not self._loop.is_closed():
             self._run(self._close())
             self._stop_loop()
 
     async def _close(self) -> None:
         await self._inner.close()
-        # Closing told the requests that wait; let their coroutines, and what nats-py left behind, come to their end.
+        # Closing failed the requests that wait; let their coroutines, and what nats-py left behind, come to their end.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             _, late = await asyncio.wait(others, timeout=close_wait_max_s)
             for task in late:  # else the thread that waits for it would wait for ever

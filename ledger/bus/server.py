@@ -209,10 +209,10 @@ class EmbeddedServer:
             return log.read().decode(errors="replace")
 
     def _has_reloaded(self, seen: int) -> bool:
-        said = self._log_since(seen)
-        if "Failed to reload" in said:
-            self._raise_failed("refused to reload", said)
-        return "Reloaded server configuration" in said
+        logged = self._log_since(seen)
+        if "Failed to reload" in logged:
+            self._raise_failed("refused to reload", logged)
+        return "Reloaded server configuration" in logged
 
     def _wait(self, is_done: Callable[[], bool], limit_s: float, what: str) -> None:
         if not _poll(lambda: is_done() or not self.is_running, limit_s):
@@ -223,8 +223,8 @@ class EmbeddedServer:
     def _log_tail(self) -> str:
         return self._log_since(max(0, self._log_size() - _LOG_TAIL_BYTES))
 
-    def _raise_failed(self, how: str, said: str) -> None:
-        lines = [line for line in said.splitlines() if "[ERR]" in line or "[FTL]" in line]
+    def _raise_failed(self, how: str, logged: str) -> None:
+        lines = [line for line in logged.splitlines() if "[ERR]" in line or "[FTL]" in line]
         reason = lines[-1] if lines else "its log says no more"
         raise Unavailable("BUS_UNAVAILABLE", f"nats-server {how}: {reason}", log=str(self._log))
 

@@ -1,4 +1,4 @@
-"""What a node answers on the bus: submissions, and reads of the log (DESIGN §7).
+"""What a node answers on the bus: submissions, and reads of the log.
 
 - ``submit.<agent>``: the payload is a submission (msgpack or DSSE JSON); the answer is JSON, ``{"accepted": […]}`` or
   ``{"error": {…}}``. With the header ``Baton-Blob`` the payload is one chunk of a blob.

@@ -1,4 +1,4 @@
-"""The subjects, stream names and inbox prefixes of the bus, as pure functions (DESIGN §7).
+"""The subjects, stream names and inbox prefixes of the bus, as pure functions.
 
 Whatever becomes part of a subject is checked or encoded here, because a client would publish ``a*``,
 ``>`` or ``a.b`` as a token without complaint (measured). A stream name is free text, so its token is a

@@ -1,4 +1,4 @@
-"""Who may sign: the ledger's creation, agents, roles and session keys (DESIGN §6)."""
+"""Who may sign: the ledger's creation, agents, roles and session keys."""
 
 from __future__ import annotations
 

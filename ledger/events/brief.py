@@ -1,7 +1,7 @@
 """A brief of a reasoning graph as it is published: complete, so that a receiver can render, check and recompute it.
 
 The shape lives here because it is signed; what makes, renders and measures briefs is ``projections.briefs`` and
-``consumers.reasoning.compressor``. Facts are byte for byte the trimmed contents of steps (DESIGN §9).
+``consumers.reasoning.compressor``. Facts are byte for byte the trimmed contents of steps.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Remark(Part, frozen=True):
 
 
 class Tag(Part, frozen=True):
-    """A routing label in snake_case, its sort and its step (seed 001, "Semantic Tags")."""
+    """A routing label in snake_case, its sort and its step."""
 
     tag: Label
     sort: TagSort
@@ -81,7 +81,7 @@ class Tag(Part, frozen=True):
 
 
 class BlockSummaries(Part, frozen=True):
-    """The seed's hierarchical summary, under the seed's keys."""
+    """The summary of each block of the graph: observations, inferences, conclusion."""
 
     observations_summary: OptionalText
     inferences_summary: OptionalText
@@ -139,7 +139,7 @@ class Prose(Part, frozen=True):
 
 
 class Brief(Part, frozen=True):
-    """A compressed reasoning graph with its measured fidelity (DESIGN §9)."""
+    """A compressed reasoning graph with its measured fidelity."""
 
     reasoning_ref: Ref
     level: Level

@@ -1,4 +1,4 @@
-"""Records of other tools, kept as they were: shown as imported, granting nothing (DESIGN §3, §10).
+"""Records of other tools, kept as they were: shown as imported, granting nothing.
 
 One kind serves every importer. It stands on the stream that its mapped kind belongs to, or on ``record/ID`` when the
 original stands for nothing this ledger knows and is only kept aside. A handoff is mapped to its content, and everything

@@ -1,7 +1,7 @@
-"""Reasoning, step by step (seed 001): one step of an agent at work is an extension of one.
+"""Reasoning, step by step: one step of an agent at work is an extension of one.
 
-Field names are the seed's. ``domain`` stands on ``reasoning.started`` because it decides how much a receiver must
-fetch; it is never part of the graph's own ref.
+``domain`` stands on ``reasoning.started`` because it decides how much a receiver must fetch; it is never part of the
+graph's own ref.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ReasoningType = Literal["", "deductive", "inductive", "abductive", "analogical"]
 
 
 class Step(EventData, frozen=True):
-    """One step of a reasoning graph (seed 001, ``ReasoningStep``)."""
+    """One step of a reasoning graph."""
 
     step_number: StepNumber
     type: StepType

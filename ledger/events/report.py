@@ -1,4 +1,4 @@
-"""The epistemic handoff report: what a session learned, for whoever goes on (seed 004, "Report Structure").
+"""The epistemic handoff report: what a session learned, for whoever goes on.
 
 The whole report stands in its event once; markdown and compressed JSON are derived from it (``projections.reports``).
 A text that an entry cannot hold is shortened at a word and stands whole as a blob under its place in ``long_texts``.

@@ -1,4 +1,4 @@
-"""What needs a human and is no handoff: asked for by a gate, answered by a human (seed 001, "Runtime Flow")."""
+"""What needs a human and is no handoff: asked for by a gate, answered by a human."""
 
 from __future__ import annotations
 

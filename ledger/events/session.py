@@ -1,4 +1,4 @@
-"""What an agent does and learns in one session (seed 004)."""
+"""What an agent does and learns in one session."""
 
 from __future__ import annotations
 

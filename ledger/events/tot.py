@@ -1,8 +1,8 @@
-"""The Tree-of-Thoughts protocol: every message of seed 003 is one event, named and shaped as the seed has it.
+"""The Tree-of-Thoughts protocol: every message between its six agents is one event, named and shaped as they know it.
 
-A message carries the seed's ``from``, ``to``, ``type``, ``payload`` and ``task_id``, and optionally ``error``; an
-answer names in ``causes`` the request that it answers. Beside the messages stand what makes the tree rebuildable (which
-temporary id became which node, what was pruned, where the search turned back) and what agents log.
+A message carries ``from``, ``to``, ``type``, ``payload`` and ``task_id``, and optionally ``error``; an answer names in
+``causes`` the request that it answers. Beside the messages stand what makes the tree rebuildable (which temporary id
+became which node, what was pruned, where the search turned back) and what agents log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Budget = Annotated[int, msgspec.Meta(ge=1, le=2_000, description="The most nodes
 
 
 class Failure(EventData, frozen=True):
-    """What went wrong (the seed's ``error``)."""
+    """What went wrong (the ``error`` of a message)."""
 
     code: Label
     message: Text
@@ -94,7 +94,7 @@ class ThoughtTree(EventData, frozen=True):
 
 
 class SearchStats(EventData, frozen=True):
-    """The seed's counts of a search, and those of pruning, depth and time."""
+    """The counts of a search: nodes and calls, pruning, depth and time."""
 
     total_nodes: Count
     total_backtracks: Count
@@ -366,7 +366,7 @@ class TotError(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
 
 
 class LogEntry(EventData, frozen=True):
-    """A line for people (the seed's ``level``, ``msg``, ``data``); its time and place are the ledger's."""
+    """A line for people (``level``, ``msg``, ``data``); its time and place are the ledger's."""
 
     level: Literal["info", "progress", "warning", "error"]
     msg: Line

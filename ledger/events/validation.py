@@ -1,4 +1,4 @@
-"""What a validator found, as it is published: what was checked, against which tree, and with what outcome (seed 001).
+"""What a validator found, as it is published: what was checked, against which tree, and with what outcome.
 
 A report of a large graph does not fit into an entry. So ``counts`` is always complete, the lists hold the worst first,
 ``omitted`` says how many lines were left out, and ``whole`` is then the blob that holds them all. Nothing in here is a
@@ -123,7 +123,7 @@ class Counts(Part, frozen=True):
 
 
 class ReasoningValidated(EventData, frozen=True):
-    """A validator's report on one version of a graph (seed 001, ``ValidationReport``)."""
+    """A validator's report on one version of a graph."""
 
     reasoning_ref: Ref
     passed: bool

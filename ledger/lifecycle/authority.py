@@ -1,4 +1,4 @@
-"""Who holds which key and role, decided by log index (DESIGN §6).
+"""Who holds which key and role, decided by log index.
 
 ``AgentRecord`` and ``KeyRecord`` are what the ledger remembers of the authority events; a key is valid for an
 event when delegation < event < revocation. The functions here are pure; ``admission.rules`` looks records up

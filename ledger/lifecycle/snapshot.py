@@ -1,4 +1,4 @@
-"""The life of a snapshot: taken once, never changed; and its parts must say the same (seed 001)."""
+"""The life of a snapshot: taken once, never changed; and its parts must say the same."""
 
 from __future__ import annotations
 

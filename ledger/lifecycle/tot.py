@@ -8,7 +8,7 @@ that is another than the one that was searched.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 
 import msgspec
 from blake3 import blake3
@@ -25,7 +25,7 @@ _digest_bytes: Final = 12
 
 
 class NodeState(msgspec.Struct, frozen=True, array_like=True):
-    """A node as the gate remembers it: digests stand for its content and its evaluation."""
+    """A node as the gate remembers it; what it says is a digest."""
 
     parent: str | None
     depth: int
@@ -58,6 +58,21 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     problem: bytes = b""
     config: bytes = b""
 
+
+Question: TypeAlias = (
+    kinds.DecomposeTask
+    | kinds.InitializeSearch
+    | kinds.GenerateThoughts
+    | kinds.EvaluateThoughts
+    | kinds.SynthesizeSolution
+)
+Answer: TypeAlias = (
+    kinds.DecompositionResult
+    | kinds.SearchComplete
+    | kinds.GeneratedThoughts
+    | kinds.EvaluationResults
+    | kinds.FinalSolution
+)
 
 # Request type → who asks whom, and the type that answers it.
 _ASKS: Final[dict[str, tuple[kinds.Role, kinds.Role, str]]] = {
@@ -93,7 +108,7 @@ def transition(state: TotState | None, event: Event) -> TotState:
         return state
     if state.is_ended:
         raise Refused("TRANSITION_NOT_ALLOWED", f"the search of {event.name} has ended")
-    if isinstance(data, kinds.Message):
+    if isinstance(data, Question | Answer):
         return _message(state, event, data)
     _require_role(state, event, "explorer")
     _require_search(state, event.kind)
@@ -107,7 +122,7 @@ def transition(state: TotState | None, event: Event) -> TotState:
         case kinds.TotBacktracked():
             _known(state, [data.node_id, *([data.to_node_id] if data.to_node_id else [])])
             return state
-        case _:
+        case _:  # any other data: that of another stream's kind
             raise Refused("UNKNOWN_KIND", f"{event.kind} is no step of a task's life", kind=event.kind)
 
 
@@ -115,30 +130,30 @@ def _started(state: TotState | None, event: Event, data: kinds.TotStarted) -> To
     if state is not None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"task {event.name} was started already")
     _require_task(event, data.task_id)
-    roles = {binding.role: (binding.agent, binding.key) for binding in data.roles}
+    roles: dict[str, tuple[str, str]] = {binding.role: (binding.agent, binding.key) for binding in data.roles}
     if len(roles) != len(data.roles):
         raise Refused("INVALID_FIELD", "each of the six roles is bound once", path="$.data.roles")
     if len({key for _, key in roles.values()}) != len(roles):
         raise Refused("INVALID_FIELD", "the six roles have six keys: nobody answers himself", path="$.data.roles")
-    found = TotState(dict(roles.items()), problem=problem_digest(data.problem, data.task_type))
-    _require_role(found, event, "orchestrator")
-    return found
+    started = TotState(roles, problem=problem_digest(data.problem, data.task_type))
+    _require_role(started, event, "orchestrator")
+    return started
 
 
-def _message(state: TotState, event: Event, data: kinds.Message) -> TotState:
-    kind: str = data.type  # type: ignore[attr-defined]  # every message has one; the base cannot say which
+def _message(state: TotState, event: Event, data: Question | Answer) -> TotState:
+    kind = data.type
     _require_task(event, data.task_id)
-    request = _ANSWERED_BY.get(kind, kind)
     sender, to = parties_of(kind)
     if (data.sender, data.to) != (sender, to):
         raise Refused("INVALID_FIELD", f"{kind} goes from the {sender} to the {to}", path="$.data.from")
     _require_role(state, event, sender)
-    if kind == request:
-        return _asked(state, event, kind, data)
-    return _answered(state, event, request, data)
+    if isinstance(data, Question):
+        return _asked(state, event, data)
+    return _answered(state, event, _ANSWERED_BY[kind], data)
 
 
-def _asked(state: TotState, event: Event, kind: str, data: kinds.Message) -> TotState:
+def _asked(state: TotState, event: Event, data: Question) -> TotState:
+    kind = data.type
     if kind != "decompose_task" and not state.is_decomposed:
         raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} comes after the decomposition")
     if kind in ("decompose_task", "initialize_search"):
@@ -148,11 +163,11 @@ def _asked(state: TotState, event: Event, kind: str, data: kinds.Message) -> Tot
         _require_search(state, kind)
     nodes, about, config = state.nodes, list[kinds.ThoughtNode](), state.config
     match data:
-        case kinds.DecomposeTask(payload=asked):
-            _require_problem(state, asked.problem, asked.task_type)
-        case kinds.InitializeSearch(payload=asked):
-            _require_problem(state, asked.problem, asked.task_type)
-            config = digest_of(asked.search_config)
+        case kinds.DecomposeTask():
+            _require_problem(state, data.payload.problem, data.payload.task_type)
+        case kinds.InitializeSearch():
+            _require_problem(state, data.payload.problem, data.payload.task_type)
+            config = digest_of(data.payload.search_config)
         case kinds.GenerateThoughts():
             parent = data.payload.parent_node
             about = [parent]
@@ -161,17 +176,17 @@ def _asked(state: TotState, event: Event, kind: str, data: kinds.Message) -> Tot
             nodes = nodes | {parent.id: msgspec.structs.replace(nodes[parent.id], status="expanded")}
         case kinds.EvaluateThoughts():
             about = data.payload.candidates
-        case kinds.SynthesizeSolution(payload=asked):
-            _require_problem(state, asked.problem, asked.task_type)
-            about = asked.best_path
+        case kinds.SynthesizeSolution():
+            _require_problem(state, data.payload.problem, data.payload.task_type)
+            about = data.payload.best_path
         case _:
-            pass  # about no node
+            assert_never(data)
     _same(state, about, is_path=isinstance(data, kinds.SynthesizeSolution))
     request = Request(kind, tuple(node.id for node in about))
     return msgspec.structs.replace(state, waiting=state.waiting | {event.id: request}, nodes=nodes, config=config)
 
 
-def _answered(state: TotState, event: Event, request: str, data: kinds.Message) -> TotState:
+def _answered(state: TotState, event: Event, request: str, data: Answer) -> TotState:
     given = [cause for cause in event.causes if cause in state.waiting and state.waiting[cause].type == request]
     if len(given) > 1:
         raise Refused("INVALID_FIELD", f"{event.kind} answers one {request}, not {len(given)}", path="$.causes")
@@ -179,27 +194,32 @@ def _answered(state: TotState, event: Event, request: str, data: kinds.Message) 
         if any(cause in state.answered for cause in event.causes):
             raise Refused("TRANSITION_NOT_ALLOWED", f"this {request} was answered already")
         raise Refused("TRANSITION_NOT_ALLOWED", f"{event.kind} answers nothing: causes name the {request} it answers")
-    payload = data.payload  # type: ignore[attr-defined]  # every answer has one
-    if payload is None and data.error is None:
+    if data.payload is None and data.error is None:
         raise Refused("INVALID_FIELD", "an answer has a payload, or an error that says why not", path="$.data.payload")
     about = state.waiting[given[0]].nodes
     waiting = {id_: asked for id_, asked in state.waiting.items() if id_ != given[0]}
     state = msgspec.structs.replace(state, waiting=waiting, answered=state.answered | {given[0]: event.id})
     match data:
         case kinds.DecompositionResult():
-            return msgspec.structs.replace(state, is_decomposed=payload is not None)
-        case kinds.GeneratedThoughts() if payload is not None:
-            drawn = {one.temp_id: digest_of((about[0], one.content, one.action_type)) for one in payload.candidates}
-            if len(drawn) != len(payload.candidates):
-                raise Refused("INVALID_FIELD", "two candidates have one temporary id", path="$.data.payload.candidates")
-            return msgspec.structs.replace(state, drawn=state.drawn | ({event.id: drawn} if drawn else {}))
-        case kinds.EvaluationResults() if payload is not None:
-            return _evaluated(state, payload, about)
+            return msgspec.structs.replace(state, is_decomposed=data.payload is not None)
+        case kinds.GeneratedThoughts():
+            return state if data.payload is None else _drawn(state, event, data.payload, about[0])
+        case kinds.EvaluationResults():
+            return state if data.payload is None else _evaluated(state, data.payload, about)
         case kinds.SearchComplete():
             _require_tree(state, data)
             return msgspec.structs.replace(state, is_ended=True)
-        case _:
+        case kinds.FinalSolution():
             return state
+        case _:
+            assert_never(data)
+
+
+def _drawn(state: TotState, event: Event, payload: kinds.GeneratedPayload, parent: str) -> TotState:
+    drawn = {one.temp_id: digest_of((parent, one.content, one.action_type)) for one in payload.candidates}
+    if len(drawn) != len(payload.candidates):
+        raise Refused("INVALID_FIELD", "two candidates have one temporary id", path="$.data.payload.candidates")
+    return msgspec.structs.replace(state, drawn=state.drawn | ({event.id: drawn} if drawn else {}))
 
 
 def _evaluated(state: TotState, payload: kinds.ResultsPayload, about: tuple[str, ...]) -> TotState:
@@ -303,8 +323,7 @@ def _same(state: TotState, nodes: list[kinds.ThoughtNode], *, is_path: bool = Fa
         raise Refused("INVALID_FIELD", "a path leads from the root down, node by node", path="$.data.payload.best_path")
 
 
-# Nodes as the gate remembers them: digests stand for what they say. The same digests compare a closing tree with the
-# one that was searched, in whatever order its nodes came.
+# Digests stand for what nodes say; the same ones compare a closing tree with the one that was searched.
 
 
 def content_digest(node: kinds.ThoughtNode) -> bytes:

@@ -71,7 +71,7 @@ def test_every_kind_has_a_rule_an_example_and_a_type_of_its_own() -> None:
 
 
 def test_kinds_are_past_tense_facts_of_a_family() -> None:
-    # The messages of seed 003 keep the names that the seed gives them.
+    # The messages between a search's agents keep the names that those know them by.
     named_by_the_seed = {KIND_OF[data] for data in (*tot.REQUESTS, *tot.ANSWERS, tot.TotError)}
     assert all(name.count(".") == 1 for name in KINDS)
     assert all(name.endswith(("ed", ".taken", ".ready", ".log_written")) for name in KINDS.keys() - named_by_the_seed)

@@ -1,4 +1,4 @@
-"""What is asked first decides which answer is given (DESIGN §5).
+"""What is asked first decides which answer is given.
 
 Form, signature, duplicate, key, ledger, idempotency, stream version, and the kind's rule last.
 """

@@ -1,4 +1,4 @@
-"""Every row of the handoff's table (DESIGN §10), and every way it can be refused: who, when, in which version."""
+"""Every row of the handoff's table, and every way it can be refused: who, when, in which version."""
 
 from __future__ import annotations
 
