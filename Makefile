@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 PACKAGES := ledger projections consumers
 
-.PHONY: install demo test cover check bench bench-human mutants faults contract clean lock
+.PHONY: install demo test cover check bench bench-smoke bench-human mutants house faults contract clean lock
 
 install: $(STAMP)
 
@@ -46,6 +46,10 @@ bench: install
 # Writes build/human-evaluation.csv, fifty pairs to be judged blind; called again, reads the filled sheet back.
 bench-human: install
 	$(BIN)/python -m tests.bench.brief_quality.human
+
+# How large the house is, which rooms it has and who knows whom.
+house: install
+	$(BIN)/python tests/house.py --print
 
 # Small faults of the core, each made in a copy of the tree: the tests that the list names must notice every one.
 mutants: install
