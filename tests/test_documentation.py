@@ -1,11 +1,17 @@
-"""Every example in a docstring and in the README runs, and says what happens."""
+"""Every example in a docstring and on a page runs, and says what happens."""
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib
+import os
 import re
 import shlex
+import sqlite3
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,18 +24,23 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.program import VERBS, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    path
+    for folder in ("", "ledger", "projections", "consumers", "deploy", ".github")
+    for path in (ROOT.glob("*.md") if not folder else (ROOT / folder).rglob("*.md"))
+    if "demo" not in path.parts and path.name != "agents_page.md"
+)
 
 
 def modules() -> Iterator[str]:
     """Yield the names of all modules whose text holds an example."""
-    root = Path(__file__).parents[1]
     for package in (ledger, projections, consumers):
         for path in Path(package.__path__[0]).rglob("*.py"):
             if path.stem != "__main__" and ">>> " in path.read_text("utf-8"):
-                yield ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+                yield ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 @pytest.mark.parametrize("name", sorted(modules()))
@@ -38,14 +49,20 @@ def test_examples_in_docstrings_are_true(name: str) -> None:
     assert doctest.testmod(module).failed == 0
 
 
-def test_quick_start_of_the_readme_runs(
+def blocks(language: str, *pages: str) -> list[str]:
+    """Return the blocks of code in a language on some pages, in their order."""
+    texts = [(ROOT / page).read_text("utf-8") for page in pages]
+    return [block for text in texts for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)]
+
+
+def test_commands_on_the_pages_run_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT"):
         monkeypatch.delenv(name, raising=False)
-    blocks = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
-    commands = [line.removeprefix("$ baton ") for block in blocks for line in block.splitlines()]
+    pages = ("README.md", *(f"consumers/{subject}/README.md" for subject in ("reasoning", "sessions", "thoughts")))
+    commands = [line.removeprefix("$ baton ") for block in blocks("console", *pages) for line in block.splitlines()]
     assert len(commands) > 30
     for command in commands:
         app = App()
@@ -56,7 +73,7 @@ def test_quick_start_of_the_readme_runs(
     assert "Use node:events" in said
     assert "raise the timeout" in said  # the dead end, in what the next agent reads
     monkeypatch.setenv("BATON_AGENT", "claude-code")
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (example,) = blocks("python", "consumers/sessions/README.md")
     exec(compile(example, "README.md", "exec"), {})
     first, second, third = capsys.readouterr().out.splitlines()
     assert re.match(r"blake3:[0-9a-f]{64} \d+ ", first)
@@ -64,15 +81,99 @@ def test_quick_start_of_the_readme_runs(
     assert third == "1 [0.35]"
 
 
-def test_readme_names_every_verb_and_no_other() -> None:
-    named = set(re.findall(r"\bbaton ([a-z]+)", README))
-    table = README.split("## Daily commands")[1].split("## ")[0]
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """The Python programs of the pages as files, in a folder that is not ours."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    for program in blocks("python", "README.md", "consumers/sdk/README.md"):
+        name = program.splitlines()[0].removeprefix("# ")
+        (folder / name).write_text(program)
+    assert len(list(folder.glob("*.py"))) == 6
+    return folder
+
+
+def test_programs_on_the_pages_pass_a_strict_type_checker(programs: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), *programs.glob("*.py")]
+    checked = subprocess.run(command, cwd=programs, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("suffix", ["", "_async"])
+def test_programs_on_the_pages_publish_react_and_audit(programs: Path, tmp_path: Path, suffix: str) -> None:
+    home = tmp_path / ".baton"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+    environment = kept | {"BATON_HOME": str(home)}
+
+    def call(*words: str) -> None:
+        app = App()
+        assert run(["--home", str(home), *words], app) == 0
+        app.close()
+
+    def start(name: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(programs / f"{name}.py")]
+        return subprocess.Popen(command, cwd=programs, env=environment, stdout=subprocess.PIPE, text=True)
+
+    def finish(name: str) -> str:
+        with start(name) as process:
+            out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        return out
+
+    call("init")
+    for agent, roles in (("kuro", ("agent",)), ("claude-code", ("agent",)), ("alex", ("human", "reviewer"))):
+        call("agent", "add", agent, *(word for role in roles for word in ("--role", role)), "--unprotected")
+    assert finish("publish") == "ten-lines is not ready: it waits for the approval of alex.\n"
+    if suffix:
+        assert finish("publish_async") == "2 events under one signature\nNOT_AUTHORIZED\n"
+    call("handoff", "approve", "ten-lines", "--as", "alex")
+    with start(f"react{suffix}") as reacting:
+        try:
+            store = home / "subscribers" / f"mail{suffix.replace('_', '-')}.db"
+            until(lambda: store.exists() and position(store) is not None)
+            call("handoff", "claim", "ten-lines", "--as", "claude-code")
+            call("handoff", "check", "ten-lines", "--all", "--as", "claude-code")
+            call("handoff", "complete", "ten-lines", "--summary", "all ten", "--as", "claude-code")
+            assert reacting.stdout is not None
+            assert reacting.stdout.readline() == "ten-lines is done: all ten\n"
+        finally:
+            reacting.kill()
+    verdict, approval, *receipt = finish(f"audit{suffix}").splitlines()
+    assert verdict.startswith("ok: ")
+    assert approval.startswith("alex approved ten-lines at index ")
+    assert receipt[0] == "c2sp.org/tlog-proof@v1"
+
+
+def position(store: Path) -> int | None:
+    """Return where a subscription stands, or None while it has not begun."""
+    with contextlib.closing(sqlite3.connect(store)) as db, contextlib.suppress(sqlite3.OperationalError):
+        row = db.execute("SELECT next_index FROM positions").fetchone()
+        return None if row is None else int(row[0])
+    return None
+
+
+def until(is_true: Callable[[], bool], wait_s: float = 60) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + wait_s
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_the_page_of_commands_names_every_verb_and_no_page_names_another() -> None:
+    table = (ROOT / "consumers/doors/README.md").read_text("utf-8").split("## Commands")[1].split("## ")[0]
     for verb in VERBS:
-        assert re.search(rf"\b{verb}\b", table), f"the README's daily commands leave out {verb}"
-    assert named <= set(VERBS)
+        assert re.search(rf"\b{verb}\b", table), f"the page of commands leaves out {verb}"
+    for page in PAGES:
+        named = set(re.findall(r"[`$] ?baton ([a-z]+)", page.read_text("utf-8")))
+        assert named <= set(VERBS), page
 
 
-def test_readme_names_the_make_targets_there_are() -> None:
-    makefile = (Path(__file__).parents[1] / "Makefile").read_text("utf-8")
-    for target in re.findall(r"`make ([a-z]+)`", README):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+def test_pages_name_the_make_targets_there_are_and_link_to_files_that_are_there() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for target in re.findall(r"`make ([a-z-]+)`", text):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), (page, target)
+        for link in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (page.parent / link).exists(), (page, link)

@@ -47,6 +47,9 @@ from ledger.front_door import front_door  # noqa: E402 - after the check that it
 if TYPE_CHECKING:
     from baton.ledger import AsyncLedger as AsyncLedger
     from baton.ledger import Ledger as Ledger
+    from consumers.sessions import generate_handoff_report as generate_handoff_report
+    from consumers.sessions import query_handoff_reports as query_handoff_reports
+    from consumers.sessions import resume_previous_session as resume_previous_session
     from ledger.admission.decide import Accepted as Accepted
     from ledger.errors import BatonError as BatonError
     from ledger.errors import Corrupted as Corrupted

@@ -12,7 +12,7 @@ from harness_place import Place
 
 from consumers.doors.hooks.page import agents_page
 
-README = Path(__file__).parents[4] / "README.md"
+README = Path(__file__).parents[4] / "consumers" / "doors" / "README.md"
 SAID = {"WORK": "Move the parser to the new grammar", "TEXT": "the old grammar takes tabs", "REVIEWER": "rita"}
 
 
