@@ -5,8 +5,7 @@ an event of its session. The *page* is the text for agents, ``agents_page.md``: 
 writes, and the first part of what `baton prime` prints. A *part* is what is ours in a file that is somebody else's.
 
     from consumers.doors.hooks.harnesses import HARNESSES
-    from consumers.doors.hooks.installing import Installation
-    from consumers.doors.hooks.ours import Launcher
+    from consumers.doors.hooks.installation import Installation, Launcher
     from consumers.doors.hooks.parts import State
 
     here = Installation(HARNESSES["codex"], folder, Launcher(sys.executable, "codex"))
@@ -14,8 +13,8 @@ writes, and the first part of what `baton prime` prints. A *part* is what is our
     assert all(one.state is State.INSTALLED for one in here.check())
     here.remove()
 
-The rules: a hook never blocks or breaks its host (``supervising``), what was there before setup is there again after
-removal, byte for byte (``installing``), and what a person wrote is never lost silently (``parts``).
+The rules: a hook never blocks or breaks its host (``supervisor``), what was there before setup is there again after
+removal, byte for byte (``installation``), and what a person wrote is never lost silently (``parts``).
 
 Decided against: editing settings through a JSON or TOML library, which loses comments and spacing; a marker inside
 settings that a harness might refuse; removing by the text before setup alone, which would undo a person's later edits.

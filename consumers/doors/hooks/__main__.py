@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from consumers.doors.hooks.supervising import Call, Work, supervise
+from consumers.doors.hooks.supervisor import Call, Work, supervise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ def call_of(words: Sequence[str]) -> Call | None:
 
 def respond(work: Work) -> bytes:
     """Do what the event asks for, with what that needs loaded only now: this process may have little to do."""
-    from consumers.doors.hooks.responding import respond_to  # noqa: PLC0415
+    from consumers.doors.hooks.responses import respond_to  # noqa: PLC0415
 
     return respond_to(work)
 

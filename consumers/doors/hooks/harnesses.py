@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Does = Literal["start", "save"]
 timeout_s: Final = 5
-"""What a harness gives a hook; the hook ends itself before that (``supervising.deadline_s``)."""
+"""What a harness gives a hook; the hook ends itself before that (``supervisor.deadline_s``)."""
 
 session_end_timeout_s: Final = 3
 brief_sources: Final = frozenset({"startup", "clear", "compact"})

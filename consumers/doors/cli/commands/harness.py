@@ -16,13 +16,12 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.doors.hooks.__main__ import respond
 from consumers.doors.hooks.harnesses import HARNESSES
-from consumers.doors.hooks.installing import Installation, Told
-from consumers.doors.hooks.ours import Launcher
+from consumers.doors.hooks.installation import Installation, Launcher, Outcome
 from consumers.doors.hooks.parts import State
-from consumers.doors.hooks.priming import budget_min_tokens, budget_tokens
-from consumers.doors.hooks.priming import prime as primed
+from consumers.doors.hooks.prime import budget_min_tokens, budget_tokens
+from consumers.doors.hooks.prime import prime as primed
 from consumers.doors.hooks.record import Record, read_record, record_path
-from consumers.doors.hooks.supervising import Call, supervise
+from consumers.doors.hooks.supervisor import Call, supervise
 from consumers.sdk.text import clean
 from ledger.config import FOLDER, environment_variable, find_home, present_folder, present_session
 from ledger.errors import Exit, Refused, Unavailable
@@ -117,14 +116,14 @@ def _check_agent(app: App, harness: Harness, agent: str) -> None:
         raise Refused("AGENT_UNKNOWN", message, name=agent) from refusal
 
 
-def _check(app: App, harness: Harness, told: list[Told]) -> None:
+def _check(app: App, harness: Harness, told: list[Outcome]) -> None:
     is_whole = all(one.state is State.INSTALLED for one in told)
     _show(app, {"harness": harness.name, "installed": is_whole}, told, lambda one: one.state)
     if not is_whole:
         click.get_current_context().exit(Exit.UNVERIFIED)
 
 
-def _show(app: App, data: dict[str, Any], told: list[Told], word: Callable[[Told], str]) -> None:
+def _show(app: App, data: dict[str, Any], told: list[Outcome], word: Callable[[Outcome], str]) -> None:
     files = [
         {"path": str(one.path), "state": str(one.state), "done": one.done, "kept": one.kept and str(one.kept)}
         for one in told

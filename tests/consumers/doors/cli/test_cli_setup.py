@@ -11,7 +11,7 @@ import pytest
 from calling import Baton, Place, call
 
 from consumers.doors.hooks.harnesses import HARNESSES
-from consumers.doors.hooks.page import agents_page
+from consumers.doors.hooks.prime import agents_page
 from ledger.errors import Exit
 
 each_harness = pytest.mark.parametrize("harness", list(HARNESSES))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from harness_place import Place
 
-from consumers.doors.hooks.page import agents_page
+from consumers.doors.hooks.prime import agents_page
 
 README = Path(__file__).parents[4] / "consumers" / "doors" / "README.md"
 SAID = {"WORK": "Move the parser to the new grammar", "TEXT": "the old grammar takes tabs", "REVIEWER": "rita"}

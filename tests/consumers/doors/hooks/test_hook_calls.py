@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness_place import Said
 
-from consumers.doors.hooks.harness_session import session_name
 from consumers.doors.hooks.harnesses import HARNESSES
-from consumers.doors.hooks.hook_log import log_failure, size_max_bytes
-from consumers.doors.hooks.supervising import Call, Work, supervise
+from consumers.doors.hooks.responses import session_name
+from consumers.doors.hooks.supervisor import Call, Work, log_failure, log_size_max_bytes, supervise
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -277,7 +276,7 @@ def _fail(_: Work) -> bytes:
 def test_work_that_hangs_dies_or_fails_says_nothing_and_is_logged(
     respond: Any, place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("consumers.doors.hooks.supervising.deadline_s", 0.5)
+    monkeypatch.setattr("consumers.doors.hooks.supervisor.deadline_s", 0.5)
     reading, writing = os.pipe()
     os.write(writing, place.event("codex", "Stop"))
     os.close(writing)
@@ -290,11 +289,11 @@ def test_work_that_hangs_dies_or_fails_says_nothing_and_is_logged(
 
 
 def test_the_log_of_hooks_stays_within_two_files(tmp_path: Path) -> None:
-    for _ in range(2 * size_max_bytes // 400):
+    for _ in range(2 * log_size_max_bytes // 400):
         log_failure(tmp_path, "codex", "Stop", "BUSY", "x" * 10_000)
     sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     assert sizes.keys() == {"hooks.log", "hooks.log.1"}
-    assert all(size <= size_max_bytes for size in sizes.values())
+    assert all(size <= log_size_max_bytes for size in sizes.values())
 
 
 def test_hooks_at_the_same_time_open_one_session(place: Place) -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.doors.hooks.fenced import MARKDOWN, TOML, Block
-from consumers.doors.hooks.parts import State
+from consumers.doors.hooks.parts import MARKDOWN, TOML, Block, State
 
 PAGE = Block(MARKDOWN, "## Ours\n\ntext\n", "(by a test)")
 TABLE = Block(TOML, '[ours]\nx = "y"\n', "(by a test)")

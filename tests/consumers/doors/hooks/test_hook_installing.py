@@ -12,9 +12,8 @@ import pytest
 from harness_place import tree
 
 from consumers.doors.hooks.harnesses import HARNESSES
-from consumers.doors.hooks.installing import Installation
+from consumers.doors.hooks.installation import Installation, Launcher
 from consumers.doors.hooks.json_text import scan
-from consumers.doors.hooks.ours import Launcher
 from consumers.doors.hooks.parts import State
 from consumers.doors.hooks.record import record_path
 from ledger.errors import Refused, Unavailable
@@ -294,8 +293,8 @@ def test_a_project_that_may_not_be_written_is_refused_as_such(harness: str, tmp_
     program = (
         "import os, sys, pathlib; sys.path[:0] = sys.argv[3].split(os.pathsep)\n"
         "from consumers.doors.hooks.harnesses import HARNESSES\n"
-        "from consumers.doors.hooks.installing import Installation\n"
-        "from consumers.doors.hooks.ours import Launcher\n"
+        "from consumers.doors.hooks.installation import Installation\n"
+        "from consumers.doors.hooks.installation import Launcher\n"
         "from ledger.errors import Unavailable\n"
         "folder = pathlib.Path(sys.argv[2]); found = HARNESSES[sys.argv[1]]\n"
         "os.setuid(65534)\n"

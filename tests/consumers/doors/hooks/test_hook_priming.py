@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness_place import Place
 
-from consumers.doors.hooks.page import agents_page
-from consumers.doors.hooks.priming import budget_min_tokens
+from consumers.doors.hooks.prime import agents_page, budget_min_tokens
 from projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:

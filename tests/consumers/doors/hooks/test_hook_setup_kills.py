@@ -12,8 +12,7 @@ from harness_place import tree
 
 from consumers.doors.hooks import record
 from consumers.doors.hooks.harnesses import HARNESSES
-from consumers.doors.hooks.installing import Installation
-from consumers.doors.hooks.ours import Launcher
+from consumers.doors.hooks.installation import Installation, Launcher
 from consumers.doors.hooks.parts import State
 
 if TYPE_CHECKING:

@@ -6,25 +6,31 @@ thread can interrupt: a call that never comes back from the disk, the network or
 SQLite take a process that dies at any moment. The child also carries an alarm, for a host that kills only the parent.
 
 Standard input is read to its end, so that the host can write all of it, but only so much is kept.
+
+What goes wrong is written to the log of hooks, JSON lines in the ledger's folder, because a host must not see it. A
+full log becomes ``hooks.log.1``, in the place of an older one. Where nothing can be written (a full disk), nothing is:
+a hook has nobody to tell.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import signal
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from consumers.doors.hooks.hook_log import log_failure
 from ledger.config import find_home
 from ledger.errors import message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
 
 deadline_s: Final = 2.5
 """Under the shortest timeout that setup asks a harness for (3 s), with room for the interpreter's start."""
@@ -181,3 +187,32 @@ def _print(answer: bytes) -> None:
 def _write_all(descriptor: int, content: bytes) -> None:
     while content:
         content = content[os.write(descriptor, content) :]
+
+
+LOG_NAME: Final = "hooks.log"
+log_size_max_bytes: Final = 256 * 1024
+message_max_chars: Final = 500
+
+
+def log_failure(home: Path, harness: str, event: str, code: str, message: str) -> None:
+    """Add one line to the log of a ledger's folder."""
+    line = {
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "harness": harness,
+        "event": event[:message_max_chars],
+        "code": code,
+        "message": message[:message_max_chars],
+    }
+    content = json.dumps(line).encode() + b"\n"
+    path = home / LOG_NAME
+    with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size + len(content) > log_size_max_bytes:
+                path.replace(path.with_name(f"{LOG_NAME}.1"))
+        # One write of a file opened for appending: lines of hooks that run at the same time do not mix.
+        # What somebody put in its place, a link or a pipe that nobody reads, is neither followed nor waited for.
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            os.write(descriptor, content)
+        finally:
+            os.close(descriptor)

@@ -7,9 +7,9 @@ under "Left out", with the command that shows it. A ledger with nothing in it sa
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from consumers.doors.hooks.page import agents_page
 from consumers.sdk.text import one_line
 from consumers.sessions.resume import resume
 from ledger.errors import Refused
@@ -255,3 +255,9 @@ def _quoted(text: str) -> str:
     from shlex import quote  # noqa: PLC0415 - only where something was left out
 
     return quote(one_line(text))
+
+
+def agents_page() -> str:
+    """Return the page as markdown, ending in a newline."""
+    # Not by importlib.resources, which costs a hook as much as half a Python start.
+    return Path(__file__).with_name("agents_page.md").read_text("utf-8")

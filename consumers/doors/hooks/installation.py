@@ -8,10 +8,12 @@ there was none; in a file that somebody changed, only our part goes. A part that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+import json
+import shlex
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from consumers.doors.hooks.ours import parts_of
-from consumers.doors.hooks.parts import State
+from consumers.doors.hooks.parts import MARKDOWN, TOML, Block, Setting, Settings, State
+from consumers.doors.hooks.prime import agents_page
 from consumers.doors.hooks.record import (
     FileRecord,
     Record,
@@ -32,15 +34,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from consumers.doors.hooks.harnesses import Harness
-    from consumers.doors.hooks.ours import Launcher
     from consumers.doors.hooks.parts import Part
+
 
 T = TypeVar("T")
 settings_size_max_bytes: Final = 16 * 1024**2
 _kept_digits: Final = 12
 
 
-class Told(NamedTuple):
+class Outcome(NamedTuple):
     """What became of one file: ``done`` is wrote, updated, removed, unchanged; ``kept`` a copy of what was edited."""
 
     path: Path
@@ -54,7 +56,7 @@ class _Change(NamedTuple):
     before: bytes | None
     after: bytes | None
     record: FileRecord | None
-    told: Told
+    told: Outcome
 
 
 class Installation:
@@ -71,16 +73,16 @@ class Installation:
         self.record = read_record(self.record_path)
         self.kept = kept or self.record_path.parent / "kept"
 
-    def check(self) -> list[Told]:
+    def check(self) -> list[Outcome]:
         """Return what stands in each file.
 
         Raises:
             Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` or ``NESTING_TOO_DEEP`` for a file that cannot be read as what
                 it should be. Unavailable: it cannot be read at all.
         """
-        return [Told(path, self._state(path, part, _read(path))) for path, part in self.parts.items()]
+        return [Outcome(path, self._state(path, part, _read(path))) for path, part in self.parts.items()]
 
-    def install(self, *, force: bool = False) -> list[Told]:
+    def install(self, *, force: bool = False) -> list[Outcome]:
         """Write our parts where they are missing or outdated, and say what was done.
 
         Raises:
@@ -107,7 +109,7 @@ class Installation:
             raise
         return told
 
-    def remove(self, *, force: bool = False) -> list[Told]:
+    def remove(self, *, force: bool = False) -> list[Outcome]:
         """Take our parts out, and say what was done.
 
         Raises:
@@ -134,13 +136,13 @@ class Installation:
         current, known = _read(path), self._known(path)
         state = self._state(path, part, current)
         if state is State.INSTALLED:
-            return _Change(path, current, current, known, Told(path, state))
+            return _Change(path, current, current, known, Outcome(path, state))
         if state is State.EDITED and not force:
             raise _edited(path, self.harness)
         base, after = _in(path, lambda: self._bases(part, current, known, state))
         record = FileRecord(path=str(path), before=base, after=digest(after), written=part.written)
         done = "wrote" if state is State.MISSING else "updated"
-        return _Change(path, current, after, record, Told(path, state, done))
+        return _Change(path, current, after, record, Outcome(path, state, done))
 
     def _bases(
         self, part: Part, current: bytes | None, known: FileRecord | None, state: State
@@ -160,24 +162,24 @@ class Installation:
         current, known = _read(path), self._known(path)
         state = self._state(path, part, current)
         if current is None:
-            return _Change(path, None, None, None, Told(path, state))
+            return _Change(path, None, None, None, Outcome(path, state))
         if known is not None and digest(current) == known.after:
-            return _Change(path, current, known.before, None, Told(path, state, "removed"))
+            return _Change(path, current, known.before, None, Outcome(path, state, "removed"))
         if state is State.MISSING:
-            return _Change(path, current, current, None, Told(path, state))
+            return _Change(path, current, current, None, Outcome(path, state))
         if state is State.EDITED and not force:
             raise _edited(path, self.harness)
         rest = _in(path, lambda: part.remove(_text(current), _before(part, known)))
         is_ours_alone = known is not None and known.before is None and _is_blank(part, rest)
         after = None if is_ours_alone else _bytes(rest)
-        return _Change(path, current, after, None, Told(path, state, "removed"))
+        return _Change(path, current, after, None, Outcome(path, state, "removed"))
 
     def _record(self, changes: list[_Change], folders: list[str]) -> Record:
         files = [one.record for one in changes if one.record is not None]
         launcher = self.launcher
         return Record(agent=launcher.agent, home=launcher.home, server=launcher.server, files=files, folders=folders)
 
-    def _keep(self, changes: list[_Change]) -> list[Told]:
+    def _keep(self, changes: list[_Change]) -> list[Outcome]:
         """Copy the files in which a person edited our part, and return what was done with the copies named."""
         told = []
         for one in changes:
@@ -271,3 +273,64 @@ def _edited(path: Path, harness: Harness) -> Refused:
         "or add --force (the file is kept)",
         file=str(path),
     )
+
+
+SERVER: Final = "baton"
+HOOKS_MODULE: Final = __name__.rpartition(".")[0]
+"""What a hook runs, and by which its command is known as ours: this package, under whatever name it is imported."""
+
+
+class Launcher(NamedTuple):
+    """How a harness calls Baton: the interpreter by its path, so that no virtual environment need be active.
+
+    ``-P`` keeps the folder it is called in, which is the project's, out of the module path.
+    """
+
+    python: str
+    agent: str
+    home: str | None = None
+    server: str | None = None
+
+    @property
+    def _options(self) -> list[str]:
+        given = {"--as": self.agent, "--home": self.home, "--server": self.server}
+        return [word for name, value in given.items() if value is not None for word in (name, value)]
+
+    def hook(self, harness: str) -> str:
+        """Return the command line of a hook, for a shell."""
+        return shlex.join([self.python, "-P", "-m", HOOKS_MODULE, harness, *self._options])
+
+    def mcp(self) -> tuple[str, list[str]]:
+        """Return the command and the arguments of the MCP server."""
+        return self.python, ["-P", "-m", "consumers.doors.cli", "mcp", *self._options]
+
+
+def parts_of(harness: Harness, folder: Path, launcher: Launcher, *, is_user: bool) -> dict[Path, Part]:
+    """Return our part of each file; where settings and servers are one file, they are one part."""
+    files = harness.files(folder, is_user=is_user)
+    hooks = tuple(_hook(harness, event, launcher) for event in harness.events)
+    command, arguments = launcher.mcp()
+    server: dict[str, Any] = {**harness.server_fields, "command": command, "args": arguments}
+    note = f"(by `baton setup {harness.name}`, which also removes it: --remove)"
+    parts: dict[Path, Part] = {}
+    if harness.servers_format == "json":
+        setting = Setting(("mcpServers", SERVER), server, is_item=False, mark="")
+        if files.servers == files.settings:
+            parts[files.settings] = Settings((*hooks, setting))
+        else:
+            parts |= {files.settings: Settings(hooks), files.servers: Settings((setting,))}
+    else:
+        lines = [f"[mcp_servers.{SERVER}]", *(f"{name} = {_toml_value(value)}" for name, value in server.items())]
+        parts |= {files.settings: Settings(hooks), files.servers: Block(TOML, "\n".join(lines) + "\n", note)}
+    parts[files.page] = Block(MARKDOWN, agents_page(), note)
+    return parts
+
+
+def _hook(harness: Harness, event: str, launcher: Launcher) -> Setting:
+    handler = {"type": "command", "command": launcher.hook(harness.name), "timeout": harness.timeout(event)}
+    return Setting(("hooks", event), {"hooks": [handler]}, is_item=True, mark=f" -m {HOOKS_MODULE} {harness.name} ")
+
+
+def _toml_value(value: str | list[str]) -> str:
+    """Return a value as TOML: a basic string takes JSON's escapes, and DEL must be escaped too."""
+    return json.dumps(value).replace("\x7f", "\\u007f")
