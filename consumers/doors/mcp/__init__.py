@@ -1,17 +1,16 @@
-"""The MCP server: eight tools and two sorts of resources over one ledger, for agents in any harness (DESIGN §13).
+"""The MCP server: eight tools and two types of resources over one ledger, for agents in any harness.
 
-    from consumers.doors.mcp.desk import Desk
     from consumers.doors.mcp.server import make_server
+    from consumers.doors.mcp.tool_ledger import ToolLedger
 
-    desk = Desk(settings, client, answer)      # the ledger, and the agent that signs
-    make_server(desk).run("stdio")             # or consumers.doors.mcp.loopback.serve_http(desk, ...)
+    with ToolLedger("claude-code") as ledger:      # open, with the agent that signs
+        make_server(ledger).run("stdio")           # or consumers.doors.mcp.http.serve_http(ledger, ...)
 
-The words used here: a *tool* is what a client calls, a *desk* what all tools work at: one open ledger and one agent's
-key. An answer is structured data under a published schema, and the same as compact JSON text.
+A *tool* is what a client calls. An answer is structured data under a published schema, and the same as compact JSON.
 
 Rules kept: no tool signs as a human, an admin, root or the node, and that is asked again at each signing; a call is a
 whole submission or none, because what was begun in a thread is finished there even if its client no longer waits; an
-answer has at most ``sizing.answer_tokens_max`` tokens unless more was asked for, ends at words and names what it left
+answer has at most ``answers.answer_tokens_max`` tokens unless more was asked for, ends at words and names what it left
 out; an error is ``{"code", "message", "recoverable", "details"}`` with the codes of the ledger.
 
 Refused: a tool for each verb (fifty descriptions cost every session thousands of tokens); one tool that runs any

@@ -23,8 +23,8 @@ from ledger.events.session import SessionStarted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from consumers.doors.mcp.desk import Desk
     from consumers.doors.mcp.entries import SessionEntry
+    from consumers.doors.mcp.tool_ledger import ToolLedger
 
 _listed_max = 10
 
@@ -59,7 +59,7 @@ class Batch(NamedTuple):
 
 
 def place_of(  # noqa: PLR0917 - what a call gives
-    desk: Desk,
+    ledger: ToolLedger,
     agent: str,
     entries: Sequence[SessionEntry | Step],
     session_id: str | None,
@@ -77,10 +77,10 @@ def place_of(  # noqa: PLR0917 - what a call gives
     of_reasoning = [entry for entry in entries if isinstance(entry, Step)]
     session: tuple[str | None, SessionStarted | None] = (None, None)
     if len(of_reasoning) < len(entries) or session_id is not None:
-        session = _session(desk, agent, session_id, task, seed)
+        session = _session(ledger, agent, session_id, task, seed)
     if not of_reasoning:
         return Place(*session, None, None, 1)
-    reasoning, start, following = _reasoning(desk, agent, reasoning_id, task, session[0])
+    reasoning, start, following = _reasoning(ledger, agent, reasoning_id, task, session[0])
     return Place(*session, reasoning, start, following)
 
 
@@ -107,14 +107,16 @@ def plan(entries: Sequence[SessionEntry | Step], place: Place, *, corr: str | No
     return Batch(drafts, [number for _, _, number in planned])
 
 
-def _session(desk: Desk, agent: str, given: str | None, task: str, seed: str) -> tuple[str, SessionStarted | None]:
+def _session(
+    ledger: ToolLedger, agent: str, given: str | None, task: str, seed: str
+) -> tuple[str, SessionStarted | None]:
     named = given or (None if task else present_session())
     if named is not None:
         name = named.removeprefix("session/")
-        found = _found(desk, "sessions.show", name, task)
+        found = _found(ledger, "sessions.show", name, task)
         return (name, _started(agent, task)) if found is None else (found["id"], None)
     if not task:
-        listed = desk.ask("sessions.list", author=agent, status="open", limit=_listed_max)
+        listed = ledger.ask("sessions.list", author=agent, status="open", limit=_listed_max)
         if listed["total"] == 1:
             return listed["sessions"][0]["id"], None
         if listed["total"] > 1:
@@ -123,7 +125,7 @@ def _session(desk: Desk, agent: str, given: str | None, task: str, seed: str) ->
                 f"{agent} has {listed['total']} open sessions: give session_id, or a task to start a new one",
                 candidates=[one["id"] for one in listed["sessions"]],
             )
-    name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{desk.client.ledger}/{seed}"))
+    name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{ledger.client.ledger}/{seed}"))
     return name, _started(agent, task)
 
 
@@ -132,22 +134,22 @@ def _started(agent: str, task: str) -> SessionStarted:
 
 
 def _reasoning(
-    desk: Desk, agent: str, given: str | None, task: str, session_id: str | None
+    ledger: ToolLedger, agent: str, given: str | None, task: str, session_id: str | None
 ) -> tuple[str, ReasoningStarted | None, int]:
     if given is None and not task.strip():
         raise Refused("USAGE", "a reasoning needs a name: give reasoning_id, or a task to start one", field="task")
     name = default_id(task) if given is None else given.removeprefix("reasoning/")
-    found = _found(desk, "reasoning.show", name, task)
+    found = _found(ledger, "reasoning.show", name, task)
     if found is not None:
         numbers = [one["step_number"] for one in found["memory"]["steps"]]
         return found["id"], None, max(numbers, default=0) + 1
     return name, ReasoningStarted(task=task.strip() or name, ai_id=agent, session=session_id or ""), 1
 
 
-def _found(desk: Desk, query: str, name: str, task: str) -> dict[str, Any] | None:
+def _found(ledger: ToolLedger, query: str, name: str, task: str) -> dict[str, Any] | None:
     """Return what has exactly this name, or None; a name that another's begins with needs a task to be a new one."""
     try:
-        found = desk.ask(query, id=name)
+        found = ledger.ask(query, id=name)
     except Refused as refusal:
         if refusal.code == "NOT_FOUND" or (refusal.code == "REF_AMBIGUOUS" and task.strip()):
             return None

@@ -1,7 +1,7 @@
 """The tools of handoffs: what waits, each with the call that goes on with it, and every act on one.
 
 The gate decides who may do what; this surface adds only that a review is signed here by an agent that has the role of
-a reviewer, and never by a human's key (``desk``).
+a reviewer, and never by a human's key (the ledger).
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, StrictBool
 
-from consumers.doors.mcp.answering import Answer
-from consumers.doors.mcp.desk import roles_of
+from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, tokens_of
 from consumers.doors.mcp.reporting import NUMBER, Id, PageSize
-from consumers.doors.mcp.sizing import filled_tokens_max, fitting, shorten, tokens_of
+from consumers.doors.mcp.tool_ledger import roles_of
 from consumers.handoffs.acts import ACTS, REVIEWS, Argument, ToolVerb
 from consumers.handoffs.content import creation, events_of
 from ledger.author import Draft
@@ -23,7 +22,7 @@ from ledger.errors import Refused
 from ledger.events.fields import REF_PATTERN
 
 if TYPE_CHECKING:
-    from consumers.doors.mcp.desk import Desk
+    from consumers.doors.mcp.tool_ledger import ToolLedger
 
 Action = Literal[ToolVerb, "why", "show"]
 Label = Annotated[str, Field(min_length=1, max_length=200)]
@@ -84,11 +83,11 @@ class ActDone(Answer):
 
 
 class Handing:
-    """The tools of handoffs at one desk."""
+    """The tools of handoffs at one ledger."""
 
-    def __init__(self, desk: Desk) -> None:
-        """Work at ``desk``."""
-        self._desk = desk
+    def __init__(self, ledger: ToolLedger) -> None:
+        """Work at the ledger."""
+        self._ledger = ledger
 
     def handoff_next(
         self,
@@ -97,13 +96,13 @@ class Handing:
         cursor: Annotated[str, Field(max_length=2_000, description="The `next` of the page before.")] = "",
     ) -> WaitingPage:
         """Show what waits, most urgent first, with the call that goes on with each."""
-        whose = agent or self._desk.agent
+        whose = agent or self._ledger.agent
 
         def page(rows: int) -> dict[str, Any]:
-            return self._desk.ask("handoffs.next", agent=whose, limit=rows, after=cursor or None)
+            return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=cursor or None)
 
         found = page(limit)
-        people = {one.name for one in self._desk.client.agents() if "human" in one.roles}
+        people = {one.name for one in self._ledger.client.agents() if "human" in one.roles}
         items = [
             shorten(one, ("why", "title"), _why_tokens) | {"call": None if one["agent"] in people else call_of(one)}
             for one in found["items"]
@@ -161,20 +160,20 @@ class Handing:
         return self._act(action, id, given, idempotency_key)
 
     def _act(self, action: ToolVerb, id_: str | None, given: dict[str, Any], key: str | None) -> ActDone:
-        desk = self._desk
-        author = desk.author()
-        if action in REVIEWS and "reviewer" not in (roles_of(desk.client, author.name) or ()):
+        ledger = self._ledger
+        author = ledger.author()
+        if action in REVIEWS and "reviewer" not in (roles_of(ledger.client, author.name) or ()):
             raise Refused(
                 "NOT_AUTHORIZED",
                 f"{author.name} is no reviewer: {action} is for the reviewer, who does it with `baton handoff`",
                 name=author.name,
             )
         if action == "create":
-            name, created = creation(author.name, desk.settings, id_, given)
+            name, created = creation(author.name, ledger.settings, id_, given)
             events = [created]
         else:
-            shown = desk.ask("handoffs.show", id=id_)
-            name, events = shown["id"], events_of(action, shown, given, desk.client)
+            shown = ledger.ask("handoffs.show", id=id_)
+            name, events = shown["id"], events_of(action, shown, given, ledger.client)
         drafts = [
             Draft(stream=f"handoff/{name}", data=data, idem=None if key is None else f"{key}:{at}"[:200])
             for at, data in enumerate(events)
@@ -187,7 +186,7 @@ class Handing:
         )
 
     def _told(self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool) -> ActDone:
-        shown = self._desk.ask("handoffs.show", id=id_)
+        shown = self._ledger.ask("handoffs.show", id=id_)
         answer: dict[str, Any] = {
             "id": shown["id"],
             "status": shown["status"],

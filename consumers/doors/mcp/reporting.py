@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from consumers.doors.mcp.answering import Answer
-from consumers.doors.mcp.sizing import filled_tokens_max, fitting, shorten, shorten_list, tokens_of
+from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, shorten_list, tokens_of
 from consumers.sdk.tokens import Budget
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import inputs_of
@@ -25,7 +24,7 @@ from ledger.limits import json_integer_max
 from projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
-    from consumers.doors.mcp.desk import Desk
+    from consumers.doors.mcp.tool_ledger import ToolLedger
 
 Id = Annotated[str, Field(min_length=1, max_length=400)]
 Said = Annotated[str, Field(max_length=40_000)]
@@ -118,11 +117,11 @@ class ReportsFound(Answer):
 
 
 class Reporting:
-    """The tools of handoff reports at one desk."""
+    """The tools of handoff reports at one ledger."""
 
-    def __init__(self, desk: Desk) -> None:
-        """Work at ``desk``."""
-        self._desk = desk
+    def __init__(self, ledger: ToolLedger) -> None:
+        """Work at the ledger."""
+        self._ledger = ledger
 
     def generate_handoff_report(  # noqa: PLR0917 - the seed's signature
         self,
@@ -134,9 +133,10 @@ class Reporting:
         artifacts_created: Annotated[Lines | None, Field(description="Files, commits or pages made.")] = None,
     ) -> ReportMade:
         """Sign the report of a session and keep it where the project keeps reports."""
-        desk = self._desk
+        ledger = self._ledger
         given = inputs_of(task_summary, key_findings, remaining_unknowns, next_session_context, artifacts_created)
-        made = with_copies(desk.answer, desk.settings, publish_report(desk.author(), desk.answer, session_id, given))
+        made = publish_report(ledger.author(), ledger.client.view, session_id, given)
+        made = with_copies(ledger.client.view, ledger.settings, made)
         return fit_report(made)
 
     def resume_previous_session(
@@ -152,8 +152,8 @@ class Reporting:
     ) -> Resumed:
         """Read what the last session, or several, learned and left open."""
         found = resume(
-            self._desk.answer,
-            self._desk.client.get_blob,
+            self._ledger.client.view,
+            self._ledger.client.get_blob,
             ai_id=ai_id,
             resume_mode=resume_mode,
             session_id=session_id,
@@ -180,7 +180,7 @@ class Reporting:
 
         def page(rows: int) -> dict[str, Any]:
             return query_reports(
-                self._desk.answer,
+                self._ledger.client.view,
                 datetime.now(UTC),
                 ai_id=ai_id,
                 since=since,

@@ -8,8 +8,7 @@ from urllib.parse import quote
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import Resource
 
-from consumers.doors.mcp.faults import told
-from consumers.doors.mcp.sizing import compact
+from consumers.doors.mcp.answers import compact, error_dict
 from consumers.reasoning.compressor.transfer import receive_brief
 from consumers.sdk.tokens import cut_to_chars
 from consumers.sessions.resume import whole
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from mcp.server import MCPServer
 
-    from consumers.doors.mcp.desk import Desk
+    from consumers.doors.mcp.tool_ledger import ToolLedger
 
 listed_max: Final = 5
 _title_chars: Final = 80
@@ -29,7 +28,7 @@ MARKDOWN: Final = "text/markdown"
 TEXT: Final = "text/plain"
 
 
-def add_resources(server: MCPServer[Any], desk: Desk) -> None:
+def add_resources(server: MCPServer[Any], ledger: ToolLedger) -> None:
     """Add the templates of both sorts to a server."""
 
     @server.resource(
@@ -40,7 +39,7 @@ def add_resources(server: MCPServer[Any], desk: Desk) -> None:
         mime_type=TEXT,
     )
     def brief(ref: str) -> str:
-        return _read(lambda: receive_brief(desk.answer, ref, TransferLevel.STANDARD).prompt.prompt)
+        return _read(lambda: receive_brief(ledger.client.view, ref, TransferLevel.STANDARD).prompt.prompt)
 
     @server.resource(
         "baton://report/{session_id}",
@@ -50,24 +49,24 @@ def add_resources(server: MCPServer[Any], desk: Desk) -> None:
         mime_type=MARKDOWN,
     )
     def report(session_id: str) -> str:
-        return _read(lambda: report_of(desk, session_id))
+        return _read(lambda: report_of(ledger, session_id))
 
 
-def report_of(desk: Desk, session_id: str) -> str:
+def report_of(ledger: ToolLedger, session_id: str) -> str:
     """Return the Markdown of a session's latest report, its long texts whole.
 
     Raises:
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
-    fields = desk.ask("reports.show", id=session_id)["report"]
-    markdown: str = whole(fields, desk.client.get_blob)["markdown"]
+    fields = ledger.ask("reports.show", id=session_id)["report"]
+    markdown: str = whole(fields, ledger.client.get_blob)["markdown"]
     return markdown
 
 
-def latest(desk: Desk) -> list[Resource]:
+def latest(ledger: ToolLedger) -> list[Resource]:
     """Return the latest briefs and reports, each with what it is about."""
-    reasonings = desk.ask("reasoning.list", status="concluded", limit=listed_max)["reasonings"]
-    reports = desk.ask("reports.list", limit=listed_max)["reports"]
+    reasonings = ledger.ask("reasoning.list", status="concluded", limit=listed_max)["reasonings"]
+    reports = ledger.ask("reports.list", limit=listed_max)["reports"]
     return [
         *(_resource("brief", one["id"], one["task"], one["author"], TEXT) for one in reasonings),
         *(_resource("report", one["session_id"], one["task_summary"], one["ai_id"], MARKDOWN) for one in reports),
@@ -89,4 +88,4 @@ def _read(read: Callable[[], str]) -> str:
         return read()
     except BatonError as error:
         kind = ResourceNotFoundError if error.code == "NOT_FOUND" else ResourceError
-        raise kind(compact(told(error))) from error
+        raise kind(compact(error_dict(error))) from error

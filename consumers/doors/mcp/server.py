@@ -19,16 +19,13 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
 
-from consumers.doors.mcp.faults import check_arguments, failed, fault_of, told
-from consumers.doors.mcp.fetching import Fetching
+from consumers.doors.mcp.answers import check_arguments, compact, error_dict, failed, fault_of
 from consumers.doors.mcp.handing import Handing
-from consumers.doors.mcp.instructions import INSTRUCTIONS
-from consumers.doors.mcp.recording import Recording
+from consumers.doors.mcp.lookup import BriefTool, SearchTool
+from consumers.doors.mcp.record import RecordTool
 from consumers.doors.mcp.reporting import Reporting
 from consumers.doors.mcp.resources import add_resources, latest
-from consumers.doors.mcp.searching import Searching
-from consumers.doors.mcp.sizing import compact
-from consumers.doors.mcp.unreadable import Answering
+from consumers.doors.mcp.stdio import Answering
 from ledger.errors import BatonError, Refused
 
 if TYPE_CHECKING:
@@ -39,14 +36,42 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import Context
     from mcp.types import InputRequiredResult, Resource
 
-    from consumers.doors.mcp.desk import Desk
+    from consumers.doors.mcp.tool_ledger import ToolLedger
+
 
 _log: Final = logging.getLogger(__name__)
 
 NAME: Final = "baton"
 
+INSTRUCTIONS: Final = """\
+Baton keeps what agents learn and hand over as signed, append-only events. Nothing here can be changed or deleted later.
 
-class Told(NamedTuple):
+At the start of work: call resume_previous_session (what the last session learned, what failed, what is next), then
+handoff_next (what waits for you; each item carries the call that goes on with it).
+
+Before the work: record_reasoning with an assessment of phase PREFLIGHT and `task`. It starts a session and returns
+session_id: give that id with every later call. Vectors are numbers from 0 to 1; leave out those you cannot assess.
+
+During the work: record_reasoning in small batches: finding, unknown, dead_end (so that nobody tries it again), tool;
+and observation, inference, assumption, hypothesis, conclusion steps with evidence as path:line, under a reasoning_id.
+A crashed session resumes from its events.
+
+Handed-over work: handoff_act claim, then check tasks and criteria as you meet them, log what matters, block with a
+reason when stuck, complete when every criterion is checked. `why` says what a handoff waits for. To hand work on,
+create a handoff with tasks and criteria; its reviewer approves it. People approve and verify; no tool signs for them.
+
+At the end: record_reasoning with an assessment of phase POSTFLIGHT makes the report; call generate_handoff_report to
+give it your own words: 3 to 5 key findings, what is still unknown, what the next session must know.
+
+To use another agent's reasoning: fetch_reasoning gives a short brief with measured fidelity; where it says fetch_full,
+read level full before acting. search and query_handoff_reports find what was recorded.
+
+Answers are short: go on with `next` as cursor, or ask for a higher level. Errors are JSON; their message says what
+to do.
+"""
+
+
+class ToolText(NamedTuple):
     """How a tool is announced: its title, what it is for, whether it only reads, whether repeating it adds nothing."""
 
     title: str
@@ -55,27 +80,27 @@ class Told(NamedTuple):
     repeatable: bool
 
 
-TOLD: Final[dict[str, Told]] = {
-    "generate_handoff_report": Told(
+TEXTS: Final[dict[str, ToolText]] = {
+    "generate_handoff_report": ToolText(
         "Make a handoff report",
         "Sign the report of a session so that the next agent resumes from it. Use it at the end of the work; what you"
         " leave out is taken from what the session recorded. Making the same report again adds nothing.",
         reads=False,
         repeatable=True,
     ),
-    "resume_previous_session": Told(
+    "resume_previous_session": ToolText(
         "Resume from earlier sessions",
         "Read what the last session learned, what failed, what is open and what is next. Use it when you start.",
         reads=True,
         repeatable=True,
     ),
-    "query_handoff_reports": Told(
+    "query_handoff_reports": ToolText(
         "Find handoff reports",
         "Find reports by agent, date and task pattern: what did minimax work on last week?",
         reads=True,
         repeatable=True,
     ),
-    "record_reasoning": Told(
+    "record_reasoning": ToolText(
         "Record work and reasoning",
         "Record assessments, findings, unknowns, dead ends and tools of a session, and steps of a reasoning, signed and"
         " all together or not at all. A session or reasoning that does not exist is started; the answer names it. An"
@@ -83,20 +108,20 @@ TOLD: Final[dict[str, Told]] = {
         reads=False,
         repeatable=False,
     ),
-    "fetch_reasoning": Told(
+    "fetch_reasoning": ToolText(
         "Read another agent's reasoning",
         "Get a brief of a reasoning with its measured fidelity and whether that may be relied on; level full gives the"
         " whole graph, its hash recomputed, in pages.",
         reads=True,
         repeatable=True,
     ),
-    "handoff_next": Told(
+    "handoff_next": ToolText(
         "What waits for me",
         "List the handoffs that wait for you, most urgent first, each with the tool call that goes on with it.",
         reads=True,
         repeatable=True,
     ),
-    "handoff_act": Told(
+    "handoff_act": ToolText(
         "Act on a handoff",
         "Create a handoff, claim it, check tasks and criteria, log, block, unblock, release, complete, amend or cancel"
         " it; ask why it is not ready, or show it. Approve, reject, waive, verify and request_changes are for an agent"
@@ -104,7 +129,7 @@ TOLD: Final[dict[str, Told]] = {
         reads=False,
         repeatable=False,
     ),
-    "search": Told(
+    "search": ToolText(
         "Search the ledger",
         "Find events by words: findings, reasoning steps, handoffs, reports.",
         reads=True,
@@ -114,21 +139,21 @@ TOLD: Final[dict[str, Told]] = {
 
 
 class BatonServer(MCPServer[Any]):
-    """The MCP server of one desk."""
+    """The MCP server of one ledger."""
 
     def __init__(
-        self, desk: Desk, *, auth: AuthSettings | None = None, token_verifier: TokenVerifier | None = None
+        self, ledger: ToolLedger, *, auth: AuthSettings | None = None, token_verifier: TokenVerifier | None = None
     ) -> None:
-        """Serve the tools at ``desk``; over HTTP only to who has the token."""
+        """Serve the tools at the ledger; over HTTP only to who has the token."""
         functions = (
-            Reporting(desk).generate_handoff_report,
-            Reporting(desk).resume_previous_session,
-            Reporting(desk).query_handoff_reports,
-            Recording(desk).record_reasoning,
-            Fetching(desk).fetch_reasoning,
-            Handing(desk).handoff_next,
-            Handing(desk).handoff_act,
-            Searching(desk).search,
+            Reporting(ledger).generate_handoff_report,
+            Reporting(ledger).resume_previous_session,
+            Reporting(ledger).query_handoff_reports,
+            RecordTool(ledger).record_reasoning,
+            BriefTool(ledger).fetch_reasoning,
+            Handing(ledger).handoff_next,
+            Handing(ledger).handoff_act,
+            SearchTool(ledger).search,
         )
         tools = [make_tool(function) for function in functions]
         super().__init__(
@@ -142,9 +167,9 @@ class BatonServer(MCPServer[Any]):
             token_verifier=token_verifier,
             log_level="WARNING",
         )
-        self._desk = desk
+        self._ledger = ledger
         self._arguments = {tool.name: list(tool.parameters["properties"]) for tool in tools}
-        add_resources(self, desk)
+        add_resources(self, ledger)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -167,7 +192,9 @@ class BatonServer(MCPServer[Any]):
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> NoReturn:
         """Refuse every prompt: there is none, and the SDK would answer with an error that has no code."""
-        error = told(Refused("NOT_FOUND", f"there is no prompt {name[:80]!r}: this server has tools and resources"))
+        error = error_dict(
+            Refused("NOT_FOUND", f"there is no prompt {name[:80]!r}: this server has tools and resources")
+        )
         raise MCPError(code=INVALID_PARAMS, message=error["message"], data=error)
 
     async def run_stdio_async(self) -> None:
@@ -183,34 +210,34 @@ class BatonServer(MCPServer[Any]):
             MCPError: the ledger cannot be read now.
         """
         try:
-            listed = await asyncio.to_thread(latest, self._desk)
+            listed = await asyncio.to_thread(latest, self._ledger)
         except BatonError as error:
-            raise MCPError(code=INTERNAL_ERROR, message=error.message, data=told(error)) from error
+            raise MCPError(code=INTERNAL_ERROR, message=error.message, data=error_dict(error)) from error
         return [*await super().list_resources(), *listed]
 
 
 def make_server(
-    desk: Desk, *, auth: AuthSettings | None = None, token_verifier: TokenVerifier | None = None
+    ledger: ToolLedger, *, auth: AuthSettings | None = None, token_verifier: TokenVerifier | None = None
 ) -> BatonServer:
-    """Return the MCP server that works at ``desk``."""
-    return BatonServer(desk, auth=auth, token_verifier=token_verifier)
+    """Return the MCP server that works at the ledger."""
+    return BatonServer(ledger, auth=auth, token_verifier=token_verifier)
 
 
 def make_tool(function: Callable[..., Any]) -> Tool:
     """Return the tool that a function is, with its annotations, refusing arguments it does not name."""
     name = function.__name__
-    told = TOLD[name]
+    text = TEXTS[name]
     tool = Tool.from_function(
         function,
         name=name,
-        title=told.title,
-        description=told.description,
+        title=text.title,
+        description=text.description,
         structured_output=True,
         annotations=ToolAnnotations(
-            title=told.title,
-            read_only_hint=told.reads,
+            title=text.title,
+            read_only_hint=text.reads,
             destructive_hint=False,  # events are added, and none is ever changed
-            idempotent_hint=told.repeatable,
+            idempotent_hint=text.repeatable,
             open_world_hint=False,
         ),
     )

@@ -15,10 +15,10 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import configure_logging
 from consumers.doors.cli.program import Command
-from ledger.errors import Refused, Unavailable
+from ledger.errors import BatonError, Refused, Unavailable
 
 if TYPE_CHECKING:
-    from consumers.doors.mcp.desk import Desk
+    from consumers.doors.mcp.tool_ledger import ToolLedger
     from consumers.doors.node.node import Node
 
 
@@ -79,15 +79,15 @@ def mcp(app: App, port: int | None, token_file: Path | None, *, is_http: bool, v
     if not is_http and (port is not None or token_file is not None):
         raise Refused("USAGE", "--port and --token-file go with --http: over stdio there is neither")
     log_in_lines(verbose=verbose)
-    desk = open_desk(app)
-    if is_http:
-        serve_loopback(app, desk, port or 0, token_file)
-    else:
-        serve_stdio(desk)
+    with open_tools(app) as ledger:
+        if is_http:
+            serve_loopback(app, ledger, port or 0, token_file)
+        else:
+            serve_stdio(ledger)
 
 
-def open_desk(app: App) -> Desk:
-    """Return the desk of this run, its ledger open.
+def open_tools(app: App) -> ToolLedger:
+    """Return the ledger of this run, open, for tools.
 
     Raises:
         Refused: ``NOT_AUTHORIZED`` for an agent that no tool signs as.
@@ -102,42 +102,46 @@ def open_desk(app: App) -> Desk:
             package=str(error.name),
             extra="mcp",
         ) from error
-    from consumers.doors.mcp.desk import Desk, check_may_sign, roles_of  # noqa: PLC0415 - as above
+    from consumers.doors.mcp.tool_ledger import ToolLedger, check_may_sign, roles_of  # noqa: PLC0415 - as above
 
-    settings, client = app.settings(), app.client()
-    if settings.agent is not None:
-        check_may_sign(settings.agent, roles_of(client, settings.agent) or frozenset())
-    app.query("sessions.list", limit=1)  # opens the views now, before threads ask for them
-    passphrase = None
+    settings, passphrase = app.settings(), None
     if settings.agent is not None and app.passphrase_fd is not None:
         passphrase = app.ask_passphrase(settings.agent)
-    return Desk(settings, client, app.query_with, passphrase=passphrase)
+    ledger = ToolLedger(settings=settings, passphrase=passphrase)
+    try:
+        if ledger.agent is not None:
+            check_may_sign(ledger.agent, roles_of(ledger.client, ledger.agent) or frozenset())
+        ledger.ask("sessions.list", limit=1)  # opens the views now, before threads ask for them
+    except BatonError:
+        ledger.close()
+        raise
+    return ledger
 
 
-def serve_stdio(desk: Desk) -> None:
+def serve_stdio(ledger: ToolLedger) -> None:
     """Serve over standard input and output; nothing but the protocol is written there."""
     from consumers.doors.mcp.server import make_server  # noqa: PLC0415 - loads the SDK
-    from consumers.doors.mcp.standard_io import stoppable_input  # noqa: PLC0415 - beside it
+    from consumers.doors.mcp.stdio import stoppable_input  # noqa: PLC0415 - beside it
 
     with stoppable_input():
-        asyncio.run(make_server(desk).run_stdio_async())
+        asyncio.run(make_server(ledger).run_stdio_async())
 
 
-def serve_loopback(app: App, desk: Desk, port: int, token_file: Path | None) -> None:
+def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Path | None) -> None:
     """Serve over HTTP on this machine; the first line says where, and where the token is."""
-    from consumers.doors.mcp import loopback  # noqa: PLC0415 - loads uvicorn
+    from consumers.doors.mcp import http  # noqa: PLC0415 - loads uvicorn
 
-    path = token_file or desk.settings.home / loopback.TOKEN_FILE
-    token = loopback.read_token(path)
-    with loopback.bind(port) as listening:
-        url = loopback.url_of(listening)
+    path = token_file or ledger.settings.home / http.TOKEN_FILE
+    token = http.read_token(path)
+    with http.bind(port) as listening:
+        url = http.url_of(listening)
 
         def ready() -> None:
             answer = {"url": url, "token_file": str(path.absolute()), "pid": os.getpid()}
             app.show("mcp", answer, lambda: click.echo(f"{url}\ntoken in {path.absolute()}"))
             sys.stdout.flush()
 
-        asyncio.run(loopback.serve_http(desk, listening, token, ready))
+        asyncio.run(http.serve_http(ledger, listening, token, ready))
 
 
 def log_in_lines(*, verbose: bool) -> None:

@@ -32,7 +32,7 @@ def make_ledger(folder: Path) -> Path:
 
 
 @pytest.fixture
-def desk_home(home: Path) -> Path:
+def own_home(home: Path) -> Path:
     """A ledger of this test's own."""
     return make_ledger(home)
 

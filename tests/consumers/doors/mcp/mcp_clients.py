@@ -23,10 +23,9 @@ import jsonschema
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
-from consumers.doors.mcp.desk import Desk
+from consumers.doors.mcp.answers import answer_tokens_max
 from consumers.doors.mcp.server import make_server
-from consumers.doors.mcp.sizing import answer_tokens_max
-from consumers.sdk.ledger import Ledger
+from consumers.doors.mcp.tool_ledger import ToolLedger
 from ledger.errors import CODES
 from projections.briefs.tokens import count_tokens
 
@@ -76,9 +75,8 @@ class Caller:
 @contextlib.asynccontextmanager
 async def calling(home: Path, agent: str | None = "alice", **options: Any) -> AsyncIterator[Caller]:
     """Call the tools of a server in this process, which signs as ``agent``."""
-    with Ledger(agent, home=home) as opened:
-        desk = Desk(opened.settings, opened.client, opened.client.view, **options)
-        async with Client(make_server(desk)) as client:
+    with ToolLedger(agent, home=home, **options) as ledger:
+        async with Client(make_server(ledger)) as client:
             yield Caller(client)
 
 

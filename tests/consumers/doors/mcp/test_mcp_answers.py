@@ -9,8 +9,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_clients import Caller, call_tools
 
-from consumers.doors.mcp.fetching import page_of
-from consumers.doors.mcp.sizing import fitting, shorten, shorten_list
+from consumers.doors.mcp.answers import fitting, shorten, shorten_list
+from consumers.doors.mcp.lookup import page_of
 from ledger.errors import Unavailable
 from projections.briefs.tokens import count_tokens
 
@@ -37,7 +37,7 @@ async def report_on(call: Caller, name: str, text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", [WORDS * 60, CHINESE * 100], ids=["words", "chinese"])
-def test_reports_longer_than_an_answer_are_paged_and_cut_between_words(desk_home: Path, text: str) -> None:
+def test_reports_longer_than_an_answer_are_paged_and_cut_between_words(own_home: Path, text: str) -> None:
     async def work(call: Caller) -> None:
         for number in range(6):
             made = await report_on(call, f"s{number}", text)
@@ -62,10 +62,10 @@ def test_reports_longer_than_an_answer_are_paged_and_cut_between_words(desk_home
         for level in ("summary", "detailed", "full"):
             await call("resume_previous_session", detail_level=level)
 
-    call_tools(desk_home, work)
+    call_tools(own_home, work)
 
 
-def test_pages_of_a_graph_are_the_bytes_that_its_ref_names(desk_home: Path) -> None:
+def test_pages_of_a_graph_are_the_bytes_that_its_ref_names(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         steps = [
             {"type": "observation", "content": f"{number}: {WORDS * 4}", "evidence": [f"pool.py:{number + 1}"]}
@@ -95,10 +95,10 @@ def test_pages_of_a_graph_are_the_bytes_that_its_ref_names(desk_home: Path) -> N
         brief = (await call("fetch_reasoning", ref="why", level="standard", budget=120)).data
         assert brief["tokens"] <= 120
 
-    call_tools(desk_home, work)
+    call_tools(own_home, work)
 
 
-def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(desk_home: Path) -> None:
+def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         made = await call(
             "handoff_act",
@@ -132,7 +132,7 @@ def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(desk_home: Pa
             cursor = page["next"]
         assert len(seen) == page["total"] == 13
 
-    call_tools(desk_home, work)
+    call_tools(own_home, work)
 
 
 def test_list_ends_at_the_item_that_fits_last_and_keeps_one() -> None:
@@ -165,7 +165,7 @@ def test_page_ends_between_words_and_never_is_empty(text: str, tokens: int) -> N
 
 
 def test_resources_that_cannot_be_listed_now_are_a_typed_error(
-    desk_home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(*_: Any) -> None:
         raise Unavailable("STORE_FULL", "the disk has no room")
@@ -177,5 +177,5 @@ def test_resources_that_cannot_be_listed_now_are_a_typed_error(
             await call.client.list_resources()
         assert failed.value.error.data["code"] == "STORE_FULL"
 
-    call_tools(desk_home, work)
+    call_tools(own_home, work)
     assert caplog.text == ""

@@ -12,9 +12,9 @@ import pytest
 from credentials import jwt
 from mcp_clients import BATON, Caller, call_tools, over_stdio
 
+from consumers.doors.mcp.answers import arguments_size_max_bytes
 from consumers.doors.mcp.server import BatonServer
-from consumers.doors.mcp.sizing import arguments_size_max_bytes
-from consumers.doors.mcp.standard_io import bounded, line_size_max_bytes
+from consumers.doors.mcp.stdio import bounded, line_size_max_bytes
 from consumers.sdk.ledger import Ledger
 from ledger.local import LocalClient
 
@@ -124,7 +124,7 @@ def test_arguments_beyond_their_size_are_refused_by_their_size(shared_home: Path
     call_tools(shared_home, work)
 
 
-def test_refused_batch_names_the_entry_and_records_nothing_of_it(desk_home: Path) -> None:
+def test_refused_batch_names_the_entry_and_records_nothing_of_it(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         bad = {"type": "inference", "content": "c", "rests_on": [9]}
         done = await call("record_reasoning", entries=[FOUND, OTHER, bad], task="t")
@@ -132,20 +132,20 @@ def test_refused_batch_names_the_entry_and_records_nothing_of_it(desk_home: Path
         assert "nothing was recorded" in done.error["message"]
         assert (await call("search", text="x")).data["total"] == 0
 
-    call_tools(desk_home, work)
+    call_tools(own_home, work)
 
 
-def test_secret_is_refused_before_it_is_signed(desk_home: Path) -> None:
+def test_secret_is_refused_before_it_is_signed(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         token = jwt('{"alg":"HS256","typ":"JWT"}')
         done = await call("record_reasoning", entries=[FOUND | {"finding": f"use {token}"}], task="t")
         assert done.code == "SECRET_DETECTED"
         assert token not in json.dumps(done.error)
 
-    call_tools(desk_home, work)
+    call_tools(own_home, work)
 
 
-def test_cancelled_call_leaves_its_whole_submission(desk_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelled_call_leaves_its_whole_submission(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client goes while the ledger decides: what was submitted is there whole, and the server goes on."""
     import threading
 
@@ -170,29 +170,29 @@ def test_cancelled_call_leaves_its_whole_submission(desk_home: Path, monkeypatch
         after = await call("record_reasoning", session_id="after", entries=[FOUND])
         assert not after.error
 
-    call_tools(desk_home, work)
-    with Ledger(home=desk_home) as opened:
+    call_tools(own_home, work)
+    with Ledger(home=own_home) as opened:
         found = opened.client.view("catalog.find", {"stream": "session/cut"})["events"]
         assert [one["kind"] for one in found] == ["session.started", *["finding.logged"] * 5]
 
 
 def test_tool_that_fails_unforeseen_tells_no_more_than_its_kind(
-    desk_home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("inner words")
 
     monkeypatch.setattr("consumers.doors.mcp.reporting.query_reports", broken)
-    done = call_tools(desk_home, lambda call: call("query_handoff_reports"))
+    done = call_tools(own_home, lambda call: call("query_handoff_reports"))
     assert done.code == "UNEXPECTED"
     assert "inner words" not in json.dumps(done.error)
     assert "inner words" in caplog.text
 
 
 @pytest.fixture
-def process(desk_home: Path) -> Iterator[subprocess.Popen[bytes]]:
+def process(own_home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server on stdio, spoken to by hand."""
-    command = [*BATON, "mcp", "--home", str(desk_home), "--as", "alice"]
+    command = [*BATON, "mcp", "--home", str(own_home), "--as", "alice"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         yield running
         if running.poll() is None:
@@ -251,18 +251,18 @@ def test_lines_are_kept_to_their_limit_wherever_chunks_end() -> None:
     assert bounded(b"more\nend", line_size_max_bytes - 2) == (b"mo\nend", 3)
 
 
-def test_instructions_tell_the_workflow_in_under_300_words(desk_home: Path) -> None:
+def test_instructions_tell_the_workflow_in_under_300_words(own_home: Path) -> None:
     async def work(call: Caller) -> str:
         return str(call.client.instructions)
 
-    told = call_tools(desk_home, work)
+    told = call_tools(own_home, work)
     assert len(told.split()) < 300
     assert all(name in told for name in ("resume_previous_session", "handoff_next", "POSTFLIGHT"))
 
 
-def test_parallel_calls_over_stdio_are_all_answered(desk_home: Path) -> None:
+def test_parallel_calls_over_stdio_are_all_answered(own_home: Path) -> None:
     async def work() -> None:
-        async with over_stdio(desk_home, "--as", "alice") as call:
+        async with over_stdio(own_home, "--as", "alice") as call:
             names = [f"s{number}" for number in range(8)]
             done = await asyncio.gather(*(call("record_reasoning", session_id=one, entries=[FOUND]) for one in names))
             assert [one.data["session_id"] for one in done] == names

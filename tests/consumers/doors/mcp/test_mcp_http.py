@@ -13,7 +13,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_clients import BATON, Caller, HttpServer
 
-from consumers.doors.mcp.loopback import body_size_max_bytes, read_token
+from consumers.doors.mcp.http import body_size_max_bytes, read_token
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def test_nobody_is_sent_elsewhere(http_server: HttpServer) -> None:
     assert (told.status_code, told.headers.get("location")) == (404, None)
 
 
-def test_client_that_goes_while_it_sends_is_no_error(desk_home: Path) -> None:
-    with HttpServer(desk_home, "--as", "alice") as server:
+def test_client_that_goes_while_it_sends_is_no_error(own_home: Path) -> None:
+    with HttpServer(own_home, "--as", "alice") as server:
         begun = f"POST /mcp HTTP/1.1\r\nHost: {server.url.split('/')[2]}\r\nAuthorization: Bearer {server.token}\r\n"
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", int(server.url.split(":")[2].split("/")[0]))) as going:

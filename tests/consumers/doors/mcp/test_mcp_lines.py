@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mcp_clients import BATON
 
-from consumers.doors.mcp.standard_io import line_size_max_bytes
+from consumers.doors.mcp.stdio import line_size_max_bytes
 from ledger.errors import CODES
 
 if TYPE_CHECKING:

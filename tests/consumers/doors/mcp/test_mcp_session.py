@@ -36,9 +36,9 @@ def kinds_in(home: Path) -> list[str]:
         return [one["kind"] for one in opened.client.view("catalog.find", {"limit": 500})["events"]]
 
 
-def test_session_from_preflight_to_resuming_goes_through_mcp_alone(desk_home: Path) -> None:
+def test_session_from_preflight_to_resuming_goes_through_mcp_alone(own_home: Path) -> None:
     async def work() -> None:
-        async with over_stdio(desk_home, "--as", "alice") as call:
+        async with over_stdio(own_home, "--as", "alice") as call:
             started = await call("record_reasoning", task="Find the leak in the pool", entries=[BEFORE])
             name = started.data["session_id"]
             assert [one["kind"] for one in started.data["events"]] == ["session.started", "assessment.recorded"]
@@ -57,7 +57,7 @@ def test_session_from_preflight_to_resuming_goes_through_mcp_alone(desk_home: Pa
             )
             assert made.data["status"] == "success"
             assert "## What I Learned\n\n- The pool is never closed" in made.data["markdown"]
-        async with over_stdio(desk_home, "--as", "bob") as call:
+        async with over_stdio(own_home, "--as", "bob") as call:
             await resumes(call, name, recorded.data["reasoning_id"])
 
     asyncio.run(work())
@@ -86,7 +86,7 @@ async def resumes(call: Caller, name: str, reasoning: str) -> None:
         await call.client.read_resource("baton://report/nobody")
 
 
-def test_handoff_goes_from_creation_to_verification_between_agents(desk_home: Path) -> None:
+def test_handoff_goes_from_creation_to_verification_between_agents(own_home: Path) -> None:
     async def create(call: Caller) -> dict[str, Any]:
         made = await call(
             "handoff_act",
@@ -112,20 +112,20 @@ def test_handoff_goes_from_creation_to_verification_between_agents(desk_home: Pa
             assert not (await call(way["tool"], **way["arguments"])).error
         return done
 
-    assert call_tools(desk_home, create)["is_ready"] is False
-    assert call_tools(desk_home, follow, agent="critic") == ["approve"]
-    assert call_tools(desk_home, follow, agent="bob") == ["claim", "check", "check", "complete"]
-    assert call_tools(desk_home, follow, agent="critic") == ["verify"]
+    assert call_tools(own_home, create)["is_ready"] is False
+    assert call_tools(own_home, follow, agent="critic") == ["approve"]
+    assert call_tools(own_home, follow, agent="bob") == ["claim", "check", "check", "complete"]
+    assert call_tools(own_home, follow, agent="critic") == ["verify"]
 
     async def show(call: Caller) -> dict[str, Any]:
         return (await call("handoff_act", action="show", id="check-pool")).data
 
-    shown = call_tools(desk_home, show, agent=None)
+    shown = call_tools(own_home, show, agent=None)
     assert shown["status"] == "verified"
     assert [one["mark"] for one in shown["handoff"]["criteria"]] == ["checked", "checked"]
 
 
-def test_every_other_act_does_what_its_verb_does(desk_home: Path) -> None:
+def test_every_other_act_does_what_its_verb_does(own_home: Path) -> None:
     async def act(call: Caller, **given: Any) -> str:
         done = await call("handoff_act", **{"id": "work"} | given)
         assert not done.error, done.error
@@ -162,20 +162,20 @@ def test_every_other_act_does_what_its_verb_does(desk_home: Path) -> None:
     async def reject(call: Caller) -> None:
         assert await act(call, action="reject", id="other", reason="no") == "rejected"
 
-    call_tools(desk_home, begin)
+    call_tools(own_home, begin)
     for agent, doing in (("critic", approve), ("bob", work), ("critic", waive), ("bob", complete)):
-        call_tools(desk_home, doing, agent=agent)
-    with_refusal = call_tools(desk_home, lambda call: call("handoff_act", action="create", title="x", to="bob"))
+        call_tools(own_home, doing, agent=agent)
+    with_refusal = call_tools(own_home, lambda call: call("handoff_act", action="create", title="x", to="bob"))
     assert with_refusal.code == "REVIEWER_REQUIRED"
-    assert "handoff.criterion_waived" in kinds_in(desk_home)
+    assert "handoff.criterion_waived" in kinds_in(own_home)
     call_tools(
-        desk_home, lambda call: call("handoff_act", action="create", id="other", title="O", to="bob", reviewer="critic")
+        own_home, lambda call: call("handoff_act", action="create", id="other", title="O", to="bob", reviewer="critic")
     )
-    call_tools(desk_home, reject, agent="critic")
-    assert "handoff.rejected" in kinds_in(desk_home)
+    call_tools(own_home, reject, agent="critic")
+    assert "handoff.rejected" in kinds_in(own_home)
 
 
-def test_repeated_call_under_its_key_adds_nothing(desk_home: Path) -> None:
+def test_repeated_call_under_its_key_adds_nothing(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         given = {"task": "Why it leaks", "entries": [BEFORE, *REASONED, AFTER], "idempotency_key": "first"}
         first = await call("record_reasoning", **given)
@@ -191,12 +191,12 @@ def test_repeated_call_under_its_key_adds_nothing(desk_home: Path) -> None:
             made = await call("handoff_act", **created, idempotency_key="second")
             assert made.data["events"][0]["is_repeat"] is repeat
 
-    call_tools(desk_home, work)
-    kinds = kinds_in(desk_home)
+    call_tools(own_home, work)
+    kinds = kinds_in(own_home)
     assert [kinds.count(kind) for kind in ("session.started", "report.generated", "handoff.created")] == [1, 1, 1]
 
 
-def test_session_left_out_is_the_only_open_one_and_ends_when_told(desk_home: Path) -> None:
+def test_session_left_out_is_the_only_open_one_and_ends_when_told(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         found = {"type": "finding", "finding": "x"}
         first = (await call("record_reasoning", entries=[found])).data["session_id"]
@@ -211,10 +211,10 @@ def test_session_left_out_is_the_only_open_one_and_ends_when_told(desk_home: Pat
         named = await call("record_reasoning", session_id="mine", entries=[found])
         assert named.data["session_id"] == "mine"
 
-    call_tools(desk_home, work)
+    call_tools(own_home, work)
 
 
-def test_name_that_another_begins_with_is_never_taken_for_it(desk_home: Path) -> None:
+def test_name_that_another_begins_with_is_never_taken_for_it(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         found = [{"type": "finding", "finding": "x"}]
         await call("record_reasoning", session_id="cache-2", task="t", entries=found)
@@ -224,11 +224,11 @@ def test_name_that_another_begins_with_is_never_taken_for_it(desk_home: Path) ->
         made = await call("record_reasoning", session_id="cache", task="t", entries=found)
         assert made.data["session_id"] == "cache"
 
-    call_tools(desk_home, work)
+    call_tools(own_home, work)
 
 
 def test_calls_at_the_same_time_that_need_the_same_place_are_planned_again(
-    desk_home: Path, monkeypatch: pytest.MonkeyPatch
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two calls plan the first step of one reasoning and start one session: the later one goes on behind the other."""
     both = threading.Barrier(2)
@@ -251,29 +251,29 @@ def test_calls_at_the_same_time_that_need_the_same_place_are_planned_again(
         done = await asyncio.gather(*calls)
         assert sorted(one.data["events"][-1]["step"] for one in done) == [1, 2]
 
-    call_tools(desk_home, work)
-    assert kinds_in(desk_home).count("session.started") == 1
+    call_tools(own_home, work)
+    assert kinds_in(own_home).count("session.started") == 1
 
 
-def test_report_that_cannot_be_made_is_a_warning_and_the_assessment_stands(desk_home: Path) -> None:
+def test_report_that_cannot_be_made_is_a_warning_and_the_assessment_stands(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         closed = await call("record_reasoning", task="t", entries=[AFTER])
         assert closed.data["report_id"] is None
         assert "there is no report of it" in closed.data["warnings"][0]
 
-    call_tools(desk_home, work)
-    assert kinds_in(desk_home)[-1] == "assessment.recorded"
+    call_tools(own_home, work)
+    assert kinds_in(own_home)[-1] == "assessment.recorded"
 
 
-def test_report_that_fails_unforeseen_is_a_warning_too(desk_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_that_fails_unforeseen_is_a_warning_too(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise RuntimeError("inner words")
 
-    monkeypatch.setattr("consumers.doors.mcp.recording.with_report", broken)
+    monkeypatch.setattr("consumers.doors.mcp.record.with_report", broken)
 
     async def work(call: Caller) -> None:
         closed = await call("record_reasoning", task="t", entries=[REASONED[0], AFTER])
         assert "baton session sweep" in closed.data["warnings"][0]
 
-    call_tools(desk_home, work)
-    assert kinds_in(desk_home)[-1] == "assessment.recorded"
+    call_tools(own_home, work)
+    assert kinds_in(own_home)[-1] == "assessment.recorded"

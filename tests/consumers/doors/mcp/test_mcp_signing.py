@@ -39,17 +39,17 @@ def test_server_refuses_to_start_as_who_decides(shared_home: Path, name: str) ->
     assert error["code"] == "NOT_AUTHORIZED"
 
 
-def test_every_signing_tool_refuses_an_agent_that_became_human_since(desk_home: Path) -> None:
+def test_every_signing_tool_refuses_an_agent_that_became_human_since(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         assert not (await call("record_reasoning", session_id="s", entries=FOUND)).error
-        granted = [*BATON, "emit", "role.granted", "--stream", "agent/alice", "--as", "root", "--home", str(desk_home)]
+        granted = [*BATON, "emit", "role.granted", "--stream", "agent/alice", "--as", "root", "--home", str(own_home)]
         await asyncio.to_thread(
             subprocess.run, [*granted, "--data", '{"agent":"alice","role":"human"}'], check=True, capture_output=True
         )
         for tool, arguments in SIGNING[:2]:
             assert (await call(tool, **arguments)).code == "NOT_AUTHORIZED"
 
-    call_tools(desk_home, work)
+    call_tools(own_home, work)
 
 
 @pytest.mark.parametrize(("agent", "code"), [(None, "USAGE"), ("nobody", "AGENT_UNKNOWN")])
@@ -67,9 +67,9 @@ def test_without_an_agent_tools_read_and_signing_ones_say_what_to_do(
     call_tools(shared_home, work, agent=agent)
 
 
-def test_locked_key_is_told_with_the_way_to_open_it(desk_home: Path) -> None:
-    home = Home(desk_home)
-    with Ledger(desk_home) as ledger:
+def test_locked_key_is_told_with_the_way_to_open_it(own_home: Path) -> None:
+    home = Home(own_home)
+    with Ledger(own_home) as ledger:
         home.key_file("alice").unlink()
         write_key(
             home.key_file("alice"), ledger.keys["alice"], ledger=ledger.id, name="alice", passphrase="long enough"
@@ -79,13 +79,13 @@ def test_locked_key_is_told_with_the_way_to_open_it(desk_home: Path) -> None:
         done = await call("record_reasoning", session_id="s", entries=FOUND)
         return done.code, done.error.get("message", "")
 
-    code, message = call_tools(desk_home, work)
+    code, message = call_tools(own_home, work)
     assert code == "KEY_LOCKED"
     assert "baton key delegate --as alice" in message
-    assert call_tools(desk_home, work, passphrase="long enough") == ("", "")
+    assert call_tools(own_home, work, passphrase="long enough") == ("", "")
 
 
-def test_agent_without_the_reviewer_role_reviews_nothing(desk_home: Path) -> None:
+def test_agent_without_the_reviewer_role_reviews_nothing(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         given = {"action": "create", "id": "h", "title": "H", "to": "bob", "reviewer": "critic"}
         assert not (await call("handoff_act", **given)).error
@@ -98,7 +98,7 @@ def test_agent_without_the_reviewer_role_reviews_nothing(desk_home: Path) -> Non
         ):
             assert (await call("handoff_act", action=action, id="h", **more)).code == "NOT_AUTHORIZED"
 
-    call_tools(desk_home, work)
+    call_tools(own_home, work)
 
 
 def test_missing_extra_is_a_typed_error_that_names_the_command(shared_home: Path) -> None:

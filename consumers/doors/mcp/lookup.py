@@ -1,7 +1,8 @@
-"""The tool that gives another agent's reasoning: a brief with its measured fidelity, or the whole graph in pages.
+"""The tools that look something up: another agent's reasoning, and any text of the ledger.
 
-The graph's hash is recomputed here before any of it is told. A page of it ends between words; the pages one after the
-other are the bytes that were hashed, or with ``have`` the delta that was sent.
+A reasoning comes as a brief with its measured fidelity, or as the whole graph in pages. The graph's hash is recomputed
+here before any of it is given. A page of it ends between words; the pages one after the other are the bytes that were
+hashed, or with ``have`` the delta that was sent.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from pydantic import Field
 
-from consumers.doors.mcp.answering import Answer
-from consumers.doors.mcp.reporting import NUMBER, Id
-from consumers.doors.mcp.sizing import filled_tokens_max, tokens_of
+from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, tokens_of
+from consumers.doors.mcp.reporting import NUMBER, After, Id, PageSize
 from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
 from consumers.sdk.tokens import greatest
 from ledger.errors import Refused
@@ -23,8 +23,9 @@ from projections.briefs.prompt import TransferLevel
 from projections.briefs.tokens import count_tokens, tokenizer
 
 if TYPE_CHECKING:
-    from consumers.doors.mcp.desk import Desk
+    from consumers.doors.mcp.tool_ledger import ToolLedger
     from consumers.reasoning.compressor.transfer import Received
+
 
 LOSSLESS: Final = 1.0
 
@@ -71,12 +72,11 @@ class FetchedReasoning(Answer):
     next: Annotated[str | None, Field(description="The cursor of the graph's next page; null on the last.")]
 
 
-class Fetching:
-    """The tool of reasoning briefs at one desk."""
+class BriefTool:
+    """The tool that gives another agent's reasoning."""
 
-    def __init__(self, desk: Desk) -> None:
-        """Work at ``desk``."""
-        self._desk = desk
+    def __init__(self, ledger: ToolLedger) -> None:
+        self._ledger = ledger
 
     def fetch_reasoning(
         self,
@@ -92,7 +92,7 @@ class Fetching:
         cursor: Annotated[str, Field(max_length=100, description="The `next` of the page before.")] = "",
     ) -> FetchedReasoning:
         """Read what another agent reasoned, as briefly as may be relied on."""
-        view = self._desk.answer
+        view = self._ledger.client.view
         at, ref = read_cursor(cursor, ref)
         received = {one: receive_brief(view, ref, one) for one in (TransferLevel.MINIMAL, TransferLevel.STANDARD)}
         fidelities = {one: found.brief.fidelity.value for one, found in received.items()}
@@ -111,7 +111,7 @@ class Fetching:
         return FetchedReasoning.model_validate(answer)
 
     def _add_graph(self, answer: dict[str, Any], ref: str, have: str | None, at: int) -> None:
-        view = self._desk.answer
+        view = self._ledger.client.view
         base = None if have is None else fetch(view, have).memory
         graph = fetch(view, ref, have=base)
         text = graph.canonical
@@ -163,3 +163,55 @@ def page_of(text: str, tokens: int) -> str:
         return text[: ends[-1]]
     following = _BREAK.search(text, chars)
     return text if following is None else text[: following.end()]
+
+
+Sort = Literal["session", "reasoning", "handoff", "tot", "review", "ledger", "agent", "blob"]
+_excerpt_tokens = 200
+
+
+class Hit(Answer):
+    """One event whose text matches."""
+
+    event_index: int
+    event_id: str
+    kind: str
+    stream: str
+    author: str
+    accepted_ms: int
+    excerpt: str
+    shortened: list[str] | None = None
+
+
+class Hits(Answer):
+    """What a search found, best first."""
+
+    hits: list[Hit]
+    total: int
+    next: Annotated[int | None, Field(description="The cursor of the next page; null on the last.")]
+
+
+class SearchTool:
+    """The tool that searches all text of the ledger."""
+
+    def __init__(self, ledger: ToolLedger) -> None:
+        self._ledger = ledger
+
+    def search(
+        self,
+        text: Annotated[str, Field(min_length=1, max_length=1_000, description="Words to look for.")],
+        sort: Annotated[list[Sort] | None, Field(max_length=8, description="Only streams of these sorts.")] = None,
+        author: Annotated[Id | None, Field(description="Only what this agent signed.")] = None,
+        limit: PageSize = 10,
+        cursor: After = None,
+    ) -> Hits:
+        """Find events by their text: findings, steps, handoffs, reports."""
+
+        def page(rows: int) -> dict[str, Any]:
+            return self._ledger.ask("search.find", text=text, sort=sort, author=author, limit=rows, after=cursor)
+
+        found = page(limit)
+        hits = [shorten(one, ("excerpt",), _excerpt_tokens) for one in found["hits"]]
+        kept = fitting(hits, found | {"hits": []})
+        if kept < len(hits):
+            found = page(kept)
+        return Hits.model_validate(found | {"hits": hits[:kept]})

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
 
-from consumers.doors.mcp.answering import Answer
+from consumers.doors.mcp.answers import Answer, compact, fitting
 from consumers.doors.mcp.batch import Batch, place_of, plan
 from consumers.doors.mcp.entries import AnyEntry, Assessment
 from consumers.doors.mcp.reporting import Id
-from consumers.doors.mcp.sizing import compact, fitting
 from consumers.sessions.generator import ReportInputs
 from consumers.sessions.workflow import with_report
 from ledger.author import kind_of
@@ -33,7 +32,7 @@ from ledger.events.session import SessionStarted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from consumers.doors.mcp.desk import Desk
+    from consumers.doors.mcp.tool_ledger import ToolLedger
     from ledger.admission.decide import Accepted
     from ledger.author import Author
 
@@ -70,12 +69,11 @@ class RecordedAll(Answer):
     warnings: list[str]
 
 
-class Recording:
-    """The recording tool at one desk."""
+class RecordTool:
+    """The tool that records sessions and reasoning."""
 
-    def __init__(self, desk: Desk) -> None:
-        """Work at ``desk``."""
-        self._desk = desk
+    def __init__(self, ledger: ToolLedger) -> None:
+        self._ledger = ledger
 
     def record_reasoning(
         self,
@@ -95,7 +93,7 @@ class Recording:
         ] = None,
     ) -> RecordedAll:
         """Record what you assess, find, try and conclude."""
-        author = self._desk.author()
+        author = self._ledger.author()
         asked = {
             "entries": [entry.model_dump(mode="json") for entry in entries],
             "session_id": session_id,
@@ -109,7 +107,7 @@ class Recording:
         seed = corr or str(uuid.uuid4())
 
         def planned() -> Batch:
-            place = place_of(self._desk, author.name, entries, session_id, reasoning_id, task, seed=seed)
+            place = place_of(self._ledger, author.name, entries, session_id, reasoning_id, task, seed=seed)
             return plan(entries, place, corr=corr, key=idempotency_key)
 
         batch = planned()
@@ -130,8 +128,8 @@ class Recording:
         return self._answer(events, report, dead_ends=dead_ends, is_repeat=any(one.is_repeat for one in accepted))
 
     def _earlier(self, author: Author, corr: str) -> list[dict[str, Any]]:
-        rows = self._desk.ask("catalog.find", corr=corr, author=author.name, limit=500)["events"]
-        client = self._desk.client
+        rows = self._ledger.ask("catalog.find", corr=corr, author=author.name, limit=500)["events"]
+        client = self._ledger.client
         found = [read_event(row["event_index"], client.entry(row["event_index"])) for row in rows]
         return [event_told(one.kind, one.stream, one.index, one.id, one.data) for one in found]
 
@@ -140,21 +138,21 @@ class Recording:
         first: EventData | dict[str, Any] = batch.drafts[0].data
         if not isinstance(first, SessionStarted) or not first.task.strip():
             return []
-        found = self._desk.ask("reports.dead_ends", task=first.task, limit=_dead_ends_max)["dead_ends"]
+        found = self._ledger.ask("reports.dead_ends", task=first.task, limit=_dead_ends_max)["dead_ends"]
         return [{name: one[name] for name in ("approach", "why_failed", "session_id")} for one in found]
 
     def _report(self, author: Author, entries: list[AnyEntry], events: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """Return what came of the report of a POSTFLIGHT; a failure is a warning: the assessment stands (SEEDS, 004).
+        """Return what came of the report of a POSTFLIGHT; a failure is a warning: the assessment stands.
 
         Made again, the same report adds nothing: so a repeated call makes what the first one may not have come to.
         """
         if not any(isinstance(entry, Assessment) and entry.phase == "POSTFLIGHT" for entry in entries):
             return None
-        desk = self._desk
+        ledger = self._ledger
         name = next(one["stream"] for one in events if one["kind"] == "assessment.recorded").removeprefix("session/")
         done: dict[str, Any] = {"session_id": name, "warnings": []}
         try:
-            return with_report(author, desk.answer, desk.settings, done, ReportInputs())
+            return with_report(author, ledger.client.view, ledger.settings, done, ReportInputs())
         except Exception as failure:
             if wants_traceback():
                 raise

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from consumers.doors.mcp.desk import Desk
+    from consumers.doors.mcp.tool_ledger import ToolLedger
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/mcp"
@@ -107,12 +107,12 @@ def url_of(listening: socket.socket) -> str:
     return f"http://{HOST}:{listening.getsockname()[1]}{PATH}"
 
 
-async def serve_http(desk: Desk, listening: socket.socket, token: str, ready: Callable[[], None]) -> None:
+async def serve_http(ledger: ToolLedger, listening: socket.socket, token: str, ready: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM; ``ready`` is called when calls are answered."""
     port = listening.getsockname()[1]
     hosts = [f"{name}:{port}" for name in (HOST, "localhost")]
     server = make_server(
-        desk,
+        ledger,
         # Nobody issues tokens here; the SDK asks for an address none the less, and tells it to nobody.
         auth=AuthSettings(issuer_url=AnyHttpUrl(f"http://{HOST}:{port}"), resource_server_url=None),
         token_verifier=OneToken(token),

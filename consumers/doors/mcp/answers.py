@@ -1,0 +1,156 @@
+"""What tools answer: models with published schemas, how much they may say, and errors in the ledger's codes.
+
+Answers are filled to ``filled_tokens_max`` by the tokenizer that this installation has, which leaves room under
+``answer_tokens_max`` for clients that count with another one. Only who asks for more (a level, a budget) gets more.
+Lists end at an item, texts at a word, and what was left out is named. What a view says beyond the fields of a model is
+passed on: a new mark on a report must reach who reads it.
+
+An error is ``{"code", "message", "recoverable", "details"}`` as JSON text. It has no structured content, because that
+would have to fit the tool's output schema, and clients check it.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from mcp.server.mcpserver.exceptions import UnexpectedToolError
+from mcp.types import CallToolResult, TextContent
+from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
+
+from consumers.sdk.tokens import Budget, cut_to_tokens
+from ledger.errors import BatonError, Refused
+from projections.briefs.tokens import count_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import SerializerFunctionWrapHandler
+
+
+answer_tokens_max: Final = 2_000
+filled_tokens_max: Final = 1_500
+arguments_size_max_bytes: Final = 900 * 1024
+_note_tokens: Final = 60
+"""Room for saying what was left out."""
+
+
+def compact(value: Any) -> str:
+    """Return a value as the JSON text that a client's model reads."""
+    return msgspec.json.encode(value).decode()
+
+
+def tokens_of(value: Any) -> int:
+    """Return the tokens of a value as JSON text."""
+    return count_tokens(compact(value))
+
+
+def fitting(items: Sequence[Any], answer: Mapping[str, Any], *, limit: int = filled_tokens_max) -> int:
+    """Return how many of ``items``, from the first on, fit into an answer that holds ``answer`` already; at least one.
+
+    One item that is alone too long has to be shortened by who knows what it is.
+    """
+    budget = Budget(limit - _note_tokens - tokens_of(answer))
+    kept = list(takewhile(lambda item: budget.take(tokens_of(item) + 1), items))
+    return max(len(kept), min(1, len(items)))
+
+
+def shorten(item: dict[str, Any], fields: Sequence[str], tokens: int) -> dict[str, Any]:
+    """Return an item with its texts cut at a word to ``tokens`` each, and in ``shortened`` the names of those cut."""
+    cut = {name: cut_to_tokens(item[name], tokens) for name in fields if isinstance(item.get(name), str)}
+    names = [name for name, text in cut.items() if text != item[name].strip()]
+    return item | {name: cut[name] for name in names} | ({"shortened": names} if names else {})
+
+
+def shorten_list(texts: Sequence[str], tokens: int) -> tuple[list[str], int]:
+    """Return the first texts that fit into ``tokens``, the first at least in part, and how many were left out."""
+    budget = Budget(tokens)
+    kept = list(takewhile(lambda text: budget.take(count_tokens(text) + 2), texts))
+    kept = kept or [cut_to_tokens(text, tokens) for text in texts[:1]]
+    return kept, len(texts) - len(kept)
+
+
+class Answer(BaseModel):
+    """An answer, or a part of one; an optional field that was not set is absent, never null."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_serializer(mode="wrap")
+    def _told(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        names = {name: field.alias or name for name, field in type(self).model_fields.items()}
+        absent = {names[name] for name in names if name not in self.model_fields_set}
+        return {name: value for name, value in handler(self).items() if name not in absent}
+
+
+_log: Final = logging.getLogger(__name__)
+
+fields_named_max: Final = 8
+_message_tokens_max: Final = 500
+_TOO_LARGE: Final = frozenset({"string_too_long", "too_long", "bytes_too_long"})
+
+
+def failed(error: BatonError) -> CallToolResult:
+    """Return the answer of a call that failed."""
+    return CallToolResult(content=[TextContent(type="text", text=compact(error_dict(error)))], is_error=True)
+
+
+def error_dict(error: BatonError) -> dict[str, Any]:
+    """Return an error as it is published, its message and details within an answer's tokens."""
+    answer = error.to_dict() | {"message": cut_to_tokens(error.message, _message_tokens_max)}
+    if tokens_of(answer) > answer_tokens_max:
+        answer["details"] = {"left_out": sorted(error.details)}
+    return answer
+
+
+def fault_of(failure: BaseException, tool: str) -> BatonError:
+    """Return what a tool's failure is in the ledger's codes; ``failure`` or its cause is what the tool raised."""
+    cause = failure.__cause__
+    if isinstance(cause, BatonError):
+        return cause
+    if isinstance(cause, ValidationError) and not isinstance(failure, UnexpectedToolError):
+        return refused_arguments(cause)
+    _log.error("the tool %s failed", tool, exc_info=cause or failure)
+    name = type(cause or failure).__name__
+    return BatonError("UNEXPECTED", f"{tool} failed with {name}: please report it with the server's log")
+
+
+def refused_arguments(error: ValidationError) -> Refused:
+    """Return which arguments are wrong and why; their values are not repeated, because they may be long or secret."""
+    found = [
+        {"field": ".".join(str(part) for part in one["loc"]), "message": one["msg"], "type": one["type"]}
+        for one in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    first = found[0]
+    code = "INVALID_FIELD"
+    if first["type"] in _TOO_LARGE:
+        code = "TOO_LARGE"
+    elif first["type"] == "extra_forbidden":
+        code = "UNKNOWN_FIELD"
+    more = {"fields_left_out": len(found) - fields_named_max} if len(found) > fields_named_max else {}
+    return Refused(
+        code, f"{first['field']}: {first['message']}", field=first["field"], fields=found[:fields_named_max], **more
+    )
+
+
+def check_arguments(tool: str, properties: Sequence[str], arguments: Mapping[str, Any]) -> None:
+    """Refuse what a tool does not take, and more than it takes at once.
+
+    Raises:
+        Refused: ``UNKNOWN_FIELD`` or ``TOO_LARGE``.
+    """
+    unknown = sorted(name for name in arguments if name not in properties)
+    if unknown:
+        raise Refused(
+            "UNKNOWN_FIELD",
+            f"{tool} takes no {unknown[0][:80]!r}: it takes {', '.join(properties)}",
+            fields=[name[:80] for name in unknown[:fields_named_max]],
+        )
+    size = len(compact(arguments))
+    if size > arguments_size_max_bytes:
+        raise Refused(
+            "TOO_LARGE",
+            f"the arguments have {size} bytes, and a call at most {arguments_size_max_bytes}: send them in several",
+            size=size,
+        )

@@ -1,0 +1,84 @@
+"""The ledger as tools use it: open, shared by threads, and with one rule more about who signs.
+
+Calls run side by side, and the gate puts what they submit in order. Who may sign is asked of the ledger at each
+signing, because roles change while a server runs: an agent that was made human or admin since then signs nothing here
+any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from consumers.sdk.ledger import Ledger
+from ledger.errors import Refused
+from ledger.lifecycle.authority import RESERVED_NAMES
+
+if TYPE_CHECKING:
+    from ledger.author import Author
+    from ledger.client import Client
+    from ledger.identity import Key
+
+NEVER_SIGNED_AS: Final = ("human", "admin")
+"""Roles whose signature means that a person decided: no tool gives it."""
+
+
+class ToolLedger(Ledger):
+    """An open ledger whose agent signs only what a tool may sign."""
+
+    def author(self, name: str | None = None) -> Author:
+        """Return the author that signs.
+
+        Raises:
+            Refused: ``USAGE`` without an agent, ``AGENT_UNKNOWN``, or ``NOT_AUTHORIZED`` for one that no tool signs as.
+        """
+        agent = name or self.agent
+        if agent is None:
+            raise Refused(
+                "USAGE",
+                "somebody must sign this, and this server acts for nobody: start it with `baton mcp --as NAME`, or set"
+                " BATON_AGENT; `baton agent add NAME` registers an agent",
+            )
+        roles = roles_of(self.client, agent)
+        if roles is None:
+            raise Refused(
+                "AGENT_UNKNOWN",
+                f"{agent} is not registered in this ledger: `baton agent add {agent}` does it",
+                name=agent,
+            )
+        check_may_sign(agent, roles)
+        return super().author(agent)
+
+    def _key(self, name: str, kinds: list[tuple[str, str]]) -> Key:
+        try:
+            return super()._key(name, kinds)
+        except Refused as refusal:
+            if refusal.code != "KEY_LOCKED":
+                raise
+            message = (
+                f"the key of {name} is sealed: `baton key delegate --as {name}` in a terminal makes a session key for"
+                " this server, or start it with --passphrase-fd"
+            )
+            raise Refused("KEY_LOCKED", message, **refusal.details) from refusal
+
+
+def roles_of(client: Client, name: str) -> frozenset[str] | None:
+    """Return the roles of an agent now; None when no such agent is registered."""
+    return next((one.roles for one in client.agents() if one.name == name), None)
+
+
+def check_may_sign(name: str, roles: frozenset[str]) -> None:
+    """Refuse an agent that no tool may sign as.
+
+    Raises:
+        Refused: ``NOT_AUTHORIZED``.
+    """
+    held = [role for role in NEVER_SIGNED_AS if role in roles]
+    if name in RESERVED_NAMES or held:
+        reason = f"{name} has the role {held[0]}" if held else f"{name} is the ledger's own key"
+        raise Refused(
+            "NOT_AUTHORIZED",
+            f"{reason}, and no tool signs as that: a person decides with `baton` in a terminal; start the server as an"
+            " agent, with `baton mcp --as NAME`",
+            name=name,
+            roles=sorted(roles),
+        )
