@@ -204,7 +204,9 @@ def emit_planned(author: Author, batch: Batch, planned: Callable[[], Batch]) -> 
             return batch, author.emit(*batch.drafts)
         except Refused as refusal:
             again = planned()
-            if refusal.code in _AGAIN or again.drafts == batch.drafts:
+            # Without a key, calls that start one session in the same millisecond sign the same event: no repetition.
+            is_repeated = refusal.code in _AGAIN and any(draft.idem for draft in batch.drafts)
+            if is_repeated or again.drafts == batch.drafts:
                 raise batch.located(refusal) from refusal
             batch = again
     try:

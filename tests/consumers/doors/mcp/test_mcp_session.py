@@ -11,7 +11,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_clients import Caller, call_tools, over_stdio
 
-from consumers.doors.mcp import recording
+from consumers.doors.mcp import record
 from consumers.sdk.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -227,12 +227,13 @@ def test_name_that_another_begins_with_is_never_taken_for_it(own_home: Path) -> 
     call_tools(own_home, work)
 
 
+@pytest.mark.parametrize("at", [None, "2026-11-22T00:00:00.000Z"])
 def test_calls_at_the_same_time_that_need_the_same_place_are_planned_again(
-    own_home: Path, monkeypatch: pytest.MonkeyPatch
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, at: str | None
 ) -> None:
     """Two calls plan the first step of one reasoning and start one session: the later one goes on behind the other."""
     both = threading.Barrier(2)
-    planned = recording.plan
+    planned = record.plan
 
     def plan_together(*given: Any, **named: Any) -> Any:
         batch = planned(*given, **named)
@@ -241,7 +242,9 @@ def test_calls_at_the_same_time_that_need_the_same_place_are_planned_again(
             both.abort()
         return batch
 
-    monkeypatch.setattr(recording, "plan", plan_together)
+    monkeypatch.setattr(record, "plan", plan_together)
+    if at is not None:  # in the same millisecond: both sign the same start of the session
+        monkeypatch.setattr("ledger.author.now", lambda: at)
 
     async def work(call: Caller) -> None:
         steps = [
