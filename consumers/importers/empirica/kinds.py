@@ -13,6 +13,7 @@ have, a default or "not said" stands in, and ``said`` names it under ``filled in
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, type_of, unused
@@ -24,8 +25,6 @@ from ledger.limits import json_integer_max
 from projections.records.marks import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledger.events import EventData
 
 NOT_SAID: Final = "(not said)"

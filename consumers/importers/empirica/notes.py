@@ -10,15 +10,13 @@ What cannot be read is told: a ref that git itself passes over, an object that i
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from consumers.sdk.git import Git, Objects, failure
 from ledger.errors import Refused
 from ledger.limits import blob_size_max_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 DEFAULT_REFS: Final = "refs/notes/empirica"
 refs_output_max_bytes: Final = 256 * 1024**2

@@ -11,16 +11,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from consumers.sdk.tokens import cut_to_chars
 from ledger.codec import check_depth
 from ledger.errors import Refused
 from ledger.events.imported import DirtyValue
 from ledger.limits import json_integer_max
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 label_max_chars: Final = 200
 line_max_chars: Final = 2_000

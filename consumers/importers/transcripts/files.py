@@ -13,6 +13,8 @@ Hidden files and folders are passed over, and so are links: what is imported lie
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from consumers.importers.transcripts import lines
@@ -22,9 +24,6 @@ from ledger.errors import Refused, Unavailable
 from ledger.limits import blob_size_max_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from consumers.importers.transcripts.conversation import Progress
 
 line_size_max_bytes: Final = response_size_max_bytes

@@ -14,6 +14,7 @@ Rules this module keeps:
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -31,8 +32,6 @@ from ledger.events.imported import KEPT_ASIDE, DirtyValue, RecordClaims, RecordI
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from consumers.importers.transcripts.conversation import Answered
     from consumers.sdk.thinking import Extraction
     from ledger.events import EventData

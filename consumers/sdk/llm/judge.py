@@ -8,6 +8,7 @@ agreement. Model and prompt hash stand in every judgement, for the validator to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
@@ -17,8 +18,6 @@ from consumers.sdk.text import one_line
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from consumers.sdk.llm.model import LlmClient
     from projections.reasoning.memory import ReasoningStep
 

@@ -14,7 +14,8 @@ with wrong ones drops the right steps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Iterator
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -28,9 +29,6 @@ from consumers.sdk.thinking.steps import (
 )
 from ledger.errors import Refused
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, steps_max
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ConclusionFrom = Literal["step", "answer", "absent"]
 

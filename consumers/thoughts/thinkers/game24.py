@@ -73,7 +73,7 @@ def compute(left: Fraction, operation: str, right: Fraction) -> Fraction | None:
             return left - right
         case "×":
             return left * right
-        case _:
+        case _:  # ÷: a claim has no other operation
             return left / right if right else None
 
 

@@ -11,6 +11,7 @@ What the model thinks about (a problem and thoughts written by others) goes in a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -18,26 +19,10 @@ import msgspec
 from consumers.sdk.llm.model import UNTRUSTED, Message, data_block
 from consumers.thoughts.thinkers import Path, candidates_max, ranked
 from ledger.errors import Refused, Unavailable
+from ledger.events import tot as kinds
 from ledger.events.fields import Label, Line, OptionalText, Text, Unit
-from ledger.events.tot import (
-    Candidate,
-    Decomposition,
-    EvaluationContext,
-    EvaluationStrategy,
-    Failure,
-    GeneratedPayload,
-    GenerationContext,
-    GenerationStrategy,
-    NodeEvaluation,
-    ResultsPayload,
-    Score,
-    Solution,
-    Verification,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from consumers.sdk.llm.model import LlmClient
 
 T = TypeVar("T")
@@ -73,7 +58,7 @@ class _Thoughts(_Form, frozen=True):
 
 
 class _Judged(_Form, frozen=True):
-    score: Score
+    score: kinds.Score
     confidence: Unit
     reasoning: Annotated[str, msgspec.Meta(max_length=4_000)] = ""
 
@@ -107,7 +92,7 @@ class LlmThinker:
         """``llm:`` and the model that is asked."""
         return f"llm:{self._client.model}"[:200]
 
-    def decompose(self, problem: str, task_type: str) -> Decomposition | Failure:
+    def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
         """Return the shape that the model gives a problem."""
         asked = (
             'Decompose the problem. {"thought_granularity": "…", "intermediate_steps": ["…"],'
@@ -115,12 +100,12 @@ class LlmThinker:
         )
         said = self._ask(asked, {"problem": problem, "task_type": task_type}, _Shape)
         if isinstance(said, _Shape):
-            return msgspec.convert(msgspec.structs.asdict(said), Decomposition)
+            return msgspec.convert(msgspec.structs.asdict(said), kinds.Decomposition)
         return _failure(_code_of(said), said)
 
     def generate(
-        self, path: Path, strategy: GenerationStrategy, k: int, context: GenerationContext
-    ) -> GeneratedPayload | Failure:
+        self, path: Path, strategy: kinds.GenerationStrategy, k: int, context: kinds.GenerationContext
+    ) -> kinds.GeneratedPayload | kinds.Failure:
         """Return up to ``k`` thoughts: one call that proposes them all, or k calls that each sample one."""
         k = min(k, candidates_max)
         about = {"problem": context.problem, "goal": context.goal, "constraints": context.constraints}
@@ -136,16 +121,20 @@ class LlmThinker:
             if not isinstance(said, _Thoughts):
                 return _failure("GENERATION_FAILED", said)
             thoughts += said.candidates[:count]
-        return GeneratedPayload(candidates=_kept(thoughts, k), llm_calls=len(calls))
+        return kinds.GeneratedPayload(candidates=_kept(thoughts, k), llm_calls=len(calls))
 
     def evaluate(
-        self, paths: Sequence[Path], strategy: EvaluationStrategy, criteria: Sequence[str], context: EvaluationContext
-    ) -> ResultsPayload | Failure:
+        self,
+        paths: Sequence[Path],
+        strategy: kinds.EvaluationStrategy,
+        criteria: Sequence[str],
+        context: kinds.EvaluationContext,
+    ) -> kinds.ResultsPayload | kinds.Failure:
         """Return the model's scores: one call a path, or one call that compares them all."""
         about: dict[str, Any] = {"problem": context.problem, "goal": context.goal, "criteria": list(criteria)}
         shown = [{"node_id": path[-1].id, "steps": [node.content for node in path[1:]]} for path in paths]
         form = '"score": 0 to 10, "confidence": 0 to 1, "reasoning": "…"'
-        found: list[NodeEvaluation] = []
+        found: list[kinds.NodeEvaluation] = []
         if strategy == "comparative_voting":
             asked = f'Compare the candidates. {{"evaluations": [{{"node_id": "…", {form}}}]}}'
             said = self._ask(asked, about | {"candidates": shown}, _JudgedAll)
@@ -167,7 +156,7 @@ class LlmThinker:
         judged = last.evaluation is None or last.evaluation.score >= solution_score_min
         return len(path) > 1 and last.metadata.get("is_solution") is True and judged
 
-    def synthesize(self, path: Path, problem: str) -> Solution | Failure:
+    def synthesize(self, path: Path, problem: str) -> kinds.Solution | kinds.Failure:
         """Return the model's answer and its own verdict on it."""
         asked = (
             'Write the answer that the steps lead to and check it. {"answer": "…", "reasoning_trace": ["…"],'
@@ -177,11 +166,11 @@ class LlmThinker:
         if not isinstance(said, _Answered):
             return _failure(_code_of(said), said)
         is_valid = said.is_valid and not said.validation_errors
-        return Solution(
+        return kinds.Solution(
             answer=said.answer,
             reasoning_trace=said.reasoning_trace,
             confidence=said.confidence,
-            verification=Verification(is_valid=is_valid, validation_errors=said.validation_errors),
+            verification=kinds.Verification(is_valid=is_valid, validation_errors=said.validation_errors),
             alternative_solutions=said.alternative_solutions,
         )
 
@@ -193,9 +182,9 @@ class LlmThinker:
             return error
 
 
-def _kept(thoughts: list[_Thought], k: int) -> list[Candidate]:
+def _kept(thoughts: list[_Thought], k: int) -> list[kinds.Candidate]:
     """Return at most ``k`` thoughts without those said before, too long, or beyond what a message holds."""
-    kept: dict[str, Candidate] = {}
+    kept: dict[str, kinds.Candidate] = {}
     size = 0
     for thought in thoughts:
         content = thought.content.strip()
@@ -205,18 +194,18 @@ def _kept(thoughts: list[_Thought], k: int) -> list[Candidate]:
         if len(kept) == k or size > thoughts_size_max_bytes:
             break
         metadata = {"is_solution": True} if thought.is_solution else {}
-        kept[content] = Candidate(
+        kept[content] = kinds.Candidate(
             temp_id=f"cand_{len(kept) + 1}", content=content, action_type=thought.action_type, metadata=metadata
         )
     return list(kept.values())
 
 
-def _evaluation(node_id: str, said: _Judged) -> NodeEvaluation:
+def _evaluation(node_id: str, said: _Judged) -> kinds.NodeEvaluation:
     reasoning = said.reasoning[:300]
-    return NodeEvaluation(node_id=node_id, score=said.score, confidence=said.confidence, reasoning=reasoning)
+    return kinds.NodeEvaluation(node_id=node_id, score=said.score, confidence=said.confidence, reasoning=reasoning)
 
 
-def _evaluation_failure(said: Unavailable | Refused) -> Failure:
+def _evaluation_failure(said: Unavailable | Refused) -> kinds.Failure:
     is_late = said.code == "LLM_UNAVAILABLE" and "status" not in said.details
     return _failure("EVALUATION_TIMEOUT" if is_late else _code_of(said), said)
 
@@ -226,9 +215,9 @@ def _code_of(said: Unavailable | Refused) -> str:
     return said.code if said.code == "LLM_UNAVAILABLE" else "INVALID_FORMAT"
 
 
-def _failure(code: str, said: Unavailable | Refused) -> Failure:
+def _failure(code: str, said: Unavailable | Refused) -> kinds.Failure:
     status = said.details.get("status")
     denied = isinstance(said, Refused) or (
         isinstance(status, int) and 400 <= status < 500 and status not in (408, 425, 429)
     )
-    return Failure(code=code, message=f"{said.code}: {said.message}", recoverable=not denied)
+    return kinds.Failure(code=code, message=f"{said.code}: {said.message}", recoverable=not denied)

@@ -68,7 +68,7 @@ def test_a_full_report_is_taken_whole() -> None:
     assert record(f"handoff/{SESSION}", handoff()).data.claimed_at == "2025-06-01T12:00:00.500000Z"
 
 
-def test_a_planning_report_has_no_deltas_and_the_seeds_recommendation() -> None:
+def test_a_planning_report_has_no_deltas_and_the_default_recommendation() -> None:
     note = {"s": SESSION[:8], "ai": "x", "task": "Plan it", "type": "planning", "findings": ["f"]}
     data = mapped(f"handoff/{SESSION}", note)
     assert data.report_type == "planning"
@@ -77,7 +77,7 @@ def test_a_planning_report_has_no_deltas_and_the_seeds_recommendation() -> None:
 
 
 @pytest.mark.parametrize("word", ["well_calibrated", "overconfident", "underconfident", "not_assessable"])
-def test_a_calibration_word_of_the_seed_is_kept(word: str) -> None:
+def test_a_calibration_word_that_is_known_is_kept(word: str) -> None:
     assert mapped("handoff/s", handoff("s", cal=word)).calibration_status == word
     assert "cal" not in claims("handoff/s", handoff("s", cal=word)).said
 

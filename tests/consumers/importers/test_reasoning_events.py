@@ -1,4 +1,4 @@
-"""A whole graph as events: the same ref when folded, each within an entry, and admitted by a real ledger (seed 001)."""
+"""A whole graph as events: the same ref when folded, each within an entry, and admitted by a real ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading graphs from a file: every shape, nothing dropped in silence, and every error with its place (seed 001)."""
+"""Reading graphs from a file: every shape, nothing dropped in silence, and every error with its place."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refusal_of(content: bytes) -> Refused:
 # Shapes
 
 
-def test_seeds_object_is_read_as_it_is_printed() -> None:
+def test_object_is_read_as_it_is_printed() -> None:
     [read] = read_reasoning_file(AUDIT_FILE.read_bytes())
     assert read.memory == audit_graph()
     assert read.hints.line == 1

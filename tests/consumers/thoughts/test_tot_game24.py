@@ -14,8 +14,8 @@ from consumers.thoughts.settings import Overrides, search_config
 from consumers.thoughts.thinkers.game24 import Game24, read_game
 from ledger.events.tot import EvaluationContext, Failure, GenerationContext, ThoughtNode
 
-SEED = "用4、9、10、13得到24"
-CONTEXT = GenerationContext(problem=SEED)
+CHINESE = "用4、9、10、13得到24"
+CONTEXT = GenerationContext(problem=CHINESE)
 
 
 @cache
@@ -68,7 +68,7 @@ def text_of(numbers: tuple[int, ...]) -> str:
 
 
 def path_of(*contents: str) -> list[ThoughtNode]:
-    path = [ThoughtNode(id="root", depth=0, content=SEED)]
+    path = [ThoughtNode(id="root", depth=0, content=CHINESE)]
     for depth, content in enumerate(contents, 1):
         path.append(ThoughtNode(id=f"node_{depth}_1", depth=depth, parent_id=path[-1].id, content=content))
     return path
@@ -116,7 +116,7 @@ def test_unsolvable_input_ends_exhausted_with_stats(numbers: tuple[int, ...]) ->
 @pytest.mark.parametrize(
     "problem",
     [
-        SEED,
+        CHINESE,
         "4 9 10 13",
         "4, 9, 10, 13 = 24",
         "Make 24 from 13, 4, 10 and 9",
@@ -126,7 +126,7 @@ def test_unsolvable_input_ends_exhausted_with_stats(numbers: tuple[int, ...]) ->
 )
 def test_spellings_of_one_game_give_one_tree(problem: str) -> None:
     told = [node.content for node in solve(problem, None, Game24()).state.nodes.values()][1:]
-    assert told == [node.content for node in solve(SEED, None, Game24()).state.nodes.values()][1:]
+    assert told == [node.content for node in solve(CHINESE, None, Game24()).state.nodes.values()][1:]
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_what_is_no_game_cannot_be_decomposed(problem: str) -> None:
     assert (found.failure.code, found.failure.recoverable) == ("INVALID_FORMAT", False)
 
 
-def test_path_of_the_seed_gives_the_answer_of_the_seed() -> None:
-    solution = Game24().synthesize(SOLVING, SEED)
+def test_path_that_solves_it_gives_one_expression() -> None:
+    solution = Game24().synthesize(SOLVING, CHINESE)
     assert solution.answer == "(10 - (13 - 9)) × 4 = 24"
     assert solution.reasoning_trace == [
         "步骤1: 用13减9得到4",
@@ -164,7 +164,7 @@ def test_path_of_the_seed_gives_the_answer_of_the_seed() -> None:
     ],
 )
 def test_wrong_claim_is_named_by_the_verification(path: list[ThoughtNode], error: str) -> None:
-    solution = Game24().synthesize(path, SEED)
+    solution = Game24().synthesize(path, CHINESE)
     assert not solution.verification.is_valid
     assert any(error in one for one in solution.verification.validation_errors)
     assert solution.confidence == 0.0
@@ -176,7 +176,7 @@ def test_wrong_claim_is_worth_nothing() -> None:
         path_of("13 - 9 = 4, 剩余: 4, 4, 10"),
         path_of("13 × 10 = 130, 剩余: 4, 9, 130"),
     ]
-    context = EvaluationContext(problem=SEED, current_depth=1, max_depth=3)
+    context = EvaluationContext(problem=CHINESE, current_depth=1, max_depth=3)
     wrong, good, hopeless = Game24().evaluate(paths, "independent_scoring", [], context).evaluations
     assert (wrong.score, wrong.dimension_scores["correctness"]) == (0.0, 0.0)
     assert good.score > 5 > hopeless.score > 0

@@ -1,4 +1,4 @@
-"""The log folder of a task, made from its events alone: every name and field as the seed has them (003, "日志规范")."""
+"""The log folder of a task, made from its events alone: every name and field in its place."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def many_rounds(count: int) -> list[Event]:
     return tot_story.events(said)
 
 
-def test_folder_has_the_names_of_the_seed() -> None:
+def test_folder_has_its_files_by_number_and_agent() -> None:
     assert list(log_files(tot_story.events())) == NAMES
 
 
-def test_task_info_has_the_fields_of_the_seed() -> None:
+def test_task_info_has_its_fields_in_order() -> None:
     info = json.loads(log_files(tot_story.events())["00-task-info.json"])
     assert info == {
         "task_id": TASK,
@@ -87,7 +87,7 @@ def test_task_info_has_the_fields_of_the_seed() -> None:
     assert list(info) == order
 
 
-def test_every_line_has_the_fields_of_the_seed_and_no_other() -> None:
+def test_every_line_has_its_fields_and_no_other() -> None:
     levels = set()
     for name, content in log_files(tot_story.events()).items():
         if not name.endswith(".log") or name.startswith("99-"):
@@ -103,7 +103,7 @@ def test_every_line_has_the_fields_of_the_seed_and_no_other() -> None:
     assert levels == {"info", "progress", "warning", "error"}
 
 
-def test_line_of_the_generator_reads_as_in_the_seed() -> None:
+def test_line_of_the_generator_counts_its_candidates() -> None:
     (entry,) = lines(log_files(tot_story.events())["04-generator-round1.log"])
     assert (entry["level"], entry["msg"]) == ("progress", "✓ [Generator] 已生成 2 个候选")
     assert entry["data"] == {"candidates": [N11.content, N12.content]}
@@ -116,7 +116,7 @@ def test_time_is_the_ledgers_to_the_millisecond() -> None:
     assert first["ts"] == "2026-02-12T10:00:00.007Z"
 
 
-def test_timeline_is_text_in_the_form_of_the_seed() -> None:
+def test_timeline_is_text_in_its_one_form() -> None:
     text = log_files(tot_story.events())["99-merged-timeline.log"].decode()
     assert text.startswith(
         "# ToT 执行时间线\n\n"

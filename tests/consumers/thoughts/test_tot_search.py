@@ -126,7 +126,7 @@ def test_nothing_below_the_threshold_is_expanded() -> None:
         assert judged is None or judged.score >= 3.0
 
 
-def test_calls_are_counted_as_the_seed_prices_them() -> None:
+def test_calls_are_counted_by_their_strategy() -> None:
     scoring = run("math-bfs")
     generations = len(actions_of(scoring, kinds.GenerateThoughts))
     scored = sum(len(one.payload.candidates) for one in actions_of(scoring, kinds.EvaluateThoughts))

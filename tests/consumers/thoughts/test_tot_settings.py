@@ -1,4 +1,4 @@
-"""The seed's table of task types, its spellings, and what overrides it."""
+"""The table of task types, its spellings, and what overrides it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ledger.events.tot import Decomposition
         ("architecture_design", ("component", 3, "BFS", "comparative_voting", "independent_sampling")),
     ],
 )
-def test_table_is_the_seeds(task_type: str, row: tuple[object, ...]) -> None:
+def test_table_has_a_row_for_every_task_type(task_type: str, row: tuple[object, ...]) -> None:
     assert TASK_TYPES[task_type][:5] == row
     config = search_config(task_type)
     assert (config.max_depth, config.strategy, config.evaluation_strategy, config.generation_strategy) == row[1:]
@@ -48,7 +48,7 @@ def test_table_is_the_seeds(task_type: str, row: tuple[object, ...]) -> None:
         (read_evaluation, "对比投票", "comparative_voting"),
     ],
 )
-def test_spellings_of_the_seed_are_read(read, said: str, meant: str) -> None:
+def test_spellings_that_mean_the_same_are_read(read, said: str, meant: str) -> None:
     assert read(said) == meant
 
 

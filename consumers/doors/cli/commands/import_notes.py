@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -13,9 +14,6 @@ from consumers.doors.cli.program import Command
 from consumers.importers.empirica.importer import import_notes, read_notes, rehearsed
 from consumers.importers.empirica.notes import DEFAULT_REFS, Repository
 from consumers.sdk.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 lines_max: Final = 20
 FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"

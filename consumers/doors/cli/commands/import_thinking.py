@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from ledger.errors import Unavailable
 from ledger.secrets import check_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from consumers.importers.transcripts import Answered, Unread
 
 

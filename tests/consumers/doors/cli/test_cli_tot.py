@@ -1,4 +1,4 @@
-"""`baton tot`: six processes solve a problem; what they said is shown, logged, proved and resumed (seed 003)."""
+"""`baton tot`: six processes solve a problem; what they said is shown, logged, proved and resumed."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def stopped_task(shell: Baton, keys: dict[str, str]) -> str:
     return task_id
 
 
-def test_run_answers_with_the_fields_of_the_seed(solved: Solved) -> None:
+def test_run_answers_with_the_fields_of_a_solution(solved: Solved) -> None:
     data = solved.data
-    seed = {"answer", "reasoning_trace", "confidence", "verification", "alternative_solutions", "stats"}
-    assert seed | {"task_id", "pids", "keys"} <= set(data)
+    fields = {"answer", "reasoning_trace", "confidence", "verification", "alternative_solutions", "stats"}
+    assert fields | {"task_id", "pids", "keys"} <= set(data)
     assert data["answer"].endswith("= 24")
     assert sorted(map(int, re.findall(r"\d+", data["answer"].partition("=")[0]))) == [4, 9, 10, 13]
     assert len(data["reasoning_trace"]) == 3

@@ -1,4 +1,4 @@
-"""From thinking to a graph: steps, their types and the conclusion (seed 001)."""
+"""From thinking to a graph: steps, their types and the conclusion."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_sentence_without_end_is_cut_at_white_space_or_anywhere() -> None:
     assert [len(step) for step in contents("x" * (2 * cut_chars + 1))] == [cut_chars, cut_chars, 1]
 
 
-def test_seeds_helper_returns_the_texts_of_the_steps() -> None:
+def test_thinking_process_is_the_texts_of_its_steps() -> None:
     assert parse_thinking_process(AUDIT) == contents(AUDIT)
     assert parse_thinking_process(" \n ") == []
 

@@ -1,4 +1,4 @@
-"""The source text comes back whole, whatever it is made of; too much of it is refused (seed 001; property tests)."""
+"""The source text comes back whole, whatever it is made of; too much of it is refused."""
 
 from __future__ import annotations
 
