@@ -1,9 +1,13 @@
-"""Front doors: every name is offered to programs, people and type checkers, and costs nothing before it is used."""
+"""Front doors: every name is offered to programs, people and type checkers, and costs nothing before it is used.
+
+And the page that shows people in, `ledger/README.md`.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -91,3 +95,18 @@ def test_the_wheel_says_that_it_is_typed(tmp_path: Path) -> None:
     (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:
         assert {f"{package}/py.typed" for package in PACKAGES} <= set(archive.namelist())
+
+
+def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "ledger/README.md").read_text("utf-8"), re.DOTALL)
+    exec(compile(example, "ledger/README.md", "exec"), {})
+    assert (tmp_path / ".baton/log/data.mdb").is_file()
+
+
+def test_the_readme_names_every_room_of_the_ledger() -> None:
+    named = set(re.findall(r"`([a-z_]+)/?`", (ROOT / "ledger/README.md").read_text("utf-8")))
+    rooms = {
+        path.stem for path in (ROOT / "ledger").iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    assert rooms - named == {"__init__"}
