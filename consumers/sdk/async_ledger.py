@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     from ledger.admission.decide import Accepted
     from ledger.author import Draft
-    from ledger.client import Client, HeadView, Page
+    from ledger.client import Client
     from ledger.config import Settings
-    from ledger.envelope import Submission
     from ledger.events import EventData
     from ledger.events.body import Event
     from ledger.receipt import Receipt
@@ -55,7 +54,7 @@ class AsyncLedger(LedgerBase):
             Refused: a setting is wrong.
         """
         super().__init__(agent, home=home, server=server, passphrase=passphrase, settings=settings)
-        self._client: _Threaded | Any = None
+        self._client: Any = None  # an AsyncRemoteClient, or a local client in threads
         self._threads: ThreadPoolExecutor | None = None
         self._beside: Client | None = None
         self._stop = asyncio.Event()
@@ -225,36 +224,16 @@ class AsyncLedger(LedgerBase):
 
 
 class _Threaded:
-    """A local client whose calls run in threads."""
+    """A local client whose calls run in threads: each of its methods, awaited."""
 
-    def __init__(self, client: Client, in_thread: Callable[..., Any]) -> None:
+    def __init__(self, client: Client, in_thread: Callable[..., Awaitable[Any]]) -> None:
         self.ledger = client.ledger
         self._client = client
         self._in_thread = in_thread
 
-    async def submit(self, submission: Submission) -> list[Accepted]:
-        accepted: list[Accepted] = await self._in_thread(self._client.submit, submission)
-        return accepted
-
-    async def head(self) -> HeadView:
-        head: HeadView = await self._in_thread(self._client.head)
-        return head
-
-    async def entry(self, index: int) -> bytes:
-        entry: bytes = await self._in_thread(self._client.entry, index)
-        return entry
-
-    async def entries(self, start: int, **arguments: Any) -> Page:
-        page: Page = await self._in_thread(partial(self._client.entries, start, **arguments))
-        return page
-
-    async def prove(self, index: int) -> Receipt:
-        receipt: Receipt = await self._in_thread(self._client.prove, index)
-        return receipt
-
-    async def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = await self._in_thread(self._client.view, query, arguments)
-        return answer
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._client, name)
+        return lambda *arguments, **named: self._in_thread(partial(method, *arguments, **named))
 
     async def close(self) -> None:
         """Leave the client to whoever opened it, once its threads are over."""

@@ -67,12 +67,6 @@ class LedgerBase:
         passphrase: Passphrase = None,
         settings: Settings | None = None,
     ) -> None:
-        """Read the settings; what is given here wins over the environment. ``settings`` replaces all of them.
-
-        Raises:
-            Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
-            Refused: a setting is wrong; ``USAGE`` for a server without an agent; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
-        """
         self.settings = settings or read_settings(home=None if home is None else Path(home), server=server, agent=agent)
         self.home = Home(self.settings.home)
         self._passphrase = passphrase
