@@ -1,9 +1,10 @@
-# Baton: `make demo` and `make test` are all that a fresh machine with Python 3.11, make and git needs.
+# Baton: `make demo` and `make test` are all that a fresh machine with Python 3.11, make and git needs. Where the system's
+# own Python has no venv (Debian, Ubuntu): `apt install python3-venv`, or `make PYTHON=` another.
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
-PACKAGES := ledger projections consumers
+PACKAGES := ledger projections consumers consumers/doors/python/baton
 
 .PHONY: install demo test cover check bench bench-smoke bench-human mutants house faults contract clean lock
 
@@ -11,7 +12,9 @@ install: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Baton needs Python 3.11 or newer: make PYTHON=python3.12 …")'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "this Python cannot make environments: apt install python3-venv, or make PYTHON=python3.12 …"; exit 1; }
+	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
@@ -42,6 +45,10 @@ check: install
 
 bench: install
 	$(BIN)/python -m tests.bench
+
+# Not how fast anything is: only whether every group still comes to its end.
+bench-smoke: install
+	$(BIN)/python -m tests.bench --smoke
 
 # Writes build/human-evaluation.csv, fifty pairs to be judged blind; called again, reads the filled sheet back.
 bench-human: install

@@ -3,6 +3,7 @@
     python -m tests.bench                     all groups
     python -m tests.bench append audit        these groups
     python -m tests.bench --json --rounds 7
+    python -m tests.bench --smoke             one small round of every group: only whether it comes to its end
 
 ``BATON_BENCH_LARGE=1000000`` makes the group ``growth`` append at a million events instead of 200,000. Progress goes
 to stderr, the table to stdout. Exit code 0, whatever the ratios are: this is a measurement, not a test. Files are made
@@ -53,14 +54,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="The budgets of DESIGN §15 as ratios.")
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)} (default: all)")
     parser.add_argument("--rounds", type=int, default=5, help="pairs to measure for each row (default: 5)")
+    parser.add_argument("--smoke", action="store_true", help="one small round of each, whose figures mean nothing")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     asked = parser.parse_args(arguments)
     unknown = [name for name in asked.groups if name not in GROUPS]
     if unknown or asked.rounds < 1:
         parser.error(f"there is no group {unknown[0]!r}" if unknown else "at least one round is needed")
+    if asked.smoke:
+        os.environ["BATON_BENCH_SMOKE"] = "1"  # before the groups are loaded, which read it
     started = time.perf_counter()
     noise = spread()
-    found = [row for name in asked.groups or GROUPS for row in measure(name, asked.rounds)]
+    found = [row for name in asked.groups or GROUPS for row in measure(name, 1 if asked.smoke else asked.rounds)]
     machine = {
         "cores": CORES,
         "python": platform.python_version(),

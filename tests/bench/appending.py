@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from ledger.admission.committer import Committer
-from tests.bench.pairs import Bench, Budget, Row, percentile, rate, ratios
+from tests.bench.pairs import Bench, Budget, Row, percentile, rate, ratios, scaled
 from tests.bench.rivals import CORES, aggregate_of, open_rival, signed_of, verify_all
 from tests.bench.workload import BATCH, MIX, batches, open_ledger, session_bodies, singles
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.building import Ledger
 
 BATCHES_A_ROUND: Final = 16
-SINGLES_A_ROUND: Final = 200
+SINGLES_A_ROUND: Final = scaled(200, 20)
 CALLERS: Final = 64
 ES_BATCH: Final = "eventsourcing on SQLite, saving batches of 256 of the same content"
 ES_SINGLE: Final = "eventsourcing on SQLite, saving one event"

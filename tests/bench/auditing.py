@@ -16,7 +16,7 @@ from ledger.config import Config, Settings
 from ledger.local import LocalClient
 from projections import Reader
 from tests.bench.appending import rate_of_sodium
-from tests.bench.pairs import Bench, Budget, Row, rate, ratios
+from tests.bench.pairs import Bench, Budget, Row, rate, ratios, scaled
 from tests.bench.rivals import CORES, signed_of
 from tests.bench.workload import MAP_SIZE, batches, fill, open_ledger
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
-EVENTS: Final = 24_576
+EVENTS: Final = scaled(24_576, 1_024)
 ROUNDS_MAX: Final = 3
 GIB: Final = 1024**3
 SODIUM: Final = f"libsodium verifying a signature an event in {CORES} threads"

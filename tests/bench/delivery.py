@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from nats.aio.client import Client as NatsClient
 
-from ledger.author import Draft, draft_and_sign, ids_of
+from ledger.author import Draft, draft_and_sign
 from ledger.bus.remote import RemoteClient
 from ledger.bus.server import find_server
 from ledger.client import follow
@@ -29,8 +29,9 @@ from ledger.config import Settings
 from ledger.events.session import FindingLogged, SessionStarted
 from ledger.home import Home
 from ledger.identity import open_key
-from tests.bench.pairs import Bench, Budget, Row, percentile, ratios
+from tests.bench.pairs import Bench, Budget, Row, percentile, ratios, scaled
 from tests.bench.workload import text_of
+from tests.building import ids_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from nats.aio.msg import Msg
 
-MESSAGES: Final = 100
+MESSAGES: Final = scaled(100, 10)
 AUTHOR: Final = "alice"
 SUBSCRIBER: Final = "watcher"
 SUBJECT: Final = "bench.echo"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.bench.pairs import Bench, Budget, Row
+from tests.bench.pairs import Bench, Budget, Row, scaled
 from tests.bench.workload import MIX, fill, open_ledger, singles
 
 if TYPE_CHECKING:
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from tests.building import Ledger
 
-BATCHED: Final = 20_000
-ALONE: Final = 2_000
+BATCHED: Final = scaled(20_000, 1_024)
+ALONE: Final = scaled(2_000, 100)
 BUDGET: Final = Budget("≤", 2.0)
 
 

@@ -21,7 +21,7 @@ from ledger.lifecycle.handoff import compute_version
 from projections import Runner, SqliteStore
 from projections.views import KEPT_VIEWS
 from tests.bench.handwritten import HandWritten
-from tests.bench.pairs import Bench, Budget, Row, rate, ratios
+from tests.bench.pairs import Bench, Budget, Row, rate, ratios, scaled
 from tests.bench.rivals import Stream, open_rival
 from tests.bench.workload import BATCH, open_ledger, text_of
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ledger.local import LocalClient
     from tests.building import Ledger
 
-EVENTS: Final = 20_000
+EVENTS: Final = scaled(20_000, 1_024)
 ABREAST: Final = 32
 FINDINGS: Final = 9
 BASELINE: Final = "a hand-written projection of eventsourcing into the same tables, 10,000 a commit"

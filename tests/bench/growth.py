@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from tests.bench.pairs import Bench, Budget, Row, ratios, seconds
+from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import BATCH, batches, fill, open_ledger, singles
 
 if TYPE_CHECKING:
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from tests.building import Ledger
 
-SMALL: Final = 10_000
-LARGE: Final = int(os.environ.get("BATON_BENCH_LARGE", "200000"))
+SMALL: Final = scaled(10_000, 512)
+LARGE: Final = scaled(int(os.environ.get("BATON_BENCH_LARGE", "200000")), 2_048)
 BATCHES_A_ROUND: Final = 4
-SINGLES_A_ROUND: Final = 200
+SINGLES_A_ROUND: Final = scaled(200, 20)
 BUDGET: Final = Budget("≤", 1.5)
 
 

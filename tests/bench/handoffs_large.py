@@ -26,7 +26,7 @@ from ledger.events.handoff import (
 )
 from ledger.lifecycle.handoff import compute_version
 from projections import Reader
-from tests.bench.pairs import Bench, Budget, Row, ratios, seconds
+from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import BATCH, open_ledger
 
 if TYPE_CHECKING:
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from ledger.events import EventData
     from tests.building import Ledger
 
-LAYERS: Final = 100
-WIDTH: Final = 100
+LAYERS: Final = scaled(100, 10)
+WIDTH: Final = scaled(100, 20)
 EXTRA_LAYERS: Final = (1, 2)  # these wait for three each, which makes 20,000 in all
 FOUNDED: Final = 4  # so many of layer 0 wait for a handoff that is missing
-APPROVED_LAYERS: Final = 50
-RUNS_A_ROUND: Final = 2
+APPROVED_LAYERS: Final = LAYERS // 2
+RUNS_A_ROUND: Final = scaled(2, 1)
 REFUSED: Final = 4
 BUDGET: Final = Budget("≤", 6.0)
 PASS: Final = (sys.executable, "-c", "pass")
 FIRST: Final = "missing-foundation"
-TOP: Final = "step-099-000"
+TOP: Final = f"step-{LAYERS - 1:03}-000"
 VERBS: Final = (
     ("handoff", "list"),
     ("handoff", "list", "--ready"),

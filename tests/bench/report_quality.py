@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from projections.reader import Reader
-from tests.bench.pairs import Bench, Budget, Row
+from tests.bench.pairs import Bench, Budget, Row, scaled
 from tests.building import Ledger
 from tests.report_figures import Told, answered
 from tests.session_cases import SORTS, case
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.report_figures import Figures
 
 CASES: Final = 48
-LONG_CASES: Final = 8
+LONG_CASES: Final = scaled(8, 1)
 LONG_STEPS: Final = 120
 history_tokens_min: Final = 20_000
 _TO_REACH: Final = {"summary": 0.75, "detailed": 0.90, "full": None}

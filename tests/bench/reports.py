@@ -21,7 +21,7 @@ from consumers.sessions.report import publish_report
 from ledger.author import Author
 from ledger.events.session import AssessmentRecorded, FindingLogged, SessionStarted, UnknownLogged, Vectors
 from projections import Reader
-from tests.bench.pairs import Bench, Budget, Row, ratios, seconds
+from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import AUTHOR, open_ledger
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.building import Ledger
 
-SESSIONS: Final = 100
+SESSIONS: Final = scaled(100, 10)
 HANDOFFS: Final = 20
 RUNS_A_ROUND: Final = 2
 START_BUDGET: Final = Budget("≤", 6.0)

@@ -13,14 +13,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.bench.pairs import Bench, Budget, Row, ratios, seconds
+from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import open_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 HANDOFFS: Final = 20
-RUNS_A_ROUND: Final = 4
+RUNS_A_ROUND: Final = scaled(4, 1)
 BUDGET: Final = Budget("≤", 6.0)
 PASS: Final = (sys.executable, "-c", "pass")
 VERBS: Final = (("handoff", "list"), ("log",), ("--help",))

@@ -24,7 +24,7 @@ from tests.bench.brief_quality.figures import (
     transfers,
 )
 from tests.bench.brief_quality.incidents import incidents
-from tests.bench.pairs import Bench, Budget, Row
+from tests.bench.pairs import Bench, Budget, Row, scaled
 from tests.graphs import measure_chain
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from projections.reasoning.memory import ReasoningMemory
 
 VERSIONS: Final = 30
-SAMPLE: Final = 40
+SAMPLE: Final = scaled(40, 4)
 
 
 def rows(bench: Bench) -> Iterator[Row]:
