@@ -104,7 +104,10 @@ def make_python(tree: Path) -> None:
     """
     venv.create(tree / ".venv", symlinks=True, with_pip=False)
     made = Path(sysconfig.get_path("purelib", vars={"base": str(tree / ".venv")}))
-    (made / "tree.pth").write_text(f"{tree}\n{sysconfig.get_path('purelib')}\n")
+    installed = Path(sysconfig.get_path("purelib"))
+    ours = [line for file in installed.glob("*baton*.pth") for line in file.read_text("utf-8").splitlines()]
+    moved = [line.replace(str(ROOT), str(tree), 1) for line in ours]
+    (made / "tree.pth").write_text("\n".join([*moved, str(installed), ""]))
     for program in Path(sys.prefix, "bin").iterdir():
         copy = tree / ".venv/bin" / program.name
         if not program.is_file() or copy.exists() or program.name.lower().startswith(("activate", "python")):
