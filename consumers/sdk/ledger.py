@@ -29,7 +29,7 @@ from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, presen
 from ledger.author import Author
 from ledger.client import follow, open_client, read_event
 from ledger.config import Settings, read_settings
-from ledger.errors import Refused
+from ledger.errors import Refused, Unavailable
 from ledger.events import EventData
 from ledger.home import Home
 
@@ -321,7 +321,11 @@ class Ledger(LedgerBase):
             reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers, wait_s=poll_wait_s)
             if after is not None:
                 reactor.start_at(after + 1)
-            reactor.run(self._stop, until=until)
+            try:
+                reactor.run(self._stop, until=until)
+            except (Refused, Unavailable):
+                if not self._stop.is_set():  # closed from another thread in the middle of a read: that is a stop, too
+                    raise
 
     def stop(self) -> None:
         """End ``run`` and ``follow``, from any thread or signal handler, within about a second."""

@@ -315,6 +315,30 @@ def test_run_ends_when_it_is_stopped_and_a_second_one_of_its_name_is_refused(pla
         assert not running.is_alive()
 
 
+def test_closing_from_another_thread_ends_a_run(place: Place, tmp_path: Path) -> None:
+    errors: list[BaseException] = []
+    for number in range(3):
+        ledger = opened(place)
+        ledger.on("finding.logged")(lambda _event, _db: None)
+        began = threading.Event()
+
+        def work(ledger: Ledger = ledger, began: threading.Event = began, name: str = f"run-{number}") -> None:
+            began.set()
+            try:
+                ledger.run(name, store=tmp_path / f"{name}.db")
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the test shows it
+                errors.append(error)
+
+        running = threading.Thread(target=work)
+        running.start()
+        began.wait(30)
+        ledger.close()
+        running.join(30)
+        assert not running.is_alive()
+    # Closed before it began, a run says so.
+    assert [getattr(error, "code", error) for error in errors] in ([], ["USAGE"], ["USAGE"] * 2, ["USAGE"] * 3)
+
+
 def test_following_yields_what_comes_until_it_is_stopped(place: Place) -> None:
     stream = f"session/{fresh()}"
     with opened(place) as ledger, opened(place) as other:
