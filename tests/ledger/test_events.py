@@ -91,8 +91,7 @@ def test_kinds_that_change_who_may_sign_are_those_of_authority() -> None:
     assert {name for name, kind in KINDS.items() if kind.stream in ("agent", "ledger")} == AUTHORITY_KINDS
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_example_of_a_kind_is_decoded_as_its_type(kind: str) -> None:
+def example_of_a_kind_is_decoded_as_its_type(kind: str) -> None:
     body_, data = decode_body(text_of(kind, EXAMPLES[kind]))
     assert type(data) is KINDS[kind].data
     assert json.loads(encode_canonical(data)).items() <= EXAMPLES[kind].items()
@@ -100,32 +99,40 @@ def test_example_of_a_kind_is_decoded_as_its_type(kind: str) -> None:
     assert (event.kind, event.index, event.data) == (kind, 7, data)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_kind_refuses_unknown_fields(kind: str) -> None:
+def kind_refuses_unknown_fields(kind: str) -> None:
     assert code_of(text_of(kind, EXAMPLES[kind] | {"surprise": 1}))[0] == "UNKNOWN_FIELD"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_kind_belongs_on_its_sort_of_stream_only(kind: str) -> None:
+def kind_belongs_on_its_sort_of_stream_only(kind: str) -> None:
     wrong = "session/s1" if KINDS[kind].stream != "session" else "snapshot/h1"
     assert code_of(text_of(kind, EXAMPLES[kind], stream=wrong)) == ("INVALID_FIELD", "$.stream")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_kind_is_immutable(kind: str) -> None:
+def kind_is_immutable(kind: str) -> None:
     data = msgspec.convert(EXAMPLES[kind], KINDS[kind].data, str_keys=True)
     assert isinstance(data, EventData)
     with pytest.raises(AttributeError):
         setattr(data, next(iter(EXAMPLES[kind])), None)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_integers_of_a_kind_have_bounds_that_json_can_carry(kind: str) -> None:
+def integers_of_a_kind_have_bounds_that_json_can_carry(kind: str) -> None:
     # The fast path of decoding trusts the types for this: see ledger.codec.
     for one in integers_in(msgspec.inspect.type_info(KINDS[kind].data), kind):
         assert one.ge is not None
         assert one.le is not None
         assert -json_integer_max <= one.ge <= one.le <= json_integer_max
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_keeps_the_rules_of_all_kinds(kind: str) -> None:
+    for rule in (
+        example_of_a_kind_is_decoded_as_its_type,
+        kind_refuses_unknown_fields,
+        kind_belongs_on_its_sort_of_stream_only,
+        kind_is_immutable,
+        integers_of_a_kind_have_bounds_that_json_can_carry,
+    ):
+        rule(kind)
 
 
 def test_canonical_body_is_not_parsed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
