@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -31,7 +31,6 @@ from ledger.client import follow, open_client, read_event
 from ledger.config import Settings, read_settings
 from ledger.errors import Refused, Unavailable
 from ledger.events import EventData
-from ledger.home import Home
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
     from ledger.client import Client
     from ledger.events.body import Event
+    from ledger.home import Home
     from ledger.identity import Key
     from ledger.local import Views
     from ledger.receipt import Receipt
@@ -68,9 +68,15 @@ class LedgerBase:
         settings: Settings | None = None,
     ) -> None:
         self.settings = settings or read_settings(home=None if home is None else Path(home), server=server, agent=agent)
-        self.home = Home(self.settings.home)
         self._passphrase = passphrase
         self._handlers: Handlers | None = None
+
+    @cached_property
+    def home(self) -> Home:
+        """The ledger's folder, with its keys."""
+        from ledger.home import Home  # noqa: PLC0415 - loads keys, which reading does not need
+
+        return Home(self.settings.home)
 
     @property
     def agent(self) -> str | None:
@@ -368,9 +374,13 @@ class Ledger(LedgerBase):
 
 def asking(settings: Settings) -> Settings:
     """Return the settings that a server is asked with: whoever has the ledger's own folder may ask as root."""
-    if settings.server is not None and settings.agent is None and Home(settings.home).nkey_file("root").exists():
-        return msgspec.structs.replace(settings, agent="root")  # what is signed still needs a name
-    return settings
+    if settings.server is None or settings.agent is not None:
+        return settings
+    from ledger.home import Home  # noqa: PLC0415 - loads keys
+
+    # What is signed still needs a name.
+    is_here = Home(settings.home).nkey_file("root").exists()
+    return msgspec.structs.replace(settings, agent="root") if is_here else settings
 
 
 def index_in(ref: int | str) -> int | None:

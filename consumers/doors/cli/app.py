@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -16,11 +15,11 @@ from ledger.errors import Refused, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from consumers.sdk.ledger import Ledger
     from ledger.author import Author
     from ledger.client import Client
     from ledger.config import Settings
     from ledger.home import Home
-    from ledger.local import Views
 
 SCHEMA_VERSION = 1
 passphrase_max_bytes = 4096
@@ -36,14 +35,14 @@ class App:
         self.agent: str | None = None
         self.passphrase_fd: int | None = None
         self.as_json = False
-        self._exit = contextlib.ExitStack()
-        self._client: Client | None = None
+        self._ledger: Ledger | None = None
         self._passphrases: dict[str, str] = {}
         self._line = ""
 
     def close(self) -> None:
         """Close whatever was opened."""
-        self._exit.close()
+        if self._ledger is not None:
+            self._ledger.close()
 
     def settings(self) -> Settings:
         """Return the settings of this run.
@@ -61,17 +60,17 @@ class App:
 
         return Home(self.settings().home)
 
+    def ledger(self) -> Ledger:
+        """Return the ledger of this run, opened once."""
+        if self._ledger is None:
+            from consumers.sdk.ledger import Ledger  # noqa: PLC0415 - opens lmdb or nats
+
+            self._ledger = Ledger(settings=self.settings(), passphrase=self.ask_passphrase)
+        return self._ledger
+
     def client(self) -> Client:
         """Return the client of this run, opened once."""
-        if self._client is None:
-            from ledger.client import open_client  # noqa: PLC0415 - opens lmdb or nats
-
-            settings = self.settings()
-            if settings.server is not None and settings.agent is None and self.ledger_home().nkey_file("root").exists():
-                # Whoever has the ledger's own folder asks its server as root; what is signed still needs a name.
-                settings = msgspec.structs.replace(settings, agent="root")
-            self._client = self._exit.enter_context(open_client(settings, _open_views))
-        return self._client
+        return self.ledger().client
 
     def local_client(self) -> Any:
         """Return the local client.
@@ -85,7 +84,7 @@ class App:
 
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query; arguments that are None are not sent."""
-        return self.query_with(query, {name: value for name, value in arguments.items() if value is not None})
+        return self.ledger().ask(query, **arguments)
 
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the views brought up to date first."""
@@ -104,11 +103,7 @@ class App:
 
     def author(self, name: str | None = None) -> Author:
         """Return the author that signs as ``name`` (default: the acting agent)."""
-        from ledger.author import Author  # noqa: PLC0415 - only writing verbs sign
-
-        who = name or self.acting()
-        home = self.ledger_home()
-        return Author(self.client(), who, lambda kinds: home.signing_key(who, kinds, self.ask_passphrase))
+        return self.ledger().author(name or self.acting())
 
     def ask_passphrase(self, name: str) -> str | None:
         """Return the passphrase of ``name``'s key from the descriptor or the terminal; None when there is neither."""
@@ -147,12 +142,6 @@ class App:
     def line(self, document: Any) -> None:
         """Print one JSON document on one line."""
         click.echo(msgspec.json.encode(document, order="deterministic"))
-
-
-def _open_views(client: Client, settings: Settings) -> Views:
-    from projections.reader import Reader  # noqa: PLC0415 - opens sqlite
-
-    return Reader(client, settings)
 
 
 def command_line(verb: str, options: dict[str, Any]) -> str:

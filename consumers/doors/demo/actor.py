@@ -2,28 +2,107 @@
 
 Each line is ``{"act": name, "arguments": {…}}``; each answer ``{"done": …}`` or ``{"refused": {code, …}}``. The first
 line holds where the ledger is and, for a sealed key, its passphrase: it never stands in the process's arguments.
+
+What the actors bring with them stands here, too: an audit, and handoffs.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from consumers.doors.demo.script import DOMAIN, HANDOFFS, audit_graph
 from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief, verify_brief
-from ledger.author import Author, Draft
-from ledger.bus.remote import RemoteClient
-from ledger.config import read_settings
+from consumers.sdk.ledger import Ledger
 from ledger.errors import BatonError, Refused
 from ledger.events import handoff, reasoning
-from ledger.home import Home
+from ledger.events.handoff import HandoffCreated
 from projections.briefs.prompt import TransferLevel
+from projections.reasoning.memory import ReasoningMemory, memory_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+AUDIT: Final = "jwt-audit"
+DOMAIN: Final = "security"
+PHASE_2A: Final = "2026-02-12-reactive-phase-2a"
+PHASE_2C: Final = "2026-02-12-reactive-phase-2c"
+RETURN_2A: Final = "2026-02-12-reactive-phase-2a-return"
+PROPOSAL: Final = "proposals/2026-02-12-reactive-architecture.md"
+
+# name → roles, label
+AGENTS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "claude-code": (("agent",), "claude-sonnet-4.5"),
+    "kuro": (("agent",), "kuro"),
+    "minimax": (("agent",), "minimax-m2"),
+    "alex": (("human", "reviewer"), ""),
+}
+
+HANDOFFS: Final[dict[str, HandoffCreated]] = {
+    PHASE_2A: HandoffCreated(
+        title="Reactive Phase 2a — Event Bus Foundation",
+        to="claude-code",
+        reviewer="alex",
+        created="2026-02-12",
+        proposal=PROPOSAL,
+        task=(
+            "建立 src/event-bus.ts，實現 AgentEventBus 核心基礎設施。\n"
+            "包含事件類型定義、reactive 原語（debounce/throttle/distinctUntilChanged）、\n"
+            "singleton eventBus 實例。"
+        ),
+        tasks=[
+            "建立 src/event-bus.ts",
+            "定義 AgentEventType 和 AgentEvent 介面",
+            "實作 debounce(fn, ms)",
+            "實作 throttle(fn, ms)",
+            "實作 distinctUntilChanged(hashFn)",
+            "匯出 singleton eventBus",
+            "寫單元測試",
+        ],
+        criteria=["pnpm typecheck 通過", "pnpm test 通過", "eventBus.emit / eventBus.on 基本流程可運作"],
+        context=(
+            "參考 Reactive Architecture proposal 的 Phase 2a 段落。\n"
+            "~200 行 TypeScript，使用 node:events EventEmitter，零外部依賴。"
+        ),
+    ),
+    PHASE_2C: HandoffCreated(
+        title="Reactive Phase 2c — 整合 TG/cron",
+        to="minimax",
+        reviewer="alex",
+        created="2026-02-12",
+        proposal=PROPOSAL,
+        depends_on=[PHASE_2A],
+        task="把 Telegram 與 cron 接到 eventBus。",
+        tasks=["TG 訊息改發事件", "cron 改發事件"],
+        criteria=["pnpm test 通過"],
+    ),
+    RETURN_2A: HandoffCreated(
+        title="Reactive Phase 2a — 整合驗證",
+        to="kuro",
+        reviewer="alex",
+        created="2026-02-12",
+        depends_on=[PHASE_2A],
+        answers=PHASE_2A,
+        task=(
+            "Phase 2a event-bus.ts 已實作完成。請 Kuro：\n"
+            "1. 在下次 loop cycle 中驗證 eventBus import 正常\n"
+            "2. 跑 3-5 個 cycle 觀察 behavior log 有無異常\n"
+            "3. 更新 SOUL.md 反思 reactive 架構的體感"
+        ),
+        criteria=["Kuro loop 正常運作無錯誤", "Behavior log 格式正確"],
+    ),
+}
+
+
+def audit_graph() -> ReasoningMemory:
+    """Return a security audit: ten and more steps whose evidence stands in the sample project."""
+    text = files("consumers.doors.demo").joinpath("audit_reasoning.json").read_text("utf-8")
+    memory, _ = memory_from_dict(json.loads(text))
+    return memory
 
 
 class Actor:
@@ -31,10 +110,7 @@ class Actor:
 
     def __init__(self, *, name: str, home: str, server: str, passphrase: str | None) -> None:
         """Connect to the ledger as ``name``."""
-        settings = read_settings(home=Path(home), server=server, agent=name)
-        self.client = RemoteClient(settings)
-        folder = Home(settings.home)
-        self.author = Author(self.client, name, lambda kinds: folder.signing_key(name, kinds, lambda _: passphrase))
+        self.ledger = Ledger(name, home=home, server=server, passphrase=passphrase)
 
     def record_audit(self, name: str) -> list[int]:
         """Record the audit as an agent at work does: one signed event a step; return the entries' indexes."""
@@ -63,7 +139,7 @@ class Actor:
 
     def approve(self, name: str) -> int:
         """Approve the version of a handoff that is there now."""
-        found = self.client.view("handoffs.show", {"id": name})
+        found = self.ledger.ask("handoffs.show", id=name)
         return self._emit(f"handoff/{name}", handoff.HandoffApproved(version=found["version"]))
 
     def claim(self, name: str) -> int:
@@ -72,7 +148,7 @@ class Actor:
 
     def work(self, name: str, reasoning_ref: str) -> int:
         """Tick everything of a claimed handoff and complete it; return the index of the completion."""
-        found = self.client.view("handoffs.show", {"id": name})
+        found = self.ledger.ask("handoffs.show", id=name)
         stream = f"handoff/{name}"
         for position in range(len(found["tasks"])):
             self._emit(stream, handoff.HandoffTaskChecked(position=position))
@@ -84,25 +160,25 @@ class Actor:
         return self._emit(stream, done)
 
     def receive_brief(self, name: str, level: str) -> dict[str, Any]:
-        """Receive the brief of a reasoning and say which of the seed's rules asks for the whole graph, if any."""
-        return describe(receive_brief(self.client.view, name, TransferLevel(level)))
+        """Receive the brief of a reasoning and say which rule asks for the whole graph, if any."""
+        return describe(receive_brief(self.ledger.client.view, name, TransferLevel(level)))
 
     def fetch_graph(self, ref: str) -> dict[str, Any]:
         """Fetch a graph by its ref, recompute its hash, and compare the brief's facts with it."""
-        fetched = fetch(self.client.view, ref)
-        verify_brief(receive_brief(self.client.view, ref, TransferLevel.STANDARD).brief, fetched)
+        fetched = fetch(self.ledger.client.view, ref)
+        verify_brief(receive_brief(self.ledger.client.view, ref, TransferLevel.STANDARD).brief, fetched)
         return {"ref": fetched.ref, "verified": fetched.ref == ref, "steps": len(fetched.memory.steps)}
 
     def _emit(self, stream: str, data: Any) -> int:
-        return self.author.emit(Draft(stream=stream, data=data))[0].index
+        return self.ledger.publish(stream, data)[0].index
 
 
 def main() -> None:
     """Do what standard input says until it ends."""
     lines = sys.stdin.buffer
     actor = Actor(**msgspec.json.decode(lines.readline()))
-    _answer({"done": actor.client.ledger})
-    with actor.client:
+    _answer({"done": actor.ledger.client.ledger})
+    with actor.ledger:
         for line in lines:
             asked = msgspec.json.decode(line)
             act: Callable[..., Any] = getattr(actor, asked["act"])

@@ -24,9 +24,9 @@ import shlex
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.doors.cli.app import App
 from consumers.doors.hooks.harnesses import HARNESSES, brief_sources
 from consumers.doors.hooks.supervisor import log_failure
+from consumers.sdk.ledger import Ledger
 from ledger.author import Draft
 from ledger.config import environment_variable, present_session
 from ledger.errors import BatonError, Refused
@@ -54,31 +54,39 @@ def respond_to(work: Work) -> bytes:
     if harness is None or does is None:
         _log(work, Refused("USAGE", f"{work.call.harness} has no event {work.event!r} that a hook is for"))
         return b""
-    app = App()
-    app.home, app.agent, app.server = work.home, work.call.agent, work.call.server
     try:
-        return _start(app, harness, work) if does == "start" else _save(app, work)
-    finally:
-        app.close()
+        ledger = Ledger(work.call.agent, home=work.home, server=work.call.server)
+    except BatonError as error:
+        from consumers.doors.hooks.prime import page_alone  # noqa: PLC0415 - only a start needs it
+
+        _log(work, error)
+        return _answer(work, page_alone(error)) if does == "start" and _wants_brief(work) else b""
+    with ledger:
+        return _start(ledger, harness, work) if does == "start" else _save(ledger, work)
 
 
-def _start(app: App, harness: Harness, work: Work) -> bytes:
-    session = _opened(app, harness, work)
+def _start(ledger: Ledger, harness: Harness, work: Work) -> bytes:
+    session = _opened(ledger, harness, work)
+    return _answer(work, _brief(ledger, work, session)) if _wants_brief(work) else b""
+
+
+def _wants_brief(work: Work) -> bool:
     source = work.given.get("source", "startup")
-    if not isinstance(source, str) or source not in brief_sources:
-        return b""
-    brief = _brief(app, work, session)
-    said = {"hookSpecificOutput": {"hookEventName": work.event, "additionalContext": brief}}
-    return json.dumps(said).encode() + b"\n"
+    return isinstance(source, str) and source in brief_sources
 
 
-def _opened(app: App, harness: Harness, work: Work) -> str | None:
+def _answer(work: Work, brief: str) -> bytes:
+    answer = {"hookSpecificOutput": {"hookEventName": work.event, "additionalContext": brief}}
+    return json.dumps(answer).encode() + b"\n"
+
+
+def _opened(ledger: Ledger, harness: Harness, work: Work) -> str | None:
     """Return the id of the session that is open for the harness's; None where it cannot be."""
     name = session_name(harness.name, work.given.get("session_id"))
     if name is None or work.call.agent is None:
         return None
     try:
-        session = open_session(app.author, app.query_with, work.call.agent, name)
+        session = open_session(ledger.author, ledger.client.view, work.call.agent, name)
         if harness.has_env_file:
             _export(work, session)
     except (BatonError, OSError) as error:
@@ -103,13 +111,15 @@ def _export(work: Work, session: str) -> None:
         os.close(descriptor)
 
 
-def _brief(app: App, work: Work, session: str | None) -> str:
+def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
     from consumers.doors.hooks.prime import budget_tokens, page_alone, prime  # noqa: PLC0415 - only a start needs it
 
     budget = budget_tokens
     try:
         while True:
-            made = prime(app.query_with, app.client().get_blob, agent=work.call.agent, session=session, budget=budget)
+            made = prime(
+                ledger.client.view, ledger.client.get_blob, agent=work.call.agent, session=session, budget=budget
+            )
             if len(made.text) <= brief_max_chars:
                 return made.text
             budget = int(budget * _budget_step)
@@ -118,17 +128,17 @@ def _brief(app: App, work: Work, session: str | None) -> str:
         return page_alone(error)
 
 
-def _save(app: App, work: Work) -> bytes:
+def _save(ledger: Ledger, work: Work) -> bytes:
     agent = work.call.agent
     if agent is None:
         return b""
     try:
         name = session_name(work.call.harness, work.given.get("session_id"))
-        found = to_save(app.query_with, agent, name, present_session())
+        found = to_save(ledger.client.view, agent, name, present_session())
         if found is not None:
             from consumers.reasoning.snapshots.take import take_snapshot  # noqa: PLC0415 - most turns have nothing to save
 
-            take_snapshot(app.author(), app.query_with, session=found["id"])
+            take_snapshot(ledger.author(), ledger.client.view, session=found["id"])
     except BatonError as error:
         _log(work, error)
     return b""

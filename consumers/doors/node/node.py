@@ -8,34 +8,45 @@ After a kill at any point the next start needs nothing but to be started: the lo
 compared with it.
 
 Whatever runs in the background is started again when it fails, and the failure logged: nothing here dies silently.
+
+Who may connect to the bus: the nodes, and every agent that was registered with a key for it. A nats-server refuses its
+whole configuration for one key it cannot use, and then neither reloads nor starts. So a key that is no key, or that
+somebody else has, keeps only its own agent out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
+import nkeys
 import structlog
 from nats.aio.client import Client as NatsClient
 
-from consumers.doors.node.publishing import Publishing
-from consumers.doors.node.users import current_users
-from consumers.doors.node.workers import workers_of
+from consumers.doors.node.publication import Publishing
+from consumers.handoffs.notifier import STORE_FILE, NotifierWorker, configured_channels
+from consumers.handoffs.router import CHAINS_FILE, ChainsFile, RouterWorker
+from consumers.handoffs.router.worker import NAME as ROUTER
+from consumers.reasoning.workers import CompressorWorker, ModelJudge, ValidatorWorker
+from consumers.sdk.llm.model import configured_client
+from consumers.sdk.service import service_author
 from ledger.admission.committer import Committer
 from ledger.admission.gate import Gate
 from ledger.bus import subjects
 from ledger.bus.connection import bus_errors
 from ledger.bus.publisher import Outbox
 from ledger.bus.server import EmbeddedServer
+from ledger.bus.server_config import BusUsers
 from ledger.bus.service import News, Service
 from ledger.errors import BatonError, Unavailable, message_of
-from ledger.home import Home
-from ledger.lifecycle.authority import NODE
+from ledger.home import Home, public_bus_key
+from ledger.lifecycle.authority import NODE, ROOT
 from ledger.local import LocalClient
 from projections.reader import Reader
 
@@ -43,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ledger.config import Settings
+
 
 log = structlog.get_logger("baton.node")
 
@@ -276,3 +288,70 @@ def _keep_running_in_thread(work: Callable[[threading.Event], None], stop: threa
 
 async def _log_error(error: Exception) -> None:
     log.warning("bus", error=str(error) or type(error).__name__)
+
+
+class Worker(Protocol):
+    """What runs in a thread of its own until it is told to stop."""
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until ``stop`` is set; raise what should be logged before it is started again."""
+        ...
+
+
+def workers_of(client: LocalClient, reader: Reader) -> dict[str, Worker]:
+    """Return what the node runs, by name: the compressor and the router, and what is configured.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for a table of ``config.toml`` that is wrong.
+    """
+    settings, path = client.settings, client.settings.home
+    config = settings.config
+    llm = configured_client(config)
+    author = service_author(client, "compressor")
+    chains = ChainsFile(path / CHAINS_FILE, default_reviewer=config.default_reviewer)
+    workers: dict[str, Worker] = {
+        "compressor": CompressorWorker(author, reader, path / "compressor.db", llm),
+        "router": RouterWorker(service_author(client, ROUTER), reader.answer, path / "router.db", chains),
+    }
+    if config.validator_tree is not None:
+        judge = None if llm is None else ModelJudge(llm)
+        author = service_author(client, "validator")
+        tree = Path(config.validator_tree)
+        workers["validator"] = ValidatorWorker(author, reader, path / "validator.db", tree, judge)
+    if config.notify:
+        workers["notifier"] = NotifierWorker(client, reader.answer, path / STORE_FILE, configured_channels(settings))
+    return workers
+
+
+_CHECKSUM_BYTES: Final = 2
+
+
+def current_users(client: LocalClient, home: Home) -> BusUsers:
+    """Return the users that the log and the ledger's folder name now; of two with one key the first by name.
+
+    Raises:
+        Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE`` for the node's own key.
+    """
+    node = public_bus_key(home.bus_seed(NODE))
+    found = {agent.name: agent.nkey for agent in client.agents() if agent.nkey is not None}
+    if home.nkey_file(ROOT).exists():
+        # Who owns the ledger's folder may also ask its server; the key lies nowhere else.
+        found[ROOT] = public_bus_key(home.bus_seed(ROOT))
+    taken, agents = {node}, dict[str, str]()
+    for name, nkey in sorted(found.items()):
+        if nkey in taken or not is_bus_key(nkey):
+            log.warning("agent cannot connect: its bus key is no key, or somebody else's", agent=name, nkey=nkey)
+            continue
+        taken.add(nkey)
+        agents[name] = nkey
+    return BusUsers(nodes=(node,), agents=agents)
+
+
+def is_bus_key(nkey: str) -> bool:
+    """Whether this is the public key of a NATS user: prefix, 32 bytes, checksum (NATS ADR-14)."""
+    try:
+        raw = base64.b32decode(nkey)
+    except ValueError:
+        return False
+    payload, checksum = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
+    return payload[:1] == bytes([nkeys.PREFIX_BYTE_USER]) and bytes(nkeys.crc16_checksum(payload)) == checksum

@@ -16,8 +16,7 @@ from rich.table import Table
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
-from consumers.doors.demo.stage import Stage
-from consumers.doors.demo.story import Line, Story
+from consumers.doors.demo.story import Line, Stage, Story
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
