@@ -95,7 +95,7 @@ _ref_digits: Final = 19  # of sha256:HEX, as other verbs print a ref
 
 
 def describe_diff(base: ReasoningMemory, target: ReasoningMemory) -> dict[str, Any]:
-    """Return what changed: the seed's delta as it is applied, and each change beside what stood there before."""
+    """Return what changed: the delta as it is applied, and each change beside what stood there before."""
     delta = make_delta(base, target)
     change = delta.reasoning_delta
     before = {step.step_number: step for step in base.steps}
@@ -188,5 +188,5 @@ def _shown(value: Any) -> str:
             return f"{value:.2f}"
         case list():
             return "; ".join(map(str, value))
-        case _:
+        case _:  # any other value
             return str(value)

@@ -56,7 +56,7 @@ class _Change(NamedTuple):
     before: bytes | None
     after: bytes | None
     record: FileRecord | None
-    told: Outcome
+    outcome: Outcome
 
 
 class Installation:
@@ -91,13 +91,13 @@ class Installation:
         """
         changes = [self._insertion(path, part, force=force) for path, part in self.parts.items()]
         if all(one.before == one.after for one in changes):
-            return [one.told for one in changes]
+            return [one.outcome for one in changes]
         folders = self.record.folders if self.record is not None else []
         made: list[Path] = []
         try:
             made += make_folders(self.record_path.parent, mode=0o700)
             self._remove_leftovers()
-            told = self._keep(changes)
+            outcomes = self._keep(changes)
             # What happens if we crash from here on: the record names every file and folder, so removal finds them.
             planned = dict.fromkeys(folder for one in changes for folder in missing_folders(one.path.parent))
             write_record(self.record_path, self._record(changes, [*folders, *map(str, [*made, *planned])]))
@@ -107,7 +107,7 @@ class Installation:
         except BatonError:
             self._undo(made)
             raise
-        return told
+        return outcomes
 
     def remove(self, *, force: bool = False) -> list[Outcome]:
         """Take our parts out, and say what was done.
@@ -116,12 +116,12 @@ class Installation:
             Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed. Unavailable: as ``install``.
         """
         changes = [self._removal(path, part, force=force) for path, part in self.parts.items()]
-        told = self._keep(changes)
+        outcomes = self._keep(changes)
         _write(changes)
         self._remove_leftovers()
         if self.record is not None:
             remove_record(self.record_path, self.record)
-        return told
+        return outcomes
 
     def _state(self, path: Path, part: Part, current: bytes | None) -> State:
         if current is None:
@@ -181,16 +181,16 @@ class Installation:
 
     def _keep(self, changes: list[_Change]) -> list[Outcome]:
         """Copy the files in which a person edited our part, and return what was done with the copies named."""
-        told = []
-        for one in changes:
-            if one.told.state is State.EDITED and one.before is not None:
+        outcomes = []
+        for change in changes:
+            if change.outcome.state is State.EDITED and change.before is not None:
                 make_folders(self.kept, mode=0o700)
-                copy = self.kept / f"{one.path.name}-{digest(one.before)[:_kept_digits]}"
-                write_file(copy, one.before)
-                told.append(one.told._replace(kept=copy))
+                copy = self.kept / f"{change.path.name}-{digest(change.before)[:_kept_digits]}"
+                write_file(copy, change.before)
+                outcomes.append(change.outcome._replace(kept=copy))
             else:
-                told.append(one.told)
-        return told
+                outcomes.append(change.outcome)
+        return outcomes
 
     def _remove_leftovers(self) -> None:
         remove_leftovers({self.record_path.parent, *(path.parent for path in self.parts)})

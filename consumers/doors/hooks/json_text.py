@@ -200,7 +200,7 @@ class _Scanner:
                 return self._object(place, depth)
             case "[":
                 return self._array(place, depth)
-            case _:
+            case _:  # any other sign
                 return self._scalar(place)
 
     def _object(self, place: int, depth: int) -> Node:

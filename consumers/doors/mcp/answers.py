@@ -78,7 +78,7 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     @model_serializer(mode="wrap")
-    def _told(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         names = {name: field.alias or name for name, field in type(self).model_fields.items()}
         absent = {names[name] for name in names if name not in self.model_fields_set}
         return {name: value for name, value in handler(self).items() if name not in absent}

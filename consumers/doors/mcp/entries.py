@@ -1,9 +1,8 @@
 """What `record_reasoning` takes: one type of entry for each thing that an agent records, told apart by ``type``.
 
 Entries of a session are its assessments, findings, unknowns, dead ends and tools, and its end; entries of a reasoning
-are the seed's five types of step (seed 001, ``ReasoningStep``; seed 004), in one class: every session of an agent pays
-for the published schema. Types are strict and unknown fields are
-refused: what is signed for ever is what was meant.
+are the five types of step, in one class: every session of an agent pays for the published schema. Types are strict and
+unknown fields are refused: what is signed for ever is what was meant.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class RecordTool:
             raise
         # Told from the drafts: nothing that could fail is asked once the events stand.
         events = [
-            event_told(kind_of(draft), draft.stream, one.index, one.id, draft.data)
+            event_dict(kind_of(draft), draft.stream, one.index, one.id, draft.data)
             for draft, one in zip(batch.drafts, accepted, strict=True)
         ]
         report = self._report(author, entries, events)
@@ -131,7 +131,7 @@ class RecordTool:
         rows = self._ledger.ask("catalog.find", corr=corr, author=author.name, limit=500)["events"]
         client = self._ledger.client
         found = [read_event(row["event_index"], client.entry(row["event_index"])) for row in rows]
-        return [event_told(one.kind, one.stream, one.index, one.id, one.data) for one in found]
+        return [event_dict(one.kind, one.stream, one.index, one.id, one.data) for one in found]
 
     def _failed_before(self, batch: Batch) -> list[dict[str, Any]]:
         """Return dead ends of sessions like the one that is started; asked before anything is signed."""
@@ -215,9 +215,9 @@ def emit_planned(author: Author, batch: Batch, planned: Callable[[], Batch]) -> 
         raise batch.located(refusal) from refusal
 
 
-def event_told(kind: str, stream: str, index: int, event_id: str, data: Any) -> dict[str, Any]:
-    """Return what is told of a recorded event, the number of the step it added with it."""
-    told = {"kind": kind, "stream": stream, "event_index": index, "event_id": event_id}
+def event_dict(kind: str, stream: str, index: int, event_id: str, data: Any) -> dict[str, Any]:
+    """Return a recorded event as the answer names it, with the number of the step that it added."""
+    row = {"kind": kind, "stream": stream, "event_index": index, "event_id": event_id}
     if isinstance(data, ReasoningExtended) and data.steps:
-        told["step"] = data.steps[0].step_number
-    return told
+        row["step"] = data.steps[0].step_number
+    return row

@@ -58,9 +58,9 @@ def setup(app: App, harness: str, *, action: str | None, user: bool, force: bool
     if action == "check":
         _check(app, chosen, found.check())
         return
-    told = found.remove(force=force) if action == "remove" else found.install(force=force)
+    outcomes = found.remove(force=force) if action == "remove" else found.install(force=force)
     data = {"harness": harness, "scope": "user" if user else "project", "agent": launcher.agent}
-    _show(app, data | {"advice": "" if action else chosen.advice}, told, lambda one: one.done)
+    _show(app, data | {"advice": "" if action else chosen.advice}, outcomes, lambda one: one.done)
 
 
 def _home(app: App) -> Path | None:
@@ -116,21 +116,21 @@ def _check_agent(app: App, harness: Harness, agent: str) -> None:
         raise Refused("AGENT_UNKNOWN", message, name=agent) from refusal
 
 
-def _check(app: App, harness: Harness, told: list[Outcome]) -> None:
-    is_whole = all(one.state is State.INSTALLED for one in told)
-    _show(app, {"harness": harness.name, "installed": is_whole}, told, lambda one: one.state)
+def _check(app: App, harness: Harness, outcomes: list[Outcome]) -> None:
+    is_whole = all(one.state is State.INSTALLED for one in outcomes)
+    _show(app, {"harness": harness.name, "installed": is_whole}, outcomes, lambda one: one.state)
     if not is_whole:
         click.get_current_context().exit(Exit.UNVERIFIED)
 
 
-def _show(app: App, data: dict[str, Any], told: list[Outcome], word: Callable[[Outcome], str]) -> None:
+def _show(app: App, data: dict[str, Any], outcomes: list[Outcome], word: Callable[[Outcome], str]) -> None:
     files = [
         {"path": str(one.path), "state": str(one.state), "done": one.done, "kept": one.kept and str(one.kept)}
-        for one in told
+        for one in outcomes
     ]
 
     def text() -> None:
-        for one in told:
+        for one in outcomes:
             click.echo(f"{word(one):10}{one.path}")
             if one.kept is not None:
                 click.echo(f"{'':10}as it was: {one.kept}")

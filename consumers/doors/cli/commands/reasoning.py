@@ -1,4 +1,4 @@
-"""`baton reasoning`: record reasoning step by step, brief it, fetch it (seed 001)."""
+"""`baton reasoning`: record reasoning step by step, brief it, fetch it."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def find(app: App, ref: str) -> dict[str, Any]:
 
 
 def provenance_of(app: App, ref: str) -> dict[str, Any]:
-    """Return the seed's provenance record of a version (001, "Provenance Signing") and the event it covers."""
+    """Return the provenance record of a version and the event it covers."""
     version = app.query("reasoning.full", ref=ref)
     index: int = version["event_index"]
     raw = app.client().entry(index)

@@ -46,9 +46,9 @@ def snapshot() -> None:
 def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, ...], **given: Any) -> None:
     """Sign a snapshot of a session, a reasoning, or both."""
     author = app.author()
-    told = None if context is None else read_text(context, "--context")
+    text_given = None if context is None else read_text(context, "--context")
     assessed = parse_vectors(vectors)
-    taken = take_snapshot(author, app.query_with, snapshot_id=id_, context=told, vectors=assessed, **given)
+    taken = take_snapshot(author, app.query_with, snapshot_id=id_, context=text_given, vectors=assessed, **given)
     answer = plain(taken)
 
     def text() -> None:
@@ -127,7 +127,7 @@ def receive(
 
 
 def plain(found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
-    """Return a snapshot as plain values under the seed's names, with its rendered prompt."""
+    """Return a snapshot as plain values under its published names, with its rendered prompt."""
     rendered = render_snapshot(found)
     vector = found.reasoning_embedding
     named = (

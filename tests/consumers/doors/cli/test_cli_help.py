@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from calling import Baton
 
 COMMON = ("--home", "--server", "--as", "--passphrase-fd", "--json")
-# Spellings that are relied on from outside (DESIGN §13), as far as the verbs are there.
+# Spellings that are relied on from outside, as far as the verbs are there.
 RELIED_ON = {
     "init": "--origin",
     "agent add": "NAME --role",

@@ -115,7 +115,7 @@ def test_asked_budget_is_kept_and_what_was_dropped_is_named(baton: Baton, fresh:
 
 
 def record_audit(baton: Baton, name: str) -> None:
-    """Record the seed's audit in three events."""
+    """Record the audit in three events."""
     audit = audit_graph()
     stream = ["--stream", f"reasoning/{name}", "--as", "a", "--data"]
     baton("emit", "reasoning.started", *stream, json.dumps({"task": audit.task, "domain": "security"}))

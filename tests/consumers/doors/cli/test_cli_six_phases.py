@@ -1,4 +1,4 @@
-"""The seed's example of six phases, told by verbs: all created at once, and each becomes ready when its turn comes."""
+"""Six phases, told by verbs: all created at once, and each becomes ready when its turn comes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from calling import Baton
 
-# The order of the seed's drawing: Phase 2a → 2c → 2b → 3a → 3b → 4.
+# Their order: Phase 2a → 2c → 2b → 3a → 3b → 4.
 ORDER: Final = ("2a", "2c", "2b", "3a", "3b", "4")
 
 

@@ -1,4 +1,4 @@
-"""The MCP Inspector's command line lists the tools and calls the seed's three, over stdio and over HTTP."""
+"""The MCP Inspector's command line lists the tools and calls three of them, over stdio and over HTTP."""
 
 from __future__ import annotations
 
