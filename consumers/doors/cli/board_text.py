@@ -5,14 +5,12 @@ Cells are counted, not characters: Chinese takes two. What does not fit is cut w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from consumers.doors.cli.output import width
 from consumers.sdk.text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 column_cells_min: Final = 14
 column_cells_max: Final = 40

@@ -6,13 +6,11 @@ strings).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from consumers.sdk.mermaid import Flowchart, Style, node_name
 from consumers.sdk.text import clean, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 depth_drawn_max: Final = 16
 path_named_max: Final = 12

@@ -8,18 +8,14 @@ from __future__ import annotations
 import contextlib
 import sys
 import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from consumers.doors.cli.app import command_line
+from consumers.doors.cli.app import App, command_line
 from consumers.sdk.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from consumers.doors.cli.app import App
 
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import click
 
 from consumers.doors.cli.app import SCHEMA_VERSION, App
 from ledger.errors import BatonError, Exit, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 help_width_max: Final = 150
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from consumers.doors.cli.app import read_text
+from consumers.doors.cli.app import App, read_text
 from consumers.sdk.text import clean
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import ReportInputs
 from consumers.sessions.report import publish_report
-
-if TYPE_CHECKING:
-    from consumers.doors.cli.app import App
 
 
 def make_report(app: App, session_id: str, given: ReportInputs) -> dict[str, Any]:

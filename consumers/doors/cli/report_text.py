@@ -6,15 +6,13 @@ which gaps were filled, what is unknown, what is next), and at the end what was 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 
 from consumers.doors.cli.output import imported_by, print_table
 from consumers.sdk.text import clean, one_line, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # The six answers stand there even where there is nothing to say; the others only where there is.
 SIX: Final = {

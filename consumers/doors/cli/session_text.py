@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 
 from consumers.doors.cli.output import imported_by, print_table, when
 from consumers.sdk.text import clean, one_line
 from ledger.events.session import Vectors
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 VECTOR_NAMES: Final = Vectors.__struct_fields__
 columns_max: Final = 6

@@ -6,22 +6,18 @@ its author's comes from the view of agents; the whole chain, from the root key o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from consumers.doors.cli.app import App
 from consumers.doors.cli.output import when
 from consumers.sdk.text import clean
 from ledger.bundle.layout import fingerprint
-from ledger.client import read_event
-from ledger.envelope import batch_pae, decode_entry, pae
+from ledger.client import Client, read_event
+from ledger.envelope import Entry, batch_pae, decode_entry, pae
 from ledger.errors import BatonError
 from ledger.identity import verify
-
-if TYPE_CHECKING:
-    from consumers.doors.cli.app import App
-    from ledger.client import Client
-    from ledger.envelope import Entry
 
 fingerprint_digits_shown = 16
 

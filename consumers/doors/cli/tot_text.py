@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import click
 
+from consumers.doors.cli.app import App
 from consumers.doors.cli.output import print_fields, print_table, when
 from consumers.sdk.mermaid import Flowchart, Style
 from consumers.sdk.text import cut, one_line
 from consumers.thoughts.logs import derived_line, ends
 from ledger.client import read_event
 from ledger.events import tot as kinds
-
-if TYPE_CHECKING:
-    from consumers.doors.cli.app import App
-    from ledger.events.body import Event
+from ledger.events.body import Event
 
 Draw: TypeAlias = Callable[[dict[str, Any]], Iterator[str]]
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,10 +23,6 @@ from ledger.events import handoff, reasoning
 from ledger.events.handoff import HandoffCreated
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory, memory_from_dict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 AUDIT: Final = "jwt-audit"
 DOMAIN: Final = "security"

@@ -11,10 +11,12 @@ import secrets
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib.resources import as_file, files
 from pathlib import Path
 from shutil import copytree
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self
+from types import TracebackType
+from typing import IO, Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -24,18 +26,12 @@ from ledger.client import read_event
 from ledger.config import FOLDER, Settings
 from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.events.authority import AgentRegistered
+from ledger.events.body import Event
 from ledger.home import Home, create_ledger, new_bus_key
 from ledger.identity import Key, open_key, write_key
 from ledger.lifecycle.authority import ROOT
 from ledger.limits import map_size_bytes
 from ledger.local import LocalClient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
-    from ledger.events.body import Event
-
 
 stop_wait_s: Final = 15.0
 

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from consumers.doors.hooks.supervisor import Call, Work, supervise
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def call_of(words: Sequence[str]) -> Call | None:

@@ -18,13 +18,11 @@ and ``source`` at SessionStart. All three take ``hookSpecificOutput.additionalCo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from ledger.config import environment_variable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Does = Literal["start", "save"]
 timeout_s: Final = 5

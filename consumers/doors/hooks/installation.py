@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
 
-from consumers.doors.hooks.parts import MARKDOWN, TOML, Block, Setting, Settings, State
+from consumers.doors.hooks.harnesses import Harness
+from consumers.doors.hooks.parts import MARKDOWN, TOML, Block, Part, Setting, Settings, State
 from consumers.doors.hooks.prime import agents_page
 from consumers.doors.hooks.record import (
     FileRecord,
@@ -28,14 +31,6 @@ from consumers.doors.hooks.record import (
 )
 from consumers.sdk.files import read_file, remove_file, write_file
 from ledger.errors import BatonError, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from consumers.doors.hooks.harnesses import Harness
-    from consumers.doors.hooks.parts import Part
-
 
 T = TypeVar("T")
 settings_size_max_bytes: Final = 16 * 1024**2

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 depth_max: Final = 64
 

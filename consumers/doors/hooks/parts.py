@@ -16,16 +16,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from consumers.doors.hooks import json_text
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 Place = tuple[str | int, ...]
 

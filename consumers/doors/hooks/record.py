@@ -9,18 +9,16 @@ for its owner alone.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from consumers.sdk.files import TEMPORARY, remove_file, settled_for_s, write_file
 from ledger.config import state_folder
 from ledger.errors import Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 leftover_age_s: Final = 10.0
 _random_chars: Final = 8

@@ -21,25 +21,18 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from consumers.doors.hooks.harnesses import HARNESSES, brief_sources
-from consumers.doors.hooks.supervisor import log_failure
+from consumers.doors.hooks.harnesses import HARNESSES, Harness, brief_sources
+from consumers.doors.hooks.supervisor import Work, log_failure
 from consumers.sdk.ledger import Ledger
-from ledger.author import Draft
+from ledger.author import Author, Draft
+from ledger.client import Ask
 from ledger.config import environment_variable, present_session
 from ledger.errors import BatonError, Refused
 from ledger.events.session import SessionStarted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from consumers.doors.hooks.harnesses import Harness
-    from consumers.doors.hooks.supervisor import Work
-    from ledger.author import Author
-    from ledger.client import Ask
-
 
 brief_max_chars: Final = 9_800
 """Claude Code cuts what a hook prints at 10,000 characters."""

@@ -21,16 +21,13 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ledger.config import find_home
 from ledger.errors import message_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 deadline_s: Final = 2.5
 """Under the shortest timeout that setup asks a harness for (3 s), with room for the interpreter's start."""

@@ -12,23 +12,18 @@ would have to fit the tool's output schema, and clients check it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.types import CallToolResult, TextContent
-from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from consumers.sdk.tokens import Budget, cut_to_tokens
 from ledger.errors import BatonError, Refused
 from projections.briefs.tokens import count_tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pydantic import SerializerFunctionWrapHandler
-
 
 answer_tokens_max: Final = 2_000
 filled_tokens_max: Final = 1_500

@@ -9,9 +9,11 @@ what is recorded stays where it was recorded.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from consumers.doors.mcp.entries import Step
+from consumers.doors.mcp.entries import SessionEntry, Step
+from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.sdk.names import default_id
 from ledger.author import Draft
 from ledger.config import present_session
@@ -19,12 +21,6 @@ from ledger.errors import Refused
 from ledger.events.fields import EventData
 from ledger.events.reasoning import ReasoningStarted
 from ledger.events.session import SessionStarted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from consumers.doors.mcp.entries import SessionEntry
-    from consumers.doors.mcp.tool_ledger import ToolLedger
 
 _listed_max = 10
 

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StrictBool
 
 from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, tokens_of
 from consumers.doors.mcp.reporting import NUMBER, Id, PageSize
-from consumers.doors.mcp.tool_ledger import roles_of
+from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
 from consumers.handoffs.acts import ACTS, REVIEWS, Argument, ToolVerb
 from consumers.handoffs.content import creation, events_of
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.fields import REF_PATTERN
-
-if TYPE_CHECKING:
-    from consumers.doors.mcp.tool_ledger import ToolLedger
 
 Action = Literal[ToolVerb, "why", "show"]
 Label = Annotated[str, Field(min_length=1, max_length=200)]

@@ -13,27 +13,23 @@ import hmac
 import secrets
 import signal
 import socket
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
 
 import uvicorn
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
+from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from consumers.doors.mcp.server import make_server
+from consumers.doors.mcp.tool_ledger import ToolLedger
 from ledger.errors import Refused, Unavailable
 from ledger.identity import read_private, write_private
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from starlette.applications import Starlette
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from consumers.doors.mcp.tool_ledger import ToolLedger
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/mcp"

@@ -8,24 +8,20 @@ hashed, or with ``have`` the delta that was sent.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from pydantic import Field
 
 from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, tokens_of
 from consumers.doors.mcp.reporting import NUMBER, After, Id, PageSize
-from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
+from consumers.doors.mcp.tool_ledger import ToolLedger
+from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
 from consumers.sdk.tokens import greatest
 from ledger.errors import Refused
 from projections.briefs.gates import check_level, choose_level
 from projections.briefs.prompt import TransferLevel
 from projections.briefs.tokens import count_tokens, tokenizer
-
-if TYPE_CHECKING:
-    from consumers.doors.mcp.tool_ledger import ToolLedger
-    from consumers.reasoning.compressor.transfer import Received
-
 
 LOSSLESS: Final = 1.0
 

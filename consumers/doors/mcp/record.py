@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
@@ -19,22 +20,17 @@ from consumers.doors.mcp.answers import Answer, compact, fitting
 from consumers.doors.mcp.batch import Batch, place_of, plan
 from consumers.doors.mcp.entries import AnyEntry, Assessment
 from consumers.doors.mcp.reporting import Id
+from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.sessions.generator import ReportInputs
 from consumers.sessions.workflow import with_report
-from ledger.author import kind_of
+from ledger.admission.decide import Accepted
+from ledger.author import Author, kind_of
 from ledger.client import read_event
 from ledger.config import wants_traceback
 from ledger.errors import Refused
 from ledger.events.fields import EventData
 from ledger.events.reasoning import ReasoningExtended
 from ledger.events.session import SessionStarted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from consumers.doors.mcp.tool_ledger import ToolLedger
-    from ledger.admission.decide import Accepted
-    from ledger.author import Author
 
 _log: Final = logging.getLogger(__name__)
 

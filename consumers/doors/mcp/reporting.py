@@ -8,12 +8,13 @@ events (SEEDS, 004).
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, shorten_list, tokens_of
+from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.sdk.tokens import Budget
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import inputs_of
@@ -22,9 +23,6 @@ from consumers.sessions.report import publish_report
 from consumers.sessions.resume import resume
 from ledger.limits import json_integer_max
 from projections.briefs.tokens import count_tokens
-
-if TYPE_CHECKING:
-    from consumers.doors.mcp.tool_ledger import ToolLedger
 
 Id = Annotated[str, Field(min_length=1, max_length=400)]
 Said = Annotated[str, Field(max_length=40_000)]

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 from urllib.parse import quote
 
+from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import Resource
 
 from consumers.doors.mcp.answers import compact, error_dict
+from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.compressor.transfer import receive_brief
 from consumers.sdk.tokens import cut_to_chars
 from consumers.sessions.resume import whole
 from ledger.errors import BatonError
 from projections.briefs.prompt import TransferLevel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mcp.server import MCPServer
-
-    from consumers.doors.mcp.tool_ledger import ToolLedger
 
 listed_max: Final = 5
 _title_chars: Final = 80

@@ -9,15 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from mcp.server import MCPServer
+from mcp.server.auth.provider import TokenVerifier
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
-from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
+from mcp.types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolResult,
+    InputRequiredResult,
+    Resource,
+    TextContent,
+    ToolAnnotations,
+)
 
 from consumers.doors.mcp.answers import check_arguments, compact, error_dict, failed, fault_of
 from consumers.doors.mcp.handing import Handing
@@ -26,18 +38,8 @@ from consumers.doors.mcp.record import RecordTool
 from consumers.doors.mcp.reporting import Reporting
 from consumers.doors.mcp.resources import add_resources, latest
 from consumers.doors.mcp.stdio import Answering
+from consumers.doors.mcp.tool_ledger import ToolLedger
 from ledger.errors import BatonError, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mcp.server.auth.provider import TokenVerifier
-    from mcp.server.auth.settings import AuthSettings
-    from mcp.server.mcpserver import Context
-    from mcp.types import InputRequiredResult, Resource
-
-    from consumers.doors.mcp.tool_ledger import ToolLedger
-
 
 _log: Final = logging.getLogger(__name__)
 

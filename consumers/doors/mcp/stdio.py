@@ -13,29 +13,25 @@ request's own level: another one could be that of a request which is still to be
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import json
 import os
 import re
 import select
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Final, Self
 
 import anyio
+from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 
 from consumers.doors.mcp.answers import error_dict
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    import contextvars
-    from collections.abc import Iterator
-    from types import TracebackType
-
-    from mcp.shared._stream_protocols import ReadStream, WriteStream
-
 
 line_size_max_bytes: Final = 4 * 1024**2
 _chunk_bytes: Final = 64 * 1024

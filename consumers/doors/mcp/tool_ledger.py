@@ -7,16 +7,14 @@ any more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from consumers.sdk.ledger import Ledger
+from ledger.author import Author
+from ledger.client import Client
 from ledger.errors import Refused
+from ledger.identity import Key
 from ledger.lifecycle.authority import RESERVED_NAMES
-
-if TYPE_CHECKING:
-    from ledger.author import Author
-    from ledger.client import Client
-    from ledger.identity import Key
 
 NEVER_SIGNED_AS: Final = ("human", "admin")
 """Roles whose signature means that a person decided: no tool gives it."""

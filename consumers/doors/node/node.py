@@ -21,9 +21,10 @@ import base64
 import contextlib
 import json
 import threading
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import nkeys
 import structlog
@@ -44,17 +45,12 @@ from ledger.bus.publisher import Outbox
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.server_config import BusUsers
 from ledger.bus.service import News, Service
+from ledger.config import Settings
 from ledger.errors import BatonError, Unavailable, message_of
 from ledger.home import Home, public_bus_key
 from ledger.lifecycle.authority import NODE, ROOT
 from ledger.local import LocalClient
 from projections.reader import Reader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from ledger.config import Settings
-
 
 log = structlog.get_logger("baton.node")
 

@@ -9,23 +9,18 @@ in turn, and one that was retired already is passed over.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import msgspec
 import structlog
+from nats.aio.client import Client as NatsClient
 
-from ledger.bus.publisher import StreamPublisher
+from ledger.bus.publisher import Outbox, StreamPublisher
+from ledger.bus.service import News
 from ledger.bus.stream import Incarnation, next_incarnation, open_stream
 from ledger.errors import Unavailable
 from ledger.files import replacing
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nats.aio.client import Client as NatsClient
-
-    from ledger.bus.publisher import Outbox
-    from ledger.bus.service import News
 
 log = structlog.get_logger("baton.publisher")
 

@@ -6,8 +6,9 @@ import contextlib
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
@@ -17,9 +18,6 @@ from rich.table import Table
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.doors.demo.story import Line, Stage, Story
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @click.command(cls=Command)

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,7 +17,7 @@ from consumers.doors.cli.program import Command
 from consumers.handoffs.files.folder import Folder
 from consumers.handoffs.files.imports import changed_records, read_records
 from consumers.handoffs.files.mapping import file_name, file_now
-from consumers.handoffs.files.sync import Keeper, SyncStore
+from consumers.handoffs.files.sync import Keeper, SyncStore, Told
 from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.watcher import Watcher
@@ -25,9 +25,6 @@ from consumers.importers.records import import_records
 from consumers.sdk.files import read_file, write_file
 from consumers.sdk.text import clean
 from ledger.errors import Refused, Unavailable
-
-if TYPE_CHECKING:
-    from consumers.handoffs.files.sync import Told
 
 
 @click.command("import", cls=Command)

@@ -7,15 +7,16 @@ and exit with 0.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.doors.hooks.__main__ import respond
-from consumers.doors.hooks.harnesses import HARNESSES
+from consumers.doors.hooks.harnesses import HARNESSES, Harness
 from consumers.doors.hooks.installation import Installation, Launcher, Outcome
 from consumers.doors.hooks.parts import State
 from consumers.doors.hooks.prime import budget_min_tokens, budget_tokens
@@ -25,12 +26,6 @@ from consumers.doors.hooks.supervisor import Call, supervise
 from consumers.sdk.text import clean
 from ledger.config import FOLDER, environment_variable, find_home, present_folder, present_session
 from ledger.errors import Exit, Refused, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from consumers.doors.hooks.harnesses import Harness
-
 
 ACTIONS: Final = ("check", "remove")
 

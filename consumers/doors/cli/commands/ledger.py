@@ -7,9 +7,10 @@ import socket
 import sqlite3
 import stat
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -18,6 +19,7 @@ from consumers.doors.cli.installation import DISTRIBUTION, PACKAGES, folder_of, 
 from consumers.doors.cli.output import print_table, progress
 from consumers.doors.cli.program import Command
 from ledger.bundle.layout import fingerprint
+from ledger.client import Client
 from ledger.config import find_home, new_home, present_folder, read_config
 from ledger.errors import BatonError, Unavailable
 from ledger.home import Home, create_ledger
@@ -25,11 +27,6 @@ from ledger.identity import read_key_file
 from ledger.lifecycle.authority import ROOT
 from ledger.limits import map_alarm_ratio
 from ledger.local import LocalClient
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.client import Client
 
 
 @click.command(cls=Command)

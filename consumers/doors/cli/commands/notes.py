@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -14,13 +15,8 @@ from consumers.sdk.text import clean
 from consumers.sessions.copies import repair
 from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
 from consumers.sessions.places import project_of, text_of
-from consumers.sessions.remotes import fetch, push
+from consumers.sessions.remotes import Transfer, fetch, push
 from ledger.errors import Exit, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from consumers.sessions.remotes import Transfer
 
 
 @click.group(cls=Group, aliases={"ls": "list", "pull": "fetch", "repair": "sync"})

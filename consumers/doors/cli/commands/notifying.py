@@ -7,7 +7,9 @@ import secrets
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,6 +18,8 @@ from consumers.doors.cli.output import configure_logging, print_table, when
 from consumers.doors.cli.program import Group
 from consumers.handoffs.notifier import (
     STORE_FILE,
+    Channel,
+    Delivery,
     NotifierStore,
     NotifierWorker,
     attempt,
@@ -26,12 +30,6 @@ from consumers.handoffs.notifier import (
 )
 from consumers.sdk.text import clean
 from ledger.errors import Exit, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from consumers.handoffs.notifier import Channel, Delivery
 
 
 @click.group(cls=Group, aliases={"ls": "list", "start": "run"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -22,6 +22,7 @@ from ledger.author import Draft
 from ledger.client import read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Refused
+from ledger.events import EventData
 from ledger.events.reasoning import (
     ReasoningConcluded,
     ReasoningExtended,
@@ -31,9 +32,6 @@ from ledger.events.reasoning import (
     StepType,
 )
 from projections.briefs.tokens import tokenizer
-
-if TYPE_CHECKING:
-    from ledger.events import EventData
 
 task_columns = 100
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -10,16 +10,12 @@ from msgspec.structs import replace
 from consumers.doors.cli.app import App, read_argument
 from consumers.doors.cli.output import progress
 from consumers.doors.cli.program import Command
-from consumers.importers import extensions_of, read_reasoning_file, submissions_of
+from consumers.importers import ReadGraph, extensions_of, read_reasoning_file, submissions_of
 from consumers.sdk.names import default_id
 from consumers.sdk.text import clean
-from ledger.author import Draft
+from ledger.author import Author, Draft
 from ledger.errors import Refused
 from projections.reasoning.memory import compute_reasoning_ref
-
-if TYPE_CHECKING:
-    from consumers.importers import ReadGraph
-    from ledger.author import Author
 
 
 @click.command(cls=Command)

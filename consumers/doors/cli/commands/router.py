@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 import structlog
@@ -23,14 +24,10 @@ from consumers.handoffs.router.checks import advise, described
 from consumers.handoffs.router.plans import rehearse
 from consumers.handoffs.router.worker import NAME, SERVICE, RouterWorker, Source
 from consumers.sdk.subscriptions import Subscriptions
+from ledger.author import Author
 from ledger.client import read_event
 from ledger.errors import BatonError, Refused, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.author import Author
-    from ledger.events.body import Event
+from ledger.events.body import Event
 
 log = structlog.get_logger("baton.router")
 

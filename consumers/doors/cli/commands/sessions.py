@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -15,10 +15,8 @@ from consumers.doors.cli.session_choice import append, chosen_session, find_sess
 from consumers.doors.cli.session_text import print_dead_ends, print_session
 from ledger.author import Draft
 from ledger.errors import Refused
+from ledger.events import EventData
 from ledger.events import session as kinds
-
-if TYPE_CHECKING:
-    from ledger.events import EventData
 
 dead_ends_max = 5
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -20,12 +20,8 @@ from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.review import ReviewAnswered, Verdict
 from projections.briefs.prompt import TransferLevel
-from projections.snapshots.snapshot import render_snapshot
+from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, render_snapshot
 from projections.snapshots.vectors import read_vectors
-
-if TYPE_CHECKING:
-    from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
-
 
 LEVELS = [level.value for level in TransferLevel]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,10 +14,8 @@ from consumers.doors.cli.program import Command
 from consumers.doors.cli.report_making import make_report, remedy
 from consumers.sdk.text import clean
 from consumers.sessions.generator import ReportInputs
+from consumers.sessions.sweep import Swept
 from consumers.sessions.sweep import sweep as sweep_sessions
-
-if TYPE_CHECKING:
-    from consumers.sessions.sweep import Swept
 
 
 @click.command(cls=Command)

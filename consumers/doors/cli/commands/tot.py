@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -13,6 +13,7 @@ from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.output import page_options, show_page, when
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.tot_text import (
+    Draw,
     follow_task,
     mermaid_text,
     print_lines,
@@ -27,11 +28,8 @@ from consumers.thoughts.logs import write_logs
 from consumers.thoughts.run import new_task_id, read_task, resume_task, run_task
 from consumers.thoughts.settings import Overrides, TaskOptions, read_task_type
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.events import EventData
 from ledger.events import tot as kinds
-
-if TYPE_CHECKING:
-    from consumers.doors.cli.tot_text import Draw
-    from ledger.events import EventData
 
 STATUSES: Final = ("started", "searching", "solved", "failed", "unverified")
 # The programs that ship; other types are thought about by the configured model.
