@@ -32,15 +32,15 @@ def resolve(moment: Moment, asked: AnyRef) -> Answer:
     found_step = _STEP.fullmatch(asked.ref)
     if found_step is not None:
         return _step(moment, found_step[1], int(found_step[2]))
-    found = {row["id"]: _event(row) for row in matching_events(moment, asked.ref)}
+    matches = {row["id"]: _event(row) for row in matching_events(moment, asked.ref)}
     bounds = prefix_range(asked.ref, "sha256")
     if bounds is not None:
         sql = "SELECT DISTINCT ref FROM reasoning_versions WHERE ref >= ? AND ref < ? ORDER BY ref LIMIT ?"
         for row in moment.rows(sql, (*bounds, candidates_max + 1)):
-            found[row["ref"]] = _version(moment, row["ref"])
-    if not found:
-        found = {row["stream"]: _stream(row) for row in _streams(moment, asked.ref)}
-    return found[one(list(found), asked.ref, "event, reasoning or stream")]
+            matches[row["ref"]] = _version(moment, row["ref"])
+    if not matches:
+        matches = {row["stream"]: _stream(row) for row in _streams(moment, asked.ref)}
+    return matches[one(list(matches), asked.ref, "event, reasoning or stream")]
 
 
 def _event(row: dict[str, Any]) -> dict[str, Any]:

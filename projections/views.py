@@ -64,12 +64,12 @@ _QUERIES: Final = {
     },
     "reasoning.queries": {
         "reasoning.deltas": "list_deltas",
+        "reasoning.existing": "existing",
         "reasoning.fetch": "fetch",
         "reasoning.full": "full_reasoning",
         "reasoning.list": "list_reasonings",
         "reasoning.origins": "origins",
         "reasoning.show": "show_reasoning",
-        "reasoning.standings": "standings",
     },
     "records.queries": {"records.list": "list_records", "records.standing": "standing_records"},
     "reports.queries": {

@@ -1,4 +1,4 @@
-"""Reasoning graphs for tests: the seed's audit, one in Chinese, chains of any length, and a strategy for odd ones."""
+"""Reasoning graphs for tests: the demo's audit, one in Chinese, chains of any length, and a strategy for odd ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHINESE = {
 
 
 def audit_json() -> dict[str, Any]:
-    """Return the completed audit of the seed as JSON values, as the demo records it."""
+    """Return the completed audit as JSON values, as the demo records it."""
     values: dict[str, Any] = json.loads(AUDIT_FILE.read_text(encoding="utf-8"))
     return values
 
@@ -44,7 +44,7 @@ def graph(values: dict[str, Any]) -> ReasoningMemory:
 
 
 def audit_graph() -> ReasoningMemory:
-    """Return the completed audit of the seed."""
+    """Return the completed audit of the demo."""
     return graph(audit_json())
 
 

@@ -28,17 +28,17 @@ _EVIDENCE: Final = re.compile(r"(?P<place>[^:\s][^:\n]*:[0-9]+)(?::|$)")
 
 def anchors(text: str) -> frozenset[str]:
     """Return the numbers, paths, identifiers and hashes of a text, each as compared."""
-    found: set[str] = set()
+    spellings: set[str] = set()
     for match in _CHUNK.finditer(text):
         chunk = match[0]
         if chunk.isalpha() and not _CAMEL.search(chunk):
             continue  # Most of a text is plain words.
         chunk = chunk.rstrip(_TRAILING)
         if _is_whole_anchor(chunk):
-            found.add(chunk)
+            spellings.add(chunk)
         else:
-            found.update(number_value(number) for number in _NUMBER.findall(chunk))
-    return frozenset(found)
+            spellings.update(number_value(number) for number in _NUMBER.findall(chunk))
+    return frozenset(spellings)
 
 
 def number_value(spelling: str) -> str:

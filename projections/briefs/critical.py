@@ -150,8 +150,8 @@ def _meaning(text: str) -> frozenset[str]:
     return frozenset(content_of(words(text))) - {stem("assumption"), "假设"}
 
 
-def _repeats(one: frozenset[str], other: frozenset[str]) -> bool:
-    if not one or not other or (NOT in one) != (NOT in other):
+def _repeats(first: frozenset[str], other: frozenset[str]) -> bool:
+    if not first or not other or (NOT in first) != (NOT in other):
         return False
-    shared = len(one & other)
-    return shared / min(len(one), len(other)) >= _repeat_share and min(len(one), len(other)) > 1
+    shared = len(first & other)
+    return shared / min(len(first), len(other)) >= _repeat_share and min(len(first), len(other)) > 1

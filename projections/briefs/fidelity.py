@@ -158,8 +158,8 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
     """Return how much of a key fact the text keeps, 0 to 1."""
     if fact.spelled in text.spelled:
         return 1.0
-    found = sorted({place for word in set(fact.content) for place in text.positions.get(word, ())})
-    if not found:
+    places = sorted({place for word in set(fact.content) for place in text.positions.get(word, ())})
+    if not places:
         return 0.0
     wanted = Counter(fact.content)
     width = math.floor(WINDOW_FACTOR * len(fact.content)) + WINDOW_SLACK_WORDS
@@ -171,10 +171,10 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
         return 0.0  # No window can hold more of the fact than the whole text does.
     best = RAMP_START * total
     scored: set[tuple[str, ...]] = set()
-    for weight, start, end in _windows(found, width, wanted, text, index):
+    for weight, start, end in _windows(places, width, wanted, text, index):
         if weight <= best:
             continue  # Disorder only ever takes away from it.
-        window = tuple(text.content[place] for place in found[start:end])
+        window = tuple(text.content[place] for place in places[start:end])
         if window not in scored:  # A text of like sentences has the same window again and again.
             scored.add(window)
             best = max(best, _window_score(window, fact, index))
@@ -182,15 +182,15 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
 
 
 def _windows(
-    found: list[int], width: int, wanted: Counter[str], text: _ReadText, index: GraphIndex
+    places: list[int], width: int, wanted: Counter[str], text: _ReadText, index: GraphIndex
 ) -> Iterator[tuple[float, int, int]]:
-    """Yield the window that begins at each place: the weight of the fact's words in it, and its ends in ``found``."""
+    """Yield the window that begins at each place: the weight of the fact's words in it, and its ends in ``places``."""
     held: Counter[str] = Counter()
     weight = 0.0
     end = 0
-    for start, first in enumerate(found):
-        while end < len(found) and found[end] < first + width:
-            word = text.content[found[end]]
+    for start, first in enumerate(places):
+        while end < len(places) and places[end] < first + width:
+            word = text.content[places[end]]
             held[word] += 1
             if held[word] <= wanted[word]:
                 weight += index.weight_of(word)

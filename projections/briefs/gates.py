@@ -176,9 +176,9 @@ def _fidelity_rule(fidelity: float | None) -> Iterator[FetchRule]:
 
 
 def _evidence_rule(evidence_refs: Iterable[str]) -> Iterator[FetchRule]:
-    found = next((ref for ref in evidence_refs if is_critical_evidence(ref)), None)
-    if found is not None:
-        yield FetchRule("critical_evidence", f"The evidence names a secret or credential: {found}")
+    critical = next((ref for ref in evidence_refs if is_critical_evidence(ref)), None)
+    if critical is not None:
+        yield FetchRule("critical_evidence", f"The evidence names a secret or credential: {critical}")
 
 
 def _similarity_rule(similarity: float | None) -> Iterator[FetchRule]:

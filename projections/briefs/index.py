@@ -134,10 +134,10 @@ def _sources(texts: list[str]) -> tuple[list[Source], dict[str, list[int]], set[
 
 
 def _critical_anchors(key_facts: list[KeyFact], steps: list[ReasoningStep]) -> frozenset[str]:
-    found: set[str] = set()
+    critical: set[str] = set()
     for fact in key_facts:
-        found |= anchors(fact.unit.text)
+        critical |= anchors(fact.unit.text)
     for step in steps:
         for evidence in step.evidence:
-            found |= anchors(evidence_place(evidence))
-    return frozenset(found)
+            critical |= anchors(evidence_place(evidence))
+    return frozenset(critical)

@@ -154,8 +154,8 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
     """Return the lines of each section that a level has, in their order, empty sections left out."""
     layout = brief.layout
     hidden = {*layout.lead, *layout.others}
-    shown = [fact for fact in brief.facts if fact.step not in hidden and (fact.assumed or not brief.whole_graph)]
-    assumed = [fact for fact in shown if fact.assumed]
+    further = [fact for fact in brief.facts if fact.step not in hidden and (fact.assumed or not brief.whole_graph)]
+    assumed = [fact for fact in further if fact.assumed]
     stated = [remark for remark in brief.remarks if remark.sort == "assumption_stated"]
     others = [fact for fact in brief.facts if fact.step in layout.others]
     lines = {
@@ -168,7 +168,7 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
         ],
         REASONING_BRIEF: [
             brief.reasoning_brief,
-            *(own_line(fact_sentence(fact, layout)) for fact in shown if not fact.assumed),
+            *(own_line(fact_sentence(fact, layout)) for fact in further if not fact.assumed),
             *(remark_line(remark) for remark in brief.remarks if remark.sort != "assumption_stated"),
             *([OTHER_STEPS] if others else []),
             *(own_line(fact_sentence(fact, layout)) for fact in others),

@@ -46,15 +46,15 @@ def words(text: str) -> list[str]:
     """Return all tokens of a text in order; a text of signs alone counts each sign."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
-    found: list[str] = []
+    tokens: list[str] = []
     for token in _TOKEN.findall(text.lower()):
         if _is_cjk(token):
-            found.extend(_bigrams(token))
+            tokens.extend(_bigrams(token))
         elif token.endswith(("n't", "n’t")):
-            found += [_whole_word(token[:-3]), "not"]
+            tokens += [_whole_word(token[:-3]), "not"]
         else:
-            found.append(token if token.isalnum() else _APOSTROPHE.split(token, maxsplit=1)[0])
-    return found or [sign for sign in text if not sign.isspace()]
+            tokens.append(token if token.isalnum() else _APOSTROPHE.split(token, maxsplit=1)[0])
+    return tokens or [sign for sign in text if not sign.isspace()]
 
 
 def content_of(tokens: list[str]) -> list[str]:

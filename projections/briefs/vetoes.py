@@ -107,14 +107,14 @@ def _slots(content: list[str]) -> list[tuple[str, str, str]]:
 
 
 def _changed_number(content: list[str], used: list[Source], index: GraphIndex) -> str:
-    stood = [slot for source in used for slot in _slots(source.content)]
-    values = {value for _, value, _ in stood}
-    said = _slots(content)
-    for before, value, after in said:
-        beside = [slot for slot in stood if (before and slot[0] == before) or (after and slot[2] == after)]
+    graph_slots = [slot for source in used for slot in _slots(source.content)]
+    values = {value for _, value, _ in graph_slots}
+    own_slots = _slots(content)
+    for before, value, after in own_slots:
+        beside = [slot for slot in graph_slots if (before and slot[0] == before) or (after and slot[2] == after)]
         if any(slot[1] == value for slot in beside) or _stands_elsewhere((before, value, after), index):
             continue
-        missing = values - {other for _, other, _ in said}
+        missing = values - {other for _, other, _ in own_slots}
         if beside:
             return f"{value} where {beside[0][1]} stood"
         if value not in values and missing:
@@ -122,9 +122,9 @@ def _changed_number(content: list[str], used: list[Source], index: GraphIndex) -
     return ""
 
 
-def _stands_elsewhere(said: tuple[str, str, str], index: GraphIndex) -> bool:
+def _stands_elsewhere(slot_given: tuple[str, str, str], index: GraphIndex) -> bool:
     """Tell whether some clause of the graph has this number beside one of these words (joined facts draw on many)."""
-    before, value, after = said
+    before, value, after = slot_given
     neighbours = [word for word in (before, after) if word and not word[0].isdigit()]
     for word in neighbours:
         for position in index.postings.get(word, ()):
@@ -135,15 +135,15 @@ def _stands_elsewhere(said: tuple[str, str, str], index: GraphIndex) -> bool:
 
 
 def _negation_changed(clause: str, content: list[str], used: list[Source], index: GraphIndex) -> bool:
-    said = negation_scopes(clause, index.postings.keys())
-    stood = [negation_scopes(source.text, index.postings.keys()) for source in used]
-    covered = [scope for scopes in stood for scope in scopes]
+    own_scopes = negation_scopes(clause, index.postings.keys())
+    source_scopes = [negation_scopes(source.text, index.postings.keys()) for source in used]
+    covered = [scope for scopes in source_scopes for scope in scopes]
     mostly = (
         (source, scopes)
-        for source, scopes in zip(used, stood, strict=True)
+        for source, scopes in zip(used, source_scopes, strict=True)
         if 2 * len(set(source.content) & set(content)) > len(set(source.content))
     )
-    return any(_negation_differs(content, said, source.content, scopes, covered) for source, scopes in mostly)
+    return any(_negation_differs(content, own_scopes, source.content, scopes, covered) for source, scopes in mostly)
 
 
 def negation_scopes(text: str, vocabulary: Collection[str]) -> list[frozenset[str]]:
@@ -176,9 +176,9 @@ def _negation_differs(
     ``covered_scopes`` are the scopes of all sources the clause draws on: a clause that joins two facts may
     carry the negation of either.
     """
-    said, stood = set(clause), set(source)
-    lost = any(_mostly_in(scope, said) for scope in _unmet(source_scopes, clause_scopes))
-    added = any(_mostly_in(scope, stood) for scope in _unmet(clause_scopes, covered_scopes))
+    own_words, source_words = set(clause), set(source)
+    lost = any(_mostly_in(scope, own_words) for scope in _unmet(source_scopes, clause_scopes))
+    added = any(_mostly_in(scope, source_words) for scope in _unmet(clause_scopes, covered_scopes))
     return lost or added
 
 
@@ -214,7 +214,7 @@ def _mostly_in(scope: frozenset[str], present: set[str]) -> bool:
 
 def _unmet(scopes: list[frozenset[str]], others: list[frozenset[str]]) -> list[frozenset[str]]:
     """Return the scopes that meet none of the others; each of the others can be met once, by what meets it best."""
-    pairs = [(len(one & other), place, at) for place, one in enumerate(scopes) for at, other in enumerate(others)]
+    pairs = [(len(scope & other), place, at) for place, scope in enumerate(scopes) for at, other in enumerate(others)]
     met: set[int] = set()
     taken: set[int] = set()
     for shared, place, at in sorted(pairs, key=lambda pair: (-pair[0], *pair[1:])):

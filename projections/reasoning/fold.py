@@ -137,7 +137,7 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
             )
         case kinds.ReasoningConcluded():
             return msgspec.structs.replace(state, status="concluded")
-        case _:
+        case _:  # any other event of a reasoning
             return msgspec.structs.replace(state, status="open")
 
 

@@ -123,7 +123,7 @@ def find_version(moment: Moment, asked: str) -> tuple[str, int]:
 
 
 def get_full_reasoning(moment: Moment, asked: str) -> FullReasoning:
-    """Return a version of a graph whole, with the bytes whose SHA-256 is its ref (DESIGN §9).
+    """Return a version of a graph whole, with the bytes whose SHA-256 is its ref.
 
     Raises:
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
@@ -227,7 +227,7 @@ def list_reasonings(moment: Moment, asked: ReasoningList) -> Answer:
     return {"reasonings": [marked(row) for row in page], "total": total, "next": following}
 
 
-def standings(moment: Moment, asked: ReasoningIds) -> Answer:
+def existing(moment: Moment, asked: ReasoningIds) -> Answer:
     """Return ``{"reasonings"}``: of each of these ids that there is, its row; ids that there are not are left out."""
     rows = [row for name in asked.ids for row in moment.rows("SELECT * FROM reasonings WHERE id = ?", (name,))]
     return {"reasonings": {row["id"]: marked(row) for row in rows}}
@@ -252,10 +252,10 @@ def _deltas(moment: Moment, name: str, version: int) -> Iterator[str]:
 
 def _grew_from(moment: Moment, name: str, version: int, base: str) -> int | None:
     """Return the last version of the same reasoning, up to ``version``, that is ``base``; None when there is none."""
-    sql = "SELECT max(version) AS found FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? AND ref = ?"
+    sql = "SELECT max(version) AS newest FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? AND ref = ?"
     (row,) = moment.rows(sql, (name, version, base))
-    found: int | None = row["found"]
-    return found
+    newest: int | None = row["newest"]
+    return newest
 
 
 def _whole(moment: Moment, name: str, version: int, deltas: Iterable[str]) -> FullReasoning:

@@ -1,14 +1,21 @@
-"""The fold of search: the text of an event, and its words, added once and never changed.
+"""The fold of search: the human text of an event, and its words, added once and never changed.
+
+Which words of an event are human text: one function for each type of data that carries any. What repeats other events
+is left out, so that a thought is found once: requests of a Tree of Thoughts beside the nodes they become, briefs and
+validations beside the steps they are made of. A kind without text stands in no table here; tests count the tables
+against ``KINDS``, so that a new kind is decided upon.
 
 Between two fields of an event stands a word that no question can hold, so that a phrase is found within one field only.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
+from ledger.events import KINDS, EventData, handoff, reasoning, report, review, session, snapshot, tot
+from ledger.events.imported import RecordImported, read_mapped
 from projections.projection import Logged, Row, Rows, Table, event_rows
-from projections.search.texts import HANDLED, texts_of
 from projections.search.words import words_of
 from projections.views import VIEW_VERSIONS
 
@@ -41,5 +48,111 @@ def added(logged: Logged) -> Rows:
     words = BETWEEN_FIELDS.join(" ".join(words_of(text)) for text in texts)
     return TextRow(index, "\n".join(texts)), WordsRow(index, words)
 
+
+def texts_of(data: EventData, name: str) -> list[str]:
+    """Return the texts of an event's data, in order, without empty ones; ``name`` is what its stream is called.
+
+    A handoff is also found by its id, which people say and write like a title.
+    """
+    texts = list(_imported(data) if isinstance(data, RecordImported) else _TEXTS[type(data)](data))
+    is_import = isinstance(data, RecordImported) and data.mapped_kind == "handoff.created"
+    if isinstance(data, handoff.HandoffCreated) or is_import:
+        texts.insert(0, name)
+    return [text for text in map(str.strip, texts) if text]
+
+
+def _imported(data: RecordImported) -> Iterable[str]:
+    yield from (data.claimed_author or "", data.source, data.reason)
+    mapped = read_mapped(data)
+    if mapped is not None:
+        yield from _TEXTS[type(mapped[0])](mapped[0])
+
+
+def _handoff(data: handoff.HandoffContent) -> Iterable[str]:
+    reason = data.reason if isinstance(data, handoff.HandoffAmended) else ""
+    return (data.title, data.task, *data.tasks, *data.criteria, data.context, data.proposal or "", reason)
+
+
+def _reason(data: Any) -> Iterable[str]:
+    return (data.reason,)
+
+
+def _comment(data: Any) -> Iterable[str]:
+    return (data.comment,)
+
+
+def _extended(data: reasoning.ReasoningExtended) -> Iterable[str]:
+    for step in data.steps:
+        yield from (step.content, step.conclusion or "", *step.evidence, *step.premises)
+        yield from (*step.alternatives_considered, *step.assumptions, step.validation_method or "")
+    for number in sorted(data.assumptions_updated):
+        yield data.assumptions_updated[number]
+
+
+def _report(data: report.ReportGenerated) -> Iterable[str]:
+    yield data.task_summary
+    for texts in (data.key_findings, data.accomplished, data.remaining_unknowns, data.recommended_next_steps):
+        yield from texts
+    for gap in data.knowledge_gaps_filled:
+        yield from (gap.gap, gap.before, gap.after)
+    yield data.next_session_context
+    yield from data.artifacts_created
+
+
+def _snapshot(data: snapshot.SnapshotTaken) -> Iterable[str]:
+    yield from (data.context_summary, data.domain, data.conclusion, data.reasoning_brief)
+    yield from (*data.top_assumptions, *(data.top_evidence_refs or data.evidence_refs))
+
+
+def _results(data: tot.EvaluationResults) -> Iterable[str]:
+    return [evaluation.reasoning for evaluation in data.payload.evaluations] if data.payload is not None else []
+
+
+def _solution(data: tot.FinalSolution) -> Iterable[str]:
+    solution = data.payload
+    return [] if solution is None else (solution.answer, *solution.reasoning_trace, *solution.alternative_solutions)
+
+
+# Each function takes the data type it stands beside; the table erases that to Any.
+_TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
+    handoff.HandoffContent: _handoff,
+    handoff.HandoffCreated: _handoff,
+    handoff.HandoffAmended: _handoff,
+    handoff.HandoffApproved: _comment,
+    handoff.HandoffRejected: _reason,
+    handoff.HandoffCriterionChecked: lambda data: (data.evidence,),
+    handoff.HandoffCriterionWaived: _reason,
+    handoff.HandoffReleased: _reason,
+    handoff.HandoffLogged: lambda data: (data.text,),
+    handoff.HandoffBlocked: _reason,
+    handoff.HandoffUnblocked: _comment,
+    handoff.HandoffCompleted: lambda data: (data.summary, *data.artifacts),
+    handoff.HandoffChangesRequested: lambda data: data.reasons,
+    handoff.HandoffVerified: _comment,
+    handoff.HandoffCancelled: _reason,
+    handoff.HandoffSuperseded: _reason,
+    session.SessionStarted: lambda data: (data.task,),
+    session.AssessmentRecorded: lambda data: (data.reasoning,),
+    session.FindingLogged: lambda data: (data.finding, data.subject, *data.evidence),
+    session.UnknownLogged: lambda data: (data.unknown, data.subject),
+    session.DeadEndLogged: lambda data: (data.approach, data.why_failed, data.subject),
+    session.ToolUsed: lambda data: (data.purpose, data.tool),
+    session.SessionEnded: lambda data: (data.summary,),
+    report.ReportGenerated: _report,
+    reasoning.ReasoningStarted: lambda data: (data.task, data.domain),
+    reasoning.ReasoningExtended: _extended,
+    reasoning.ReasoningConcluded: lambda data: (data.conclusion, *data.known_limitations),
+    snapshot.SnapshotTaken: _snapshot,
+    review.ReviewRequested: lambda data: (data.question, data.task, *data.reasons),
+    review.ReviewAnswered: _comment,
+    tot.TotStarted: lambda data: (data.problem,),
+    tot.TotNodesAdded: lambda data: [node.content for node in data.nodes],
+    tot.EvaluationResults: _results,
+    tot.FinalSolution: _solution,
+    tot.TotError: lambda data: (data.error.message,),
+    tot.TotLogWritten: lambda data: [entry.msg for entry in data.entries],
+}
+
+HANDLED: Final = frozenset(name for name, kind in KINDS.items() if kind.data in _TEXTS or kind.data is RecordImported)
 
 VIEW: Final = event_rows("search", VIEW_VERSIONS["search"], HANDLED, (TEXTS, WORDS), added)

@@ -113,20 +113,20 @@ def terms_of(text: str) -> list[Term]:
     Raises:
         Refused: ``INVALID_FIELD`` when nothing is left to be looked for, ``TOO_LARGE`` beyond 512 different words.
     """
-    found: dict[Term, None] = {}
+    terms: dict[Term, None] = {}
     for part in _ASKED.finditer(text):
         phrase, star, word = part.groups()
         words = tuple(words_of(word if phrase is None else phrase))
         if words:
             is_beginning = bool(star) if phrase is not None else word.endswith("*")
-            found[Term(words, is_beginning or _DIGITS.fullmatch(words[-1]) is not None)] = None
-    if not found:
+            terms[Term(words, is_beginning or _DIGITS.fullmatch(words[-1]) is not None)] = None
+    if not terms:
         raise Refused("INVALID_FIELD", "there is no word to look for: give letters or digits", path="$.text")
-    asked = sum(len(term.words) for term in found)
-    if asked > words_asked_max:
-        message = f"{asked} words are asked for: at most {words_asked_max} can be"
+    words_count = sum(len(term.words) for term in terms)
+    if words_count > words_asked_max:
+        message = f"{words_count} words are asked for: at most {words_asked_max} can be"
         raise Refused("TOO_LARGE", message, path="$.text", limit=words_asked_max)
-    return list(found)
+    return list(terms)
 
 
 def expression_of(terms: Sequence[Term]) -> str:
@@ -149,23 +149,23 @@ def excerpt_of(text: str, terms: Sequence[Term]) -> str:
             last = max(last, chunk_end)
         elif chunk_start >= start:
             break
-    shown = " ".join(text[first:last].split())
+    excerpt = " ".join(text[first:last].split())
     before = _CUT if text[:first].strip() else ""
-    return before + shown + (_CUT if text[last:].strip() else "")
+    return before + excerpt + (_CUT if text[last:].strip() else "")
 
 
 def matches_in(text: str, terms: Sequence[Term]) -> Iterator[tuple[int, int]]:
     """Yield where terms (the first 32 of them) are found in a text, in order, none overlapping another."""
     words = list(placed_words(text))
-    shown = terms[:terms_shown_max]
-    firsts = tuple({term.words[0] for term in shown})
+    searched = terms[:terms_shown_max]
+    firsts = tuple({term.words[0] for term in searched})
     position = 0
     while position < len(words):
         is_near = words[position].word.startswith(firsts)
-        found = max((_length(words, position, term) for term in shown), default=0) if is_near else 0
-        if found:
-            yield words[position].start, words[position + found - 1].end
-        position += max(found, 1)
+        length = max((_length(words, position, term) for term in searched), default=0) if is_near else 0
+        if length:
+            yield words[position].start, words[position + length - 1].end
+        position += max(length, 1)
 
 
 def _length(words: Sequence[Word], position: int, term: Term) -> int:

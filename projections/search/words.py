@@ -76,8 +76,8 @@ def words_of(text: str) -> list[str]:
 def placed_words(text: str) -> Iterator[Word]:
     """Yield the words of a text with the places where they stand in it."""
     if text.isascii():
-        for found in _ASCII_WORD.finditer(text.lower()):
-            yield Word(found[0], found.start(), found.end())
+        for match in _ASCII_WORD.finditer(text.lower()):
+            yield Word(match[0], match.start(), match.end())
         return
     patterns = _patterns()
     pieces: list[str] = []
@@ -86,15 +86,15 @@ def placed_words(text: str) -> Iterator[Word]:
         piece = _spaced_cluster(cluster[0])
         pieces.append(piece)
         places += [cluster.span()] * len(piece)
-    for found in patterns.word.finditer("".join(pieces)):
-        yield Word(found[0], places[found.start()][0], places[found.end() - 1][1])
+    for match in patterns.word.finditer("".join(pieces)):
+        yield Word(match[0], places[match.start()][0], places[match.end() - 1][1])
 
 
 def chunks_of(text: str) -> Iterator[tuple[int, int]]:
     """Yield the places between which a text may be cut for people: spaced words, and characters that stand apart."""
     pattern = _ASCII_CHUNK if text.isascii() else _patterns().chunk
-    for found in pattern.finditer(text):
-        yield found.span()
+    for match in pattern.finditer(text):
+        yield match.span()
 
 
 def _spaced(text: str) -> str:
@@ -111,14 +111,14 @@ def _spaced_cluster(cluster: str) -> str:
     return _spaced(cluster)
 
 
-def _belonging(found: re.Match[str]) -> str:
+def _belonging(match: re.Match[str]) -> str:
     """Return what a character that is no letter is to its word: a part of it, nothing at all, or its end."""
-    one = found[0]
-    if _patterns().apart.match(one):
-        return one  # whatever this version of Unicode thinks of it: planes are reserved for such characters
-    if "\ufe00" <= one <= "\ufe0f" or "\U000e0100" <= one <= "\U000e01ef":
-        return ""  # chooses between the shapes of one character
-    category = unicodedata.category(one)
-    if category == "Cf" and one != "\u200b":
+    sign = match[0]
+    if _patterns().apart.match(sign):
+        return sign  # whatever this version of Unicode thinks of it: planes are reserved for such characters
+    if "\ufe00" <= sign <= "\ufe0f" or "\U000e0100" <= sign <= "\U000e01ef":
+        return ""  # chooses between the shapes of sign character
+    category = unicodedata.category(sign)
+    if category == "Cf" and sign != "\u200b":
         return ""  # a soft hyphen, a joiner, a mark of direction
-    return one if category.startswith("M") else " "
+    return sign if category.startswith("M") else " "

@@ -77,19 +77,19 @@ class EnhancedEpistemicSnapshot:
     @property
     def fidelities(self) -> dict[TransferLevel, float]:
         """The measured fidelity of each level's prompt; a level that was not measured is absent."""
-        found = {TransferLevel(brief.level): brief.fidelity.value for brief in self.briefs}
-        if not found and self.level is not None and self.reasoning_fidelity is not None:
-            found[self.level] = self.reasoning_fidelity
-        if found.get(TransferLevel.MINIMAL) == 1.0:
-            found.setdefault(TransferLevel.STANDARD, 1.0)  # what is whole at the lowest level is whole above it
-        return found
+        measured = {TransferLevel(brief.level): brief.fidelity.value for brief in self.briefs}
+        if not measured and self.level is not None and self.reasoning_fidelity is not None:
+            measured[self.level] = self.reasoning_fidelity
+        if measured.get(TransferLevel.MINIMAL) == 1.0:
+            measured.setdefault(TransferLevel.STANDARD, 1.0)  # what is whole at the lowest level is whole above it
+        return measured
 
     def brief_at(self, level: TransferLevel) -> Brief:
         """Return the brief that a level's prompt shows, its context put back."""
         wanted = TransferLevel.STANDARD if level is TransferLevel.FULL else level
         by_level = {TransferLevel(brief.level): brief for brief in self.briefs}
-        found = by_level.get(wanted) or (None if self.level is None else by_level.get(self.level))
-        return _bare_brief(self) if found is None else replace(found, context=self.context_summary)
+        brief = by_level.get(wanted) or (None if self.level is None else by_level.get(self.level))
+        return _bare_brief(self) if brief is None else replace(brief, context=self.context_summary)
 
 
 def snapshot_of(
@@ -139,19 +139,19 @@ def render_snapshot(snapshot: EnhancedEpistemicSnapshot) -> Prompt:
     """Return the whole snapshot within ``SNAPSHOT_TOKENS_MAX``: the highest level of which nothing had to be cut."""
     share = CONTEXT_TOKENS_MAX / SNAPSHOT_TOKENS_MAX
     for level in (TransferLevel.STANDARD, TransferLevel.MINIMAL):
-        found = _prompt(snapshot, level, SNAPSHOT_TOKENS_MAX, None, share)
-        if _LOSING.isdisjoint(found.dropped):
+        prompt = _prompt(snapshot, level, SNAPSHOT_TOKENS_MAX, None, share)
+        if _LOSING.isdisjoint(prompt.dropped):
             break
-    return found
+    return prompt
 
 
 def _prompt(
     snapshot: EnhancedEpistemicSnapshot, level: TransferLevel, budget: int, inline: str | None, share: float
 ) -> Prompt:
     # Without reasoning there is neither a fidelity to state nor a graph to point at: what MINIMAL leaves out.
-    shown = TransferLevel.MINIMAL if snapshot.reasoning_ref is None else level
-    made = brief_prompt(snapshot.brief_at(level), shown, budget, inline=inline, context_share=share)
-    return replace(made, level=level.value)
+    rendered = TransferLevel.MINIMAL if snapshot.reasoning_ref is None else level
+    prompt = brief_prompt(snapshot.brief_at(level), rendered, budget, inline=inline, context_share=share)
+    return replace(prompt, level=level.value)
 
 
 def _bare_brief(snapshot: EnhancedEpistemicSnapshot) -> Brief:

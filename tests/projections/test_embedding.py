@@ -1,4 +1,4 @@
-"""The default embedder: the same everywhere, compared only with itself, small when packed (seed 001, "Embedding")."""
+"""The default embedder: the same everywhere, compared only with itself, small when packed."""
 
 from __future__ import annotations
 

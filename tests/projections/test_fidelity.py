@@ -1,4 +1,4 @@
-"""The fidelity metric: what it honours, what it cannot be talked into, what it vetoes (DESIGN §9)."""
+"""The fidelity metric: what it honours, what it cannot be talked into, what it vetoes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_validated_assumption_off_the_path_is_not_critical() -> None:
 
 
 def test_limitation_that_repeats_an_assumption_counts_once() -> None:
-    # Given the seed's two limitations and the assumptions that they repeat in other words, and one of its own,
+    # Given the audit's two limitations and the assumptions that they repeat in other words, and one of its own,
     memory = graph(audit_json() | {"known_limitations": [*audit_json()["known_limitations"], "Staging was not read"]})
     limitations = [unit.text for unit in critical_units(memory, critical_numbers(memory)) if unit.kind == "limitation"]
     assert limitations == ["Staging was not read"]
@@ -160,7 +160,7 @@ def test_value_can_be_recomputed_from_the_published_parts() -> None:
     assert band_of(fidelity.value) == fidelity.band
 
 
-def test_bands_are_the_seeds() -> None:
+def test_bands_begin_at_their_figures() -> None:
     assert [band_of(value) for value in (1.0, 0.99, 0.90, 0.89, 0.75, 0.74)] == [
         "lossless",
         "high",

@@ -28,7 +28,7 @@ FORBIDDEN |= {"threading", "time", "urllib", "uuid"}
 FOLDER = Path(projections.__file__).parent
 PURE = ["graph.py", "log_text.py", "tables.py", "why.py", "fold.py"]
 PURE += ["calibration.py", "compressed.py", "escaping.py", "markdown.py", "messages.py", "report.py", "tree.py"]
-PURE += ["marks.py", "texts.py", "words.py"]
+PURE += ["marks.py", "words.py"]
 
 _DIGESTS = """
 import json, sys

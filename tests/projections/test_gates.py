@@ -1,4 +1,4 @@
-"""When the full graph is needed (seed 001, "Decision Logic" and "Trust Gates"; SEEDS, 001)."""
+"""When the full graph is needed."""
 
 from __future__ import annotations
 

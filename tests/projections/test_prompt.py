@@ -1,4 +1,4 @@
-"""Prompts: the seed's headings and order, never over budget, and what was left out named (seed 001; SEEDS, 001)."""
+"""Prompts: headings in their order, never over budget, and what was left out named."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_answers_mark_imported_reasoning_and_no_other(made: tuple[ViewLedger, Re
         assert reader.answer(query, {arguments: "own"})["imported"] is None
     listed = {one["id"]: one["imported"] for one in reader.answer("reasoning.list")["reasonings"]}
     assert listed == {"theirs": mark, "own": None}
-    found = reader.answer("reasoning.standings", {"ids": ["theirs", "own", "none"]})["reasonings"]
+    found = reader.answer("reasoning.existing", {"ids": ["theirs", "own", "none"]})["reasonings"]
     assert {name: row["imported"] for name, row in found.items()} == listed
     resolved = reader.answer("resolve", {"ref": f"{found['theirs']['ref']}#1"})
     assert (resolved["sort"], resolved["step"]) == ("step", 1)

@@ -1,4 +1,4 @@
-"""The graph and its ref (seed 001, "Data Structures" and "Content Addressing"; SEEDS, 001)."""
+"""The graph and its ref."""
 
 from __future__ import annotations
 

@@ -10,10 +10,9 @@ from ledger.events import KINDS, handoff, reasoning, report, review, session, sn
 from ledger.events.imported import MAPPED, RecordImported
 from projections.handoffs.fold import LogRow
 from projections.projection import Table
+from projections.search.fold import _TEXTS, HANDLED, WordsRow
 from projections.search.fold import VIEW as SEARCH_VIEW
-from projections.search.fold import WordsRow
 from projections.search.queries import SORTS
-from projections.search.texts import _TEXTS, HANDLED
 
 # Kinds that carry no text of their own, or repeat what other events say.
 SILENT = {

@@ -1,4 +1,4 @@
-"""The seed's rules on a snapshot: each fires alone and names itself (seed 001, "Decision Logic"; SEEDS, 001)."""
+"""The rules on a snapshot: each fires alone and names itself."""
 
 from __future__ import annotations
 

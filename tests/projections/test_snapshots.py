@@ -1,4 +1,4 @@
-"""Snapshots: the seed's fields, prompts that hold their budgets, and a context that says where it comes from."""
+"""Snapshots: their fields, prompts that hold their budgets, and a context that says where it comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token counts: one function, exact where possible, marked where not (DESIGN §9 and §14)."""
+"""Token counts: one function, exact where possible, marked where not."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class ExistingReasoning:
     def look_up(self, thoughts: Sequence[Thought]) -> None:
         """Ask for everything that these responses may stand under, at once."""
         names = [name for thought in thoughts for name in thought.names]
-        self._found = self._answer("reasoning.standings", {"ids": names})["reasonings"] if names else {}
+        self._found = self._answer("reasoning.existing", {"ids": names})["reasonings"] if names else {}
 
     def of(self, thought: Thought) -> Existing:
         """Return where a response belongs, and what of it is missing there.

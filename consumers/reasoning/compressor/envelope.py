@@ -101,15 +101,15 @@ def make_fact(step: ReasoningStep, memory: ReasoningMemory) -> Fact:
 
 def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: list[Remark], layout: Layout) -> Brief:
     """Return a brief that holds these steps and remarks, its sentences rendered as the layout says."""
-    shown = {*kept, *layout.others}
-    facts = [make_fact(step, index.memory) for step in index.memory.steps if step.step_number in shown]
+    held = {*kept, *layout.others}
+    facts = [make_fact(step, index.memory) for step in index.memory.steps if step.step_number in held]
     layout = replace(layout, lead=choose_lead(fact for fact in facts if fact.step not in layout.others))
-    stated = {index.step_spelled[step] for step in shown if step in index.step_spelled}
+    stated = {index.step_spelled[step] for step in held if step in index.step_spelled}
     concluded = spelled(words(shown_conclusion(brief)))
     dropped = [
         step.step_number
         for step in index.memory.steps
-        if step.step_number not in shown and not _is_stated(index.step_spelled.get(step.step_number), stated, concluded)
+        if step.step_number not in held and not _is_stated(index.step_spelled.get(step.step_number), stated, concluded)
     ]
     return replace(
         brief,
@@ -137,13 +137,13 @@ def _reasoning_brief(facts: list[Fact], layout: Layout, index: GraphIndex, dropp
 
 def _top_assumptions(index: GraphIndex) -> list[str]:
     """Return the first open assumptions with how to check each."""
-    found: list[str] = []
+    lines: list[str] = []
     for step in index.memory.steps:
         if step.step_number in index.step_spelled and is_open_assumption(step):
             method = make_fact(step, index.memory).check
-            found.append(f"{one_line(fact_text(step))} ({CHECK + one_line(method) if method else 'VERIFY'})")
-    found += [f"{one_line(fact.unit.text)} (VERIFY)" for fact in index.key_facts if fact.unit.kind == _STATED]
-    return found[:top_assumptions_max]
+            lines.append(f"{one_line(fact_text(step))} ({CHECK + one_line(method) if method else 'VERIFY'})")
+    lines += [f"{one_line(fact.unit.text)} (VERIFY)" for fact in index.key_facts if fact.unit.kind == _STATED]
+    return lines[:top_assumptions_max]
 
 
 def _top_evidence(index: GraphIndex) -> list[str]:
@@ -158,11 +158,11 @@ def _make_tags(memory: ReasoningMemory, domain: str | None) -> list[Tag]:
     """Return at most eight tags of four kinds, each with the step it stands for."""
     concluding = concluding_steps(memory)
     final = concluding[-1].step_number if concluding else None
-    found: list[tuple[str, TagSort, int | None]] = [
+    findings: list[tuple[str, TagSort, int | None]] = [
         (snake_case(_finding(step)), "finding", step.step_number) for step in _findings(memory, concluding)
     ]
     action = _URGENT.sub(" ", _PATIENT.sub(" ", memory.conclusion))
-    wanted: list[tuple[str, TagSort, int | None]] = [*found, (snake_case(action), "action", final)]
+    wanted: list[tuple[str, TagSort, int | None]] = [*findings, (snake_case(action), "action", final)]
     if _URGENT.search(memory.conclusion):
         wanted.append(("high_urgency", "urgency", final))
     elif _PATIENT.search(memory.conclusion):

@@ -93,9 +93,9 @@ def find_base(view: Ask, cache: GraphCache, have: str | None, file: Path | None)
         return Base(memory, "file")
     if have is None:
         return Base()
-    found = cache.find(have)
-    if found is not None:
-        return Base(found, "cache")
+    cached = cache.find(have)
+    if cached is not None:
+        return Base(cached, "cache")
     fetched = fetch(view, have)
     cache.keep(fetched)
     return Base(fetched.memory, "ledger", fetched.sent.transferred)

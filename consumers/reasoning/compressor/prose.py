@@ -106,8 +106,8 @@ def prose_problems(sentences: list[Sentence], index: GraphIndex) -> list[str]:
         problems.append(f"it has {len(sentences)} sentences, not {lead_sentences_min} to {lead_sentences_max}")
     steps = {step.step_number: step for step in index.memory.steps}
     for position, sentence in enumerate(sentences, start=1):
-        found = _form_problems(sentence.text) + _label_problems(sentence, steps, index)
-        problems += [f"sentence {position} {problem}" for problem in found]
+        own = _form_problems(sentence.text) + _label_problems(sentence, steps, index)
+        problems += [f"sentence {position} {problem}" for problem in own]
     return problems
 
 
@@ -146,9 +146,9 @@ def _own_share(text: str, source: str, index: GraphIndex) -> float:
 
 def _foreign_places(text: str, source: str) -> list[str]:
     """Return hosts, addresses and dotted names that do not stand in the source, letter by letter."""
-    found = [match[0].rstrip(".!?:") for match in _PLACE.finditer(text)]
-    found += [dotted for dotted in _DOTTED.findall(text) if not dotted.isascii()]
-    return [place for place in found if place not in source and not _INITIALS.fullmatch(place)]
+    places = [match[0].rstrip(".!?:") for match in _PLACE.finditer(text)]
+    places += [dotted for dotted in _DOTTED.findall(text) if not dotted.isascii()]
+    return [place for place in places if place not in source and not _INITIALS.fullmatch(place)]
 
 
 def _own_words(memory: ReasoningMemory) -> list[str]:

@@ -104,19 +104,19 @@ def receive_brief(
     Raises:
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
-    shown = view("reasoning.show", {"id": ref})
-    imported = shown.get("imported")
+    reasoning = view("reasoning.show", {"id": ref})
+    imported = reasoning.get("imported")
     published = None if budget is not None or imported is not None else _published(view, ref, level)
     if published is None:
         memory = fetch(view, ref).memory
         context = None if imported is None else f"{IMPORTED} {memory.task}"
-        brief = compress(memory, level, budget, context=context, domain=shown["domain"] or None)
+        brief = compress(memory, level, budget, context=context, domain=reasoning["domain"] or None)
     else:
         brief = published.brief
     prompt = to_context_prompt(brief, level, budget)
     answer = should_fetch_full_reasoning(
         fidelity=brief.fidelity.value,
-        domain=shown["domain"] or None,
+        domain=reasoning["domain"] or None,
         vectors=vectors,
         evidence_refs=brief.top_evidence_refs,
         is_imported=imported is not None,
@@ -125,7 +125,7 @@ def receive_brief(
         brief,
         prompt,
         answer,
-        shown["domain"],
+        reasoning["domain"],
         is_published=published is not None,
         prose=None if published is None else published.prose,
         prose_missing="" if published is None else published.prose_missing,

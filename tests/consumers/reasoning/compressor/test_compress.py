@@ -1,4 +1,4 @@
-"""The default compressor: verbatim, within budget, measured, and worth its tokens (DESIGN §9)."""
+"""The default compressor: verbatim, within budget, measured, and worth its tokens."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def worker(author: Author, reader: Reader, tmp_path: Path) -> CompressorWorker:
 
 
 def reason(ledger: Ledger, name: str, *, conclude: bool = True) -> None:
-    """Let alice record the seed's audit as a reasoning."""
+    """Let alice record the demo's audit as a reasoning."""
     values, stream = audit_json(), f"reasoning/{name}"
     memory, _ = memory_from_dict(values)
     ledger.emit("alice", stream, reasoning.ReasoningStarted(task=memory.task, domain="security_audit"))

@@ -31,7 +31,7 @@ AUDIT = audit_graph()
 
 
 def record(ledger: Ledger, name: str, *, settled: bool = True) -> None:
-    """Let bob record the seed's audit, a step an event, settle step 3 and conclude."""
+    """Let bob record the demo's audit, a step an event, settle step 3 and conclude."""
     stream = f"reasoning/{name}"
     ledger.emit("bob", stream, ReasoningStarted(task=AUDIT.task, ai_id="bob-1", domain="security"))
     for one in AUDIT.steps:

@@ -1,4 +1,4 @@
-"""The seed's runtime flow over real signed events: act, act on the full graph, or ask a human (001, "Runtime Flow")."""
+"""What a receiver may do, over real signed events: act, act on the full graph, or ask a human."""
 
 from __future__ import annotations
 

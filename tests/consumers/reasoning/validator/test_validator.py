@@ -1,4 +1,4 @@
-"""The validator as a whole: the seed's audit, stale evidence, judges that can only add, briefs, and the report."""
+"""The validator as a whole: the demo's audit, stale evidence, judges that can only add, briefs, and the report."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def project(tmp_path: Path) -> Path:
     return shutil.copytree(SAMPLE, tmp_path / "project")
 
 
-def test_audit_of_the_seed_passes_against_its_sample_project() -> None:
+def test_audit_of_the_demo_passes_against_its_sample_project() -> None:
     with open_tree(SAMPLE) as tree:
         report = ReasoningValidator(tree).validate(audit_graph())
     assert report.issues == []

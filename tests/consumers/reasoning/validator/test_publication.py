@@ -41,7 +41,7 @@ class FixedJudge:
 
 
 class Desk:
-    """A ledger with the seed's audit by alice, a copy of the project it cites, and a reader."""
+    """A ledger with the demo's audit by alice, a copy of the project it cites, and a reader."""
 
     def __init__(self, home: Path, project: Path) -> None:
         self.ledger = Ledger(home)
