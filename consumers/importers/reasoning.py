@@ -75,7 +75,7 @@ class ReadGraph(NamedTuple):
     hints: Hints
 
 
-class _Found(NamedTuple):
+class _Item(NamedTuple):
     value: Any
     line: int | None
     place: str  # how an error names it
@@ -92,20 +92,20 @@ def read_reasoning_file(content: bytes) -> list[ReadGraph]:
         message = f"the file has {len(content)} bytes; at most {file_size_max_bytes} are read"
         raise Refused("TOO_LARGE", message, size=len(content))
     text = content.removeprefix(_BYTE_ORDER_MARK)
-    found = _read_lines(text) if _is_json_lines(text) else _read_whole(text)
-    if not found:
+    items = _read_lines(text) if _is_json_lines(text) else _read_whole(text)
+    if not items:
         raise Refused("INVALID_FORMAT", "the file holds no reasoning graph")
-    if len(found) > graphs_max:
-        raise Refused("TOO_LARGE", f"the file holds {len(found)} graphs; at most {graphs_max} are read")
+    if len(items) > graphs_max:
+        raise Refused("TOO_LARGE", f"the file holds {len(items)} graphs; at most {graphs_max} are read")
     graphs: list[ReadGraph] = []
-    problems: list[tuple[_Found, Refused]] = []
-    for position, one in enumerate(found):
+    problems: list[tuple[_Item, Refused]] = []
+    for position, item in enumerate(items):
         try:
-            graphs.append(_graph(one, position))
+            graphs.append(_graph(item, position))
         except Refused as refusal:
-            problems.append((one, refusal))
+            problems.append((item, refusal))
     if problems:
-        raise _all_refused(problems, len(found))
+        raise _all_refused(problems, len(items))
     return graphs
 
 
@@ -124,37 +124,37 @@ def _is_json_lines(text: bytes) -> bool:
     return True
 
 
-def _read_lines(text: bytes) -> list[_Found]:
-    found: list[_Found] = []
-    problems: list[tuple[_Found, Refused]] = []
+def _read_lines(text: bytes) -> list[_Item]:
+    items: list[_Item] = []
+    problems: list[tuple[_Item, Refused]] = []
     count = 0
     for number, line in enumerate(text.split(b"\n"), start=1):
         if not line.strip():
             continue
         count += 1
-        one = _Found(None, number, f"line {number}")
+        item = _Item(None, number, f"line {number}")
         try:
-            found.append(one._replace(value=check_strict(line)))
+            items.append(item._replace(value=check_strict(line)))
         except Refused as refusal:
-            problems.append((one, refusal))
+            problems.append((item, refusal))
     if problems:
         raise _all_refused(problems, count)
-    return found
+    return items
 
 
-def _read_whole(text: bytes) -> list[_Found]:
+def _read_whole(text: bytes) -> list[_Item]:
     try:
         value = check_strict(text)
     except Refused as refusal:
         line = _line_of(refusal, text)
         if line is None:
             raise
-        raise _all_refused([(_Found(None, line, f"line {line}"), refusal)], 1) from refusal
+        raise _all_refused([(_Item(None, line, f"line {line}"), refusal)], 1) from refusal
     if isinstance(value, list):
-        return [_Found(item, None, f"graph {position} of the array") for position, item in enumerate(value, start=1)]
+        return [_Item(item, None, f"graph {position} of the array") for position, item in enumerate(value, start=1)]
     start = len(text) - len(text.lstrip())
     line = 1 + text.count(b"\n", 0, start)
-    return [_Found(value, line, f"line {line}")]
+    return [_Item(value, line, f"line {line}")]
 
 
 def _line_of(refusal: Refused, text: bytes) -> int | None:
@@ -168,15 +168,15 @@ def _line_of(refusal: Refused, text: bytes) -> int | None:
             return None if b"\n" in text.strip() else 1 + text.count(b"\n", 0, len(text) - len(text.lstrip()))
 
 
-def _graph(found: _Found, position: int) -> ReadGraph:
-    memory, kept_aside = memory_from_dict(found.value)
+def _graph(item: _Item, position: int) -> ReadGraph:
+    memory, kept_aside = memory_from_dict(item.value)
     # A reasoning_id that is a ref names the content, not the stream.
     name = "" if memory.reasoning_id.startswith(_REF_PREFIX) else memory.reasoning_id
     hints = Hints(
         id=_first_text(kept_aside, ("id",)) or name,
         domain=_first_text(kept_aside, ("domain",)),
         session=_first_text(kept_aside, ("session", "session_id")),
-        line=found.line,
+        line=item.line,
         position=position,
     )
     return ReadGraph(memory, kept_aside, hints)
@@ -186,15 +186,15 @@ def _first_text(fields: dict[str, Any], names: tuple[str, ...]) -> str:
     return next((fields[name] for name in names if isinstance(fields.get(name), str) and fields[name]), "")
 
 
-def _all_refused(problems: list[tuple[_Found, Refused]], count: int) -> Refused:
+def _all_refused(problems: list[tuple[_Item, Refused]], count: int) -> Refused:
     """Return one refusal for the file: that of its first faulty graph, naming the others."""
     first, refusal = problems[0]
     others = f" (and {len(problems) - 1} more of {count})" if len(problems) > 1 else ""
-    shown = [
-        {"line": one.line, "place": one.place, "code": fault.code, "message": fault.message}
-        for one, fault in problems[:problems_shown_max]
+    listed = [
+        {"line": item.line, "place": item.place, "code": fault.code, "message": fault.message}
+        for item, fault in problems[:problems_shown_max]
     ]
-    details = refusal.details | {"line": first.line, "problems": shown}
+    details = refusal.details | {"line": first.line, "problems": listed}
     return Refused(refusal.code, f"{first.place}: {refusal.message}{others}", **details)
 
 
@@ -311,12 +311,12 @@ def _check_ref(events: list[EventData], memory: ReasoningMemory) -> None:
     state = GraphState()
     for event in events:
         state = apply_event(state, event)
-    wanted, found = compute_reasoning_ref(memory), ref_of(state)
-    if wanted != found:
+    wanted, folded = compute_reasoning_ref(memory), ref_of(state)
+    if wanted != folded:
         message = (
             "events cannot hold this graph as it is: a graph without a conclusion has no confidence or limitations"
         )
-        raise Refused("INVALID_FIELD", message, field="conclusion", ref=wanted, folded=found)
+        raise Refused("INVALID_FIELD", message, field="conclusion", ref=wanted, folded=folded)
 
 
 def _step_size(step: Step, memory: ReasoningMemory) -> int:

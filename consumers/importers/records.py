@@ -70,6 +70,11 @@ class Aside(NamedTuple):
     reason: str
     original: str = ""
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """What tells it from other originals."""
+        return self.source, self.original
+
     def answer(self) -> dict[str, str]:
         """Return it as commands print it."""
         return {"source": self.source, "reason": self.reason}
@@ -91,7 +96,7 @@ class Counts(NamedTuple):
             "kept_aside": len(self.aside),
             "lost": self.read - self.mapped - len(self.aside),
             "added": self.added,
-            "aside": [one.answer() for one in self.aside],
+            "aside": [aside.answer() for aside in self.aside],
         }
 
 
@@ -101,6 +106,11 @@ class Outcome(NamedTuple):
     record: Record
     accepted: tuple[Accepted, ...]
     refusal: Refused | None
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether it was to stand for a kind of event."""
+        return self.record.data.mapped_kind is not None
 
 
 def kept_aside(original: str, source: str, read_as: str, reason: str) -> Record:
@@ -128,33 +138,35 @@ def import_records(
     for batch in _batches(records):
         outcomes += _submit(author, batch)
         step(len(outcomes), len(records))
-    refused = [one for one in outcomes if one.refusal is not None and one.record.data.mapped_kind is not None]
-    again = [_refused_record(one) for one in refused]
+    again = [
+        _kept_aside(outcome.record, outcome.refusal)
+        for outcome in outcomes
+        if outcome.refusal is not None and outcome.is_mapped
+    ]
     for batch in _batches(again):
         outcomes += _submit(author, batch)
     # A record that cannot even be kept aside stands there from an earlier run, with another reason; any other refusal
     # is about the author.
-    for one in outcomes:
-        if one.refusal is not None and one.record.data.mapped_kind is None and not _stands_already(one.refusal):
-            raise one.refusal
-    mapped = sum(one.refusal is None and one.record.data.mapped_kind is not None for one in outcomes)
-    aside = [one.record.data for one in outcomes if one.record.data.mapped_kind is None]
+    for outcome in outcomes:
+        if outcome.refusal is not None and not outcome.is_mapped and not _exists_already(outcome.refusal):
+            raise outcome.refusal
+    mapped = sum(outcome.refusal is None and outcome.is_mapped for outcome in outcomes)
+    aside = [outcome.record.data for outcome in outcomes if not outcome.is_mapped]
     return Counts(
         read=len(records) + unchanged,
         mapped=mapped + unchanged,
-        added=sum(not event.is_repeat for one in outcomes for event in one.accepted),
+        added=sum(not event.is_repeat for outcome in outcomes for event in outcome.accepted),
         aside=tuple(Aside(data.source, data.reason, data.original) for data in aside),
     )
 
 
-def _refused_record(outcome: Outcome) -> Record:
-    data, refusal = outcome.record.data, outcome.refusal
-    assert refusal is not None  # noqa: S101 - only refused ones are asked for
+def _kept_aside(record: Record, refusal: Refused) -> Record:
+    data = record.data
     made = kept_aside(data.original, data.source, data.format, f"{refusal.code}: {refusal.message}")
-    return made._replace(stream=outcome.record.aside or made.stream)
+    return made._replace(stream=record.aside or made.stream)
 
 
-def _stands_already(refusal: Refused) -> bool:
+def _exists_already(refusal: Refused) -> bool:
     return refusal.code in ("TRANSITION_NOT_ALLOWED", "IDEMPOTENCY_CONFLICT")
 
 

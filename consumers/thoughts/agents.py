@@ -191,12 +191,12 @@ def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list
     """
     if task.is_over or task.tree is None:
         return []
-    said = messages.outgoing(task.tree, next_action(task.tree, thinker.is_solution, task.elapsed_s()))
-    if said is None:
+    step = messages.outgoing(task.tree, next_action(task.tree, thinker.is_solution, task.elapsed_s()))
+    if step is None:
         return []
-    if isinstance(said.data, kinds.SearchComplete):
-        return [Say(f"answer:{task.tree.request}", _fitted(said.data, store), said.causes)]
-    return [Say(f"step:{task.steps + 1}", said.data, said.causes or [task.tree.request])]
+    if isinstance(step.data, kinds.SearchComplete):
+        return [Say(f"answer:{task.tree.request}", _fitted(step.data, store), step.causes)]
+    return [Say(f"step:{task.steps + 1}", step.data, step.causes or [task.tree.request])]
 
 
 def given_up(task: Task, message: str, store: Callable[[bytes], str]) -> list[Say]:
@@ -223,11 +223,11 @@ def answer(role: kinds.Role, task: Task, thinker: Thinker) -> list[Say]:
         return [line(role, task, id_, _BEGIN[role], [id_])]
     request = asked.event.data
     if isinstance(request, kinds.DecomposeTask):
-        said = messages.decompose(request, thinker)
+        reply = messages.decompose(request, thinker)
     else:
         assert asked.tree is not None  # noqa: S101 - the gate lets nobody ask these before there is a search
-        said = messages.respond(asked.tree, request, thinker)
-    return [Say(f"answer:{id_}", said, [id_])]
+        reply = messages.respond(asked.tree, request, thinker)
+    return [Say(f"answer:{id_}", reply, [id_])]
 
 
 def refused(role: kinds.Role, task: Task, message: str) -> list[Say]:
@@ -237,8 +237,8 @@ def refused(role: kinds.Role, task: Task, message: str) -> list[Say]:
         return []
     code = "GENERATION_FAILED" if role == "generator" else "INVALID_FORMAT"
     failure = kinds.Failure(code=code, message=message[:message_max_chars], recoverable=True)
-    said = messages.message(_ANSWERS[role], asked.event.data.task_id, None, failure)
-    return [Say(f"answer:{asked.event.id}", said, [asked.event.id])]
+    reply = messages.message(_ANSWERS[role], asked.event.data.task_id, None, failure)
+    return [Say(f"answer:{asked.event.id}", reply, [asked.event.id])]
 
 
 def _decompose(task: Task, started: kinds.TotStarted) -> Say:
@@ -248,8 +248,8 @@ def _decompose(task: Task, started: kinds.TotStarted) -> Say:
 
 
 def _error(task: Task, failure: kinds.Failure, cause: str) -> Say:
-    said = kinds.TotError(sender="orchestrator", task_id=task.id, error=failure)
-    return Say(f"error:{cause}", said, [cause])
+    data = kinds.TotError(sender="orchestrator", task_id=task.id, error=failure)
+    return Say(f"error:{cause}", data, [cause])
 
 
 def _fitted(data: kinds.SearchComplete, store: Callable[[bytes], str]) -> kinds.SearchComplete:

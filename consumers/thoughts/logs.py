@@ -279,13 +279,13 @@ def _escaped(encoded: str) -> str:
 
     JSON itself escapes no more than the first 32 characters of Unicode.
     """
-    return encoded if encoded.isprintable() else "".join(map(_escaped_one, encoded))
+    return encoded if encoded.isprintable() else "".join(map(_escaped_sign, encoded))
 
 
-def _escaped_one(one: str) -> str:
-    if one.isprintable():
-        return one
-    units = one.encode("utf-16-be").hex()
+def _escaped_sign(sign: str) -> str:
+    if sign.isprintable():
+        return sign
+    units = sign.encode("utf-16-be").hex()
     return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
 
 

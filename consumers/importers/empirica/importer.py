@@ -44,6 +44,11 @@ class Known(NamedTuple):
     dirty: int
     importer: str = ""
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """What tells it from other notes."""
+        return self.source, self.original
+
 
 class Read(NamedTuple):
     """What was found: how many notes of each kind, records to add in order, what stands already, our own, unread."""
@@ -64,13 +69,12 @@ class Done(NamedTuple):
 
     def answer(self) -> dict[str, Any]:
         """Return the counts as commands print them."""
-        made = self.counts.answer()
-        places = {one.record.data.source: one.record.data.format.partition("/")[2] for one in self.found.records}
-        places |= {one.source: one.kind for one in (*self.found.standing, *self.found.repeats)}
-        asides = Counter(places[one.source] for one in self.counts.aside)
+        places = {mapped.record.data.source: _kind_in(mapped) for mapped in self.found.records}
+        places |= {known.source: known.kind for known in (*self.found.standing, *self.found.repeats)}
+        asides = Counter(places[aside.source] for aside in self.counts.aside)
         kinds = self.found.kinds
-        dirty = _dirty_by_kind(self.found, {(one.source, one.original) for one in self.counts.aside})
-        return made | {
+        dirty = _dirty_by_kind(self.found, {aside.place for aside in self.counts.aside})
+        return self.counts.answer() | {
             "dirty": sum(dirty.values()),
             "own": self.found.own,
             "by_kind": {
@@ -82,7 +86,7 @@ class Done(NamedTuple):
                 }
                 for kind in sorted(kinds)
             },
-            "unread": [one._asdict() for one in self.found.unread],
+            "unread": [unread._asdict() for unread in self.found.unread],
         }
 
 
@@ -125,7 +129,7 @@ def read_notes(
                 fresh.append(_kept(note, put_blob))
             met.add(place)
     # What claims no time comes first, so that it is never taken for the newest.
-    fresh.sort(key=lambda one: (one.at_us is not None, one.at_us or 0))
+    fresh.sort(key=lambda mapped: (mapped.at_us is not None, mapped.at_us or 0))
     return Read(kinds, tuple(fresh), tuple(standing), tuple(repeats), own, tuple(unread))
 
 
@@ -135,39 +139,31 @@ def import_notes(author: Author, found: Read, answer: Ask, step: Step = lambda _
     Raises:
         Refused: the author may not import at all. Unavailable: see ``Client.submit``.
     """
-    return counted(import_records(author, [one.record for one in found.records], step), found, answer)
+    return counted(import_records(author, [mapped.record for mapped in found.records], step), found, answer)
 
 
 def rehearsed(found: Read, answer: Ask) -> Done:
     """Return what an import would come to, by what was read; what the ledger itself would refuse is not known."""
-    records = [one.record.data for one in found.records]
-    asides = tuple(Aside(one.source, one.reason, one.original) for one in records if one.mapped_kind is None)
+    records = [mapped.record.data for mapped in found.records]
+    asides = tuple(Aside(data.source, data.reason, data.original) for data in records if data.mapped_kind is None)
     return counted(Counts(len(records), len(records) - len(asides), 0, asides), found, answer)
 
 
 def counted(counts: Counts, found: Read, answer: Ask) -> Done:
     """Return the counts with what stood already: ``read`` is what was read from git, whatever became of it."""
-    reasons = {(one.source, one.original): one.reason for one in (*found.standing, *_met_again(found, counts, answer))}
+    known = [*found.standing, *found.repeats]
+    reasons = {note.place: note.reason for note in (*found.standing, *_met_again(found, counts, answer))}
     asides = [
-        Aside(one.source, reason, one.original)
-        for one in (*found.standing, *found.repeats)
-        if (reason := reasons.get((one.source, one.original))) is not None
+        Aside(note.source, reason, note.original) for note in known if (reason := reasons.get(note.place)) is not None
     ]
-    known = len(found.standing) + len(found.repeats)
-    return Done(
-        counts._replace(
-            read=found.kinds.total(),
-            mapped=counts.mapped + known - len(asides),
-            aside=(*counts.aside, *asides),
-        ),
-        found,
-    )
+    mapped = counts.mapped + len(known) - len(asides)
+    return Done(counts._replace(read=found.kinds.total(), mapped=mapped, aside=(*counts.aside, *asides)), found)
 
 
 def _met_again(found: Read, counts: Counts, answer: Ask) -> Iterator[Known]:
     """Yield what became of the notes that were met a second time in this run: by its counts, or as they stand now."""
-    reasons = {(one.source, one.original): one.reason for one in counts.aside}
-    yield from (one._replace(reason=reasons.get((one.source, one.original))) for one in found.repeats)
+    reasons = {aside.place: aside.reason for aside in counts.aside}
+    yield from (note._replace(reason=reasons.get(note.place)) for note in found.repeats)
     yield from (_known("", row) for row in _rows(answer, found.repeats))
 
 
@@ -195,7 +191,7 @@ def _standing(answer: Ask, notes: Sequence[Note]) -> dict[tuple[str, str], Known
 
 
 def _rows(answer: Ask, wanted: Sequence[Note] | Sequence[Known]) -> Iterator[dict[str, Any]]:
-    return existing_records(answer, ((one.original, one.source) for one in wanted))
+    return existing_records(answer, ((note.original, note.source) for note in wanted))
 
 
 def _known(kind: str, row: dict[str, Any]) -> Known:
@@ -220,13 +216,17 @@ def _kept(note: Note, put_blob: Callable[[bytes], str] | None) -> Mapped:
 
 def _dirty_by_kind(found: Read, asides: set[tuple[str, str]]) -> Counter[str]:
     dirty: Counter[str] = Counter()
-    for one in found.records:
-        data = one.record.data
+    for mapped in found.records:
+        data = mapped.record.data
         if (data.source, data.original) not in asides:
-            dirty[data.format.partition("/")[2]] += len(data.claims.get("dirty", []))
+            dirty[_kind_in(mapped)] += len(data.claims.get("dirty", []))
     for known in found.standing:
         dirty[known.kind] += known.dirty
     return dirty
+
+
+def _kind_in(mapped: Mapped) -> str:
+    return mapped.record.data.format.partition("/")[2]
 
 
 def is_own(note: Note, answer: Ask) -> bool:
@@ -235,22 +235,21 @@ def is_own(note: Note, answer: Ask) -> bool:
     if note.content is None or not name:
         return False
     if kind == "handoff":
-        found = _REF.search(note.content)
-        named = "" if found is None else found[1].decode("ascii")
-        return bool(named) and _is_derived(answer, {"id": named}, "compressed_json", note.content)
+        ref = _REF.search(note.content)
+        return ref is not None and _is_derived(answer, {"id": ref[1].decode()}, "compressed_json", note.content)
     if kind == "handoff-markdown" and note.content.startswith(_MARKDOWN):
         session = text_of(name) or name
-        asked = ({"id": session, "version": one} for one in _versions(answer, session))
-        return any(_is_derived(answer, one, "markdown", note.content) for one in asked)
+        questions = ({"id": session, "version": version} for version in _versions(answer, session))
+        return any(_is_derived(answer, question, "markdown", note.content) for question in questions)
     return False
 
 
 def _versions(answer: Ask, session: str) -> list[str]:
     try:
-        shown = answer("reports.show", {"id": session})
+        versions = answer("reports.show", {"id": session})["versions"]
     except Refused:
         return []
-    return [one["report_id"] for one in reversed(shown["versions"])]
+    return [version["report_id"] for version in reversed(versions)]
 
 
 def _is_derived(answer: Ask, asked: dict[str, str], form: str, content: bytes) -> bool:

@@ -53,10 +53,10 @@ def report(note: Reading, about: About) -> Meaning:
     """Return the report of a compressed handoff, full or planning."""
     filled: list[str] = []
 
-    def or_default(field: str, found: Any, default: Any) -> Any:
-        if not found:
+    def or_default(field: str, given: Any, default: Any) -> Any:
+        if not given:
             filled.append(field)
-        return found or default
+        return given or default
 
     below: list[Reading] = []
     deltas, report_type = _deltas(note, below), _report_type(note)
@@ -86,7 +86,9 @@ def report(note: Reading, about: About) -> Meaning:
 def assessment(note: Reading, about: About) -> Meaning:
     """Return the assessment of a checkpoint; phase and round are those of the ref where the note has none."""
     given = note.text("phase", chars_max=label_max_chars) or (about.name[1] if len(about.name) > 1 else "")
-    phase: session.Phase | None = next((one for one in get_args(session.Phase) if one == given.strip().upper()), None)
+    phase: session.Phase | None = next(
+        (phase_ for phase_ in get_args(session.Phase) if phase_ == given.strip().upper()), None
+    )
     if phase is None:
         raise Refused("INVALID_FIELD", f"there is no phase {given!r} here" if given else "it names no phase")
     if phase != given:
@@ -187,7 +189,7 @@ def _logged(note: Reading, name: str, other: str = "") -> tuple[str, dict[str, A
 
 def _vectors(vectors: Reading, groups: list[Reading]) -> dict[str, float]:
     """Return the vectors that are clean; those that stand in groups are taken out of them, and that is told."""
-    found = {name: vectors.number(name) for name in _VECTORS}
+    clean = {name: vectors.number(name) for name in _VECTORS}
     for group in [name for name, value in vectors.fields.items() if isinstance(value, dict)]:
         names = [name for name in vectors.fields[group] if name in _VECTORS]
         if not names:
@@ -197,11 +199,11 @@ def _vectors(vectors: Reading, groups: list[Reading]) -> dict[str, float]:
         groups.append(nested)
         for name in names:
             value = nested.number(name)
-            if found[name] is None:
-                found[name] = value
+            if clean[name] is None:
+                clean[name] = value
             else:
                 nested.complain(name, value, f"{name} is there twice: the one outside the group counts")
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in clean.items() if value is not None}
 
 
 def _deltas(note: Reading, below: list[Reading]) -> Deltas | None:
@@ -217,8 +219,8 @@ def _report_type(note: Reading) -> ReportType | None:
     for known in get_args(ReportType):
         if given == known:
             note.take("type")
-            found: ReportType = known
-            return found
+            report_type: ReportType = known
+            return report_type
     if given is not None:
         note.complain("type", note.take("type"), "there is no such type of report here")
     return None
@@ -230,8 +232,8 @@ def _calibration(note: Reading) -> Calibration:
     for known in get_args(Calibration):
         if note.fields.get(name) == known:
             note.take(name)
-            found: Calibration = known
-            return found
+            status: Calibration = known
+            return status
     if note.fields.get(name) is not None and not isinstance(note.fields[name], str):
         value = note.take(name)
         note.complain(name, value, f"this is {type_of(value)}, and no word of calibration")
@@ -251,14 +253,14 @@ def _gaps(note: Reading, below: list[Reading]) -> list[FilledGap]:
     given = note.take("gaps")
     if given is not None and not isinstance(given, list):
         note.complain("gaps", given, f"this is {type_of(given)}, and no list")
-    found: list[FilledGap] = []
-    for number, one in enumerate(given[:_gaps_max] if isinstance(given, list) else []):
-        if not isinstance(one, dict):
-            note.complain(f"gaps[{number}]", one, f"this is {type_of(one)}, and no gap")
+    gaps: list[FilledGap] = []
+    for number, item in enumerate(given[:_gaps_max] if isinstance(given, list) else []):
+        if not isinstance(item, dict):
+            note.complain(f"gaps[{number}]", item, f"this is {type_of(item)}, and no gap")
             continue
-        gap = Reading(one, note.place(f"gaps[{number}]"), note.dirty)
+        gap = Reading(item, note.place(f"gaps[{number}]"), note.dirty)
         below.append(gap)
-        found.append(
+        gaps.append(
             FilledGap(
                 gap=gap.text("g", chars_max=line_max_chars) or NOT_SAID,
                 before=gap.text("b") or NOT_SAID,
@@ -268,12 +270,12 @@ def _gaps(note: Reading, below: list[Reading]) -> list[FilledGap]:
         )
     if isinstance(given, list) and len(given) > _gaps_max:
         note.complain("gaps", len(given), f"only the first {_gaps_max} are taken: the original has all")
-    return found
+    return gaps
 
 
 def _said(*readings: Reading) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in readings:
-        for name, text in one.said().items():
-            found[unused(name, found)] = text
-    return found
+    texts: dict[str, str] = {}
+    for reading in readings:
+        for name, text in reading.said().items():
+            texts[unused(name, texts)] = text
+    return texts

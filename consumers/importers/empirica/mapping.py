@@ -177,33 +177,33 @@ def _fits(data: RecordImported) -> bool:
 
 
 def _shortened(data: RecordImported, chars: int, items: int) -> RecordImported:
-    told: list[DirtyValue] = []
-    mapped = _cut(data.mapped, "", chars, items, told)
-    if len(told) > _told_max:
-        why = f"{len(told) - _told_max} more were shortened: the original has the whole"
-        told[_told_max:] = [DirtyValue(path="$", value="…", why=why)]
+    notes: list[DirtyValue] = []
+    mapped = _cut(data.mapped, "", chars, items, notes)
+    if len(notes) > _told_max:
+        why = f"{len(notes) - _told_max} more were shortened: the original has the whole"
+        notes[_told_max:] = [DirtyValue(path="$", value="…", why=why)]
     claims = _claims(data.claims)
-    claims["dirty"] = [*claims.get("dirty", []), *msgspec.to_builtins(told)]
+    claims["dirty"] = [*claims.get("dirty", []), *msgspec.to_builtins(notes)]
     return msgspec.structs.replace(data, mapped=mapped, claims=claims)
 
 
 def _claims(claims: dict[str, Any]) -> dict[str, Any]:
     """Return what is said with its values shortened: every name stays."""
     said = {name: shown(text, 2 * _claims_max_chars) for name, text in claims.get("said", {}).items()}
-    dirty = [one | {"value": shown(one["value"], _claims_max_chars)} for one in claims.get("dirty", [])]
+    dirty = [value | {"value": shown(value["value"], _claims_max_chars)} for value in claims.get("dirty", [])]
     return {"said": said, "dirty": dirty}
 
 
-def _cut(value: Any, path: str, chars: int, items: int, told: list[DirtyValue]) -> Any:
+def _cut(value: Any, path: str, chars: int, items: int, notes: list[DirtyValue]) -> Any:
     if isinstance(value, str) and len(value) > chars:
         why = f"shortened from {len(value)} characters to fit an event: the original has the whole"
-        told.append(DirtyValue(path=path[:200] or "$", value=shown(value, _claims_max_chars), why=why))
+        notes.append(DirtyValue(path=path[:200] or "$", value=shown(value, _claims_max_chars), why=why))
         return cut_to_chars(value, chars)
     if isinstance(value, list):
         if len(value) > items:
             why = f"only the first {items} fit an event: the original has all"
-            told.append(DirtyValue(path=path[:200] or "$", value=str(len(value)), why=why))
-        return [_cut(one, f"{path}[{number}]", chars, items, told) for number, one in enumerate(value[:items])]
+            notes.append(DirtyValue(path=path[:200] or "$", value=str(len(value)), why=why))
+        return [_cut(item, f"{path}[{number}]", chars, items, notes) for number, item in enumerate(value[:items])]
     if isinstance(value, dict):
-        return {name: _cut(one, f"{path}.{name}".lstrip("."), chars, items, told) for name, one in value.items()}
+        return {name: _cut(item, f"{path}.{name}".lstrip("."), chars, items, notes) for name, item in value.items()}
     return value

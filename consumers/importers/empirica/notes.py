@@ -80,7 +80,7 @@ class Repository:
         Raises:
             Refused: ``INVALID_FIELD`` for what is no name of refs; ``TOO_LARGE``. Unavailable: git's own errors.
         """
-        found: dict[str, Ref] = {}
+        refs: dict[str, Ref] = {}
         unread: list[Unread] = []
         for given in roots:
             root = checked_root(given)
@@ -92,9 +92,9 @@ class Repository:
                 raise failure(answer, "git for-each-ref", self._git.folder)
             for line in answer.out.decode("utf-8", "replace").splitlines():
                 object_id, _, name = line.partition(" ")
-                found.setdefault(name, Ref(object_id, *_place(root, name)))
+                refs.setdefault(name, Ref(object_id, *_place(root, name)))
             unread += [Unread(name, "the ref is damaged: git passes it over") for name in _broken(answer.error)]
-        return [found[name] for name in sorted(found)], list(dict.fromkeys(unread))
+        return [refs[name] for name in sorted(refs)], list(dict.fromkeys(unread))
 
     def notes(
         self, refs: Sequence[Ref], step: Callable[[int, int], None] = lambda _done, _total: None
@@ -146,12 +146,12 @@ def _notes_of(objects: Objects, ref: Ref) -> Iterator[Note | Unread]:
 
 def _no_tree(objects: Objects, ref: Ref) -> Note | Unread:
     """Say of a ref that leads to no tree what it is instead."""
-    found = objects.get(ref.object_id, blob_size_max_bytes)
-    if found is None:
+    object_ = objects.get(ref.object_id, blob_size_max_bytes)
+    if object_ is None:
         return Unread(ref.source, f"its object {ref.object_id} is missing or damaged: `git fsck` tells more")
-    if found.type != "blob":
-        return Unread(ref.source, f"its tree is missing or damaged, behind the {found.type} {ref.object_id}")
-    return Note(ref.source, ref.tail, "", found.ref, found.content, "the ref is a blob, and no tree of notes")
+    if object_.type != "blob":
+        return Unread(ref.source, f"its tree is missing or damaged, behind the {object_.type} {ref.object_id}")
+    return Note(ref.source, ref.tail, "", object_.ref, object_.content, "the ref is a blob, and no tree of notes")
 
 
 def _walk(objects: Objects, ref: Ref, tree: bytes, folder: str, depth: int) -> Iterator[Note | Unread]:
@@ -170,12 +170,12 @@ def _walk(objects: Objects, ref: Ref, tree: bytes, folder: str, depth: int) -> I
 
 
 def _note(objects: Objects, ref: Ref, path: str, object_id: str) -> Note | Unread:
-    found = objects.get(object_id, blob_size_max_bytes)
+    blob = objects.get(object_id, blob_size_max_bytes)
     noted = path.replace("/", "")
-    if found is None or found.type != "blob":
+    if blob is None or blob.type != "blob":
         return Unread(ref.source, f"the blob {object_id} of its note on {noted[:80]} is missing or damaged")
     problem = "" if _OBJECT.fullmatch(noted) else f"it stands at {path[:200]!r} in its ref, where no note can be"
-    return Note(ref.source, ref.tail, noted, found.ref, found.content, problem)
+    return Note(ref.source, ref.tail, noted, blob.ref, blob.content, problem)
 
 
 def _entries(tree: bytes, id_size: int) -> Iterator[tuple[str, str, str]]:

@@ -104,13 +104,13 @@ class Reading:
         if len(value) > items_max:
             self.complain(name, len(value), f"only the first {items_max} are taken: the original has all")
         items = Reading({}, self.place(name), self.dirty)
-        found: list[str] = []
-        for number, one in enumerate(value[:items_max]):
-            if one is None:
-                items.complain(f"[{number}]", one, "this is null, and no text")
-            items.fields[f"[{number}]"] = one
-            found.append(items.text(f"[{number}]", chars_max=chars_max))
-        return [text for text in found if text]
+        texts_: list[str] = []
+        for number, item in enumerate(value[:items_max]):
+            if item is None:
+                items.complain(f"[{number}]", item, "this is null, and no text")
+            items.fields[f"[{number}]"] = item
+            texts_.append(items.text(f"[{number}]", chars_max=chars_max))
+        return [text for text in texts_ if text]
 
     def number(self, name: str, low: float = 0.0, high: float = 1.0) -> float | None:
         """Return a number between two bounds; an object with a ``score`` gives that, and is listed as dirty."""
@@ -143,20 +143,20 @@ class Reading:
 
     def said(self) -> dict[str, str]:
         """Return what was not taken, as texts by name."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         left = [(name, value) for name, value in self.fields.items() if value not in _NOTHING]
         for name, value in left[:said_max]:
-            found[unused(_label(self.place(name)), found)] = shown(value, said_max_chars)
+            texts[unused(_label(self.place(name)), texts)] = shown(value, said_max_chars)
         if len(left) > said_max:
             names = ", ".join(name for name, _ in left[said_max:])
-            found[_label(self.place("…"))] = shown(f"{len(left) - said_max} more: {names}", said_max_chars)
-        return found
+            texts[_label(self.place("…"))] = shown(f"{len(left) - said_max} more: {names}", said_max_chars)
+        return texts
 
 
-def unused(name: str, found: Mapping[str, str]) -> str:
+def unused(name: str, taken: Mapping[str, str]) -> str:
     """Return a name under which nothing is said yet: names that are joined by dots, or cut, may come to the same."""
     number, free = 1, name
-    while free in found:
+    while free in taken:
         number += 1
         free = f"{name[: label_max_chars - 8]} ({number})"
     return free
@@ -214,14 +214,14 @@ def type_of(value: Any) -> str:
     """Return what a JSON value is, in words."""
     if value is None:
         return "null"
-    sorts = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
-    return sorts[type(value)]
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
+    return names[type(value)]
 
 
 def _parsed(text: str, dirty: list[DirtyValue]) -> Any:
-    def pairs(found: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    def pairs(fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        for name, value in found:
+        for name, value in fields:
             if name in made:
                 dirty.append(_dirty(name, made[name], "the name stands twice in one object: the last one counts"))
             made[name] = value

@@ -135,9 +135,9 @@ class Conversation:
     def _object(self, line: bytes, place: Place, head: lines.Head) -> Iterator[Answered | Unread]:
         messages = lines.conversation(head)
         if messages is not None:
-            found = list(self._inner(messages, place))
-            yield from found
-            if found or not lines.has_trace(line):
+            responses = list(self._inner(messages, place))
+            yield from responses
+            if responses or not lines.has_trace(line):
                 return
             # What was asked may stand beside the answer to it, in one document.
         inner = lines.nested_line(head)
@@ -189,12 +189,12 @@ class Conversation:
             self._progress.skipped += len(opened.lines)
             return
         # What a tool is called with may be anything; the original has it.
-        said = [line for line in opened.lines if not (is_session and lines.only_calls_tools(line))]
-        if not said:
+        spoken = [line for line in opened.lines if not (is_session and lines.only_calls_tools(line))]
+        if not spoken:
             self._progress.skipped += len(opened.lines)
             return
         try:
-            read = [lines.decoded(line) for line in said]
+            read = [lines.decoded(line) for line in spoken]
         except Refused as refusal:
             yield Unread(opened.place, original, len(original), f"{refusal.code}: {refusal.message}")
             return
@@ -219,8 +219,8 @@ class Conversation:
         own = None
         if role == "user" and head.is_meta is not True and head.is_summary is not True:
             contents = [head.content, head.value, head.parts] if message is None else [message.content, message.parts]
-            said = next((text for content in contents if (text := lines.prompt_text(content))), "")
-            own = Prompt(said, line if len(line) <= prompt_size_max_bytes else b"") if said else None
+            prompt_text = next((text for content in contents if (text := lines.prompt_text(content))), "")
+            own = Prompt(prompt_text, line if len(line) <= prompt_size_max_bytes else b"") if prompt_text else None
         prompt = own or self._prompts.get(lines.text(head.parent)) or self._last.get(chain)
         if own is not None:
             _remember(self._last, chain, own)

@@ -57,13 +57,13 @@ def find_transcripts(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise Refused("NOT_FOUND", f"there is no file or folder {path}", path=str(path))
-    found: list[Path] = []
+    transcripts: list[Path] = []
     for folder, names, files in os.walk(path, onerror=fail):
         names[:] = sorted(name for name in names if not name.startswith("."))
         here = path.__class__(folder)
         wanted = (name for name in sorted(files) if name.endswith((*LINES, ".json", *TEXTS)))
-        found += [here / name for name in wanted if not name.startswith(".") and not (here / name).is_symlink()]
-    return found
+        transcripts += [here / name for name in wanted if not name.startswith(".") and not (here / name).is_symlink()]
+    return transcripts
 
 
 def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Answered | Unread]:

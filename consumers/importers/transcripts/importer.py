@@ -95,13 +95,13 @@ class ExistingReasoning:
             Refused: as ``memory_from_dict``, when the answer is no graph.
         """
         for name in thought.names:
-            found = self._found.get(name)
-            if found is None and name not in self._planned:
+            row = self._found.get(name)
+            if row is None and name not in self._planned:
                 return Existing(name, thought.memory, is_new=True)
-            if found is not None and found["imported"] is None:
+            if row is not None and row["imported"] is None:
                 continue  # somebody's own reasoning, which happens to have this id
-            owner = "" if found is None else found["author"]
-            if found is not None and found["ref"] == compute_reasoning_ref(thought.memory):
+            owner = "" if row is None else row["author"]
+            if row is not None and row["ref"] == compute_reasoning_ref(thought.memory):
                 return Existing(name, None, is_new=False, owner=owner)
             there = self._planned.get(name) or self._memory(name)
             if is_beginning(thought.memory, there):
@@ -149,11 +149,11 @@ class Tally:
 
     def keep_aside(self, asides: Iterable[Aside]) -> None:
         """Count what was kept aside."""
-        for one in asides:
+        for aside in asides:
             self.kept_aside += 1
-            self.codes[one.reason.partition(":")[0]] += 1
+            self.codes[aside.reason.partition(":")[0]] += 1
             if len(self.aside) < asides_shown_max:
-                self.aside.append(one)
+                self.aside.append(aside)
 
     def answer(self) -> dict[str, Any]:
         """Return the counts as commands print them."""
@@ -163,7 +163,7 @@ class Tally:
             "kept_aside": self.kept_aside,
             "lost": self.read - self.mapped - self.kept_aside,
             "added": self.added,
-            "aside": [one.answer() for one in self.aside],
+            "aside": [aside.answer() for aside in self.aside],
             "aside_not_shown": self.kept_aside - len(self.aside),
             "aside_by_reason": dict(self.codes.most_common()),
         }
@@ -189,23 +189,23 @@ class TranscriptImport:
         self._names: set[str] = set()
         self._size = 0
 
-    def take(self, found: Answered | Unread) -> None:
+    def take(self, response: Answered | Unread) -> None:
         """Take one response or fault.
 
         Raises:
             Refused: the author may not import at all. Unavailable: see ``Client.submit``.
         """
-        one = thought_in(found) if isinstance(found, Answered) else found
-        if one is None:
-            assert isinstance(found, Answered)  # noqa: S101 - whatever is unread is handed on
-            self._progress.skipped += found.lines
+        item = thought_in(response) if isinstance(response, Answered) else response
+        if item is None:
+            assert isinstance(response, Answered)  # noqa: S101 - whatever is unread is handed on
+            self._progress.skipped += response.lines
             return
-        names = set(one.names) if isinstance(one, Thought) else {left_of(one).stream}
-        size = len(found.original or b"")
+        names = set(item.names) if isinstance(item, Thought) else {left_of(item).stream}
+        size = len(response.original or b"")
         is_full = len(self._waiting) >= responses_at_once_max or self._size + size > size_at_once_max_bytes
         if is_full or not names.isdisjoint(self._names):
             self.flush()  # what stands twice in a file must find its first copy in the views
-        self._waiting.append(one)
+        self._waiting.append(item)
         self._names |= names
         self._size += size
 
@@ -216,9 +216,9 @@ class TranscriptImport:
             Refused: the author may not import at all. Unavailable: see ``Client.submit``.
         """
         waiting, self._waiting, self._names, self._size = self._waiting, [], set(), 0
-        self._existing.look_up([one for one in waiting if isinstance(one, Thought)])
+        self._existing.look_up([item for item in waiting if isinstance(item, Thought)])
         self.tally.read += len(waiting)
-        made = [self._thought(one) if isinstance(one, Thought) else self._aside(left_of(one)) for one in waiting]
+        made = (self._thought(item) if isinstance(item, Thought) else self._aside(left_of(item)) for item in waiting)
         records = [record for record in made if record is not None]
         if records:
             counts = self._append(records)
@@ -305,18 +305,18 @@ class _Left(NamedTuple):
     ids: dict[str, str]
 
 
-def left_of(one: Hidden | Unread) -> _Left:
+def left_of(item: Hidden | Unread) -> _Left:
     """Return what is to be kept aside of a response that cannot be mapped, or of what could not be read."""
-    if isinstance(one, Hidden):
-        answered = one.answered
+    if isinstance(item, Hidden):
+        answered = item.answered
         ids = {"session": answered.session, "message": answered.message}
         original: bytes | None = answered.original
         size = len(answered.original)
     else:
-        answered = Answered(one.place, one.original or str(one.size).encode(), None)
-        ids, original, size = {}, one.original, one.size
+        answered = Answered(item.place, item.original or str(item.size).encode(), None)
+        ids, original, size = {}, item.original, item.size
     source = shorten(str(answered.place).strip(), source_max_chars) or "—"
-    return _Left(source, aside_stream(answered), one.reason, original, size, ids)
+    return _Left(source, aside_stream(answered), item.reason, original, size, ids)
 
 
 def continued(rest: ReasoningMemory) -> list[EventData]:

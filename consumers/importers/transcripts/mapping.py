@@ -106,7 +106,7 @@ def _thought_in(answered: Answered) -> Thought | None:
 
 def answer_of(extraction: Extraction) -> str:
     """Return the answer that follows the last thinking; the one before it where none does."""
-    found: list[str] = []
+    parts: list[str] = []
     has_thought, follows = False, False
     for source in extraction.sources:
         regions = sorted([(region, True) for region in source.thinking] + [(region, False) for region in source.answer])
@@ -115,15 +115,15 @@ def answer_of(extraction: Extraction) -> str:
             if is_thinking or not words:
                 has_thought, follows = has_thought or is_thinking, follows and not is_thinking
                 continue
-            found = [*found, words] if follows else [words] if has_thought else found
+            parts = [*parts, words] if follows else [words] if has_thought else parts
             follows = has_thought
-    return "\n\n".join(found)
+    return "\n\n".join(parts)
 
 
 def names_of(answered: Answered, extraction: Extraction) -> tuple[str, ...]:
     """Return the ids that a response may stand under, the best first; they tell nothing of where it was found."""
-    said = [[source.text, source.thinking, source.answer] for source in extraction.sources]
-    by_content = _name("content", [answered.session, extraction.memory.ai_id, extraction.memory.task, said])
+    sources = [[source.text, source.thinking, source.answer] for source in extraction.sources]
+    by_content = _name("content", [answered.session, extraction.memory.ai_id, extraction.memory.task, sources])
     by_ids = _by_ids(answered)
     return (by_ids, by_content) if by_ids else (by_content,)
 
@@ -179,13 +179,13 @@ def time_of(at: Any) -> str | None:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Return ascending numbers as ``1-3, 5``."""
-    found: list[list[int]] = []
+    bounds: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if bounds and number == bounds[-1][1] + 1:
+            bounds[-1][1] = number
         else:
-            found.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+            bounds.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in bounds)
 
 
 def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> RecordClaims:
@@ -206,7 +206,9 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
     if answered.at is not None and time_of(answered.at) is None:
         value = shorten(str(answered.at).strip(), name_max_chars) or '""'
         dirty.append(DirtyValue(path="timestamp", value=value, why="it is no time with an offset"))
-    dirty += [DirtyValue(path="$", value=shorten(one.strip(), name_max_chars), why=_NUMBER) for one in answered.odd]
+    dirty += [
+        DirtyValue(path="$", value=shorten(number.strip(), name_max_chars), why=_NUMBER) for number in answered.odd
+    ]
     if len(dirty) > dirty_max:
         left = f"{len(dirty) - dirty_max + 1} more are not listed: the original has them"
         dirty[dirty_max - 1 :] = [DirtyValue(path="$", value="…", why=left)]
@@ -233,7 +235,7 @@ def _hidden(response: Any) -> str:
     if any(block.get("type") == "thinking" and block.get("signature") for block in named):
         return "the thinking was left out by what wrote this: only its signature is here"
     details = response.get("reasoning_details") if isinstance(response, dict) else None
-    if isinstance(details, list) and any(isinstance(one, dict) and "data" in one for one in details):
+    if isinstance(details, list) and any(isinstance(detail, dict) and "data" in detail for detail in details):
         return "the vendor encrypted this thinking"
     return ""
 
@@ -244,5 +246,5 @@ def _by_ids(answered: Answered) -> str:
     return _name("ids", [answered.session, answered.message]) if answered.message and answered.session else ""
 
 
-def _name(sort: str, said: list[Any]) -> str:
-    return "thinking-" + hashlib.sha256(encode_canonical([sort, *said])).hexdigest()[:_digits]
+def _name(origin: str, values: list[Any]) -> str:
+    return "thinking-" + hashlib.sha256(encode_canonical([origin, *values])).hexdigest()[:_digits]

@@ -44,9 +44,9 @@ def read_fault(problem: str) -> Fault | kinds.Failure:
         return invalid('a program to debug reads "debug: f(x) = x * 2 + 3; 0 -> 4; 1 -> 6"')
     tokens, at = [], 0
     text = program[1].strip()
-    while (found := _TOKEN.match(text, at)) is not None:
-        tokens.append(found[1])
-        at = found.end()
+    while (token := _TOKEN.match(text, at)) is not None:
+        tokens.append(token[1])
+        at = token.end()
     alternates = all((token in _OPERATORS) == bool(place % 2) for place, token in enumerate(tokens))
     if at != len(text) or not alternates or not len(tokens) % 2 or len(tokens) > tokens_max:
         return invalid(f"a program is x and whole numbers joined by + - *, at most {tokens_max} tokens")
@@ -145,7 +145,7 @@ def _alternatives(token: str) -> list[str]:
     if token.isdecimal():
         value = int(token)
         near = (value + 1, value - 1, value + 2, value - 2)
-        return [*(str(one) for one in near if 0 <= one <= value_max), "x"]
+        return [*(str(number) for number in near if 0 <= number <= value_max), "x"]
     return ["1", "2"]
 
 
@@ -157,11 +157,16 @@ def _changed(path: Path, fault: Fault) -> tuple[Tokens, set[int], list[str]]:
     """Return the program after a path's changes, the places changed, and what is wrong (the rest is not made)."""
     tokens, touched = fault.tokens, set[int]()
     for step, node in enumerate(path[1:], 1):
-        said = _CHANGE.fullmatch(node.content)
-        place = int(said[1]) if said else 0
-        if said is None or place >= len(tokens) or tokens[place] != said[2] or said[3] not in _alternatives(said[2]):
+        change = _CHANGE.fullmatch(node.content)
+        place = int(change[1]) if change else 0
+        if (
+            change is None
+            or place >= len(tokens)
+            or tokens[place] != change[2]
+            or change[3] not in _alternatives(change[2])
+        ):
             return tokens, touched, [f"step {step}: this change cannot be made: {node.content[:100]}"]
-        tokens = _with(tokens, place, said[3])
+        tokens = _with(tokens, place, change[3])
         touched.add(place)
     return tokens, touched, []
 
@@ -173,7 +178,7 @@ def _program(path: Path, fault: Fault) -> Tokens | None:
 
 def _failing(tokens: Tokens, fault: Fault) -> list[str]:
     rows = ((x, expected, run(tokens, x)) for x, expected in fault.rows)
-    return [f"f({x}) is {found}, not {expected}" for x, expected, found in rows if found != expected]
+    return [f"f({x}) is {given}, not {expected}" for x, expected, given in rows if given != expected]
 
 
 def _distance(tokens: Tokens, fault: Fault) -> int:
@@ -183,7 +188,7 @@ def _distance(tokens: Tokens, fault: Fault) -> int:
 def _votes(programs: list[Tokens | None], fault: Fault) -> list[int]:
     votes = [0] * len(programs)
     for x, expected in fault.rows:
-        misses = [abs(run(one, x) - expected) if one else None for one in programs]
+        misses = [abs(run(program, x) - expected) if program else None for program in programs]
         best = min((miss for miss in misses if miss is not None), default=None)
         for place, miss in enumerate(misses):
             votes[place] += miss is not None and miss == best

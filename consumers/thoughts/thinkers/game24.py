@@ -79,7 +79,7 @@ def compute(left: Fraction, operation: str, right: Fraction) -> Fraction | None:
 
 def steps(numbers: Numbers) -> list[Claim]:
     """Return every step from a state in canonical order, larger operand first; of steps to one state, the first."""
-    found: dict[Numbers, Claim] = {}
+    claims: dict[Numbers, Claim] = {}
     ordered = sorted(numbers, reverse=True)
     for first, second in combinations(range(len(ordered)), 2):
         high, low = ordered[first], ordered[second]
@@ -89,8 +89,8 @@ def steps(numbers: Numbers) -> list[Claim]:
             result = compute(left, operation, right)
             if result is not None:
                 rest = tuple(sorted([*others, result]))
-                found.setdefault(rest, Claim(left, operation, right, result, rest))
-    return list(found.values())
+                claims.setdefault(rest, Claim(left, operation, right, result, rest))
+    return list(claims.values())
 
 
 class Reach:
@@ -130,10 +130,10 @@ def read_game(problem: str) -> Game | kinds.Failure:
     """Return the game that a problem's text states; 24 is the target unless it names another."""
     text = unicodedata.normalize("NFKC", problem)
     text = _TITLE.sub(" ", text)
-    found = _TARGET.search(text)
-    target = Fraction(int(found[1])) if found else Fraction(24)
-    if found:
-        text = text[: found.start()] + " " + text[found.end() :]
+    named = _TARGET.search(text)
+    target = Fraction(int(named[1])) if named else Fraction(24)
+    if named:
+        text = text[: named.start()] + " " + text[named.end() :]
     tokens = _TOKEN.findall(text)
     wrong = [token for token in tokens if not token.isdecimal() or not token.isascii() or int(token) > number_max]
     if wrong:
@@ -145,15 +145,15 @@ def read_game(problem: str) -> Game | kinds.Failure:
 
 def read_claim(content: str) -> Claim | None:
     """Return the step that a thought states; None when it states none."""
-    found = _CLAIM.fullmatch(content)
-    if found is None:
+    stated = _CLAIM.fullmatch(content)
+    if stated is None:
         return None
     try:
-        left, right, result = (Fraction(found[place]) for place in (1, 3, 4))
-        rest = tuple(sorted(Fraction(number) for number in re.findall(_NUMBER, found[5])))
+        left, right, result = (Fraction(stated[place]) for place in (1, 3, 4))
+        rest = tuple(sorted(Fraction(number) for number in re.findall(_NUMBER, stated[5])))
     except ZeroDivisionError:
         return None
-    return Claim(left, _SPELLED.get(found[2], found[2]), right, result, rest)
+    return Claim(left, _SPELLED.get(stated[2], stated[2]), right, result, rest)
 
 
 class Game24(ProgramThinker[Game]):
@@ -234,15 +234,15 @@ class Game24(ProgramThinker[Game]):
             return _evaluation(path, 0.0, 1.0, checked.errors[0], correct=False)
         reach, rest = self._reach_of(game.target), claim.rest
         within = reach.is_reachable(rest)
-        shown = ", ".join(map(str, rest))
+        numbers = _listed(rest)
         if rest == (game.target,):
             return _evaluation(path, 10.0, 1.0, f"得到目标{game.target}")
         if within is None:
-            return _evaluation(path, 5.0, 0.3, f"剩余 {shown}: 数字太多, 未能穷尽")
+            return _evaluation(path, 5.0, 0.3, f"剩余 {numbers}: 数字太多, 未能穷尽")
         if not within:
-            return _evaluation(path, 0.5, 1.0, f"剩余 {shown}: 无法得到{game.target}")
+            return _evaluation(path, 0.5, 1.0, f"剩余 {numbers}: 无法得到{game.target}")
         ways = reach.ways(rest)
-        return _evaluation(path, 7.0 + min(2.5, ways / 2), 1.0, f"剩余 {shown}: {ways}种下一步可通向{game.target}")
+        return _evaluation(path, 7.0 + min(2.5, ways / 2), 1.0, f"剩余 {numbers}: {ways}种下一步可通向{game.target}")
 
     def _reach_of(self, target: Fraction) -> Reach:
         if self._reach.target != target:
@@ -298,8 +298,8 @@ def replay(numbers: Numbers, claims: Sequence[Claim]) -> Replayed:
             taken.append(term)
         computed = compute(claim.left, claim.operation, claim.right)
         if computed != claim.result:
-            said = f"{claim.left} {claim.operation} {claim.right}"
-            errors.append(f"step {position}: {said} = {computed if computed is not None else '∅'}, not {claim.result}")
+            sum_ = f"{claim.left} {claim.operation} {claim.right}"
+            errors.append(f"step {position}: {sum_} = {computed if computed is not None else '∅'}, not {claim.result}")
         trace.append(_words(position, claim, taken[1]))
         terms.append(_joined(position, claim, taken[0], taken[1]))
         left = tuple(sorted(term.claimed for term in terms))
@@ -310,16 +310,16 @@ def replay(numbers: Numbers, claims: Sequence[Claim]) -> Replayed:
 
 def expressions(numbers: Numbers, reach: Reach, most: int) -> list[str]:
     """Return up to ``most`` different expressions that make the target, in canonical order."""
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     waiting: list[tuple[Numbers, tuple[Claim, ...]]] = [(numbers, ())]
-    while waiting and len(found) < most:
+    while waiting and len(texts) < most:
         state, claims = waiting.pop()
         if len(state) == 1:
-            found.setdefault(replay(numbers, claims).terms[0].text)
+            texts.setdefault(replay(numbers, claims).terms[0].text)
             continue
         hopeful = [step for step in steps(state) if reach.is_reachable(step.rest)]
         waiting.extend((step.rest, (*claims, step)) for step in reversed(hopeful))
-    return list(found)
+    return list(texts)
 
 
 def _take(terms: list[Term], value: Fraction) -> Term | None:

@@ -98,10 +98,10 @@ class LlmThinker:
             'Decompose the problem. {"thought_granularity": "…", "intermediate_steps": ["…"],'
             ' "depth_estimate": 1 to 64, "constraints": ["…"], "success_criteria": "…"}'
         )
-        said = self._ask(asked, {"problem": problem, "task_type": task_type}, _Shape)
-        if isinstance(said, _Shape):
-            return msgspec.convert(msgspec.structs.asdict(said), kinds.Decomposition)
-        return _failure(_code_of(said), said)
+        answer = self._ask(asked, {"problem": problem, "task_type": task_type}, _Shape)
+        if isinstance(answer, _Shape):
+            return msgspec.convert(msgspec.structs.asdict(answer), kinds.Decomposition)
+        return _failure(_code_of(answer), answer)
 
     def generate(
         self, path: Path, strategy: kinds.GenerationStrategy, k: int, context: kinds.GenerationContext
@@ -117,10 +117,10 @@ class LlmThinker:
                 f"Propose {count} different next step(s), at most {thought_max_chars} characters each.{which}"
                 ' {"candidates": [{"content": "…", "action_type": "…", "is_solution": whether it solves the problem}]}'
             )
-            said = self._ask(asked, about, _Thoughts)
-            if not isinstance(said, _Thoughts):
-                return _failure("GENERATION_FAILED", said)
-            thoughts += said.candidates[:count]
+            answer = self._ask(asked, about, _Thoughts)
+            if not isinstance(answer, _Thoughts):
+                return _failure("GENERATION_FAILED", answer)
+            thoughts += answer.candidates[:count]
         return kinds.GeneratedPayload(candidates=_kept(thoughts, k), llm_calls=len(calls))
 
     def evaluate(
@@ -132,23 +132,23 @@ class LlmThinker:
     ) -> kinds.ResultsPayload | kinds.Failure:
         """Return the model's scores: one call a path, or one call that compares them all."""
         about: dict[str, Any] = {"problem": context.problem, "goal": context.goal, "criteria": list(criteria)}
-        shown = [{"node_id": path[-1].id, "steps": [node.content for node in path[1:]]} for path in paths]
+        candidates = [{"node_id": path[-1].id, "steps": [node.content for node in path[1:]]} for path in paths]
         form = '"score": 0 to 10, "confidence": 0 to 1, "reasoning": "…"'
-        found: list[kinds.NodeEvaluation] = []
+        evaluations: list[kinds.NodeEvaluation] = []
         if strategy == "comparative_voting":
             asked = f'Compare the candidates. {{"evaluations": [{{"node_id": "…", {form}}}]}}'
-            said = self._ask(asked, about | {"candidates": shown}, _JudgedAll)
-            if not isinstance(said, _JudgedAll):
-                return _evaluation_failure(said)
-            by_id = {one.node_id: one for one in said.evaluations}
-            found = [_evaluation(path[-1].id, by_id[path[-1].id]) for path in paths if path[-1].id in by_id]
-            return ranked(found, strategy)
-        for candidate in shown:
+            answer = self._ask(asked, about | {"candidates": candidates}, _JudgedAll)
+            if not isinstance(answer, _JudgedAll):
+                return _evaluation_failure(answer)
+            by_id = {judged.node_id: judged for judged in answer.evaluations}
+            evaluations = [_evaluation(path[-1].id, by_id[path[-1].id]) for path in paths if path[-1].id in by_id]
+            return ranked(evaluations, strategy)
+        for candidate in candidates:
             judged = self._ask(f"Judge the last step. {{{form}}}", about | {"candidate": candidate}, _Judged)
             if not isinstance(judged, _Judged):
                 return _evaluation_failure(judged)
-            found.append(_evaluation(str(candidate["node_id"]), judged))
-        return ranked(found, strategy)
+            evaluations.append(_evaluation(str(candidate["node_id"]), judged))
+        return ranked(evaluations, strategy)
 
     def is_solution(self, path: Path) -> bool:
         """Return whether the last thought was proposed as a solution and not judged below ``solution_score_min``."""
@@ -162,16 +162,16 @@ class LlmThinker:
             'Write the answer that the steps lead to and check it. {"answer": "…", "reasoning_trace": ["…"],'
             ' "confidence": 0 to 1, "is_valid": true|false, "validation_errors": ["…"], "alternative_solutions": ["…"]}'
         )
-        said = self._ask(asked, {"problem": problem, "steps": [node.content for node in path[1:]]}, _Answered)
-        if not isinstance(said, _Answered):
-            return _failure(_code_of(said), said)
-        is_valid = said.is_valid and not said.validation_errors
+        answer = self._ask(asked, {"problem": problem, "steps": [node.content for node in path[1:]]}, _Answered)
+        if not isinstance(answer, _Answered):
+            return _failure(_code_of(answer), answer)
+        is_valid = answer.is_valid and not answer.validation_errors
         return kinds.Solution(
-            answer=said.answer,
-            reasoning_trace=said.reasoning_trace,
-            confidence=said.confidence,
-            verification=kinds.Verification(is_valid=is_valid, validation_errors=said.validation_errors),
-            alternative_solutions=said.alternative_solutions,
+            answer=answer.answer,
+            reasoning_trace=answer.reasoning_trace,
+            confidence=answer.confidence,
+            verification=kinds.Verification(is_valid=is_valid, validation_errors=answer.validation_errors),
+            alternative_solutions=answer.alternative_solutions,
         )
 
     def _ask(self, asked: str, about: Any, form: type[T]) -> T | Unavailable | Refused:
@@ -200,24 +200,24 @@ def _kept(thoughts: list[_Thought], k: int) -> list[kinds.Candidate]:
     return list(kept.values())
 
 
-def _evaluation(node_id: str, said: _Judged) -> kinds.NodeEvaluation:
-    reasoning = said.reasoning[:300]
-    return kinds.NodeEvaluation(node_id=node_id, score=said.score, confidence=said.confidence, reasoning=reasoning)
+def _evaluation(node_id: str, judged: _Judged) -> kinds.NodeEvaluation:
+    reasoning = judged.reasoning[:300]
+    return kinds.NodeEvaluation(node_id=node_id, score=judged.score, confidence=judged.confidence, reasoning=reasoning)
 
 
-def _evaluation_failure(said: Unavailable | Refused) -> kinds.Failure:
-    is_late = said.code == "LLM_UNAVAILABLE" and "status" not in said.details
-    return _failure("EVALUATION_TIMEOUT" if is_late else _code_of(said), said)
+def _evaluation_failure(error: Unavailable | Refused) -> kinds.Failure:
+    is_late = error.code == "LLM_UNAVAILABLE" and "status" not in error.details
+    return _failure("EVALUATION_TIMEOUT" if is_late else _code_of(error), error)
 
 
-def _code_of(said: Unavailable | Refused) -> str:
+def _code_of(error: Unavailable | Refused) -> str:
     """Return the protocol's code for what came and cannot be read; an endpoint that did not answer keeps ours."""
-    return said.code if said.code == "LLM_UNAVAILABLE" else "INVALID_FORMAT"
+    return error.code if error.code == "LLM_UNAVAILABLE" else "INVALID_FORMAT"
 
 
-def _failure(code: str, said: Unavailable | Refused) -> kinds.Failure:
-    status = said.details.get("status")
-    denied = isinstance(said, Refused) or (
+def _failure(code: str, error: Unavailable | Refused) -> kinds.Failure:
+    status = error.details.get("status")
+    denied = isinstance(error, Refused) or (
         isinstance(status, int) and 400 <= status < 500 and status not in (408, 425, 429)
     )
-    return kinds.Failure(code=code, message=f"{said.code}: {said.message}", recoverable=not denied)
+    return kinds.Failure(code=code, message=f"{error.code}: {error.message}", recoverable=not denied)

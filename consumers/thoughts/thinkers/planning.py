@@ -43,7 +43,7 @@ def read_task(problem: str) -> Task | kinds.Failure:
     if not goal or not 2 <= len(start) <= blocks_max:
         return invalid(f"the task needs 2 to {blocks_max} blocks and a goal")
     for state in (start, goal):
-        strange = [one for pair in state.items() for one in pair if one != table and one not in start]
+        strange = [block for pair in state.items() for block in pair if block != table and block not in start]
         supports = [place for place in state.values() if place != table]
         if strange or table in state or len(set(supports)) != len(supports) or not _is_grounded(state):
             return invalid("every block stands on the table or on one block of the task, alone and in no circle")
@@ -125,10 +125,10 @@ def _states(path: Path, task: Task) -> tuple[list[State], list[str]]:
     """Return the states of a path one after the other, and what is wrong with its moves (the rest is not made)."""
     states = [task.start]
     for step, node in enumerate(path[1:], 1):
-        state, said = states[-1], _MOVE.fullmatch(node.content)
-        if said is None or (said[1], said[3]) not in moves(state) or state[said[1]] != said[2]:
+        state, move = states[-1], _MOVE.fullmatch(node.content)
+        if move is None or (move[1], move[3]) not in moves(state) or state[move[1]] != move[2]:
             return states, [f"step {step}: this move cannot be made: {node.content[:100]}"]
-        states.append(state | {said[1]: said[3]})
+        states.append(state | {move[1]: move[3]})
     return states, []
 
 
