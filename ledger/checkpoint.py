@@ -48,7 +48,6 @@ class Checkpoint(msgspec.Struct, frozen=True):
     root: bytes
 
     def __post_init__(self) -> None:
-        """Refuse what could not be written as a checkpoint."""
         _check_line(self.origin, "origin")
         if not 0 <= self.size <= tree_size_max:
             raise Refused("INVALID_FORMAT", f"A checkpoint cannot have the size {self.size}.")
@@ -67,7 +66,6 @@ class CheckpointVerifier(msgspec.Struct, frozen=True):
     public_key: bytes
 
     def __post_init__(self) -> None:
-        """Refuse what could not be written as a vkey."""
         _check_key_name(self.origin)
         if len(self.public_key) != _KEY_SIZE_BYTES:
             raise Refused("INVALID_FORMAT", f"A public key has {_KEY_SIZE_BYTES} bytes, not {len(self.public_key)}.")
@@ -114,13 +112,11 @@ class CheckpointKey(msgspec.Struct, frozen=True):
     seed: bytes
 
     def __post_init__(self) -> None:
-        """Refuse what could not sign."""
         _check_key_name(self.origin)
         if len(self.seed) != _KEY_SIZE_BYTES:
             raise Refused("INVALID_FORMAT", f"A signing seed has {_KEY_SIZE_BYTES} bytes, not {len(self.seed)}.")
 
     def __repr__(self) -> str:
-        """Leave the seed out of logs and tracebacks."""
         return f"CheckpointKey(vkey={self.vkey!r})"
 
     @property

@@ -52,23 +52,18 @@ class Client(Protocol):
     @property
     def ledger(self) -> str:
         """The ledger's id."""
-        ...
 
     def submit(self, submission: Submission) -> list[Accepted]:
         """Admit a submission; when this returns, it is on disk."""
-        ...
 
     def head(self) -> HeadView:
         """Return where the log ends."""
-        ...
 
     def entry(self, index: int) -> bytes:
         """Return the bytes of one entry."""
-        ...
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream."""
-        ...
 
     def entries(
         self,
@@ -80,35 +75,27 @@ class Client(Protocol):
         wait_s: float = 0.0,
     ) -> Page:
         """Return entries from ``start`` on, only of ``kinds`` and ``stream``; wait for one up to ``wait_s``."""
-        ...
 
     def agents(self) -> list[AgentRecord]:
         """Return the registered agents."""
-        ...
 
     def prove(self, index: int) -> Receipt:
         """Return the receipt of an entry: its inclusion under a signed checkpoint."""
-        ...
 
     def checkpoint(self) -> str:
         """Return a signed checkpoint of the log as it is now."""
-        ...
 
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, from views that hold everything that was in the log when it was asked."""
-        ...
 
     def put_blob(self, content: bytes) -> str:
         """Store a blob and return its ref; text that holds a secret is refused."""
-        ...
 
     def get_blob(self, ref: str) -> bytes:
         """Return a blob's content, checked against its ref."""
-        ...
 
     def close(self) -> None:
         """Close the client."""
-        ...
 
     def __enter__(self) -> Self: ...
 

@@ -39,7 +39,6 @@ class Key:
         return cls(utils.random(32))
 
     def __repr__(self) -> str:
-        """Show the public half only."""
         return f"Key({self.public.hex()})"
 
     @property

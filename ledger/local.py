@@ -35,11 +35,9 @@ class Views(Protocol):
 
     def answer(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a query."""
-        ...
 
     def close(self) -> None:
         """Close the store."""
-        ...
 
 
 OpenViews: TypeAlias = "Callable[[LocalClient, Settings], Views]"

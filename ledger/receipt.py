@@ -36,7 +36,6 @@ class Receipt(msgspec.Struct, frozen=True):
     extra: bytes | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could not be written as a receipt."""
         if not 0 <= self.index < tree_size_max:
             raise Refused("INVALID_FORMAT", f"A receipt cannot be for the index {self.index}.")
         if len(self.path) > _PATH_MAX or any(len(sibling) != hash_size_bytes for sibling in self.path):

@@ -19,31 +19,25 @@ class Base(Protocol):
     @property
     def size(self) -> int:
         """The number of entries."""
-        ...
 
     @property
     def ledger(self) -> str | None:
         """The id of the ledger, or None before entry 0."""
-        ...
 
     def record(self, key: bytes) -> Any:
         """Return the record under a state key (see ``log.tables``), or None."""
-        ...
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""
-        ...
 
     def key_at(self, index: int) -> bytes:
         """Return the key that signed the entry at ``index``."""
-        ...
 
 
 class Layer:
     """State as it would be after what was decided so far in this layer."""
 
     def __init__(self, below: Layer | Base) -> None:
-        """Start with nothing decided over ``below``."""
         self.below = below
         self.records: dict[bytes, Any] = {}
         self._below_records: dict[bytes, Any] = {}

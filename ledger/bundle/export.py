@@ -54,7 +54,6 @@ class TreeHashes:
     """The hashes of all perfect subtrees, 32 bytes each and nothing around them: 64 bytes an entry."""
 
     def __init__(self) -> None:
-        """Start with the empty tree."""
         self.levels: list[bytearray] = [bytearray()]
 
     def add(self, leaf: bytes) -> None:

@@ -264,7 +264,6 @@ class Outbox:
     """Reads one log as messages, from any index on."""
 
     def __init__(self, log: Log, ledger: str) -> None:
-        """Read ``log`` of ``ledger``."""
         self._log = log
         self._ledger = ledger
 

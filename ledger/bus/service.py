@@ -65,7 +65,6 @@ class News:
     """Wakes coroutines of one event loop when the log has grown; ``size`` is the log's at the last look."""
 
     def __init__(self, log: Log) -> None:
-        """Watch ``log``."""
         self._log = log
         self._grown = asyncio.Event()
         self._seen = -1

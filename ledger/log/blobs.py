@@ -49,7 +49,6 @@ class Blobs:
     """The blobs of one log."""
 
     def __init__(self, tables: Tables) -> None:
-        """Use the blob table of ``tables``."""
         self._tables = tables
 
     def put(self, content: bytes) -> BlobRecord:

@@ -108,7 +108,6 @@ class Appender:
     """Appends to one log; keeps the leaf hashes of the tile that is being filled."""
 
     def __init__(self, tables: Tables) -> None:
-        """Start without memory: the first append reads what it needs."""
         self._tables = tables
         self._partial_size = -1
         self._partial: list[bytes] = []
