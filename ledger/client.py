@@ -47,23 +47,39 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Client(Protocol):
-    """What agents, subscribers and auditors ask of a ledger."""
+    """What agents, subscribers and auditors ask of a ledger; both clients raise what stands here.
+
+    Each call may also raise ``Unavailable``: ``STORE_UNAVAILABLE`` or ``STORE_FULL`` of a folder, ``BUS_UNAVAILABLE``
+    or ``BUSY`` of a server; sending a submission again later is harmless.
+    """
 
     @property
     def ledger(self) -> str:
         """The ledger's id."""
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        """Admit a submission; when this returns, it is on disk."""
+        """Admit a submission; when this returns, it is on the ledger's disk.
+
+        Raises:
+            Refused: it was not admitted, and nothing of it is in the log.
+        """
 
     def head(self) -> HeadView:
         """Return where the log ends."""
 
     def entry(self, index: int) -> bytes:
-        """Return the bytes of one entry."""
+        """Return the bytes of one entry.
+
+        Raises:
+            Refused: ``NOT_FOUND``.
+        """
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream."""
+        """Return the index of an event of a stream.
+
+        Raises:
+            Refused: ``INVALID_FIELD`` when ``event_id`` is none.
+        """
 
     def entries(
         self,
@@ -74,25 +90,52 @@ class Client(Protocol):
         stream: str | None = None,
         wait_s: float = 0.0,
     ) -> Page:
-        """Return entries from ``start`` on, only of ``kinds`` and ``stream``; wait for one up to ``wait_s``."""
+        """Return entries from ``start`` on, only of ``kinds`` and ``stream``; wait for one up to ``wait_s``.
+
+        A page may be empty and still say where to go on.
+
+        Raises:
+            Refused: ``INVALID_FIELD`` for a negative ``start``.
+        """
 
     def agents(self) -> list[AgentRecord]:
         """Return the registered agents."""
 
     def prove(self, index: int) -> Receipt:
-        """Return the receipt of an entry: its inclusion under a signed checkpoint."""
+        """Return the receipt of an entry: its inclusion under a signed checkpoint.
+
+        Raises:
+            Refused: ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here.
+        """
 
     def checkpoint(self) -> str:
-        """Return a signed checkpoint of the log as it is now."""
+        """Return a signed checkpoint of the log as it is now.
+
+        Raises:
+            Refused: the codes of a key file when the checkpoint key is not here.
+        """
 
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of a view query, from views that hold everything that was in the log when it was asked."""
+        """Return the answer of a view query, from views that hold everything that was in the log when it was asked.
+
+        Raises:
+            Refused: the query's; ``USAGE`` when a local client was opened without views.
+        """
 
     def put_blob(self, content: bytes) -> str:
-        """Store a blob and return its ref; text that holds a secret is refused."""
+        """Store a blob and return its ref; text is searched for secrets (``ledger.secrets``) before it goes anywhere.
+
+        Raises:
+            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``.
+        """
 
     def get_blob(self, ref: str) -> bytes:
-        """Return a blob's content, checked against its ref."""
+        """Return a blob's content, checked against its ref.
+
+        Raises:
+            Refused: ``NOT_FOUND``.
+            Corrupted: ``VERIFICATION_FAILED`` or ``CORRUPTED``.
+        """
 
     def close(self) -> None:
         """Close the client."""

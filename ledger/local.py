@@ -1,4 +1,4 @@
-"""The client of a ledger in a folder on this machine: LMDB, no server, no network."""
+"""The client of a ledger in a folder on this machine: LMDB, no server, no network. It raises what ``Client`` says."""
 
 from __future__ import annotations
 
@@ -83,11 +83,7 @@ class LocalClient:
             self.log.close()
 
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of a view query.
-
-        Raises:
-            Refused: the query's; ``USAGE`` when the client was opened without views.
-        """
+        """Return the answer of a view query."""
         with self._lock:
             if self._views is None:
                 if self._open_views is None:
@@ -97,11 +93,7 @@ class LocalClient:
         return views.answer(query, arguments)
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        """Admit a submission; when this returns, it is on disk.
-
-        Raises:
-            Refused: it was not admitted, and nothing of it is in the log.
-        """
+        """Admit a submission; when this returns, it is on disk."""
         with self._lock:
             if self._gate is None:
                 from ledger.admission.gate import Gate  # noqa: PLC0415 - loads keys, which reading does not need
@@ -115,20 +107,12 @@ class LocalClient:
             return HeadView(self.ledger, snapshot.size, snapshot.root().hex())
 
     def entry(self, index: int) -> bytes:
-        """Return the bytes of one entry.
-
-        Raises:
-            Refused: ``NOT_FOUND``.
-        """
+        """Return the bytes of one entry."""
         with self.log.snapshot() as snapshot:
             return snapshot.entry(index)
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream.
-
-        Raises:
-            Refused: ``INVALID_FIELD`` when ``event_id`` is none.
-        """
+        """Return the index of an event of a stream."""
         if _EVENT_ID.match(event_id) is None:
             raise Refused("INVALID_FIELD", f"{event_id[:80]!r} is not the id of an event", path="$.id")
         with self.log.snapshot() as snapshot:
@@ -143,11 +127,7 @@ class LocalClient:
         stream: str | None = None,
         wait_s: float = 0.0,
     ) -> Page:
-        """Return entries from ``start`` on; a page may be empty and still say where to go on.
-
-        Raises:
-            Refused: ``INVALID_FIELD`` for a negative ``start``.
-        """
+        """Return entries from ``start`` on; a page may be empty and still say where to go on."""
         if start < 0:
             raise Refused("INVALID_FIELD", f"an index is never negative: {start}", path="$.start")
         if wait_s > 0:
@@ -167,11 +147,7 @@ class LocalClient:
             return snapshot.agents()
 
     def prove(self, index: int) -> Receipt:
-        """Return the receipt of an entry.
-
-        Raises:
-            Refused: ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here.
-        """
+        """Return the receipt of an entry."""
         from ledger.checkpoint import Checkpoint, sign_checkpoint  # noqa: PLC0415 - loads keys
         from ledger.receipt import Receipt  # noqa: PLC0415 - loads keys
 
@@ -182,11 +158,7 @@ class LocalClient:
         return Receipt(index, tuple(path), note)
 
     def checkpoint(self) -> str:
-        """Return a signed checkpoint of the log as it is now.
-
-        Raises:
-            Refused: the codes of a key file when the checkpoint key is not here.
-        """
+        """Return a signed checkpoint of the log as it is now."""
         from ledger.checkpoint import Checkpoint, sign_checkpoint  # noqa: PLC0415 - loads keys
 
         key = self._checkpoint_key()
@@ -194,11 +166,7 @@ class LocalClient:
             return sign_checkpoint(Checkpoint(key.origin, snapshot.size, snapshot.root()), key)
 
     def put_blob(self, content: bytes) -> str:
-        """Store a blob and return its ref; text is searched for secrets (``ledger.secrets``).
-
-        Raises:
-            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``.
-        """
+        """Store a blob and return its ref; text is searched for secrets (``ledger.secrets``)."""
         from ledger.secrets import check_text  # noqa: PLC0415 - reading needs no patterns
 
         check_text(content)
@@ -206,11 +174,7 @@ class LocalClient:
             return self.log.blobs.put(content).ref
 
     def get_blob(self, ref: str) -> bytes:
-        """Return a blob's content, checked against its ref.
-
-        Raises:
-            Refused: ``NOT_FOUND``.
-        """
+        """Return a blob's content, checked against its ref."""
         return self.log.blobs.get(ref)
 
     def _wait_beyond(self, start: int, wait_s: float) -> None:

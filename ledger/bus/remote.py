@@ -1,6 +1,6 @@
 """The client of a ledger behind a server: the calls of ``ledger.client.Client`` as requests over NATS.
 
-What arrives is what the ledger answers, in its types; whoever must not trust the server verifies entries, receipts
+Each raises what ``Client`` says. What arrives is what the ledger answers, in its types; whoever must not trust the server verifies entries, receipts
 and checkpoints, which a blob's content is always: it is compared with the ref it was asked for by.
 """
 
@@ -63,12 +63,7 @@ class RemoteClient:
         self._connection.close()
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        """Admit a submission; when this returns, it is on the ledger's disk.
-
-        Raises:
-            Refused: it was not admitted.
-            Unavailable: ``BUS_UNAVAILABLE`` after the last attempt; sending it again later is harmless.
-        """
+        """Admit a submission; when this returns, it is on the ledger's disk."""
         return _accepted(self._connection.request(self._submit_subject, submission.encode()))
 
     def head(self) -> HeadView:
@@ -77,11 +72,7 @@ class RemoteClient:
             return msgspec.convert(self._read("head"), HeadView)
 
     def entry(self, index: int) -> bytes:
-        """Return the bytes of one entry.
-
-        Raises:
-            Refused: ``NOT_FOUND``.
-        """
+        """Return the bytes of one entry."""
         with readable():
             return _bytes(self._read("entry", index=index)["entry"])
 
@@ -110,11 +101,7 @@ class RemoteClient:
             return [_struct(AgentRecord, one) for one in self._read("agents")["agents"]]
 
     def prove(self, index: int) -> Receipt:
-        """Return the receipt of an entry.
-
-        Raises:
-            Refused: ``NOT_FOUND``.
-        """
+        """Return the receipt of an entry."""
         with readable():
             return Receipt.parse(self._read("proof", index=index)["receipt"])
 
@@ -153,12 +140,7 @@ class RemoteClient:
         raise Unavailable("BUS_UNAVAILABLE", "the ledger does not keep what it is sent of this blob", ref=ref)
 
     def get_blob(self, ref: str) -> bytes:
-        """Return a blob's content, checked against its ref.
-
-        Raises:
-            Refused: ``NOT_FOUND``.
-            Corrupted: ``VERIFICATION_FAILED``.
-        """
+        """Return a blob's content, checked against its ref."""
         content = bytearray()
         with readable():
             while True:
@@ -216,11 +198,7 @@ class AsyncRemoteClient:
             return msgspec.convert(answer, HeadView)
 
     async def entry(self, index: int) -> bytes:
-        """Return the bytes of one entry.
-
-        Raises:
-            Refused: ``NOT_FOUND``.
-        """
+        """Return the bytes of one entry."""
         answer = await self._read("entry", index=index)
         with readable():
             return _bytes(answer["entry"])
@@ -240,11 +218,7 @@ class AsyncRemoteClient:
             return msgspec.convert(answer, Page)
 
     async def prove(self, index: int) -> Receipt:
-        """Return the receipt of an entry.
-
-        Raises:
-            Refused: ``NOT_FOUND``.
-        """
+        """Return the receipt of an entry."""
         answer = await self._read("proof", index=index)
         with readable():
             return Receipt.parse(answer["receipt"])
