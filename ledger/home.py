@@ -128,8 +128,7 @@ def public_bus_key(seed: str) -> str:
 def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | None = None) -> str:
     """Make a new ledger in ``home``: three keys and entry 0. Returns the ledger's id.
 
-    The root key is sealed when there is a passphrase. What happens if we crash here: keys without entry 0; the next
-    ``init`` finds them and goes on with them.
+    The root key is sealed when there is a passphrase.
 
     Raises:
         Refused: ``LEDGER_EXISTS``.
@@ -158,6 +157,7 @@ def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | N
             checkpoint_key=checkpoint.public.hex(),
             node_key=node.public.hex(),
         )
+        # If we crash before this, there are keys without entry 0: the next call finds them and goes on with them.
         Gate(log).submit(
             draft_and_sign([Draft(stream="ledger", data=created)], root, ledger=ledger, author=ROOT, at=now())
         )

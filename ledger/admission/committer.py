@@ -12,16 +12,14 @@ import queue
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ledger.admission.check import Checked, check
 from ledger.admission.decide import Accepted
+from ledger.admission.gate import Gate
 from ledger.envelope import Submission
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.limits import group_commit_events_max, submit_queue_max
-
-if TYPE_CHECKING:
-    from ledger.admission.gate import Gate
 
 Answer = Future[list[Accepted]]
 _Item = tuple[Checked, Answer]

@@ -3,8 +3,6 @@
 One refused submission must not cost the others: each is decided on its own layer over the group's, and only what
 stands is written. Cached records are used only if the log's size, and for keys and agents its last authority
 entry, are what this process left: any other process may have written in between.
-
-If we crash before the commit, nothing of the group is in the log and nobody was told otherwise.
 """
 
 from __future__ import annotations
@@ -67,6 +65,8 @@ class Gate:
                 pending.authority_index = layer.authority_index
                 head = snapshot.head or _first_head(layer.ledger)
                 new_head, _ = self._log.appender.append(txn, head, pending)
+            # If we crash before this line, nothing of the group is in the log and nobody was told otherwise. After it,
+            # whoever had no answer submits again, and gets the first one.
         except BaseException:
             self._cached_size = -1
             raise

@@ -1,7 +1,7 @@
 """The client of a ledger behind a server: the calls of ``ledger.client.Client`` as requests over NATS.
 
-Each raises what ``Client`` says. What arrives is what the ledger answers, in its types; whoever must not trust the server verifies entries, receipts
-and checkpoints, which a blob's content is always: it is compared with the ref it was asked for by.
+Each raises what ``Client`` says. What arrives is what the ledger answers, in its types; whoever must not trust the
+server verifies entries, receipts and checkpoints. A blob's content always is: it is compared with its ref.
 """
 
 from __future__ import annotations

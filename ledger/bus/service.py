@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import nats.errors
@@ -29,18 +29,16 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from ledger import limits
+from ledger.admission.committer import Committer
 from ledger.bus import subjects
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, Uploads
+from ledger.client import Ask
 from ledger.codec import decode_strict
 from ledger.envelope import decode_submission
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.fields import Ref
-
-if TYPE_CHECKING:
-    from ledger.admission.committer import Committer
-    from ledger.client import Ask
-    from ledger.local import LocalClient
-    from ledger.log.log import Log
+from ledger.local import LocalClient
+from ledger.log.log import Log
 
 log = structlog.get_logger("baton.service")
 

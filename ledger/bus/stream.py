@@ -137,8 +137,7 @@ async def stream_info(client: Client, incarnation: Incarnation) -> StreamInfo:
 async def open_stream(client: Client, incarnation: Incarnation, replicas: int = 1) -> Incarnation:
     """Return the incarnation as recorded from now on, after making its stream if it never was made.
 
-    Crash-safe: if the caller dies before it records the answer, the next call finds the stream and takes
-    it; its content is compared when publishing starts. One that was recorded is never made again.
+    One that was recorded is never made again.
 
     Raises:
         Unavailable: ``BUS_DEGRADED`` if the stream is gone or altered, ``BUS_UNAVAILABLE`` without answer.
@@ -151,6 +150,8 @@ async def open_stream(client: Client, incarnation: Incarnation, replicas: int = 
         with bus_errors(f"making log stream {incarnation.name}"):
             manager = client.jetstream(timeout=limits.request_timeout_s)
             info = await manager.add_stream(log_stream_config(incarnation, replicas))
+            # If we crash before the caller has recorded it, the next call finds the stream and takes it; what it holds
+            # is compared when publishing starts.
     raise_degraded(incarnation, scrub_quick(info, incarnation))
     return replace(incarnation, created=created_of(info))
 
@@ -161,7 +162,7 @@ async def next_incarnation(
     """Retire a log stream and return the next incarnation, empty: publishing then fills it from the log.
 
     The old stream keeps what it holds, as evidence, under a subject that nobody publishes to; only then
-    are its subjects free for the new one. Repeating the call after a crash between the two is harmless.
+    are its subjects free for the new one.
 
     Raises:
         Unavailable: as ``open_stream``.
@@ -175,5 +176,6 @@ async def next_incarnation(
     except Unavailable as error:
         if error.code != "BUS_DEGRADED":
             raise  # A stream that is gone needs no retiring; one that cannot be asked may still be there.
+    # If we crash here, the old stream is retired and there is no new one: retiring it again changes nothing.
     following = Incarnation(retiring.ledger, retiring.number + 1, first_index + 1)
     return await open_stream(client, following, replicas)

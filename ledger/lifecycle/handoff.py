@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 import msgspec
 
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
+from ledger.events.body import Event
 from ledger.events.imported import RecordImported, read_mapped
-
-if TYPE_CHECKING:
-    from ledger.events.body import Event
 
 Status: TypeAlias = Literal[
     "pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled", "superseded"

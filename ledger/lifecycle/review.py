@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from ledger.errors import Refused
 from ledger.events import review as kinds
-
-if TYPE_CHECKING:
-    from ledger.events.body import Event
+from ledger.events.body import Event
 
 
 class ReviewState(msgspec.Struct, frozen=True, array_like=True, tag="review"):

@@ -6,18 +6,14 @@ what was imported never speaks for an agent of this ledger.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from ledger.errors import Refused
 from ledger.events import session as kinds
+from ledger.events.body import Event
 from ledger.events.imported import RecordImported
 from ledger.events.report import ReportGenerated
 from ledger.lifecycle import require_imported
-
-if TYPE_CHECKING:
-    from ledger.events.body import Event
 
 
 class SessionState(msgspec.Struct, frozen=True, array_like=True, tag="session"):

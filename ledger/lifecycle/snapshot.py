@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from ledger.events.brief import Brief
-    from ledger.events.snapshot import SnapshotTaken
+from ledger.events.body import Event
+from ledger.events.brief import Brief
+from ledger.events.snapshot import SnapshotTaken
 
 
 class SnapshotState(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):

@@ -8,7 +8,7 @@ that is another than the one that was searched.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 from blake3 import blake3
@@ -16,9 +16,7 @@ from blake3 import blake3
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import tot as kinds
-
-if TYPE_CHECKING:
-    from ledger.events.body import Event
+from ledger.events.body import Event
 
 nodes_max: Final = 2_000
 _digest_bytes: Final = 12

@@ -1,8 +1,7 @@
 """Content-addressed blobs: what is too large for an entry, put and got in chunks.
 
 A blob's id is ``blake3:`` + the hash of its bytes; ``sha256:`` finds it too. Chunks are written in transactions of
-bounded size, the blob's record in the last of them: until then nobody can see it, and a crash leaves only chunks that
-the next put of the same content overwrites.
+bounded size, the blob's record in the last of them.
 """
 
 from __future__ import annotations
@@ -70,6 +69,8 @@ class Blobs:
                 for number, chunk in enumerate(chunks[first : first + _chunks_per_transaction], first):
                     txn.put(record.blake3 + number.to_bytes(4, "big"), chunk, db=self._tables.blobs)
                 if first + _chunks_per_transaction >= len(chunks):
+                    # The record comes last: if we crash before it, nobody can see the chunks that are there, and the
+                    # next put of this content writes over them.
                     txn.put(b"2" + record.sha256, record.blake3, db=self._tables.blobs)
                     txn.put(record.blake3 + _RECORD, msgspec.msgpack.encode(record), db=self._tables.blobs)
         return record
