@@ -3,7 +3,7 @@
 - ``syntax``: what a file says and where, losslessly; pure
 - ``mapping``: between a file and a handoff, both ways
 - ``imports``: files as claims; ``plan``: what an edited file asks for; pure
-- ``folder``, ``table_folder``, ``watcher``: a folder in step, by the hand of one agent, with what ``sync`` remembers
+- ``folder``, ``watcher``: a folder in step, by the hand of one agent, with what ``sync`` remembers
 
 A *held* edit is one that somebody else must make.
 """

@@ -13,18 +13,35 @@ lacks, so after a kill at any point nothing is lost and nothing is signed twice.
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
-from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from consumers.handoffs.content import amended, content_from
-from consumers.handoffs.files.mapping import content_of_file, file_name, file_now, last_rendered, name_of
-from consumers.handoffs.files.plan import Plan, Standing, plan_edits
-from consumers.handoffs.files.sync import Agreed, Keeper, Told, held_told, left_to_sender, refusal_told
-from consumers.handoffs.files.syntax.active_table import is_active_table
+from consumers.handoffs.files.imports import standings_of
+from consumers.handoffs.files.mapping import content_of_row, file_name, file_now, last_rendered, name_of, statuses
+from consumers.handoffs.files.plan import EditedHandoff, plan_edits, plan_status, reason_in
+from consumers.handoffs.files.sync import (
+    Agreed,
+    Notice,
+    SyncContext,
+    held_notice,
+    refusal_notice,
+    sender_notice,
+    sign_new,
+    sign_plan,
+)
+from consumers.handoffs.files.syntax.active_table import (
+    RowChange,
+    TableRow,
+    is_active_table,
+    parse_table,
+    render_table,
+    row_id,
+)
 from consumers.handoffs.files.syntax.comparison import (
     are_in_conflict,
     is_one_tick,
@@ -32,12 +49,12 @@ from consumers.handoffs.files.syntax.comparison import (
     merge,
     with_progress_of,
 )
-from consumers.handoffs.files.syntax.document import HandoffFile
 from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.table_folder import TableFolder
+from consumers.handoffs.files.syntax.sections import status_word
 from consumers.sdk.files import read_file, remove_file, write_file
-from ledger.author import Author, Draft, kind_of
+from ledger.author import Draft
 from ledger.errors import Refused, Unavailable
+from ledger.events.fields import EventData
 from ledger.events.handoff import HandoffCreated
 from projections.handoffs.files import TABLE_FORMAT
 
@@ -45,6 +62,8 @@ CONFLICT: Final = ".ledger.md"
 _CONFLICT_SHOWN: Final = b"conflict"
 _CONFLICT_SETTLED: Final = b"settled"
 tries_max: Final = 5
+_TABLE: Final = "active.md"
+_ROW: Final = "active-"
 
 
 class Folder:
@@ -53,11 +72,11 @@ class Folder:
     ``refused`` are the handoffs whose edits the ledger refused: what it refuses may be allowed after other events.
     """
 
-    def __init__(self, keeper: Keeper) -> None:
-        """Keep the folder of ``keeper`` in step, as his author."""
-        self.path, self._author, self._answer, self._store, self._tell, self._reviewer = keeper
+    def __init__(self, context: SyncContext) -> None:
+        """Keep the folder of ``context`` in step, as his author."""
+        self.path, self._author, self._answer, self._store, self._tell, self._reviewer = context
         self.refused: set[str] = set()
-        self._tables = TableFolder(keeper)
+        self._tables = TableFolder(context)
 
     def reconcile(self, id_: str) -> None:
         """Bring one handoff's file and the ledger into step, as far as both sides may be changed here.
@@ -73,7 +92,7 @@ class Folder:
                 if refusal.code == "STREAM_CONFLICT":
                     continue  # the handoff went on meanwhile: look at it again
                 self.refused.add(id_)
-                self._say(id_, refusal_told(id_, refusal))
+                self._say(id_, refusal_notice(id_, refusal))
             return
 
     def _reconcile(self, id_: str) -> None:
@@ -100,7 +119,7 @@ class Folder:
         if content is None:
             if agreed.base:
                 command = shlex.join(("baton", "handoff", "render", id_, "--out", str(self.path / file_name(id_))))
-                self._say(id_, Told("deleted", id_, f"restore it: {command}"))
+                self._say(id_, Notice("deleted", id_, f"restore it: {command}"))
             else:
                 self._write(shown, now, None)
         elif content == now:
@@ -129,7 +148,7 @@ class Folder:
             self._conflict(shown, content, now)
             return
         if base.startswith(content):
-            self._say(id_, Told("unfinished", id_, "the file ends too early: is it still being written?"))
+            self._say(id_, Notice("unfinished", id_, "the file ends too early: is it still being written?"))
             return
         before, edited, ledger = parse(base), parse(content), parse(now)
         is_unclear = not is_settled and looks_outdated(base=before, edited=edited)
@@ -143,7 +162,7 @@ class Folder:
         id_ = shown["id"]
         before, edited, ledger = parse(base), parse(content), parse(now)
         agreed = self._store.agreed(id_)
-        standing = Standing.of(shown, agreed.position if agreed else None)
+        standing = EditedHandoff.of(shown, agreed.position if agreed else None)
         plan = plan_edits(standing, base=before, edited=edited, ledger=ledger, acting=self._author.name)
         is_signed = bool(plan.steps or plan.amends)
         if is_signed:
@@ -161,8 +180,8 @@ class Folder:
         said = agreed.said if agreed else ""
         self._store.agree(id_, Agreed(now, shown["updated_index"], _digest(target, now) if plan.held else "", said))
         if target != content and not is_signed:
-            self._tell(Told("written", id_, file_name(id_)))
-        self._say(id_, *(held_told(id_, one) for one in plan.held))
+            self._tell(Notice("written", id_, file_name(id_)))
+        self._say(id_, *(held_notice(id_, one) for one in plan.held))
 
     def _adopt(self, id_: str, content: bytes) -> None:
         """Create the handoff of a new file, if it is from the acting agent."""
@@ -172,7 +191,7 @@ class Folder:
         sender = name_of(file.sender)
         if sender != self._author.name:
             path = self.path / file_name(id_)
-            self._say(id_, left_to_sender(id_, "hand this over", path, sender, self._author.client))
+            self._say(id_, sender_notice(id_, "hand this over", path, sender, self._author.client))
             return
         self._tell(sign_new(self._author, id_, file, reviewer=self._reviewer))
         self._reconcile(id_)
@@ -200,13 +219,13 @@ class Folder:
         agreed = self._store.agreed(id_) or Agreed()
         self._store.agree(id_, agreed._replace(seen=_digest(_CONFLICT_SHOWN, now)))
         text = f"file and ledger both changed: compare {beside.name}, then delete it"
-        self._say(id_, Told("conflict", id_, text, {"beside": beside.name}), about=now)
+        self._say(id_, Notice("conflict", id_, text, {"beside": beside.name}), about=now)
 
     def _write(self, shown: dict[str, Any], now: bytes, expected: bytes | None) -> None:
         id_ = shown["id"]
         if write_file(self.path / file_name(id_), now, expected=expected):
             self._store.agree(id_, Agreed(now, shown["updated_index"]))
-            self._tell(Told("written", id_, file_name(id_)))
+            self._tell(Notice("written", id_, file_name(id_)))
 
     def _agree(self, shown: dict[str, Any], now: bytes) -> None:
         agreed = Agreed(now, shown["updated_index"])
@@ -216,7 +235,7 @@ class Folder:
         if read_file(beside) == now:
             remove_file(beside)
 
-    def _say(self, id_: str, *told: Told, about: bytes = b"") -> None:
+    def _say(self, id_: str, *told: Notice, about: bytes = b"") -> None:
         """Tell what is left undone, once for as long as it is the same."""
         said = hashlib.sha256(repr(told).encode() + about).hexdigest() if told else ""
         agreed = self._store.agreed(id_) or Agreed()
@@ -242,60 +261,136 @@ class Folder:
         return None if ref is None else self._author.client.get_blob(ref)
 
 
+class TableFolder:
+    """The `active.md` tables of a folder, in step with the handoffs of their rows.
+
+    A row is a small handoff: its status and Done cells are progress, everything else of it is what makes it this one.
+    What the ledger changed is written into the row; a status that somebody wrote is signed where it is the acting
+    agent's to sign, else it stays and is told. A new row from the acting agent is handed over.
+    """
+
+    def __init__(self, context: SyncContext) -> None:
+        """Keep the tables in the folder of ``context`` in step, as his author."""
+        self._path, self._author, self._answer, self._store, self._tell, self._reviewer = context
+
+    def reconcile(self, name: str, content: bytes) -> None:
+        """Bring the table in the file ``name`` and the ledger into step.
+
+        Raises:
+            Refused: ``INVALID_FORMAT``. Unavailable: the ledger, the store or the folder cannot be used.
+        """
+        rows = parse_table(content).rows
+        ids = [row_id(row) for row in rows]
+        agreed = self._store.agreed(name) or Agreed()
+        position = self._author.client.head().size - 1
+        base = _statuses(agreed.base) if agreed.base else {}
+        known = standings_of(self._answer, ids)
+        left = [
+            self._adopt(name, id_, row) if id_ not in known and id_ not in ids[:number] else []
+            for number, (id_, row) in enumerate(zip(ids, rows, strict=True))
+        ]
+        known = standings_of(self._answer, ids)
+        for id_, row, told in zip(ids, rows, left, strict=True):
+            if id_ in known:
+                told.extend(self._sign(row, base.get(id_), agreed.position, known[id_]))
+        known = standings_of(self._answer, ids)
+        changes, kept = {}, {}
+        for number, (id_, row, told) in enumerate(zip(ids, rows, left, strict=True)):
+            if id_ in known and told:
+                # A status that was left to somebody else is not agreed on: the one before it is.
+                kept[number] = RowChange(status=base.get(id_) or known[id_]["status"])
+            elif id_ in known and (change := _row_change(row, known[id_])) is not None:
+                changes[number] = change
+        now = render_table(parse_table(content), changes)
+        if now != content and not write_file(self._path / name, now, expected=content):
+            return
+        basis = render_table(parse_table(now), kept)
+        held = [one for told in left for one in told]
+        said = hashlib.sha256(repr(held).encode()).hexdigest() if held else ""
+        if (agreed.base, agreed.said) != (basis, said):
+            self._store.agree(name, Agreed(basis, position, said=said))
+        if now != content:
+            self._tell(Notice("written", name, f"{name}: {len(changes)} row{'' if len(changes) == 1 else 's'}"))
+        for one in held if agreed.said != said else ():
+            self._tell(one)
+
+    def reconcile_row(self, id_: str) -> bool:
+        """Bring the table into step that has the row of a handoff; False when no table of this folder has it."""
+        names = (_TABLE, *(one for one in self._store.ids() if one.endswith(".md"))) if id_.startswith(_ROW) else ()
+        for name in dict.fromkeys(names):
+            content = read_file(self._path / name)
+            if content is not None and is_active_table(content) and id_ in _statuses(content):
+                self.reconcile(name, content)
+                return True
+        return False
+
+    def _sign(self, row: TableRow, before: str | None, position: int, found: dict[str, Any]) -> list[Notice]:
+        """Sign what a row asks for; return what is left to somebody else.
+
+        ``before`` is the row's status when it and the ledger last agreed, at ``position``; None when they never did.
+        """
+        id_, status = found["id"], _protocol_status(row)
+        if row.status in ("", before) or found["claimed_status"] is not None or status == found["status"]:
+            return []
+        shown = self._answer("handoffs.show", {"id": id_})
+        if before is None and row.status == self._imported_status(shown):
+            return []
+        had = [index for index, one in statuses(shown, self._author.client.entry) if one == status]
+        if had and (before is None or had[-1] > position):
+            return []  # an older table, or one that another watcher wrote
+        plan = plan_status(EditedHandoff.of(found), status, reason_in(row.status_rest), acting=self._author.name)
+        if plan.steps and had:
+            # It may be an older table that came back: unlike a file, a row has no log that would tell.
+            plan = plan_status(EditedHandoff.of(found), status, "", acting="")
+        elif plan.steps:
+            return self._emit(id_, f"{status}, in line {row.line}", *plan.steps)
+        return [held_notice(id_, one) for one in plan.held]
+
+    def _imported_status(self, shown: dict[str, Any]) -> str | None:
+        """Return the status that the row had in the table it was imported from."""
+        original = b"" if shown["original"] is None else self._author.client.get_blob(shown["original"])
+        return _statuses(original).get(shown["id"]) if is_active_table(original) else None
+
+    def _adopt(self, name: str, id_: str, row: TableRow) -> list[Notice]:
+        """Hand over a new row, if it is from the acting agent."""
+        content, sender = content_of_row(row, reviewer=self._reviewer), name_of(row.sender)
+        if sender != self._author.name or content.to is None:
+            what = f"hand over line {row.line}"
+            return [sender_notice(id_, what, self._path / name, sender, self._author.client)]
+        data = HandoffCreated(**msgspec.structs.asdict(content))
+        return self._emit(id_, "handoff.created", data, expect=0)
+
+    def _emit(self, id_: str, what: str, *steps: EventData, expect: int | None = None) -> list[Notice]:
+        """Sign events of a handoff; return why that was refused."""
+        try:
+            accepted = self._author.emit(*(Draft(stream=f"handoff/{id_}", data=data, expect=expect) for data in steps))
+        except Refused as refusal:
+            return [refusal_notice(id_, refusal)]
+        self._tell(Notice("signed", id_, what, {"indexes": [one.index for one in accepted]}))
+        return []
+
+
 def _digest(content: bytes, now: bytes) -> str:
     return hashlib.sha256(hashlib.sha256(content).digest() + now).hexdigest()
 
 
-events_in_submission_max: Final = 128
-reason_for_amending: Final = "edited in its file"
+def _statuses(content: bytes) -> dict[str, str]:
+    return {row_id(row): row.status for row in parse_table(content).rows}
 
 
-def sign_plan(
-    author: Author,
-    shown: dict[str, Any],
-    plan: Plan,
-    *,
-    edited: HandoffFile,
-    ledger: HandoffFile,
-    reviewer: str | None,
-) -> Told:
-    """Sign a plan on the handoff as it was shown; ``reviewer`` reviews what names nobody.
-
-    Raises:
-        Refused: ``STREAM_CONFLICT`` when it went on meanwhile, or whatever the ledger refuses.
-        Unavailable: the ledger cannot be used.
-    """
-    steps = list(plan.steps)
-    if plan.amends:
-        skeleton = author.client.put_blob(with_progress_of(edited, ledger))
-        content = content_of_file(edited, skeleton=skeleton, reviewer=reviewer)
-        kept = {name: shown[name] for name in ("unlock_at", "answers", "reasoning_ref")}
-        changes = msgspec.structs.asdict(content) | kept | {"created": content.created or shown["created"]}
-        steps.insert(0, amended(content_from(shown), changes, reason_for_amending))
-    # Each event of a handoff is one line of its log: so many, and the stream is at that version.
-    version = len(shown["log"])
-    stream = f"handoff/{shown['id']}"
-    drafts = [Draft(stream=stream, data=data, expect=version + n) for n, data in enumerate(steps)]
-    return _signed(author, shown["id"], drafts)
+def _protocol_status(row: TableRow) -> str:
+    """Return the status of a row in the protocol's words; tables say `done`."""
+    word = status_word(row.status)
+    return "completed" if word == "done" else word
 
 
-def sign_new(author: Author, id_: str, file: HandoffFile, *, reviewer: str | None) -> Told:
-    """Hand over what a new file describes.
-
-    Raises:
-        Refused: the file names no receiver, or the ledger refuses it. Unavailable: the ledger cannot be used.
-    """
-    skeleton = author.client.put_blob(file.content)
-    fields = msgspec.structs.asdict(content_of_file(file, skeleton=skeleton, reviewer=reviewer))
-    if fields["to"] is None:
-        raise Refused("INVALID_FIELD", "the file names nobody in `To:`, or nobody that an agent can be called")
-    return _signed(author, id_, [Draft(stream=f"handoff/{id_}", data=HandoffCreated(**fields), expect=0)])
-
-
-def _signed(author: Author, id_: str, drafts: Sequence[Draft]) -> Told:
-    indexes: list[int] = []
-    for start in range(0, len(drafts), events_in_submission_max):
-        accepted = author.emit(*drafts[start : start + events_in_submission_max])
-        indexes += [one.index for one in accepted]
-    kinds = [kind_of(draft) for draft in drafts]
-    return Told("signed", id_, ", ".join(kinds), {"kinds": kinds, "indexes": indexes})
+def _row_change(row: TableRow, found: dict[str, Any]) -> RowChange | None:
+    """Return what the ledger has to write into a row; None where it says so already, or is a claim."""
+    if found["claimed_status"] is not None:
+        return None
+    status = None if _protocol_status(row) == found["status"] else found["status"]
+    done = None
+    if found["status"] in ("completed", "verified") and row.done is None and "Done" in row.places:
+        day = datetime.fromtimestamp(found["updated_ms"] / 1000, UTC)
+        done = day.strftime("%m-%d" if re.fullmatch(r"[0-9]{2}-[0-9]{2}", row.created or "") else "%Y-%m-%d")
+    return None if status is None and done is None else RowChange(status, done)

@@ -16,19 +16,17 @@ from consumers.handoffs.files.mapping import (
     claimed_author,
     claims_of_file,
     content_of_file,
-    day_of,
+    content_of_row,
     label_max_chars,
     line_max_chars,
-    name_of,
     shortened,
-    title_max_chars,
 )
 from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table, row_id
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.sections import is_handoff_id
 from consumers.importers.records import Aside, Record, existing_records, kept_aside
 from ledger.errors import Refused, Unavailable
-from ledger.events.handoff import HandoffClaims, HandoffContent
+from ledger.events.handoff import HandoffClaims
 from ledger.events.imported import RecordImported
 from projections.handoffs.files import TABLE_FORMAT
 from projections.query import page_rows_max
@@ -206,14 +204,6 @@ def _rows(source: Source, original: str, reviewer: str | None) -> Found:
 
 
 def _row(row: TableRow, original: str, where: str, reviewer: str | None) -> RecordImported:
-    sender, to = name_of(row.sender), name_of(row.to)
-    content = HandoffContent(
-        title=shortened(row.task, title_max_chars) or "—",
-        to=to,
-        reviewer=None if reviewer in (sender, to) else reviewer,
-        created=day_of(row.created),
-        task=row.task if len(row.task) > title_max_chars else "",
-    )
     claims = HandoffClaims(
         status=shortened(row.status + row.status_rest, line_max_chars) or None,
         done=shortened(row.done, label_max_chars) if row.done else None,
@@ -223,7 +213,7 @@ def _row(row: TableRow, original: str, where: str, reviewer: str | None) -> Reco
         source=where,
         format=TABLE_FORMAT,
         mapped_kind="handoff.created",
-        mapped=_builtins(content),
+        mapped=_builtins(content_of_row(row, reviewer=reviewer)),
         claimed_author=claimed_author(row.sender),
         claimed_at=shortened(row.created, label_max_chars) if row.created else None,
         claims=_builtins(claims),
@@ -252,9 +242,7 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     handoff of another place stays replaced, whoever imports it again.
     """
     ids = [record.stream.partition("/")[2] for record in records if record.data.mapped_kind is not None]
-    standing: dict[str, dict[str, Any]] = {}
-    for start in range(0, len(ids), page_rows_max):
-        standing |= answer("handoffs.standings", {"ids": ids[start : start + page_rows_max]})["handoffs"]
+    standing = standings_of(answer, ids)
     changed: list[Record] = []
     for record in records:
         found = standing.get(record.stream.partition("/")[2]) if record.data.mapped_kind is not None else None
@@ -268,6 +256,14 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     replaced = {(row["original"], row["source"]) for row in rows if row["mapped_kind"] is not None}
     changed = [one for one in changed if one.over is not None or (one.data.original, one.data.source) not in replaced]
     return changed, len(records) - len(changed)
+
+
+def standings_of(answer: Ask, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return where handoffs stand, by their ids; those that there are not are left out."""
+    found: dict[str, dict[str, Any]] = {}
+    for start in range(0, len(ids), page_rows_max):
+        found |= answer("handoffs.standings", {"ids": list(ids[start : start + page_rows_max])})["handoffs"]
+    return found
 
 
 def _place(source: str, read_as: str | None) -> str:

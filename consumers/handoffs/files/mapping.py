@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from consumers.handoffs.files.syntax.active_table import TableRow
 from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.revision import Revision, revise
@@ -72,6 +73,18 @@ def content_of_file(file: HandoffFile, *, skeleton: str | None, reviewer: str | 
         return msgspec.convert(fields, HandoffContent)
     except msgspec.ValidationError as error:
         raise Refused("INVALID_FIELD", f"the file says what no handoff can: {error}") from error
+
+
+def content_of_row(row: TableRow, *, reviewer: str | None) -> HandoffContent:
+    """Return the content of the small handoff that a row of a table is; ``reviewer`` reviews unless party to it."""
+    sender, to = name_of(row.sender), name_of(row.to)
+    return HandoffContent(
+        title=shortened(row.task, title_max_chars) or "—",
+        to=to,
+        reviewer=None if reviewer in (sender, to) else reviewer,
+        created=day_of(row.created),
+        task=row.task if len(row.task) > title_max_chars else "",
+    )
 
 
 def claims_of_file(file: HandoffFile) -> HandoffClaims:

@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     held: tuple[Held, ...]
 
 
-class Standing(NamedTuple):
+class EditedHandoff(NamedTuple):
     """The handoff an edit is about: its id, who has which part, and its status in the ledger.
 
     ``news`` are the kinds of its events, with their authors, since file and ledger last agreed. ``claimed`` are the
@@ -64,8 +64,8 @@ class Standing(NamedTuple):
     importer: str | None = None
 
     @classmethod
-    def of(cls, shown: dict[str, Any], position: int | None = None) -> Standing:
-        """Return the standing of a handoff as views show it, with its news after ``position`` (an index)."""
+    def of(cls, shown: dict[str, Any], position: int | None = None) -> EditedHandoff:
+        """Return a handoff as views show it, with its news after ``position`` (an index)."""
         senders = tuple(name for name in (shown["from"], shown["importer"]) if name)
         log = () if position is None else shown["log"]
         return cls(
@@ -80,7 +80,9 @@ class Standing(NamedTuple):
         )
 
 
-def plan_edits(handoff: Standing, *, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile, acting: str) -> Plan:
+def plan_edits(
+    handoff: EditedHandoff, *, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile, acting: str
+) -> Plan:
     """Return what the edits from ``base`` to ``edited`` ask for that ``ledger``, the file as it is now, lacks."""
     reason = _reason(edited, ledger)
     planner = _Planner(handoff, acting, reason)
@@ -103,7 +105,7 @@ def plan_edits(handoff: Standing, *, base: HandoffFile, edited: HandoffFile, led
     return planner.plan()
 
 
-def plan_status(handoff: Standing, *, status: str, reason: str, acting: str) -> Plan:
+def plan_status(handoff: EditedHandoff, status: str, reason: str, *, acting: str) -> Plan:
     """Return what a status that somebody wrote asks for; ``reason`` are the words that he wrote beside it."""
     planner = _Planner(handoff, acting, reason)
     way = planner.way(status)
@@ -120,7 +122,7 @@ def reason_in(text: str) -> str:
 class _Planner:
     """The plan while it is made."""
 
-    def __init__(self, handoff: Standing, acting: str, reason: str) -> None:
+    def __init__(self, handoff: EditedHandoff, acting: str, reason: str) -> None:
         self._handoff = handoff
         self._acting = acting
         self._reason = reason

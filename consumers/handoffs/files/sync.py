@@ -1,24 +1,37 @@
-"""What keeping a folder in step needs and says: who does it, what he remembers of each file, and what is told of it.
+"""What keeping a folder in step takes: who does it, what he signs and remembers, and what is told of it.
 
 What is remembered stands in one SQLite file for each folder and acting agent. Losing it loses no work: a file that
 differs from the ledger is then shown beside it, and nothing is signed until somebody has looked.
+
+What happens if we crash here, signing: nothing of a submission is in the log, or all of it; the plan that is made again
+asks only for the rest.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from consumers.handoffs.files.plan import Held
+import msgspec
+
+from consumers.handoffs.content import amended, content_from
+from consumers.handoffs.files.mapping import content_of_file
+from consumers.handoffs.files.plan import Held, Plan
+from consumers.handoffs.files.syntax.comparison import with_progress_of
+from consumers.handoffs.files.syntax.document import HandoffFile
 from consumers.sdk.subscriptions import Subscriptions
-from ledger.author import Author
+from ledger.author import Author, Draft, kind_of
 from ledger.client import Ask, Client
 from ledger.errors import Refused
+from ledger.events.handoff import HandoffCreated
+
+events_in_submission_max: Final = 128
+reason_for_amending: Final = "edited in its file"
 
 
-class Told(NamedTuple):
+class Notice(NamedTuple):
     """Something that happened to a file, or was left undone: what, of which handoff, and the words for it."""
 
     what: str
@@ -27,23 +40,23 @@ class Told(NamedTuple):
     details: dict[str, Any] = {}
 
 
-def refusal_told(id_: str, refusal: Refused) -> Told:
+def refusal_notice(id_: str, refusal: Refused) -> Notice:
     """Return what is told of a file that the ledger, or its own form, refused."""
     line = refusal.details.get("line")
     where = f"line {line}: " if line else ""
-    return Told("refused", id_, f"{where}{refusal.code}: {refusal.message}", {"code": refusal.code, "line": line})
+    return Notice("refused", id_, f"{where}{refusal.code}: {refusal.message}", {"code": refusal.code, "line": line})
 
 
-def held_told(id_: str, held: Held) -> Told:
+def held_notice(id_: str, held: Held) -> Notice:
     """Return what is told of an edit that is somebody else's to make."""
-    return Told("held", id_, f"{held.what}: {held.who or 'somebody'} runs {held.command}", held._asdict())
+    return Notice("held", id_, f"{held.what}: {held.who or 'somebody'} runs {held.command}", held._asdict())
 
 
-def left_to_sender(id_: str, what: str, file: Path, sender: str | None, client: Client) -> Told:
+def sender_notice(id_: str, what: str, file: Path, sender: str | None, client: Client) -> Notice:
     """Return what is told of a handoff From somebody else; where he is no agent here, anybody may import it."""
     is_agent = any(one.name == sender for one in client.agents())
     command = shlex.join(("baton", "handoff", "import", str(file), "--as", sender if sender and is_agent else "NAME"))
-    return held_told(id_, Held(what, sender or "", command))
+    return held_notice(id_, Held(what, sender or "", command))
 
 
 _SCHEMA: Final = """
@@ -116,7 +129,7 @@ class SyncStore:
             self._subscriptions.move(_NAME, next_index)
 
 
-class Keeper(NamedTuple):
+class SyncContext(NamedTuple):
     """The folder, the agent who signs, the views he asks, what he remembers, and who is told of it.
 
     ``reviewer`` reviews new files and rows that name nobody.
@@ -126,5 +139,56 @@ class Keeper(NamedTuple):
     author: Author
     answer: Ask
     store: SyncStore
-    tell: Callable[[Told], None]
+    tell: Callable[[Notice], None]
     reviewer: str | None = None
+
+
+def sign_plan(
+    author: Author,
+    shown: dict[str, Any],
+    plan: Plan,
+    *,
+    edited: HandoffFile,
+    ledger: HandoffFile,
+    reviewer: str | None,
+) -> Notice:
+    """Sign a plan on the handoff as it was shown; ``reviewer`` reviews what names nobody.
+
+    Raises:
+        Refused: ``STREAM_CONFLICT`` when it went on meanwhile, or whatever the ledger refuses.
+        Unavailable: the ledger cannot be used.
+    """
+    steps = list(plan.steps)
+    if plan.amends:
+        skeleton = author.client.put_blob(with_progress_of(edited, ledger))
+        content = content_of_file(edited, skeleton=skeleton, reviewer=reviewer)
+        kept = {name: shown[name] for name in ("unlock_at", "answers", "reasoning_ref")}
+        changes = msgspec.structs.asdict(content) | kept | {"created": content.created or shown["created"]}
+        steps.insert(0, amended(content_from(shown), changes, reason_for_amending))
+    # Each event of a handoff is one line of its log: so many, and the stream is at that version.
+    version = len(shown["log"])
+    stream = f"handoff/{shown['id']}"
+    drafts = [Draft(stream=stream, data=data, expect=version + n) for n, data in enumerate(steps)]
+    return _signed(author, shown["id"], drafts)
+
+
+def sign_new(author: Author, id_: str, file: HandoffFile, *, reviewer: str | None) -> Notice:
+    """Hand over what a new file describes.
+
+    Raises:
+        Refused: the file names no receiver, or the ledger refuses it. Unavailable: the ledger cannot be used.
+    """
+    skeleton = author.client.put_blob(file.content)
+    fields = msgspec.structs.asdict(content_of_file(file, skeleton=skeleton, reviewer=reviewer))
+    if fields["to"] is None:
+        raise Refused("INVALID_FIELD", "the file names nobody in `To:`, or nobody that an agent can be called")
+    return _signed(author, id_, [Draft(stream=f"handoff/{id_}", data=HandoffCreated(**fields), expect=0)])
+
+
+def _signed(author: Author, id_: str, drafts: Sequence[Draft]) -> Notice:
+    indexes: list[int] = []
+    for start in range(0, len(drafts), events_in_submission_max):
+        accepted = author.emit(*drafts[start : start + events_in_submission_max])
+        indexes += [one.index for one in accepted]
+    kinds = [kind_of(draft) for draft in drafts]
+    return Notice("signed", id_, ", ".join(kinds), {"kinds": kinds, "indexes": indexes})

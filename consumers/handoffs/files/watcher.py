@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from consumers.handoffs.files.folder import CONFLICT
 from consumers.handoffs.files.mapping import file_name
-from consumers.handoffs.files.sync import Told
+from consumers.handoffs.files.sync import Notice
 from consumers.handoffs.files.syntax.sections import is_handoff_id
 from consumers.sdk.files import settled_for_s
 from ledger.client import follow
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from consumers.handoffs.files.folder import Folder
-    from consumers.handoffs.files.sync import Keeper
+    from consumers.handoffs.files.sync import SyncContext
 
 settle_s: Final = 0.25
 rescan_interval_s: Final = 30.0
@@ -43,13 +43,13 @@ _RESCAN: Final = "\0rescan"
 class Watcher:
     """Keeps one folder in step; who is told hears of everything that happens and of what is left undone."""
 
-    def __init__(self, folder: Folder, keeper: Keeper, *, is_everything: bool = False) -> None:
-        """Watch for ``folder`` as its keeper; with ``is_everything`` finished handoffs get a file, too."""
+    def __init__(self, folder: Folder, context: SyncContext, *, is_everything: bool = False) -> None:
+        """Watch for ``folder`` as its context; with ``is_everything`` finished handoffs get a file, too."""
         self._folder = folder
-        self._client = keeper.author.client
-        self._answer = keeper.answer
-        self._store = keeper.store
-        self._tell = keeper.tell
+        self._client = context.author.client
+        self._answer = context.answer
+        self._store = context.store
+        self._tell = context.tell
         self._is_everything = is_everything
         self._asked: queue.SimpleQueue[tuple[str, int | None]] = queue.SimpleQueue()
         self._stamps: dict[str, tuple[int, int]] = {}
@@ -163,7 +163,7 @@ class Watcher:
         is_known = text in self._waiting.values()
         self._waiting[id_] = text
         if not is_known:
-            self._tell(Told("waiting", id_, text))
+            self._tell(Notice("waiting", id_, text))
 
     def _follow_log(self, stop: threading.Event) -> None:
         for item in follow(self._client, self._position, kinds=sorted(HANDLED), stop=stop, wait_s=follow_wait_s):

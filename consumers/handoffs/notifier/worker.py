@@ -35,7 +35,7 @@ kinds_kept_max: Final = 10_000
 looks_max: Final = 3
 
 
-class Lookout:
+class WaitReader:
     """Asks the views who is waited for."""
 
     def __init__(self, client: Client, answer: Ask) -> None:
@@ -130,7 +130,7 @@ class NotifierWorker:
         With ``notify_existing`` the very first start also tells of what waits already.
         """
         self._client = client
-        self._lookout = Lookout(client, answer)
+        self._reader = WaitReader(client, answer)
         self._path = store
         self._channels = tuple(channels)
         self._notify_existing = notify_existing
@@ -180,7 +180,7 @@ class NotifierWorker:
             if must_look and page.next_index >= page.size:
                 stop.wait(max(0.0, ready_s - time.monotonic()))
                 began_s = time.monotonic()
-                seen_size, waiting = self._lookout.look()
+                seen_size, waiting = self._reader.look()
                 self._record(store, events, page.next_index, waiting, seen_size)
                 must_look, looked_s = False, time.monotonic()
                 ready_s = looked_s + min(looked_s - began_s, pause_max_s)
@@ -192,7 +192,7 @@ class NotifierWorker:
 
     def _begin(self, store: NotifierStore) -> int:
         """Take what waits already as known, and return the position to go on from."""
-        seen_size, waiting = self._lookout.look()
+        seen_size, waiting = self._reader.look()
         with store.subscriptions.transaction():
             self._open(store, waiting, seen_size, is_told=self._notify_existing)
             store.subscriptions.move(NAME, seen_size)

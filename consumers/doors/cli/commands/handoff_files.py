@@ -17,7 +17,7 @@ from consumers.doors.cli.program import Command
 from consumers.handoffs.files.folder import Folder
 from consumers.handoffs.files.imports import changed_records, read_records
 from consumers.handoffs.files.mapping import file_name, file_now
-from consumers.handoffs.files.sync import Keeper, SyncStore, Told
+from consumers.handoffs.files.sync import Notice, SyncContext, SyncStore
 from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.watcher import Watcher
@@ -110,8 +110,8 @@ def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
     store = SyncStore(settings.home / "subscribers" / f"files-{name}.db")
     try:
         reviewer = settings.config.default_reviewer
-        keeper = Keeper(folder, author, app.query_with, store, lambda told: tell(app, told), reviewer)
-        watcher = Watcher(Folder(keeper), keeper, is_everything=is_everything)
+        context = SyncContext(folder, author, app.query_with, store, lambda told: tell(app, told), reviewer)
+        watcher = Watcher(Folder(context), context, is_everything=is_everything)
         with progress("reading the folder", shown=not app.as_json) as step:
             failures = watcher.reconcile(step)
         if once and failures:
@@ -125,7 +125,7 @@ def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
         store.close()
 
 
-def tell(app: App, told: Told) -> None:
+def tell(app: App, told: Notice) -> None:
     """Print what happened to a file: a line, or with --json one document a line."""
     if app.as_json:
         app.line({"what": told.what, "id": told.id, "text": told.text, **told.details})

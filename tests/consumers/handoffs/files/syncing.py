@@ -9,7 +9,7 @@ from checking import check_log
 from consumers.handoffs.content import amended, content_from
 from consumers.handoffs.files.folder import Folder
 from consumers.handoffs.files.mapping import file_name, file_now
-from consumers.handoffs.files.sync import Keeper, SyncStore, Told
+from consumers.handoffs.files.sync import Notice, SyncContext, SyncStore
 from consumers.handoffs.files.watcher import Watcher
 from ledger.author import Author
 from ledger.events import handoff as kinds
@@ -57,13 +57,15 @@ class Hand:
 
     def __init__(self, folder: SyncedFolder, name: str) -> None:
         self.name = name
-        self.told: list[Told] = []
+        self.told: list[Notice] = []
         self._folder = folder
         self.client = folder.ledger.client()
         self.store = SyncStore(folder.memory / f"{name}.db")
         self.author = Author(self.client, name, lambda _: folder.ledger.keys[name])
-        self.keeper = Keeper(folder.path, self.author, folder.answer, self.store, self.told.append, folder.reviewer)
-        self.kept = Folder(self.keeper)
+        self.context = SyncContext(
+            folder.path, self.author, folder.answer, self.store, self.told.append, folder.reviewer
+        )
+        self.kept = Folder(self.context)
 
     def reconcile(self, id_: str = "h") -> list[str]:
         """Bring one handoff into step; return what was told, as ``what: text``."""
@@ -77,7 +79,7 @@ class Hand:
 
     def watcher(self) -> Watcher:
         """Return a watcher of the whole folder."""
-        return Watcher(self.kept, self.keeper)
+        return Watcher(self.kept, self.context)
 
     def everything(self) -> list[str]:
         """Bring the whole folder into step; return what was told, as ``what id``."""

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from syncing import NEW
 
-from consumers.handoffs.files.plan import Plan, Standing, plan_edits, plan_status, reason_in
+from consumers.handoffs.files.plan import EditedHandoff, Plan, plan_edits, plan_status, reason_in
 from consumers.handoffs.files.syntax.parser import parse
 from ledger.events import KIND_OF
 
-STANDING: Final = Standing("h", ("alice",), "bob", "rita", "pending")
+EDITED: Final = EditedHandoff("h", ("alice",), "bob", "rita", "pending")
 
 
 def file(status: str) -> str:
@@ -32,7 +32,7 @@ def said(plan: Plan) -> list[str]:
 def planned(status: str, edited: str, acting: str, **changes: object) -> Plan:
     """Return the plan for a file edited from what ledger and memory say."""
     base = parse(file(status).encode())
-    standing = STANDING._replace(status=status, **changes)
+    standing = EDITED._replace(status=status, **changes)
     return plan_edits(standing, base=base, edited=parse(edited.encode()), ledger=base, acting=acting)
 
 
@@ -138,7 +138,7 @@ def test_no_status_in_a_file_ever_becomes_a_review(status: str, word: str) -> No
     for who in ("alice", "bob", "rita"):
         for plan in (
             planned(status, file(f"{word} (all fine)"), who),
-            plan_status(STANDING._replace(status=status), status=word, reason="all fine", acting=who),
+            plan_status(EDITED._replace(status=status), word, "all fine", acting=who),
         ):
             kinds = {KIND_OF[type(step)] for step in plan.steps}
             assert kinds <= {"handoff.claimed", "handoff.released"}
@@ -148,7 +148,7 @@ def test_no_status_in_a_file_ever_becomes_a_review(status: str, word: str) -> No
 def test_ticks_are_not_asked_for_twice() -> None:
     base, edited = file("in_progress"), file("in_progress").replace("- [ ] look", "- [x] look")
     plan = plan_edits(
-        STANDING._replace(status="in_progress"),
+        EDITED._replace(status="in_progress"),
         base=parse(base.encode()),
         edited=parse(edited.encode()),
         ledger=parse(edited.encode()),
@@ -167,7 +167,7 @@ def test_step_among_the_news_is_not_asked_for_again() -> None:
 def test_words_beside_a_status_that_stood_there_are_no_reason() -> None:
     base = parse(file("in_progress (since Monday)").encode())
     edited = parse(file("blocked (since Monday)").encode())
-    plan = plan_edits(STANDING._replace(status="in_progress"), base=base, edited=edited, ledger=base, acting="bob")
+    plan = plan_edits(EDITED._replace(status="in_progress"), base=base, edited=edited, ledger=base, acting="bob")
     assert said(plan) == []
     assert plan.held[0].command == "baton handoff block h --reason … --as bob"
 
@@ -175,7 +175,7 @@ def test_words_beside_a_status_that_stood_there_are_no_reason() -> None:
 def test_reason_beside_a_status_is_no_change_of_the_text() -> None:
     base = parse(file("in_progress, as planned").encode())
     edited = parse(file("blocked: no key").encode())
-    plan = plan_edits(STANDING._replace(status="in_progress"), base=base, edited=edited, ledger=base, acting="bob")
+    plan = plan_edits(EDITED._replace(status="in_progress"), base=base, edited=edited, ledger=base, acting="bob")
     assert (said(plan), plan.held) == (["blocked no key"], ())
 
 
@@ -185,7 +185,7 @@ def test_imported_tick_becomes_the_receiver_s_own_when_he_completes() -> None:
         (base.replace("in_progress", "completed"), ["criterion_checked 0", "completed"]),
         (file("completed"), ["criterion_checked 0 False", "completed"]),
     ):
-        standing = STANDING._replace(status="in_progress", claimed=(0,))
+        standing = EDITED._replace(status="in_progress", claimed=(0,))
         before = parse(base.encode())
         plan = plan_edits(standing, base=before, edited=parse(text.encode()), ledger=before, acting="bob")
         assert said(plan) == wanted
@@ -215,8 +215,8 @@ def test_log_line_without_a_name_is_the_receiver_s() -> None:
 
 
 def test_commands_are_quoted_for_the_shell() -> None:
-    standing = STANDING._replace(id="it's; rm -rf ~")
-    plan = plan_status(standing, status="approved", reason="", acting="bob")
+    standing = EDITED._replace(id="it's; rm -rf ~")
+    plan = plan_status(standing, "approved", "", acting="bob")
     assert plan.held[0].command == "baton handoff approve 'it'\"'\"'s; rm -rf ~' --as rita"
 
 

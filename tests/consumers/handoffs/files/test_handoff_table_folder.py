@@ -184,7 +184,7 @@ def test_kill_after_signing_repeats_nothing(table: SyncedFolder, monkeypatch: py
     bob = claimed(table)
     table.edit(("in_progress, go", "done, go"), id_="active")
     with monkeypatch.context() as patched:
-        patched.setattr("consumers.handoffs.files.table_folder.write_file", lambda *_, **__: False)
+        patched.setattr("consumers.handoffs.files.folder.write_file", lambda *_, **__: False)
         bob.reconcile("active")
     before = table.size()
     table.hand("bob").reconcile("active")
