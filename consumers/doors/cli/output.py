@@ -10,12 +10,15 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from consumers.doors.cli.app import App, command_line
 from consumers.sdk.text import clean
+
+if TYPE_CHECKING:
+    from ledger.admission.decide import Accepted
 
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 
@@ -131,3 +134,14 @@ def configure_logging(*, verbose: bool) -> None:
         # Looked up each time: whoever replaces sys.stderr must not leave a closed one behind.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
+
+
+def fields_of(accepted: Accepted) -> dict[str, Any]:
+    """Return what the ledger answered for one event, with names."""
+    return {name: getattr(accepted, name) for name in accepted.__struct_fields__}
+
+
+def print_accepted(accepted: list[Accepted]) -> None:
+    """Print what the ledger answered."""
+    for one in accepted:
+        click.echo(f"{one.index}  {one.id}{'  (was there already)' if one.is_repeat else ''}")

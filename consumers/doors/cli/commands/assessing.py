@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 
 from consumers.doors.cli.app import App, read_text
-from consumers.doors.cli.commands.events import fields_of
+from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.session_choice import append, session_and
 from consumers.doors.cli.vector_options import join_vectors

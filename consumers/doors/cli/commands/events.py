@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from shlex import join
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 import msgspec
 
 from consumers.doors.cli.app import App, command_line, parse_json, read_argument
-from consumers.doors.cli.output import print_fields, show_page, when
+from consumers.doors.cli.output import fields_of, print_accepted, print_fields, show_page, when
 from consumers.doors.cli.program import Command
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.text import clean
@@ -19,13 +19,9 @@ from ledger.client import follow, read_event
 from ledger.codec import check_strict, schema_error
 from ledger.envelope import decode_entry, decode_submission
 from ledger.errors import Refused
+from ledger.events.body import Event
 from ledger.limits import batch_events_max
 from projections.search.queries import SORTS, Term, matches_in, terms_of
-
-if TYPE_CHECKING:
-    from ledger.admission.decide import Accepted
-    from ledger.events.body import Event
-
 
 rows_max: Final = 500
 hits_max: Final = 200
@@ -34,23 +30,13 @@ hits_max: Final = 200
 @click.command(cls=Command)
 @click.argument("kind", metavar="KIND|-")
 @click.option("--stream", help="The stream, as session/s1 or handoff/ID.")
-@click.option("--data", "data_", metavar="JSON|@FILE|-", help="The event's data.")
+@click.option("--data", metavar="JSON|@FILE|-", help="The event's data.")
 @click.option("--cause", "causes", multiple=True, metavar="REF", help="An event this one follows from.")
 @click.option("--corr", help="What it belongs to: a label that events of one task share.")
 @click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
 @click.option("--idem", help="An idempotency key: the same call again returns the first answer.")
 @click.pass_obj
-def emit(
-    app: App,
-    kind: str,
-    *,
-    stream: str | None,
-    data_: str | None,
-    causes: tuple[str, ...],
-    corr: str | None,
-    expect: int | None,
-    idem: str | None,
-) -> None:
+def emit(app: App, /, kind: str, **given: Any) -> None:
     """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
 
     What each kind's data holds is published in proto/schemas; an unknown kind lists those there are. For a batch, each
@@ -58,23 +44,16 @@ def emit(
     "idem". All of them are admitted under one signature, or none: at most 256 events and 900 KiB.
     """
     if kind == "-":
-        if stream or data_ or causes or corr or expect is not None or idem:
+        if any(value not in (None, ()) for value in given.values()):
             raise Refused("USAGE", "the lines of a batch say all of it: leave the options out")
         batch = app.author().emit(*read_batch(sys.stdin.buffer.read()))
         app.show("accepted", {"accepted": [fields_of(one) for one in batch]}, lambda: print_accepted(batch))
         return
-    if stream is None or data_ is None:
+    if given["stream"] is None or given["data"] is None:
         raise Refused("USAGE", "--stream and --data say where the event belongs and what it holds")
     check_kinds((kind,))
-    draft = Draft(
-        stream=stream,
-        kind=kind,
-        data=parse_json(data_, "--data"),
-        causes=list(causes),
-        corr=corr,
-        expect=expect,
-        idem=idem,
-    )
+    given |= {"data": parse_json(given["data"], "--data"), "causes": list(given["causes"])}
+    draft = Draft(kind=kind, **given)
     accepted = app.author().emit(draft)[0]
     app.show("accepted", fields_of(accepted), lambda: print_accepted([accepted]))
 
@@ -138,27 +117,19 @@ def submit(app: App, submission: str) -> None:
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
 @click.option("--follow", "is_following", is_flag=True, help="Go on with new events as they come.")
 @click.pass_obj
-def log_(
-    app: App,
-    *,
-    kind: str | None,
-    stream: str | None,
-    author: str | None,
-    after: int,
-    limit: int,
-    is_following: bool,
-) -> None:
+def log_(app: App, /, *, kind: str | None, is_following: bool, after: int, **given: Any) -> None:
     """List events in the order of the log."""
     check_kinds((kind,) if kind else ())
     if is_following:
-        _follow(app, (kind,) if kind else (), stream, author, after)
+        _follow(app, (kind,) if kind else (), given["stream"], given["author"], after)
         return
-    answer = app.query("catalog.find", kind=kind, stream=stream, author=author, after=after, limit=limit)
-    events: list[dict[str, Any]] = answer["events"]
-    rows = [(one["event_index"], when(one["accepted_ms"]), one["author"], one["kind"], one["stream"]) for one in events]
+    answer = app.query("catalog.find", kind=kind, after=after, **given)
+    rows = [
+        (one["event_index"], when(one["accepted_ms"]), one["author"], one["kind"], one["stream"])
+        for one in answer["events"]
+    ]
     header = ("index", "accepted", "author", "kind", "stream")
-    options = {"kind": kind, "stream": stream, "author": author, "limit": limit}
-    show_page(app, "events", answer, (header, rows), ("baton log", options), cursor="after")
+    show_page(app, "events", answer, (header, rows), ("baton log", {"kind": kind} | given), cursor="after")
 
 
 @click.command(cls=Command)
@@ -168,7 +139,7 @@ def log_(
 @click.pass_obj
 def show(app: App, ref: str, *, dsse: bool, receipt: bool) -> None:
     """Show one event: by index, by id, by sha256 of its body, or by 12 or more of its first hex digits."""
-    index = resolve(app, ref)
+    index = app.ledger().index_of(ref)
     client = app.client()
     raw = client.entry(index)
     if receipt:
@@ -222,29 +193,10 @@ def envelope_of(app: App, index: int) -> dict[str, Any]:
     return to_dsse(entry, path)
 
 
-def resolve(app: App, ref: str) -> int:
-    """Return the index that ``ref`` means: an index, a whole reference or an unambiguous beginning of one."""
-    if ref.isdecimal() and len(ref) < len("123456789012"):
-        return int(ref)
-    index: int = app.query("resolve", ref=ref)["event_index"]
-    return index
-
-
 def describe(event: Event) -> dict[str, Any]:
     """Return an event as plain values."""
     described: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
     return described
-
-
-def fields_of(accepted: Accepted) -> dict[str, Any]:
-    """Return what the ledger answered for one event, with names."""
-    return {name: getattr(accepted, name) for name in accepted.__struct_fields__}
-
-
-def print_accepted(accepted: list[Accepted]) -> None:
-    """Print what the ledger answered."""
-    for one in accepted:
-        click.echo(f"{one.index}  {one.id}{'  (was there already)' if one.is_repeat else ''}")
 
 
 def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | None, after: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App, read_text
-from consumers.doors.cli.commands.events import fields_of
+from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command, Group, Lazy
 from consumers.handoffs.acts import ACTS, Argument, Verb, spelled
 from consumers.handoffs.content import creation, events_of

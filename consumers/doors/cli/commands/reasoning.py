@@ -10,8 +10,7 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.commands.events import fields_of
-from consumers.doors.cli.output import page_options, print_fields, show_page
+from consumers.doors.cli.output import fields_of, page_options, print_fields, show_page
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_reasoning, print_tree
 from consumers.reasoning.compressor.graph_cache import GraphCache, find_base

@@ -8,8 +8,7 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App, read_text
-from consumers.doors.cli.commands.events import fields_of
-from consumers.doors.cli.output import page_options, show_page, when
+from consumers.doors.cli.output import fields_of, page_options, show_page, when
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and, whole_id
 from consumers.doors.cli.session_text import print_dead_ends, print_session
