@@ -260,7 +260,7 @@ def test_server_that_is_not_there_is_unavailable(alone: Baton) -> None:
 def test_unforeseen_error_is_said_so_and_its_traceback_is_for_who_asks(
     alone: Baton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(App, "client", lambda _: 1 / 0)
+    monkeypatch.setattr(App, "ledger", lambda _: 1 / 0)
     error = alone.refuses("UNEXPECTED", "log")
     assert "ZeroDivisionError" in error["message"]
     monkeypatch.setenv("BATON_TRACEBACK", "1")
