@@ -6,7 +6,8 @@ arguments stands in ``content``, and whether it may happen now is the ledger's t
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple, TypeAlias, assert_never, get_args
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, assert_never, get_args
 
 from ledger.events import KIND_OF, KINDS
 from ledger.events import handoff as kinds
@@ -249,6 +250,28 @@ ENDS: Final[dict[str, frozenset[str]]] = {
 def spelled(verb: str) -> str:
     """Return a verb as the command line spells it."""
     return verb.replace("_", "-")
+
+
+def command_of(item: Mapping[str, Any]) -> str:
+    """Return the command line that does the act of an item of ``handoffs.next``, ready to be pasted into a shell."""
+    from shlex import join  # noqa: PLC0415 - every program of handoffs loads this table, few print a command
+
+    words, id_ = ["handoff", spelled(item["act"])], item["id"]
+    if item["kind"] == "review":
+        words = ["review", "answer", "--approve"]
+    for number in item["arguments"].get("criterion_numbers", ()):
+        words += ["--criterion", str(number)]
+    return join(["baton", *words, "--as", item["agent"], *(["--"] if id_.startswith("-") else []), id_])
+
+
+def with_commands(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer of ``handoffs.next`` as people and programs read it: each item's act as its ``command``."""
+    items = [
+        {name: value for name, value in item.items() if name not in ("act", "arguments")}
+        | {"command": command_of(item)}
+        for item in answer["items"]
+    ]
+    return {**answer, "items": items}
 
 
 def hint(verb: Verb) -> str:

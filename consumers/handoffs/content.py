@@ -45,8 +45,13 @@ def creation(sender: str, settings: Settings, id_: str | None, given: dict[str, 
     return name, data
 
 
+def query_for(verb: Verb) -> str:
+    """Return which query tells of a handoff what an act on it needs: most need no more than its id and version."""
+    return "handoffs.show" if verb in {"amend", "check", "waive"} else "handoffs.facts"
+
+
 def events_of(verb: Verb, shown: dict[str, Any], given: dict[str, Any], client: Client) -> list[EventData]:
-    """Return the events that an act on a handoff (an answer of ``handoffs.show``) signs, by its arguments.
+    """Return the events that an act on a handoff signs, by its arguments; ``shown`` is what ``query_for`` answers.
 
     Raises:
         Refused: ``USAGE``, ``INVALID_FIELD`` or ``TOO_LARGE`` for what the handoff does not have or cannot hold.

@@ -207,19 +207,19 @@ def _drafts(record: Record) -> Iterator[Draft]:
 
 
 def existing_records(answer: Ask, places: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    """Yield the record of each original and source that stands already, of several as ``records.standing`` says."""
+    """Yield the record of each original and source that stands already, of several as ``records.existing`` says."""
     asked: list[dict[str, str]] = []
     size = 0
     for original, source in places:
         place = {"original": original, "source": source}
         more = len(encode_sorted(place)) + 1
         if asked and (size + more > question_size_max_bytes or len(asked) == page_rows_max):
-            yield from answer("records.standing", {"places": asked})["standing"]
+            yield from answer("records.existing", {"places": asked})["records"]
             asked, size = [], 0
         asked.append(place)
         size += more
     if asked:
-        yield from answer("records.standing", {"places": asked})["standing"]
+        yield from answer("records.existing", {"places": asked})["records"]
 
 
 class Claimed(NamedTuple):

@@ -1,4 +1,4 @@
-"""Who waits for whom, as a tree with its critical path (seed 002, "擴展 2: 依賴追蹤"; DESIGN §10).
+"""Who waits for whom, as a tree with its critical path.
 
 The functions of graphs are pure, take a mapping from an id to the ids that it depends on, and never recurse: ten
 thousand handoffs may stand in one row. They take what they are given: an id that is not in the mapping (a handoff that
@@ -17,25 +17,23 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args
 import msgspec
 
 from ledger.errors import Refused
-from ledger.lifecycle.handoff import FINAL, Status
+from ledger.events.handoff import UnlockAt
+from ledger.lifecycle.handoff import Status, is_unlocked
+from projections.handoffs.facts import DEPENDS_ON, json_list, stage_of
 from projections.handoffs.queries import SUMMARY, find_handoff, summary
 from projections.query import Answer, Arguments, Limit, Moment
 
 graph_handoffs_max: Final = 20_000
 
-OPEN: Final[tuple[str, ...]] = tuple(status for status in get_args(Status) if status not in FINAL)
+OPEN: Final[tuple[Status, ...]] = tuple(status for status in get_args(Status) if stage_of(status) != "over")
 # What is completed only waits for its reviewer: it is on nobody's critical path but where `verified` unlocks.
-UNFINISHED: Final = frozenset(OPEN) - {"completed"}
+UNFINISHED: Final = frozenset(status for status in OPEN if stage_of(status) != "completed")
 
 _OPEN_SQL: Final = "h.status IN ({})".format(", ".join(f"'{status}'" for status in OPEN))
 # One row of JSON: read as rows, the same costs four times as long (measured at 20,000 dependencies).
 _LINKS: Final = """
     SELECT json_group_array(json_array(id, status, unlock_at, json(depends_on))) AS links FROM (
-        SELECT h.id, h.status, h.unlock_at, (
-            SELECT json_group_array(depends_on) FROM (
-                SELECT d.depends_on FROM handoff_dependencies d WHERE d.handoff_id = h.id ORDER BY d.position
-            )
-        ) AS depends_on
+        SELECT h.id, h.status, h.unlock_at, {} AS depends_on
         FROM handoffs h WHERE {} ORDER BY h.created_index DESC LIMIT ?
     )"""
 _REACHED: Final = f"""
@@ -64,15 +62,15 @@ class HandoffGraph(Arguments, frozen=True, rename={"is_all": "all"}):
 
 
 class Link(NamedTuple):
-    """One handoff as the graph needs it."""
+    """Of the facts of a handoff those that the graph needs, of up to 20,000 of them at once."""
 
-    status: str
-    unlock_at: str
+    status: Status
+    unlock_at: UnlockAt
     depends_on: list[str]
 
-    def is_unlocked_by(self, status: str | None) -> bool:
-        """Whether a dependency of this status lets it start (as the gate's ``HandoffState`` says)."""
-        return status in ("verified", self.unlock_at)
+    def is_unlocked_by(self, status: Status | None) -> bool:
+        """Whether a dependency of this status lets it start."""
+        return is_unlocked(status, self.unlock_at)
 
 
 class Line(NamedTuple):
@@ -152,7 +150,7 @@ def still_waits_for(links: Links) -> dict[str, list[str]]:
         link = links[name]
         for on in link.depends_on:
             other = links.get(on)
-            if other is not None and other.status not in FINAL and not link.is_unlocked_by(other.status):
+            if other is not None and stage_of(other.status) != "over" and not link.is_unlocked_by(other.status):
                 found[name].append(on)
                 found.setdefault(on, [])  # completed, and not yet verified as this one asks
     return found
@@ -215,7 +213,7 @@ def _drawn(moment: Moment, asked: HandoffGraph, root: str | None) -> tuple[Links
     return links, {name: _held_up_by(link, status) for name, link in links.items()}
 
 
-def _held_up_by(link: Link, status: dict[str, str]) -> list[str]:
+def _held_up_by(link: Link, status: dict[str, Status]) -> list[str]:
     """Return what is drawn of its dependencies; ``status`` holds those that are over."""
     if status.keys().isdisjoint(link.depends_on):
         return link.depends_on
@@ -230,14 +228,16 @@ def _linked(moment: Moment, reached: str, root: str) -> Links:
 
 
 def _links(moment: Moment, before: str, condition: str, *values: str) -> Links:
-    (row,) = moment.rows(before + _LINKS.format(condition), (*values, graph_handoffs_max + (1 if before else 0)))
-    found: list[tuple[str, str, str, list[str]]] = msgspec.json.decode(row["links"])
+    (row,) = moment.rows(
+        before + _LINKS.format(DEPENDS_ON, condition), (*values, graph_handoffs_max + (1 if before else 0))
+    )
+    found: list[tuple[str, Status, UnlockAt, list[str]]] = msgspec.json.decode(row["links"])
     return {name: Link(status, unlock_at, depends_on) for name, status, unlock_at, depends_on in found}
 
 
-def _statuses(moment: Moment, names: Collection[str]) -> dict[str, str]:
+def _statuses(moment: Moment, names: Collection[str]) -> dict[str, Status]:
     sql = "SELECT id, status FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
-    return {row["id"]: row["status"] for row in moment.rows(sql, (msgspec.json.encode(names).decode(),))}
+    return {row["id"]: row["status"] for row in moment.rows(sql, (json_list(names),))}
 
 
 def _beyond(moment: Moment, asked: HandoffGraph) -> int:
@@ -268,5 +268,5 @@ def _edge(line: Line, *, is_up: bool) -> dict[str, str | None]:
 
 def _nodes(moment: Moment, names: Sequence[str]) -> list[dict[str, Any]]:
     sql = SUMMARY + " WHERE h.id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
-    found = {row["id"]: summary(row) for row in moment.rows(sql, (moment.now_ms, msgspec.json.encode(names).decode()))}
+    found = {row["id"]: summary(row) for row in moment.rows(sql, (moment.now_ms, json_list(names)))}
     return [found.get(name) or {"id": name, "title": None, "status": None, "is_ready": False} for name in names]

@@ -1,4 +1,4 @@
-"""The needs-me queue: what waits for whom, and the command with which it goes on (issue "Handoffs", `baton next`).
+"""The needs-me queue: what waits for whom, why, and the act with which it goes on (`baton next`).
 
 ``waits_for`` decides, purely, by the table ``WAITS``. The SQL that finds, orders and counts is made from the same
 table, so ten thousand handoffs are never read to show ten, and what each row asks for is decided by ``waits_for``
@@ -7,33 +7,22 @@ again. An open review waits for every human. Only registered agents have a queue
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, assert_never
 
 import msgspec
 
 from ledger.errors import Refused
 from ledger.events.fields import Name
-from projections.handoffs.next_text import command_for, why_for
-from projections.handoffs.queries import UNLOCKED
+from projections.handoffs.facts import UNLOCKED, HandoffFacts, facts_of, json_list
 from projections.query import Answer, Arguments, Limit, Moment
 from projections.store import Value
 
-Action = Literal["approve", "claim", "continue", "unblock", "verify", "review"]
+Action = Literal["approve", "claim", "continue", "unblock", "verify"]
 Party = Literal["sender", "receiver", "reviewer"]
+# What moves an item on: an act of a handoff (``show`` for who can only look), or the answer to a review.
+Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer"]
 Case = Literal["pending", "claimable", "changes", "in_progress", "blocked", "completed"]
-
-
-class HandoffStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """What deciding needs to know of one handoff; ``is_lapsed`` by the ledger's clock, ``reviewer`` never absent."""
-
-    id: str
-    status: str
-    sender: str
-    receiver: str
-    reviewer: str
-    reason: str = ""
-    is_unlocked: bool = True
-    is_lapsed: bool = False
 
 
 class Wait(NamedTuple):
@@ -45,6 +34,8 @@ class Wait(NamedTuple):
     rank: int
 
 
+criteria_named_max: Final = 5
+DONE_WORDS: Final = ("completed", "verified", "done")
 REVIEW_RANK: Final = 1
 # First what has stopped somebody's work, then what a gate holds up, then what was begun, then what could begin.
 WAITS: Final = (
@@ -98,10 +89,7 @@ _REVIEWS: Final = (
     "FROM reviews r JOIN agents a ON a.roles LIKE '%\"human\"%' "
     "WHERE r.status = 'open' AND (?2 IS NULL OR a.name = ?2)"
 )
-_HANDOFFS: Final = f"""
-    SELECT h.id, h.title, h.status, h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.reason,
-        h.summary, h.claimed_status, {UNLOCKED} AS is_unlocked, {_LAPSED} AS is_lapsed
-    FROM handoffs h WHERE h.id IN (SELECT value FROM json_each(?2))"""  # noqa: S608 - fixed texts
+_TITLES: Final = "SELECT id, title, summary FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
 _OPEN_CRITERIA: Final = (
     "SELECT handoff_id, position, text FROM handoff_criteria WHERE mark IN ('open', 'claimed') "
     "AND handoff_id IN (SELECT value FROM json_each(?)) ORDER BY handoff_id, position"
@@ -120,27 +108,29 @@ class NextFor(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def case_of(standing: HandoffStanding) -> Case | None:
+def case_of(facts: HandoffFacts) -> Case | None:
     """Return in which of the cases that wait for somebody a handoff stands, if in any."""
-    match standing.status:
-        case "in_progress" if not standing.is_lapsed:
-            return "changes" if standing.reason else "in_progress"
+    match facts.status:
+        case "in_progress" if not facts.is_lapsed:
+            return "changes" if facts.reason else "in_progress"
         case "approved" | "in_progress":
-            return "claimable" if standing.is_unlocked else None
+            return "claimable" if facts.is_unlocked else None
         case "pending" | "blocked" | "completed":
-            return standing.status
-        case _:
+            return facts.status
+        case "rejected" | "verified" | "cancelled" | "superseded":
             return None
+        case _:
+            assert_never(facts.status)
 
 
-def waits_for(standing: HandoffStanding) -> list[tuple[str, Action]]:
+def waits_for(facts: HandoffFacts) -> list[tuple[str, Action]]:
     """Return whom a handoff waits for, and for what; the sender of a blocked one stands last, for information."""
-    case = case_of(standing)
+    case = case_of(facts)
     found = []
     for wait in WAITS:
-        name: str = getattr(standing, wait.party)
-        is_judge_of_own_work = wait.party == "reviewer" and name == standing.receiver
-        is_told_already = wait.party == "sender" and name in (standing.reviewer, standing.receiver)
+        name: str = getattr(facts, wait.party)
+        is_judge_of_own_work = wait.party == "reviewer" and name == facts.receiver
+        is_told_already = wait.party == "sender" and name in (facts.reviewer, facts.receiver)
         if wait.case == case and name and not is_judge_of_own_work and not is_told_already:
             found.append((name, wait.action))
     return found
@@ -150,7 +140,7 @@ def next_items(moment: Moment, asked: NextFor) -> Answer:
     """Return ``{"items", "total", "next"}``, most urgent first; without an agent, one agent's after another's.
 
     An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "from", "to", "since_index",
-    "since_ms", "why", "command"}``; ``since_*`` is the event since which it waits.
+    "since_ms", "why", "act", "arguments"}``; ``since_*`` is the event since which it waits, ``act`` what moves it on.
 
     Raises:
         Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
@@ -197,53 +187,110 @@ def _read_cursor(text: str) -> tuple[Value, ...]:
 
 
 def _items(moment: Moment, page: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = msgspec.json.encode([row["id"] for row in page]).decode()
-    handoffs = {row["id"]: row for row in moment.rows(_HANDOFFS, (moment.now_ms, names))}
-    for one in handoffs.values():
-        one["criteria"] = []
+    names = json_list(row["id"] for row in page)
+    facts = facts_of(moment, [row["id"] for row in page])
+    texts = {row["id"]: row | {"criteria": []} for row in moment.rows(_TITLES, (names,))}
     for criterion in moment.rows(_OPEN_CRITERIA, (names,)):
-        handoffs[criterion["handoff_id"]]["criteria"].append((criterion["position"] + 1, criterion["text"]))
+        texts[criterion["handoff_id"]]["criteria"].append((criterion["position"] + 1, criterion["text"]))
     sql = "SELECT id, author, question, rule FROM reviews WHERE id IN (SELECT value FROM json_each(?))"
     reviews = {row["id"]: row for row in moment.rows(sql, (names,))}
     sql = "SELECT event_index, accepted_ms FROM events WHERE event_index IN (SELECT value FROM json_each(?))"
-    indexes = msgspec.json.encode([row["since_index"] for row in page]).decode()
+    indexes = json_list(row["since_index"] for row in page)
     times = {row["event_index"]: row["accepted_ms"] for row in moment.rows(sql, (indexes,))}
     items = []
     for row in page:
-        item = _handoff(handoffs[row["id"]], row["agent"]) if row["kind"] == "handoff" else _review(reviews, row)
-        items.append(item | {"since_index": row["since_index"], "since_ms": times[row["since_index"]]})
+        id_, agent, since = row["id"], row["agent"], row["since_index"]
+        is_review = row["kind"] == "review"
+        item = _review(reviews[id_], agent) if is_review else _handoff(facts[id_], texts[id_], agent)
+        items.append(item | {"since_index": since, "since_ms": times[since]})
     return items
 
 
-def _handoff(row: dict[str, Any], agent: str) -> dict[str, Any]:
-    standing = msgspec.convert(row, HandoffStanding, strict=False)
-    ((_, action),) = [one for one in waits_for(standing) if one[0] == agent]
-    is_informed_only = action == "unblock" and agent != standing.reviewer
-    return {
-        "kind": "handoff",
-        "id": row["id"],
-        "title": row["title"],
-        "action": action,
-        "agent": agent,
-        "status": row["status"],
-        "from": row["sender"],
-        "to": row["receiver"],
-        "why": why_for(action, row, is_informed_only=is_informed_only),
-        "command": command_for(action, agent, row, is_informed_only=is_informed_only),
-    }
-
-
-def _review(reviews: dict[str, dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
-    review, agent = reviews[row["id"]], row["agent"]
+def _review(review: dict[str, Any], agent: str) -> dict[str, Any]:
     return {
         "kind": "review",
-        "id": row["id"],
+        "id": review["id"],
         "title": review["question"],
         "action": "review",
         "agent": agent,
         "status": "open",
         "from": review["author"],
         "to": agent,
-        "why": why_for("review", review),
-        "command": command_for("review", agent, review),
+        "why": f"{review['author']} asks a human, by the rule {review['rule']}",
+        "act": "answer",
+        "arguments": {"approve": True},
     }
+
+
+def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str, Any]:
+    ((_, action),) = [wait for wait in waits_for(facts) if wait[0] == agent]
+    is_informed_only = action == "unblock" and agent != facts.reviewer
+    act, arguments = act_of(action, facts, texts["criteria"], is_informed_only=is_informed_only)
+    return {
+        "kind": "handoff",
+        "id": facts.id,
+        "title": texts["title"],
+        "action": action,
+        "agent": agent,
+        "status": facts.status,
+        "from": facts.sender,
+        "to": facts.receiver,
+        "why": _why(action, facts, texts, is_informed_only=is_informed_only),
+        "act": act,
+        "arguments": arguments,
+    }
+
+
+def act_of(
+    action: Action, facts: HandoffFacts, criteria: Sequence[tuple[int, str]], *, is_informed_only: bool = False
+) -> tuple[Act, dict[str, Any]]:
+    """Return the act that moves a handoff on, with its arguments; ``criteria`` are the open ones, counted from 1."""
+    match action:
+        case "approve":
+            # An imported file may say of itself that it is done: then there is nothing left to approve.
+            return ("verify" if _claimed_word(facts) in DONE_WORDS else "approve"), {}
+        case "continue":
+            return ("check", {"criterion_numbers": [criteria[0][0]]}) if criteria else ("complete", {})
+        case "unblock":
+            return ("show" if is_informed_only else "unblock"), {}
+        case "claim" | "verify":
+            return action, {}
+        case _:
+            assert_never(action)
+
+
+def _why(action: Action, facts: HandoffFacts, texts: dict[str, Any], *, is_informed_only: bool) -> str:
+    match action:
+        case "approve" if facts.claimed_status is not None:
+            claim = f" as {facts.claimed_status!r}" if facts.claimed_status else ""
+            return f"confirm: it was imported{claim}, which nobody here has approved or verified"
+        case "approve":
+            return f"{facts.sender} hands it to {facts.receiver}, and it is not approved"
+        case "claim" if facts.is_lapsed:
+            return f"the lease of {facts.receiver} ran out"
+        case "claim":
+            return "it is approved, and nothing holds it up"
+        case "continue":
+            return _why_to_continue(facts.reason, texts["criteria"])
+        case "unblock":
+            because = f"{facts.receiver} is blocked: {facts.reason}"
+            return f"{because} (for information: {facts.reviewer} can unblock it)" if is_informed_only else because
+        case "verify":
+            return f"{facts.receiver} has completed it" + (f": {texts['summary']}" if texts["summary"] else "")
+        case _:
+            assert_never(action)
+
+
+def _why_to_continue(reason: str, criteria: Sequence[tuple[int, str]]) -> str:
+    parts = [f"changes requested: {reason}"] if reason else []
+    if criteria:
+        named = [f"{number}. {text}" for number, text in criteria[:criteria_named_max]]
+        left = len(criteria) - len(named)
+        parts.append("open criteria: " + ", ".join([*named, *([f"and {left} more"] if left else [])]))
+    return "; ".join(parts) or "every criterion is met: complete it"
+
+
+def _claimed_word(facts: HandoffFacts) -> str:
+    """Return the word with which an imported file says where it stands; text may follow it."""
+    words = (facts.claimed_status or "").split(maxsplit=1)
+    return words[0].lower() if words else ""

@@ -1,38 +1,33 @@
-"""Questions about single handoffs and lists of them: list, show, why, ready (seed 002, DESIGN §10)."""
+"""Questions about handoffs: lists and the board, one with all about it, why, and what programs go by."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_args
 
 import msgspec
 
-from ledger.lifecycle.handoff import Status
-from projections.handoffs.why import Standing, chain_links_max, explain
-from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, by_beginning, page_of
+from ledger.lifecycle.handoff import FINAL, Status
+from projections.handoffs.facts import CLAIMABLE, UNLOCKED, HandoffFacts, facts_of, json_list, stage_of
+from projections.handoffs.why import chain_links_max, explain
+from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, by_beginning, page_of, page_rows_max
 
-ids_in_query_max: Final = 500
+# Rows of an `active.md` table: they stand in that table and have no file of their own.
+TABLE_FORMAT: Final = "handoff/active-table"
 
-UNLOCKED: Final = (
-    "NOT EXISTS (SELECT 1 FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
-    "WHERE d.handoff_id = h.id AND (o.id IS NULL OR (o.status <> 'verified' AND o.status <> h.unlock_at)))"
-)
-# An imported file may name nobody in To: then nobody can claim it, approved or not.
-CLAIMABLE: Final = (
-    "(h.receiver <> '' AND (h.status = 'approved' OR (h.status = 'in_progress' AND h.lease_until_ms <= ?)))"
-)
 SUMMARY: Final = f"""
     SELECT h.id, h.status, h.title, h.sender, h.receiver, h.reviewer, h.created, h.tasks_done, h.tasks_total,
         h.criteria_done, h.criteria_total, h.claimed_status, h.reason, h.created_index,
         h.updated_index,
         ({CLAIMABLE} AND {UNLOCKED}) AS is_ready
     FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
-_STANDING: Final = (
-    "SELECT id, status, receiver, coalesce(reviewer, sender) AS reviewer, unlock_at, reason, lease_until_ms, "
-    "claimed_status FROM handoffs WHERE id IN"
-)
-_EDGES: Final = "SELECT handoff_id, depends_on FROM handoff_dependencies WHERE handoff_id IN"
 LISTING: Final = Listing(SUMMARY, "handoffs h", "h.created_index")
+# What a program needs that acts on a handoff, or imports over it: two words of a whole one.
+_BRIEFLY: Final = (
+    "SELECT id, sender AS 'from', importer, receiver AS 'to', reviewer, status, version, claimed_status, claimed_done, "
+    "updated_ms, source, original, format, skeleton_index FROM handoffs"
+)
+# What is over stands last on the board, without cards unless they are asked for.
+COLUMNS: Final[tuple[Status, ...]] = tuple(sorted(get_args(Status), key=lambda status: stage_of(status) == "over"))
 
 
 class HandoffList(Arguments, frozen=True, rename={"sender": "from", "receiver": "to"}):
@@ -51,6 +46,30 @@ class HandoffId(Arguments, frozen=True):
     """A handoff by its id, its file's name (``ID.md``) or an unambiguous beginning of it."""
 
     id: str
+
+
+class Board(Arguments, frozen=True, rename={"sender": "from", "receiver": "to", "is_all": "all"}):
+    """Filters as of a list, and how many cards a column shows; ``all`` shows the cards of what is over, too."""
+
+    receiver: str | None = None
+    sender: str | None = None
+    reviewer: str | None = None
+    is_all: bool = False
+    limit: Limit = 20
+
+
+class FilesWanted(Arguments, frozen=True):
+    """Which handoffs have a file; ``finished`` ones only when asked for. ``after`` is the ``next`` of a page."""
+
+    finished: bool = False
+    after: int | None = None
+    limit: Limit = page_rows_max
+
+
+class HandoffIds(Arguments, frozen=True):
+    """Handoffs by their whole ids."""
+
+    ids: Annotated[list[str], msgspec.Meta(max_length=page_rows_max)]
 
 
 class Unannounced(Arguments, frozen=True):
@@ -74,14 +93,32 @@ def find_handoff(moment: Moment, asked: str) -> str:
 
 def list_handoffs(moment: Moment, asked: HandoffList) -> Answer:
     """Return ``{"handoffs", "total", "next"}``, newest first."""
-    where = Where()
-    for column, value in (("status", asked.status), ("receiver", asked.receiver), ("sender", asked.sender)):
-        where.equal(f"h.{column}", value)
-    where.equal("coalesce(h.reviewer, h.sender)", asked.reviewer)
+    where = _where(asked, asked.status)
     if asked.ready is not None:
         where.add(f"coalesce({CLAIMABLE} AND {UNLOCKED}, 0) = ?", moment.now_ms, int(asked.ready))
     page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit, moment.now_ms)
     return {"handoffs": with_dependencies(moment, page), "total": total, "next": following}
+
+
+def board(moment: Moment, asked: Board) -> Answer:
+    """Return ``{"columns": [{"status", "total", "handoffs"}]}``, the newest first in each column, all of one moment."""
+    columns = []
+    for status in COLUMNS:
+        where = _where(asked, status)
+        if asked.is_all or stage_of(status) != "over":
+            rows, total, _ = page_of(moment, LISTING, where, None, asked.limit, moment.now_ms)
+        else:
+            rows, total = [], moment.count(f"SELECT count(*) FROM handoffs h{where.sql}", where.values)  # noqa: S608 - fixed texts
+        columns.append({"status": status, "total": total, "handoffs": with_dependencies(moment, rows)})
+    return {"columns": columns}
+
+
+def _where(asked: HandoffList | Board, status: Status | None) -> Where:
+    where = Where()
+    for column, value in (("status", status), ("receiver", asked.receiver), ("sender", asked.sender)):
+        where.equal(f"h.{column}", value)
+    where.equal("coalesce(h.reviewer, h.sender)", asked.reviewer)
+    return where
 
 
 def show_handoff(moment: Moment, asked: HandoffId) -> Answer:
@@ -124,33 +161,48 @@ def show_handoff(moment: Moment, asked: HandoffId) -> Answer:
 def why_handoff(moment: Moment, asked: HandoffId) -> Answer:
     """Return why a handoff is ready or not: ``{"id", "status", "is_ready", "sentence", "reasons"}``."""
     name = find_handoff(moment, asked.id)
-    known = _standings(moment, [name])
+    known = facts_of(moment, [name])
     frontier, is_root = [known[name]], True
     # A level at a time: all that this one waits for, then of each only the first that holds it up, as `explain` says.
     for _ in range(chain_links_max + 1):
         # What is asked about may also be work whose lease ran out: it waits anew.
-        held = [here for here in frontier if is_root or here.status in ("pending", "approved")]
-        known |= _standings(moment, list({on for here in held for on in here.depends_on} - known.keys()))
-        following: dict[str, Standing] = {}
+        held = [here for here in frontier if is_root or stage_of(here.status) == "waiting"]
+        known |= facts_of(moment, {on for here in held for on in here.depends_on} - known.keys())
+        following: dict[str, HandoffFacts] = {}
         for here in held:
-            unmet = [on for on in here.depends_on if on not in known or not here.is_unlocked_by(known[on])]
+            unmet = [on for on in here.depends_on if not here.is_unlocked_by(known.get(on))]
             following |= {on: known[on] for on in (unmet if is_root else unmet[:1]) if on in known}
         frontier, is_root = list(following.values()), False
-    return explain(known[name], known, moment.now_ms)
+    return explain(known[name], known)
 
 
-def _standings(moment: Moment, ids: Sequence[str]) -> dict[str, Standing]:
-    """Return where handoffs stand, and what they wait for, by id; those that do not exist are left out."""
-    found: dict[str, Standing] = {}
-    for start in range(0, len(ids), ids_in_query_max):
-        some = ids[start : start + ids_in_query_max]
-        places = ", ".join("?" for _ in some)
-        depends_on: dict[str, list[str]] = {}
-        for edge in moment.rows(f"{_EDGES} ({places}) ORDER BY handoff_id, position", some):
-            depends_on.setdefault(edge["handoff_id"], []).append(edge["depends_on"])
-        for row in moment.rows(f"{_STANDING} ({places})", some):
-            found[row["id"]] = Standing(**row, depends_on=tuple(depends_on.get(row["id"], ())))
-    return found
+def facts_of_handoff(moment: Moment, asked: HandoffId) -> Answer:
+    """Return in brief who a handoff's parties are, its status and version, what it claims and where it came from."""
+    (row,) = moment.rows(f"{_BRIEFLY} WHERE id = ?", (find_handoff(moment, asked.id),))
+    return row
+
+
+def existing_handoffs(moment: Moment, asked: HandoffIds) -> Answer:
+    """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers it; unknown ids are left out."""
+    sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
+    rows = moment.rows(sql, (json_list(asked.ids),))
+    return {"handoffs": {row["id"]: row for row in rows}}
+
+
+def files_of_handoffs(moment: Moment, asked: FilesWanted) -> Answer:
+    """Return ``{"ids", "next"}``: those that have a file, the oldest first."""
+    where = Where()
+    where.add("(format IS NULL OR format <> ?)", TABLE_FORMAT)
+    if not asked.finished:
+        where.add(f"status NOT IN ({', '.join('?' for _ in FINAL)})", *sorted(FINAL))
+    if asked.after is not None:
+        where.add("created_index > ?", asked.after)
+    # Fixed texts; what is asked for is bound.
+    sql = f"SELECT id, created_index FROM handoffs{where.sql} ORDER BY created_index LIMIT ?"  # noqa: S608
+    rows = moment.rows(sql, (*where.values, asked.limit + 1))
+    page = rows[: asked.limit]
+    following = page[-1]["created_index"] if len(rows) > asked.limit else None
+    return {"ids": [row["id"] for row in page], "next": following}
 
 
 def unannounced_handoffs(moment: Moment, asked: Unannounced) -> Answer:
@@ -177,7 +229,7 @@ def with_dependencies(moment: Moment, rows: list[dict[str, Any]]) -> list[dict[s
         "ORDER BY d.handoff_id, d.position"
     )
     found: dict[str, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-    for wanted in moment.rows(sql, (msgspec.json.encode(list(found)).decode(),)):
+    for wanted in moment.rows(sql, (json_list(found),)):
         found[wanted.pop("handoff_id")].append(wanted)
     return [summary(row) | {"depends_on": found[row["id"]]} for row in rows]
 

@@ -62,8 +62,8 @@ def list_records(moment: Moment, asked: RecordList) -> Answer:
     return {"records": page, "total": total, "next": following}
 
 
-def standing_records(moment: Moment, asked: Places) -> Answer:
-    """Return ``{"standing"}``: for each place whose original stands already, its record.
+def existing_records(moment: Moment, asked: Places) -> Answer:
+    """Return ``{"records"}``: for each place whose original is in the ledger already, its record.
 
     Of several, one that stands for something, and of these the latest: when two import at the same time, one of them
     has to keep aside what the other maps.
@@ -71,4 +71,4 @@ def standing_records(moment: Moment, asked: Places) -> Answer:
     sql = (
         "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY mapped_kind IS NULL, event_index DESC LIMIT 1"
     )
-    return {"standing": [row for one in asked.places for row in moment.rows(sql, (one.original, one.source))]}
+    return {"records": [row for one in asked.places for row in moment.rows(sql, (one.original, one.source))]}

@@ -164,7 +164,7 @@ def test_records_are_listed_by_what_became_of_them_and_where_they_were_found(fil
 
 def test_what_stands_already_is_told_by_original_and_source(filled):
     places = [{"original": REF, "source": "notes/aside"}, {"original": REF, "source": "elsewhere"}]
-    [row] = filled("records.standing", {"places": places})["standing"]
+    [row] = filled("records.existing", {"places": places})["records"]
     assert (row["source"], row["mapped_kind"], row["reason"]) == ("notes/aside", None, "no place")
 
 

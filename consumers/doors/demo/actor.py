@@ -136,7 +136,7 @@ class Actor:
 
     def approve(self, name: str) -> int:
         """Approve the version of a handoff that is there now."""
-        found = self.ledger.ask("handoffs.show", id=name)
+        found = self.ledger.ask("handoffs.facts", id=name)
         return self._emit(f"handoff/{name}", handoff.HandoffApproved(version=found["version"]))
 
     def claim(self, name: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from consumers.handoffs.acts import with_commands
 from consumers.sdk.text import one_line
 from consumers.sessions.resume import resume
 from ledger.errors import Refused
@@ -185,7 +186,9 @@ def _session_line(view: Ask, agent: str, session: str | None) -> str:
 
 def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
     try:
-        return view("handoffs.next", {"limit": waiting_max} | ({} if agent is None else {"agent": agent}))
+        return with_commands(
+            view("handoffs.next", {"limit": waiting_max} | ({} if agent is None else {"agent": agent}))
+        )
     except Refused as refusal:
         if refusal.code != "AGENT_UNKNOWN":
             raise

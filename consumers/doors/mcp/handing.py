@@ -7,7 +7,6 @@ a reviewer, and never by a human's key (the ledger).
 from __future__ import annotations
 
 import re
-import shlex
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StrictBool
@@ -15,8 +14,8 @@ from pydantic import Field, StrictBool
 from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, tokens_of
 from consumers.doors.mcp.reporting import NUMBER, Id, PageSize
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
-from consumers.handoffs.acts import ACTS, REVIEWS, Argument, ToolVerb
-from consumers.handoffs.content import creation, events_of
+from consumers.handoffs.acts import ACTS, REVIEWS, Argument, ToolVerb, with_commands
+from consumers.handoffs.content import creation, events_of, query_for
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.fields import REF_PATTERN
@@ -100,9 +99,10 @@ class Handing:
 
         found = page(limit)
         people = {one.name for one in self._ledger.client.agents() if "human" in one.roles}
+        calls = [None if one["agent"] in people else call_of(one) for one in found["items"]]
         items = [
-            shorten(one, ("why", "title"), _why_tokens) | {"call": None if one["agent"] in people else call_of(one)}
-            for one in found["items"]
+            shorten(item, ("why", "title"), _why_tokens) | {"call": call}
+            for item, call in zip(with_commands(found)["items"], calls, strict=True)
         ]
         kept = fitting(items, found | {"items": [], "agent": whose})
         if kept < len(items):
@@ -169,7 +169,7 @@ class Handing:
             name, created = creation(author.name, ledger.settings, id_, given)
             events = [created]
         else:
-            shown = ledger.ask("handoffs.show", id=id_)
+            shown = ledger.ask(query_for(action), id=id_)
             name, events = shown["id"], events_of(action, shown, given, ledger.client)
         drafts = [
             Draft(stream=f"handoff/{name}", data=data, idem=None if key is None else f"{key}:{at}"[:200])
@@ -220,14 +220,10 @@ def check_given(action: Action, arguments: tuple[Argument, ...], id_: str | None
 
 
 def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the tool call that does what an item's command does; None for what a person answers in a terminal."""
+    """Return the tool call that does an item's act; None for what a person answers in a terminal."""
     if item["kind"] != "handoff":
         return None
-    words = shlex.split(item["command"])
-    arguments: dict[str, Any] = {"action": words[2].replace("-", "_"), "id": item["id"]}
-    if "--criterion" in words:
-        arguments["criterion_numbers"] = [int(words[words.index("--criterion") + 1])]
-    return {"tool": "handoff_act", "arguments": arguments}
+    return {"tool": "handoff_act", "arguments": {"action": item["act"], "id": item["id"], **item["arguments"]}}
 
 
 def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:

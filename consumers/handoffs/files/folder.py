@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from consumers.handoffs.files.imports import standings_of
+from consumers.handoffs.files.imports import existing_handoffs
 from consumers.handoffs.files.mapping import content_of_row, file_name, file_now, last_rendered, name_of, statuses
 from consumers.handoffs.files.plan import EditedHandoff, plan_edits, plan_status, reason_in
 from consumers.handoffs.files.sync import (
@@ -56,7 +56,7 @@ from ledger.author import Draft
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import EventData
 from ledger.events.handoff import HandoffCreated
-from projections.handoffs.files import TABLE_FORMAT
+from projections.handoffs.queries import TABLE_FORMAT
 
 CONFLICT: Final = ".ledger.md"
 _CONFLICT_SHOWN: Final = b"conflict"
@@ -284,16 +284,16 @@ class TableFolder:
         agreed = self._store.agreed(name) or Agreed()
         position = self._author.client.head().size - 1
         base = _statuses(agreed.base) if agreed.base else {}
-        known = standings_of(self._answer, ids)
+        known = existing_handoffs(self._answer, ids)
         left = [
             self._adopt(name, id_, row) if id_ not in known and id_ not in ids[:number] else []
             for number, (id_, row) in enumerate(zip(ids, rows, strict=True))
         ]
-        known = standings_of(self._answer, ids)
+        known = existing_handoffs(self._answer, ids)
         for id_, row, told in zip(ids, rows, left, strict=True):
             if id_ in known:
                 told.extend(self._sign(row, base.get(id_), agreed.position, known[id_]))
-        known = standings_of(self._answer, ids)
+        known = existing_handoffs(self._answer, ids)
         changes, kept = {}, {}
         for number, (id_, row, told) in enumerate(zip(ids, rows, left, strict=True)):
             if id_ in known and told:

@@ -28,7 +28,7 @@ from consumers.importers.records import Aside, Record, existing_records, kept_as
 from ledger.errors import Refused, Unavailable
 from ledger.events.handoff import HandoffClaims
 from ledger.events.imported import RecordImported
-from projections.handoffs.files import TABLE_FORMAT
+from projections.handoffs.queries import TABLE_FORMAT
 from projections.query import page_rows_max
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     handoff of another place stays replaced, whoever imports it again.
     """
     ids = [record.stream.partition("/")[2] for record in records if record.data.mapped_kind is not None]
-    standing = standings_of(answer, ids)
+    standing = existing_handoffs(answer, ids)
     changed: list[Record] = []
     for record in records:
         found = standing.get(record.stream.partition("/")[2]) if record.data.mapped_kind is not None else None
@@ -258,11 +258,11 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     return changed, len(records) - len(changed)
 
 
-def standings_of(answer: Ask, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+def existing_handoffs(answer: Ask, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return where handoffs stand, by their ids; those that there are not are left out."""
     found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(ids), page_rows_max):
-        found |= answer("handoffs.standings", {"ids": list(ids[start : start + page_rows_max])})["handoffs"]
+        found |= answer("handoffs.existing", {"ids": list(ids[start : start + page_rows_max])})["handoffs"]
     return found
 
 

@@ -2,7 +2,7 @@
 
 Reading keeps every original as a blob and maps it; then everything new is appended, the oldest claimed time first. What
 happens if we crash in between: blobs that no event names, or some of the events; the next run asks which originals
-stand already (``records.standing``), and adds the others. So does a run of another importer, or from a clone.
+stand already (``records.existing``), and adds the others. So does a run of another importer, or from a clone.
 
 Notes that this ledger wrote itself are known by their bytes: they are what it derives from one of its own reports.
 Neither the ref nor a trailer of the commit decides that: anybody can write both. A note that claims to be ours, and

@@ -11,7 +11,7 @@ from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command, Group, Lazy
 from consumers.handoffs.acts import ACTS, Argument, Verb, spelled
-from consumers.handoffs.content import creation, events_of
+from consumers.handoffs.content import creation, events_of, query_for
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
@@ -101,7 +101,7 @@ def why(app: App, id_: str) -> None:
 @click.pass_obj
 def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
     """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back."""
-    found = find(app, id_)
+    found = app.query("handoffs.show", id=id_)
     changes = given_content(given)
     for name, option in (("tasks", "add_task"), ("criteria", "add_criterion")):
         if added := changes.pop(option, ()):
@@ -119,8 +119,8 @@ def act(verb: Verb) -> click.Command:
         if "version" in given and not re.match(REF_PATTERN, given["version"]):
             raise Refused("USAGE", "--version takes a whole version, sha256:…, as `baton handoff show ID` prints it")
         if "by" in given:
-            given["by"] = find(app, given["by"])["id"]
-        found = find(app, id_)
+            given["by"] = app.query("handoffs.facts", id=given["by"])["id"]
+        found = app.query(query_for(verb), id=id_)
         emit(app, found["id"], *events_of(verb, found, given, app.client()))
 
     parameters: list[click.Parameter] = [click.Argument(["id_"], metavar="ID"), *map(parameter, ACTS[verb].arguments)]
@@ -159,7 +159,7 @@ def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> No
     first, *others = data
     drafts = [Draft(stream=stream, data=first, expect=expect), *(Draft(stream=stream, data=one) for one in others)]
     accepted = app.author().emit(*drafts)
-    found = app.query("handoffs.show", id=name)
+    found = app.query("handoffs.facts", id=name)
     answer = {
         "id": name,
         "status": found["status"],
@@ -168,8 +168,3 @@ def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> No
     }
     at = ", ".join(str(one.index) for one in accepted)
     app.show("handoff", answer, lambda: click.echo(f"{name} is {found['status']} (entry {at})"))
-
-
-def find(app: App, id_: str) -> dict[str, Any]:
-    """Return a handoff by its id, with or without .md."""
-    return app.query("handoffs.show", id=id_)

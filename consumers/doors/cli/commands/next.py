@@ -9,6 +9,7 @@ import click
 from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.output import when
 from consumers.doors.cli.program import Command
+from consumers.handoffs.acts import with_commands
 from consumers.sdk.text import one_line
 
 rows_max = 500
@@ -22,7 +23,7 @@ rows_max = 500
 def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
     agent = None if is_all else app.settings().agent
-    answer = app.query("handoffs.next", agent=agent, limit=limit, after=cursor)
+    answer = with_commands(app.query("handoffs.next", agent=agent, limit=limit, after=cursor))
     options = {"all": is_all, "as": agent, "limit": limit, "cursor": answer["next"]}
     following = None if answer["next"] is None else command_line("baton next", options)
 

@@ -178,9 +178,9 @@ class Handoff(_Noun[R, A]):
         """Publish what an act signs of the handoff as it is now."""
 
         def make(client: Client) -> list[EventData]:
-            from consumers.handoffs.content import events_of  # noqa: PLC0415 - a markdown parser
+            from consumers.handoffs.content import events_of, query_for  # noqa: PLC0415 - a markdown parser
 
-            return events_of(verb, client.view("handoffs.show", {"id": self.id}), given, client)
+            return events_of(verb, client.view(query_for(verb), {"id": self.id}), given, client)
 
         return self._ledger.publish_from(self.stream, make)
 

@@ -1,0 +1,92 @@
+"""What deciding needs to know of a handoff, read once and shared: by why, next, the board and the graph.
+
+Whether it is unlocked and whether its lease ran out are decided by ``ledger.lifecycle.handoff``; the texts of SQL here
+say the same of rows that are filtered before any limit, and stand nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal, TypeAlias, assert_never
+
+import msgspec
+
+from ledger.events.handoff import UnlockAt
+from ledger.lifecycle.handoff import Status, is_lapsed, is_unlocked
+from projections.query import Moment
+
+# It is ready as far as what it waits for goes; one that does not exist never lets it start.
+UNLOCKED: Final = (
+    "NOT EXISTS (SELECT 1 FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
+    "WHERE d.handoff_id = h.id AND (o.id IS NULL OR (o.status <> 'verified' AND o.status <> h.unlock_at)))"
+)
+# An imported file may name nobody in To: then nobody can claim it, approved or not.
+CLAIMABLE: Final = (
+    "(h.receiver <> '' AND (h.status = 'approved' OR (h.status = 'in_progress' AND h.lease_until_ms <= ?)))"
+)
+# What it waits for, in order, as JSON.
+DEPENDS_ON: Final = """(
+    SELECT json_group_array(depends_on) FROM (
+        SELECT d.depends_on FROM handoff_dependencies d WHERE d.handoff_id = h.id ORDER BY d.position
+    )
+)"""
+_FACTS: Final = f"""
+    SELECT h.id, h.status, h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.unlock_at, h.reason,
+        h.claimed_status, h.lease_until_ms, {UNLOCKED} AS is_unlocked, {DEPENDS_ON} AS depends_on
+    FROM handoffs h WHERE h.id IN (SELECT value FROM json_each(?))"""  # noqa: S608 - fixed texts
+
+Stage: TypeAlias = Literal["waiting", "working", "completed", "over"]
+
+
+class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One handoff at one moment: its status and parties, and whether its dependencies let it start.
+
+    ``reviewer`` is the sender where no other is named; ``is_lapsed`` is by the ledger's clock.
+    """
+
+    id: str
+    status: Status
+    sender: str
+    receiver: str
+    reviewer: str
+    unlock_at: UnlockAt = "completed"
+    reason: str = ""
+    claimed_status: str | None = None
+    is_unlocked: bool = True
+    is_lapsed: bool = False
+    depends_on: tuple[str, ...] = ()
+
+    def is_unlocked_by(self, other: HandoffFacts | None) -> bool:
+        """Whether this handoff may start as far as ``other`` goes; None: it does not exist."""
+        return is_unlocked(None if other is None else other.status, self.unlock_at)
+
+
+def facts_of(moment: Moment, ids: Iterable[str]) -> dict[str, HandoffFacts]:
+    """Return the facts of handoffs by id; those that do not exist are left out."""
+    return {row["id"]: _facts(row, moment.now_ms) for row in moment.rows(_FACTS, (json_list(ids),))}
+
+
+def _facts(row: dict[str, Any], now_ms: int) -> HandoffFacts:
+    row["is_lapsed"] = is_lapsed(row["status"], row.pop("lease_until_ms"), now_ms)
+    row["is_unlocked"] = bool(row["is_unlocked"])
+    return HandoffFacts(**row | {"depends_on": tuple(msgspec.json.decode(row["depends_on"]))})
+
+
+def json_list(values: Iterable[Any]) -> str:
+    """Return values as ``json_each`` reads them: one value to bind, however many they are."""
+    return msgspec.json.encode(list(values)).decode()
+
+
+def stage_of(status: Status) -> Stage:
+    """Return how far a handoff is: what the columns of the board and the paths of the graph go by."""
+    match status:
+        case "pending" | "approved":
+            return "waiting"
+        case "in_progress" | "blocked":
+            return "working"
+        case "completed":
+            return "completed"
+        case "rejected" | "verified" | "cancelled" | "superseded":
+            return "over"
+        case _:
+            assert_never(status)

@@ -1,0 +1,38 @@
+"""The command line that moves an item of `baton next` on: what a person pastes, whatever an id holds."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from consumers.handoffs.acts import command_of, with_commands
+
+ITEM = {"kind": "handoff", "id": "h", "agent": "rita", "act": "approve", "arguments": {}}
+
+
+@pytest.mark.parametrize(
+    ("more", "command"),
+    [
+        ({}, "baton handoff approve --as rita h"),
+        ({"act": "show"}, "baton handoff show --as rita h"),
+        ({"act": "request_changes"}, "baton handoff request-changes --as rita h"),
+        ({"act": "check", "arguments": {"criterion_numbers": [3]}}, "baton handoff check --criterion 3 --as rita h"),
+        (
+            {"kind": "review", "act": "answer", "arguments": {"approve": True}},
+            "baton review answer --approve --as rita h",
+        ),
+    ],
+)
+def test_an_act_is_a_command_line(more, command):
+    assert command_of(ITEM | more) == command
+
+
+def test_a_command_can_be_pasted_whatever_the_id_is():
+    id_ = "-rf $(reboot); 東西 'x'"
+    assert shlex.split(command_of(ITEM | {"id": id_})) == ["baton", "handoff", "approve", "--as", "rita", "--", id_]
+
+
+def test_a_reader_sees_the_command_in_place_of_the_act():
+    (item,) = with_commands({"items": [ITEM], "total": 1})["items"]
+    assert item == {"kind": "handoff", "id": "h", "agent": "rita", "command": "baton handoff approve --as rita h"}
