@@ -14,7 +14,7 @@ infers, and what it rests on, is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -79,7 +79,7 @@ def critical_numbers(memory: ReasoningMemory) -> set[int]:
     refuted = {
         step.step_number for step in memory.steps if step.type == "hypothesis" and step.confidence < _weak_confidence
     }
-    return _ancestors(memory, targets) | open_assumptions | refuted
+    return ancestors(memory.dependencies, targets) | open_assumptions | refuted
 
 
 def critical_units(memory: ReasoningMemory, critical: set[int]) -> list[Unit]:
@@ -109,11 +109,12 @@ def critical_edges(memory: ReasoningMemory, critical: set[int]) -> list[tuple[in
     ]
 
 
-def _ancestors(memory: ReasoningMemory, targets: set[int]) -> set[int]:
-    reached = set(targets)
-    waiting = list(targets)
+def ancestors(dependencies: Mapping[int, Iterable[int]], starts: Iterable[int]) -> set[int]:
+    """Return the steps that can be reached going back from ``starts``, those included; a circle ends the walk."""
+    reached = set(starts)
+    waiting = list(reached)
     while waiting:
-        for premise in memory.dependencies.get(waiting.pop(), ()):
+        for premise in dependencies.get(waiting.pop(), ()):
             if premise not in reached:
                 reached.add(premise)
                 waiting.append(premise)

@@ -159,21 +159,11 @@ def _file_contains(reads: Reads, path: str, text: str) -> Result:
 
 
 def _any_match(reads: Reads, pattern: str, text: str) -> Result:
-    found, searched, is_complete = _search(reads, pattern, text)
-    if found:
-        return Result("held", found)
-    if not is_complete or not searched:
-        return _incomplete(searched)
-    return Result("refuted", f"The text is in none of {searched} files")
+    return _searched(reads, pattern, text, where_found="held", where_not="refuted")
 
 
 def _no_match(reads: Reads, pattern: str, text: str) -> Result:
-    found, searched, is_complete = _search(reads, pattern, text)
-    if found:
-        return Result("refuted", found)
-    if not is_complete or not searched:
-        return _incomplete(searched)
-    return Result("held", f"The text is in none of {searched} files")
+    return _searched(reads, pattern, text, where_found="refuted", where_not="held")
 
 
 def _json_value(reads: Reads, path: str, pointer: str, value: str) -> Result:
@@ -219,10 +209,17 @@ def _without_file(outcome: str) -> Result:
     return Result("not_checked", f"The path cannot be read: {outcome.replace('_', ' ')}")
 
 
-def _incomplete(searched: int) -> Result:
+def _searched(
+    reads: Reads, pattern: str, text: str, *, where_found: AssumptionStatus, where_not: AssumptionStatus
+) -> Result:
+    place, searched, is_complete = _search(reads, pattern, text)
+    if place:
+        return Result(where_found, place)
     if not searched:
         return Result("not_checked", "There is no file to search there")
-    return Result("not_checked", f"The text is in none of {searched} files, but not all could be read")
+    if not is_complete:
+        return Result("not_checked", f"The text is in none of {searched} files, but not all could be read")
+    return Result(where_not, f"The text is in none of {searched} files")
 
 
 def _search(reads: Reads, pattern: str, text: str) -> tuple[str, int, bool]:

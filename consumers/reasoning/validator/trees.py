@@ -126,7 +126,20 @@ def _is_hidden(character: str) -> bool:
     return character < _FIRST_PRINTABLE or _C1[0] <= character <= _C1[1] or character in _BIDI
 
 
-class FolderTree:
+class _OpenTree:
+    """What FolderTree and CommitTree share: being closed at the end of a ``with`` block."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release what the tree holds open: nothing, unless it says otherwise."""
+
+
+class FolderTree(_OpenTree):
     """A working folder. ``history``, asked only when a file has changed, finds the tree that knows what it held."""
 
     sort: TreeSort = "folder"
@@ -143,12 +156,6 @@ class FolderTree:
         except OSError as error:
             raise Refused("NOT_FOUND", f"the folder cannot be opened: {error.strerror}", path=str(folder)) from error
         self._history = history
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the folder."""
@@ -210,7 +217,7 @@ class _Entry(NamedTuple):
     size: int
 
 
-class CommitTree:
+class CommitTree(_OpenTree):
     """The files of one commit."""
 
     sort: TreeSort = "commit"
@@ -231,15 +238,6 @@ class CommitTree:
         self.commit: str = answer.strip().decode("ascii")
         self._entries: dict[Parts, _Entry] | None = None
         self._folders: set[Parts] = set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Do nothing: a commit holds nothing open."""
 
     def read(self, parts: Parts, size_max: int) -> Found:
         """Return what the commit has at a path."""

@@ -45,7 +45,7 @@ from consumers.reasoning.validator.report import ValidationReport
 from consumers.reasoning.validator.trees import Tree
 from ledger.events.brief import Brief
 from ledger.events.validation import AssumptionCheck, EvidenceCheck, InferenceCheck, Issue, JudgeMark, Opinion
-from projections.briefs.critical import concluding_steps
+from projections.briefs.critical import ancestors, concluding_steps
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref, step_number_max
 
 judged_max: Final = 200
@@ -57,7 +57,7 @@ cycle_shown_max: Final = 20
 _digits: Final = 4
 _UNSUPPORTED: Final = "The inference names nothing that it rests on"
 
-_Before: TypeAlias = "Mapping[tuple[int | None, str], EvidenceCheck]"
+_Before: TypeAlias = Mapping[tuple[int | None, str], EvidenceCheck]
 
 
 class Verdict(NamedTuple):
@@ -119,7 +119,7 @@ class ReasoningValidator:
         report.issues += check_structure(memory)
         quotes = quotes_of(memory.steps)
         for step in memory.steps:
-            number = _number_of(step)
+            number = _number_of(step.step_number)
             for reference in references_of(step):
                 former = before.get((number, cut(reference)))
                 _add_evidence(report, check_evidence(reference, reads, step=number, quotes=quotes, earlier=former))
@@ -150,14 +150,14 @@ def check_structure(memory: ReasoningMemory) -> list[Issue]:
         return [Issue("GRAPH_EMPTY", "The graph has no step")]
     return [
         *_step_issues(memory.steps),
-        *_dependency_issues(memory.dependencies, memory.steps),
+        *_dependency_issues(memory.dependencies, {step.step_number for step in memory.steps}),
         *_conclusion_issues(memory),
     ]
 
 
 def check_inference(step: ReasoningStep, deps: Sequence[ReasoningStep]) -> InferenceCheck:
     """Return whether the structure of an inference from ``deps`` is sound; its words are not judged."""
-    number = _number_of(step)
+    number = _number_of(step.step_number)
     if not step.content.strip():
         return InferenceCheck(number, sound=False, reason="The inference says nothing")
     if not deps and not any(map(str.strip, step.premises)) and not step.evidence:
@@ -166,18 +166,19 @@ def check_inference(step: ReasoningStep, deps: Sequence[ReasoningStep]) -> Infer
         return InferenceCheck(number, sound=False, reason="Its confidence does not lie between 0 and 1")
     weakest = min((dep for dep in deps if _is_confidence(dep.confidence)), key=lambda dep: dep.confidence, default=None)
     if weakest is not None and _exceeds(step.confidence, weakest.confidence):
-        said = (
-            f"Its confidence is {step.confidence:g}, that of its premise {weakest.step_number} {weakest.confidence:g}"
-        )
-        return InferenceCheck(number, sound=False, reason=cut(said))
+        premise = f"that of its premise {weakest.step_number} {weakest.confidence:g}"
+        return InferenceCheck(number, sound=False, reason=cut(f"Its confidence is {step.confidence:g}, {premise}"))
     return InferenceCheck(number, sound=True)
 
 
-def _dependency_issues(dependencies: Mapping[int, Iterable[int]], steps: Iterable[object]) -> list[Issue]:
+def _dependency_issues(dependencies: Mapping[int, Iterable[int]], known: set[int]) -> list[Issue]:
     """Return dependencies on steps that are not there, and the circle if there is one."""
-    known = {getattr(step, "step_number", None) for step in steps}
     issues = [
-        Issue("DEPENDENCY_DANGLING", cut(f"Step {number} rests on step {wanted}, which does not exist"), _valid(number))
+        Issue(
+            "DEPENDENCY_DANGLING",
+            cut(f"Step {number} rests on step {wanted}, which does not exist"),
+            _number_of(number),
+        )
         for number, rests_on in dependencies.items()
         for wanted in (number, *rests_on)
         if wanted not in known
@@ -188,7 +189,11 @@ def _dependency_issues(dependencies: Mapping[int, Iterable[int]], steps: Iterabl
         circle = [str(number) for number in error.args[1]]
         shown = " → ".join(circle[:cycle_shown_max]) + (" → …" if len(circle) > cycle_shown_max else "")
         issues.append(
-            Issue("DEPENDENCY_CYCLE", cut(f"Steps rest on each other in a circle: {shown}"), _valid(error.args[1][0]))
+            Issue(
+                "DEPENDENCY_CYCLE",
+                cut(f"Steps rest on each other in a circle: {shown}"),
+                _number_of(error.args[1][0]),
+            )
         )
     return issues
 
@@ -203,12 +208,7 @@ def _is_confidence(value: float) -> bool:
     return 0.0 <= value <= 1.0
 
 
-def _number_of(step: ReasoningStep) -> int | None:
-    """Return the step's number if an event can hold it."""
-    return _valid(step.step_number)
-
-
-def _valid(number: object) -> int | None:
+def _number_of(number: object) -> int | None:
     """Return a step number if an event can hold it."""
     return number if isinstance(number, int) and 1 <= number <= step_number_max else None
 
@@ -222,7 +222,7 @@ def _validate_brief(brief: Brief, reads: Reads, before: _Before) -> ValidationRe
     held = {fact.step for fact in brief.facts}
     # What rests on a step that was dropped is not wrong; it only cannot be checked from here.
     kept = {fact.step: [number for number in fact.rests_on if number in held] for fact in brief.facts}
-    report.issues += _dependency_issues(kept, [_Numbered(number) for number in held])
+    report.issues += _dependency_issues(kept, held)
     for fact in brief.facts:
         for reference in fact.evidence:
             former = before.get((fact.step, cut(reference)))
@@ -234,15 +234,11 @@ def _validate_brief(brief: Brief, reads: Reads, before: _Before) -> ValidationRe
     return report
 
 
-class _Numbered(NamedTuple):
-    step_number: int
-
-
 def _add_evidence(report: ValidationReport, check: EvidenceCheck) -> None:
     report.evidence.append(check)
     if check.status not in HOLDING:
-        said = f"Evidence {check.status.replace('_', ' ')}: {cut(check.reference, 160)}"
-        message = f"{said} ({check.note})" if check.note else said
+        message = f"Evidence {check.status.replace('_', ' ')}: {cut(check.reference, 160)}"
+        message += f" ({check.note})" if check.note else ""
         report.add_issue(message, code=f"EVIDENCE_{check.status.upper()}", step=check.step)
 
 
@@ -275,7 +271,7 @@ def _step_issues(steps: Sequence[ReasoningStep]) -> list[Issue]:
     issues: list[Issue] = []
     seen: set[int] = set()
     for step in steps:
-        number = _number_of(step)
+        number = _number_of(step.step_number)
         if number is None:
             issues.append(Issue("STEP_NUMBER_INVALID", cut(f"{step.step_number} is not the number of a step")))
         if step.step_number in seen:
@@ -284,8 +280,8 @@ def _step_issues(steps: Sequence[ReasoningStep]) -> list[Issue]:
         if not step.content.strip():
             issues.append(Issue("CONTENT_EMPTY", cut(f"Step {step.step_number} says nothing"), number))
         if not _is_confidence(step.confidence):
-            said = f"The confidence of step {step.step_number} does not lie between 0 and 1: {step.confidence}"
-            issues.append(Issue("CONFIDENCE_INVALID", cut(said), number))
+            message = f"The confidence of step {step.step_number} does not lie between 0 and 1: {step.confidence}"
+            issues.append(Issue("CONFIDENCE_INVALID", cut(message), number))
     return issues
 
 
@@ -298,23 +294,13 @@ def _conclusion_issues(memory: ReasoningMemory) -> list[Issue]:
     if not _is_confidence(memory.confidence_in_reasoning):
         issues.append(Issue("CONFIDENCE_INVALID", "The confidence in the whole does not lie between 0 and 1"))
     elif memory.confidence_in_reasoning != confidence_not_stated and _exceeds(memory.confidence_in_reasoning, surest):
-        said = f"The confidence in the whole is {memory.confidence_in_reasoning:g}, that of its conclusion {surest:g}"
-        issues.append(Issue("CONFIDENCE_ABOVE_PREMISES", cut(said)))
+        message = (
+            f"The confidence in the whole is {memory.confidence_in_reasoning:g}, that of its conclusion {surest:g}"
+        )
+        issues.append(Issue("CONFIDENCE_ABOVE_PREMISES", cut(message)))
     with_evidence = {step.step_number for step in memory.steps if references_of(step)}
-    reached = _ancestors(memory.dependencies, [step.step_number for step in concluding])
+    reached = ancestors(memory.dependencies, [step.step_number for step in concluding])
     if not reached & with_evidence:
-        said = "Going back from the conclusion, one comes to no step with evidence"
-        issues.append(Issue("CONCLUSION_UNREACHABLE", said))
+        message = "Going back from the conclusion, one comes to no step with evidence"
+        issues.append(Issue("CONCLUSION_UNREACHABLE", message))
     return issues
-
-
-def _ancestors(dependencies: Mapping[int, Iterable[int]], starts: Iterable[int]) -> set[int]:
-    """Return the steps that can be reached going back from ``starts``, those included; a circle ends the walk."""
-    waiting = list(starts)
-    reached = set(waiting)
-    while waiting:
-        for wanted in dependencies.get(waiting.pop(), ()):
-            if wanted not in reached:
-                reached.add(wanted)
-                waiting.append(wanted)
-    return reached

@@ -13,8 +13,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import fields_of, page_options, print_fields, show_page
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_reasoning, print_tree
-from consumers.reasoning.compressor.graph_cache import GraphCache, find_base
-from consumers.reasoning.compressor.transfer import describe_sent
+from consumers.reasoning.compressor.transfer import GraphCache, describe_sent, find_base
 from consumers.reasoning.compressor.transfer import fetch as fetch_graph
 from consumers.sdk.names import default_id
 from ledger.author import Draft

@@ -10,8 +10,14 @@ import msgspec
 import pytest
 from graphs import audit_graph
 
-from consumers.reasoning.compressor.graph_cache import GraphCache, find_base, graphs_cached_max, read_graph_file
-from consumers.reasoning.compressor.transfer import Fetched, fetch
+from consumers.reasoning.compressor.transfer import (
+    Fetched,
+    GraphCache,
+    fetch,
+    find_base,
+    graphs_cached_max,
+    read_graph_file,
+)
 from ledger.errors import Corrupted, Refused
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from projections import Reader
