@@ -117,22 +117,12 @@ class CheckpointKey(msgspec.Struct, frozen=True):
             raise Refused("INVALID_FORMAT", f"A signing seed has {_KEY_SIZE_BYTES} bytes, not {len(self.seed)}.")
 
     def __repr__(self) -> str:
-        return f"CheckpointKey(vkey={self.vkey!r})"
+        return f"CheckpointKey(vkey={self.verifier.vkey!r})"  # logs and tracebacks never show the seed
 
     @property
     def verifier(self) -> CheckpointVerifier:
         """The public side."""
         return CheckpointVerifier(self.origin, bytes(SigningKey(self.seed).verify_key))
-
-    @property
-    def key_id(self) -> bytes:
-        """The 4 bytes that name the key in signature lines."""
-        return self.verifier.key_id
-
-    @property
-    def vkey(self) -> str:
-        """The text to hand to whoever shall check this log."""
-        return self.verifier.vkey
 
 
 class _Signature(msgspec.Struct, frozen=True):
@@ -152,7 +142,7 @@ def sign_checkpoint(checkpoint: Checkpoint, key: CheckpointKey) -> str:
         raise Refused("INVALID_FORMAT", message, origin=checkpoint.origin, key_origin=key.origin)
     text = f"{checkpoint.origin}\n{checkpoint.size}\n{encode_base64(checkpoint.root)}\n"
     signature = SigningKey(key.seed).sign(text.encode()).signature
-    return f"{text}\n— {key.origin} {encode_base64(key.key_id + signature)}\n"
+    return f"{text}\n— {key.origin} {encode_base64(key.verifier.key_id + signature)}\n"
 
 
 def parse_checkpoint(note: str) -> Checkpoint:

@@ -214,7 +214,7 @@ class ClientSuite:
     def test_receipt_verifies_offline_with_the_vkey_alone(self, client: Client, ledger: Ledger) -> None:
         for number in range(9):
             ledger.submit(found(ledger, str(number)))
-        verifier = CheckpointVerifier.from_vkey(ledger.checkpoint_key.vkey)
+        verifier = CheckpointVerifier.from_vkey(ledger.checkpoint_key.verifier.vkey)
         for index in (0, 5, client.head().size - 1):
             receipt = Receipt.parse(client.prove(index).to_text())
             checkpoint = receipt.verify(leaf_hash(client.entry(index)), verifier)

@@ -49,9 +49,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return encode_canonical(self) + b"\n"
 
 
-_manifest_decoder = msgspec.json.Decoder(Manifest)
-
-
 def verify_program() -> bytes:
     """Return the program that each bundle carries, byte for byte the file ``standalone.py`` beside this one."""
     return resources.files("ledger.bundle").joinpath("standalone.py").read_bytes()

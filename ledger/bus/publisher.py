@@ -46,7 +46,6 @@ acknowledge_wait_max_s: Final = 2.0
 
 retry_wait_first_s: Final = 0.05
 
-
 INDEX: Final = "Baton-Index"
 ID: Final = "Baton-Id"
 KEY: Final = "Baton-Key"

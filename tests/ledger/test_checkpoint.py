@@ -53,7 +53,7 @@ ROOT_LINE: Final = b64encode(CHECKPOINT.root).decode()
 
 def sign_text(text: str, key: CheckpointKey) -> str:
     """Sign any text as the note format says, for notes that our own signer would not make."""
-    blob = key.key_id + SigningKey(key.seed).sign(text.encode()).signature
+    blob = key.verifier.key_id + SigningKey(key.seed).sign(text.encode()).signature
     return f"{text}\n— {key.origin} {b64encode(blob).decode()}\n"
 
 
@@ -87,8 +87,8 @@ def test_a_seed_gives_the_vkey_that_go_publishes_for_it() -> None:
     """The key in the documentation of golang.org/x/mod/sumdb/note: its signer and ours must be one."""
     seed = bytes.fromhex("810a1402d5146c8d84f2443330f54080ebf98ee17d9c74f6252fc5d5c7283173")
     key = CheckpointKey("PeterNeumann", seed)
-    assert key.vkey == "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
-    assert key.key_id == bytes.fromhex("c74f20a3")
+    assert key.verifier.vkey == "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
+    assert key.verifier.key_id == bytes.fromhex("c74f20a3")
 
 
 def test_a_signed_checkpoint_has_the_form_of_the_specification() -> None:
@@ -110,7 +110,7 @@ def test_what_is_signed_is_what_verifies(origin: str, seed: bytes, size: int, ro
     checkpoint = Checkpoint(origin, size, root)
     key = CheckpointKey(origin, seed)
     note = sign_checkpoint(checkpoint, key)
-    assert verify_checkpoint(note, CheckpointVerifier.from_vkey(key.vkey)) == checkpoint
+    assert verify_checkpoint(note, CheckpointVerifier.from_vkey(key.verifier.vkey)) == checkpoint
     assert parse_checkpoint(note) == checkpoint
 
 
@@ -151,7 +151,7 @@ def test_lines_of_unknown_keys_are_skipped_wherever_they_stand() -> None:
     """Also those that share our name or our key id, but not both (C2SP signed-note, Signatures)."""
     text, ours = NOTE.removesuffix(signature_line(NOTE)), signature_line(NOTE)
     same_name = cosignature(KEY.origin)
-    same_id = cosignature(blob=KEY.key_id + bytes(64))
+    same_id = cosignature(blob=KEY.verifier.key_id + bytes(64))
     assert verify_checkpoint(text + same_name + same_id + ours + cosignature(), KEY.verifier) == CHECKPOINT
 
 
@@ -165,7 +165,7 @@ def test_every_signer_of_a_note_can_be_checked() -> None:
 def test_a_wrong_line_of_our_key_spoils_the_note(signature: bytes) -> None:
     """Even beside a right one (C2SP signed-note, Signatures)."""
     with pytest.raises(Corrupted, match="does not fit") as caught:
-        verify_checkpoint(NOTE + cosignature(KEY.origin, KEY.key_id + signature), KEY.verifier)
+        verify_checkpoint(NOTE + cosignature(KEY.origin, KEY.verifier.key_id + signature), KEY.verifier)
     assert caught.value.code == "VERIFICATION_FAILED"
 
 

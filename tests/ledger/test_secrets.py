@@ -164,7 +164,7 @@ def own_words() -> Iterator[str]:
     """Yield what Baton itself writes: bodies and refs of a ledger, its keys, notes and contract."""
     actors = Actors()
     yield from (body.decode() for body in actors.sign("root", actors.created(), actors.registered("al", [])).bodies)
-    yield actors.checkpoint_key.vkey
+    yield actors.checkpoint_key.verifier.vkey
     for file in sorted((ROOT / "proto").rglob("*.*")):
         yield file.read_text(encoding="utf-8")
 
