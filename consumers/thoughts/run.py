@@ -7,7 +7,7 @@ The ledger is all that they share. What happens if we crash here: the agents see
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -22,7 +22,6 @@ from consumers.thoughts.thinkers import thinker_named
 from ledger.client import open_client, read_event
 from ledger.errors import Refused
 from ledger.events import tot as kinds
-from ledger.limits import range_events_max
 
 if TYPE_CHECKING:
     from ledger.client import Client
@@ -120,12 +119,7 @@ def read_task(client: Client, task_id: str) -> list[Event]:
     Raises:
         Refused: ``NOT_FOUND``.
     """
-    events: list[Event] = []
-    position, size = 0, client.head().size
-    while position < size:
-        page = client.entries(position, stream=f"tot/{task_id}")
-        events += [read_event(index, data) for index, data in page.entries]
-        position = page.next_index
+    events = list(_events(client, f"tot/{task_id}"))
     if not events:
         raise Refused("NOT_FOUND", f"there is no task {task_id}", task_id=task_id)
     return events
@@ -153,14 +147,20 @@ def _assignment(settings: Settings, opened: kinds.TotStarted, start: int) -> Ass
 
 
 def _opening(client: Client, task_id: str) -> Event:
-    position = 0
+    opening = next(_events(client, f"tot/{task_id}"), None)
+    if opening is None:
+        raise Refused("NOT_FOUND", f"there is no task {task_id}", task=task_id)
+    return opening
+
+
+def _events(client: Client, stream: str, start: int = 0) -> Iterator[Event]:
+    """Yield what is on a stream from an index of the log on."""
     while True:
-        page = client.entries(position, stream=f"tot/{task_id}", limit=range_events_max)
-        if page.entries:
-            return read_event(*page.entries[0])
-        position = page.next_index
-        if position >= page.size:
-            raise Refused("NOT_FOUND", f"there is no task {task_id}", task=task_id)
+        page = client.entries(start, stream=stream)
+        yield from (read_event(index, data) for index, data in page.entries)
+        start = page.next_index
+        if start >= page.size:
+            return
 
 
 def _play(assignment: Assignment, reading: _Reading) -> dict[str, Any]:
@@ -197,18 +197,15 @@ class _Reading:
         """Return whether the task is over and its reasoning, if it came to one, is in the ledger."""
         if not self.task.is_over or self.task.solution is None:
             return self.task.is_over
-        index = self.task.solution.index
-        while True:
-            page = self._client.entries(index, stream=f"reasoning/{self.task.id}")
-            index = page.next_index
-            if page.entries or index >= page.size:
-                return bool(page.entries)
+        kept = _events(self._client, f"reasoning/{self.task.id}", self.task.solution.index)
+        return next(kept, None) is not None
 
 
 def outcome(task: Task) -> dict[str, Any]:
     """Return what a task came to; ``error`` is None when it was solved, and ``stats`` when no search began."""
     solution: kinds.Solution | None = task.solution.data.payload if task.solution is not None else None
     complete: kinds.SearchComplete | None = task.complete.data if task.complete is not None else None
+    failure = task.failure or (None if complete is None else complete.error)
     return {
         "task_id": task.id,
         "answer": None if solution is None else solution.answer,
@@ -217,16 +214,7 @@ def outcome(task: Task) -> dict[str, Any]:
         "verification": None if solution is None else asdict(solution.verification),
         "alternative_solutions": [] if solution is None else solution.alternative_solutions,
         "stats": None if complete is None else asdict(complete.payload.stats),
-        "error": _failure(task, complete),
+        "error": None if failure is None else asdict(failure),
         "reasoning": None if solution is None else f"reasoning/{task.id}",
-        "keys": _keys(task),
+        "keys": {} if task.started is None else {binding.role: binding.key for binding in task.started.roles},
     }
-
-
-def _failure(task: Task, complete: kinds.SearchComplete | None) -> dict[str, Any] | None:
-    failure = task.failure or (None if complete is None else complete.error)
-    return None if failure is None else asdict(failure)
-
-
-def _keys(task: Task) -> dict[str, str]:
-    return {binding.role: binding.key for binding in task.started.roles} if task.started is not None else {}

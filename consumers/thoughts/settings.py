@@ -179,21 +179,20 @@ def search_config(
             raise Refused("INVALID_FIELD", message, path="$.task_type")
         row = TaskSettings(task_type, asked.depth, read_strategy(asked.strategy), _SCORING, _PROPOSAL)
     estimate = row.depth if decomposition is None else decomposition.depth_estimate
+    threshold = row.threshold if asked.threshold is None else asked.threshold
+    # What nobody asks for is left to the message's own defaults.
+    budgets = {name: getattr(asked, name) for name in ("nodes_max", "calls_max", "seconds_max")}
     return SearchConfig(
         strategy=row.strategy if asked.strategy is None else read_strategy(asked.strategy),
         max_depth=_within("depth", estimate if asked.depth is None else asked.depth, 1, depth_max),
         branching_factor=_within(
             "branching", row.branching if asked.branching is None else asked.branching, 1, branching_max
         ),
-        pruning_threshold=float(
-            _within("threshold", row.threshold if asked.threshold is None else asked.threshold, 0, 10)
-        ),
+        pruning_threshold=float(_within("threshold", threshold, 0, 10)),
         beam_width=None if asked.beam_width is None else _within("beam_width", asked.beam_width, 1, branching_max),
         generation_strategy=row.generation if asked.generation is None else read_generation(asked.generation),
         evaluation_strategy=row.evaluation if asked.evaluation is None else read_evaluation(asked.evaluation),
-        nodes_max=_within("nodes_max", 500 if asked.nodes_max is None else asked.nodes_max, 1, budget_max),
-        calls_max=_within("calls_max", 1_000 if asked.calls_max is None else asked.calls_max, 1, budget_max),
-        seconds_max=_within("seconds_max", 600 if asked.seconds_max is None else asked.seconds_max, 1, budget_max),
+        **{name: _within(name, most, 1, budget_max) for name, most in budgets.items() if most is not None},
     )
 
 

@@ -8,7 +8,7 @@ A request keeps the tree of the moment it was made in, because an answer must no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from consumers.thoughts.tree import TreeState, advance
 from ledger.author import Draft
@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
 pause_max_ms: Final = 60_000
 
-AGENTS: Final[dict[kinds.Role, str]] = {
-    "orchestrator": "tot-orchestrator",
-    "decomposer": "tot-decomposer",
-    "generator": "tot-generator",
-    "evaluator": "tot-evaluator",
-    "explorer": "tot-explorer",
-    "synthesizer": "tot-synthesizer",
-}
+AGENTS: Final[dict[kinds.Role, str]] = {role: f"tot-{role}" for role in get_args(kinds.Role)}
 _STEPS: Final = (
     kinds.GenerateThoughts,
     kinds.EvaluateThoughts,

@@ -1,14 +1,14 @@
 """The tree as the explorer knows it: a fold over the events of a task, from which alone the search goes on.
 
-``advance`` takes anything with an ``id``, ``causes`` and ``data`` (an event of the log, or an entry of a search in one
-process), in order. It believes that the gate (``ledger.lifecycle.tot``) let the event in, and refuses nothing itself.
-A state is never changed: each event gives another.
+``advance`` takes the events in order, and of each only its ``id``, ``causes`` and ``data``. It believes that the gate
+(``ledger.lifecycle.tot``) let the event in, and refuses nothing itself. A state is never
+changed: each event gives another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -16,26 +16,10 @@ from ledger.events import tot as kinds
 from ledger.lifecycle.tot import node_states, tree_digest
 from projections.thoughts import tree as view
 
+if TYPE_CHECKING:
+    from ledger.events.body import Event
+
 attempts_max: Final = 3
-
-
-class Entry(Protocol):
-    """What is folded."""
-
-    @property
-    def id(self) -> str:
-        """Its id, which answers name as their cause."""
-        ...
-
-    @property
-    def causes(self) -> list[str]:
-        """What it answers or follows from."""
-        ...
-
-    @property
-    def data(self) -> Any:
-        """One of the messages or notes of ``ledger.events.tot``."""
-        ...
 
 
 class Drawn(msgspec.Struct, frozen=True):
@@ -76,26 +60,26 @@ class TreeState(msgspec.Struct, frozen=True):
     is_complete: bool = False
 
 
-def begin(entry: Entry) -> TreeState:
-    """Return the state that ``initialize_search`` opens; ``entry.data`` is that message."""
-    asked = entry.data.payload
+def begin(event: Event) -> TreeState:
+    """Return the state that ``initialize_search`` opens; ``event.data`` is that message."""
+    asked = event.data.payload
     return TreeState(
-        asked.search_config, asked.problem, asked.task_type, entry.data.task_id, entry.id, asked.decomposition_result
+        asked.search_config, asked.problem, asked.task_type, event.data.task_id, event.id, asked.decomposition_result
     )
 
 
-def advance(state: TreeState | None, entry: Entry) -> TreeState | None:
-    """Return the state after ``entry``; None as long as no search was asked for."""
-    data = entry.data
+def advance(state: TreeState | None, event: Event) -> TreeState | None:
+    """Return the state after ``event``; None as long as no search was asked for."""
+    data = event.data
     if isinstance(data, kinds.InitializeSearch):
-        return begin(entry)
+        return begin(event)
     if state is None:
         return None
     if isinstance(data, kinds.Message):
-        return _message(state, entry, data)
+        return _message(state, event, data)
     match data:
         case kinds.TotNodesAdded():
-            drawn = tuple(waiting for waiting in state.drawn if waiting.answer not in entry.causes)
+            drawn = tuple(waiting for waiting in state.drawn if waiting.answer not in event.causes)
             return _replace(state, nodes=state.nodes | {node.id: node for node in data.nodes}, drawn=drawn)
         case kinds.TotNodesMarked():
             changed = {id_: _replace(state.nodes[id_], status=data.status) for id_ in data.node_ids}
@@ -152,16 +136,16 @@ def digest(state: TreeState) -> str:
     return tree_digest(node_states(state.nodes.values()))
 
 
-def _message(state: TreeState, entry: Entry, data: kinds.Message) -> TreeState:
+def _message(state: TreeState, event: Event, data: kinds.Message) -> TreeState:
     match data:
         case kinds.GenerateThoughts() | kinds.EvaluateThoughts() | kinds.SynthesizeSolution():
-            return _asked(state, entry.id, data)
+            return _asked(state, event.id, data)
         case kinds.GeneratedThoughts():
-            return _generated(state, entry, data)
+            return _generated(state, event, data)
         case kinds.EvaluationResults():
-            return _evaluated(state, entry, data)
+            return _evaluated(state, event, data)
         case kinds.FinalSolution():
-            return _synthesized(state, entry, data)
+            return _synthesized(state, event, data)
         case kinds.SearchComplete():
             return _replace(state, is_complete=True)
         case _:  # any other message: it changes no tree
@@ -179,21 +163,21 @@ def _asked(
     return _replace(state, nodes=state.nodes | expanded, last_expanded=parent, rounds=state.rounds + 1)
 
 
-def _generated(state: TreeState, entry: Entry, data: kinds.GeneratedThoughts) -> TreeState:
-    state, request = _without_request(state, entry)
+def _generated(state: TreeState, event: Event, data: kinds.GeneratedThoughts) -> TreeState:
+    state, request = _without_request(state, event)
     if not isinstance(request, kinds.GenerateThoughts):
         return state
     parent = request.payload.parent_node.id
     if data.payload is None:
         return _failed(state, [parent], data.error)
     candidates = tuple(data.payload.candidates[: request.payload.num_candidates])
-    drawn = (*state.drawn, Drawn(entry.id, parent, candidates)) if candidates else state.drawn
+    drawn = (*state.drawn, Drawn(event.id, parent, candidates)) if candidates else state.drawn
     attempts = {id_: count for id_, count in state.attempts.items() if id_ != parent}
     return _replace(state, drawn=drawn, calls=state.calls + data.payload.llm_calls, attempts=attempts)
 
 
-def _evaluated(state: TreeState, entry: Entry, data: kinds.EvaluationResults) -> TreeState:
-    state, request = _without_request(state, entry)
+def _evaluated(state: TreeState, event: Event, data: kinds.EvaluationResults) -> TreeState:
+    state, request = _without_request(state, event)
     if not isinstance(request, kinds.EvaluateThoughts):
         return state
     asked = [node.id for node in request.payload.candidates]
@@ -210,8 +194,8 @@ def _evaluated(state: TreeState, entry: Entry, data: kinds.EvaluationResults) ->
     return _replace(state, attempts=attempts)
 
 
-def _synthesized(state: TreeState, entry: Entry, data: kinds.FinalSolution) -> TreeState:
-    state, request = _without_request(state, entry)
+def _synthesized(state: TreeState, event: Event, data: kinds.FinalSolution) -> TreeState:
+    state, request = _without_request(state, event)
     if data.payload is None and isinstance(request, kinds.SynthesizeSolution):
         return _failed(state, [request.payload.best_path[-1].id], data.error, calls=0)
     return _replace(state, solution=data.payload)
@@ -234,8 +218,8 @@ def _more_attempts(state: TreeState, ids: list[str]) -> dict[str, int]:
     return state.attempts | {id_: state.attempts.get(id_, 0) + 1 for id_ in ids}
 
 
-def _without_request(state: TreeState, entry: Entry) -> tuple[TreeState, kinds.Message | None]:
-    answered = next((cause for cause in entry.causes if cause in state.requests), None)
+def _without_request(state: TreeState, event: Event) -> tuple[TreeState, kinds.Message | None]:
+    answered = next((cause for cause in event.causes if cause in state.requests), None)
     left = {id_: message for id_, message in state.requests.items() if id_ != answered}
     return _replace(state, requests=left), state.requests.get(answered or "")
 

@@ -1,12 +1,14 @@
 """Transcripts: what models thought aloud, brought in as imported reasoning that grants nothing.
 
-    from consumers.importers.transcripts import Progress, TranscriptImport, find_transcripts, read_transcript
+    from consumers.importers.transcripts.conversation import Progress
+    from consumers.importers.transcripts.files import find_transcripts, read_transcript
+    from consumers.importers.transcripts.importer import TranscriptImport
 
     progress = Progress()
     importing = TranscriptImport(author.name, reader.answer, author.client.put_blob, append, progress)
     for file in find_transcripts(path):
-        for found in read_transcript(file, path, progress):
-            importing.take(found)
+        for response in read_transcript(file, path, progress):
+            importing.take(response)
     importing.flush()
     print(importing.tally.answer())
 
@@ -19,21 +21,3 @@ messages and whole responses (one a line, in an array, or one a file) in the for
 ``consumers.sdk.thinking.response`` lists; conversations (``messages``, ``contents``, ``conversations``, …); text with
 thinking tags.
 """
-
-from __future__ import annotations
-
-from consumers.importers.transcripts.conversation import Answered, Place, Progress, Prompt, Unread
-from consumers.importers.transcripts.files import find_transcripts, read_transcript
-from consumers.importers.transcripts.importer import Tally, TranscriptImport
-
-__all__ = [
-    "Answered",
-    "Place",
-    "Progress",
-    "Prompt",
-    "Tally",
-    "TranscriptImport",
-    "Unread",
-    "find_transcripts",
-    "read_transcript",
-]

@@ -12,7 +12,9 @@ from credentials import GITHUB
 from transcript_lines import ANSWER, PROMPT, THINKING, encoded, line, says, session, thinking, write
 
 from consumers.importers.records import import_records
-from consumers.importers.transcripts import Progress, Tally, TranscriptImport, find_transcripts, read_transcript
+from consumers.importers.transcripts.conversation import Progress
+from consumers.importers.transcripts.files import find_transcripts, read_transcript
+from consumers.importers.transcripts.importer import Tally, TranscriptImport
 from ledger.author import Author
 from ledger.errors import Refused, Unavailable
 from ledger.events.imported import RecordImported

@@ -20,7 +20,9 @@ from transcript_lines import (
     write,
 )
 
-from consumers.importers.transcripts import Answered, Progress, Unread, files, find_transcripts, read_transcript
+from consumers.importers.transcripts import files
+from consumers.importers.transcripts.conversation import Answered, Progress, Unread
+from consumers.importers.transcripts.files import find_transcripts, read_transcript
 from consumers.importers.transcripts.mapping import Hidden, Thought, ranges, thought_in, time_of
 from ledger.errors import Refused
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from transcript_lines import ANSWER, PROMPT, THINKING, calls, encoded, line, says, session, thinking, write
 
-from consumers.importers.transcripts import Answered, Progress, Unread, read_transcript
+from consumers.importers.transcripts.conversation import Answered, Progress, Unread
+from consumers.importers.transcripts.files import read_transcript
 from consumers.importers.transcripts.mapping import Hidden, Thought, record_of, thought_in
 
 if TYPE_CHECKING:

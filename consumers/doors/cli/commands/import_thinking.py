@@ -13,13 +13,15 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import progress
 from consumers.doors.cli.program import Command
 from consumers.importers.records import Aside, Counts, Record, import_records
-from consumers.importers.transcripts import Progress, TranscriptImport, find_transcripts, read_transcript
+from consumers.importers.transcripts.conversation import Progress
+from consumers.importers.transcripts.files import find_transcripts, read_transcript
+from consumers.importers.transcripts.importer import TranscriptImport
 from consumers.sdk.text import clean
 from ledger.errors import Unavailable
 from ledger.secrets import check_text
 
 if TYPE_CHECKING:
-    from consumers.importers.transcripts import Answered, Unread
+    from consumers.importers.transcripts.conversation import Answered, Unread
 
 
 @click.command(cls=Command)
