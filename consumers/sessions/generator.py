@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.sessions.sweep import SWEPT
+from consumers.sessions.open_sessions import SWEPT
 from ledger.codec import converted
 from ledger.errors import Refused
 from ledger.events.report import Deltas, FilledGap, ReportGenerated

@@ -1,4 +1,4 @@
-"""A session from its start to its report, each step signed by its author, and the question which session is meant.
+"""A session from its start to its report, each step signed by its author.
 
 PREFLIGHT and POSTFLIGHT are *executed* with words (what is to be done, what was done) and then *assessed* with vectors.
 Executing records the words as an assessment without vectors, so that they are in the ledger whatever happens next.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import ReportInputs
@@ -25,24 +25,6 @@ from ledger.events.session import AssessmentRecorded, Phase, SessionStarted, Vec
 from projections.snapshots.vectors import VECTOR_NAMES, read_vectors
 
 _id_bytes: Final = 8
-candidates_max: Final = 10
-
-
-class Meant(NamedTuple):
-    """The session that is meant; None when the agent has none or several open, some of which are ``candidates``."""
-
-    session_id: str | None
-    candidates: list[dict[str, Any]]
-    total: int
-
-
-def meant_session(ask: Ask, agent: str, named: str | None = None) -> Meant:
-    """Return the session that is named (by whoever calls, or by ``BATON_SESSION``), else the agent's only open one."""
-    if named is not None:
-        return Meant(named.removeprefix("session/"), [], 0)
-    page = ask("sessions.list", {"author": agent, "status": "open", "limit": candidates_max})
-    is_only = page["total"] == 1
-    return Meant(page["sessions"][0]["id"] if is_only else None, page["sessions"], page["total"])
 
 
 def start_session(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from consumers.sdk.text import one_line
+from consumers.sessions.open_sessions import Meant, meant_session
 from ledger.author import Draft
 from ledger.config import present_session
 from ledger.errors import Refused
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
     from ledger.events import EventData
 
-listed_max: Final = 10
 _task_cells_max: Final = 60
 
 
@@ -50,13 +50,12 @@ def chosen_session(app: App, given: str | None) -> str:
     agent = app.settings().agent
     if agent is None:
         raise Refused("USAGE", "no session is named: give its ID, set BATON_SESSION, or add --as NAME for the open one")
-    found = app.query("sessions.list", author=agent, status="open", limit=listed_max)
-    if not found["sessions"]:
+    meant = meant_session(app.query_with, agent)
+    if meant.session_id is not None:
+        return meant.session_id
+    if not meant.candidates:
         raise Refused("NOT_FOUND", f"{agent} has no open session: `baton session start --as {agent}` opens one")
-    if found["total"] > 1:
-        raise _several(agent, found)
-    name: str = found["sessions"][0]["id"]
-    return name
+    raise _several(agent, meant)
 
 
 def _is_session(app: App, word: str) -> bool:
@@ -79,7 +78,7 @@ def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]
     author = app.author()
 
     def emit(name: str) -> list[Accepted]:
-        return author.emit(*(Draft(stream=f"session/{name}", data=one) for one in data))
+        return author.emit(*(Draft(stream=f"session/{name}", data=event) for event in data))
 
     try:
         return given, emit(given)
@@ -134,12 +133,12 @@ def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
     return Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details)
 
 
-def _several(agent: str, found: dict[str, Any]) -> Refused:
-    names = [one["id"] for one in found["sessions"]]
-    lines = [f"\n  {one['id']}  {one_line(one['task'])[:_task_cells_max]}" for one in found["sessions"]]
-    more = f"\n  and {found['total'] - len(names)} more" if found["total"] > len(names) else ""
+def _several(agent: str, meant: Meant) -> Refused:
+    names = [session["id"] for session in meant.candidates]
+    lines = [f"\n  {session['id']}  {one_line(session['task'])[:_task_cells_max]}" for session in meant.candidates]
+    more = f"\n  and {meant.total - len(names)} more" if meant.total > len(names) else ""
     return Refused(
         "REF_AMBIGUOUS",
-        f"{agent} has {found['total']} open sessions: give the ID of one, or set BATON_SESSION{''.join(lines)}{more}",
+        f"{agent} has {meant.total} open sessions: give the ID of one, or set BATON_SESSION{''.join(lines)}{more}",
         candidates=names,
     )

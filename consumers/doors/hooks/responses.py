@@ -28,6 +28,7 @@ from typing import Any, Final
 from consumers.doors.hooks.harnesses import HARNESSES, Harness, brief_sources
 from consumers.doors.hooks.supervisor import Work, log_failure
 from consumers.sdk.ledger import Ledger
+from consumers.sessions.open_sessions import meant_session
 from ledger.author import Author, Draft
 from ledger.client import Ask
 from ledger.config import environment_variable, present_session
@@ -214,5 +215,5 @@ def _its_session(view: Ask, agent: str, name: str | None, present: str | None) -
         except Refused as refusal:
             if refusal.code != "NOT_FOUND":
                 raise
-    opened = view("sessions.list", {"author": agent, "status": "open", "limit": 1})
-    return view("sessions.show", {"id": opened["sessions"][0]["id"]}) if opened["total"] == 1 else None
+    meant = meant_session(view, agent)
+    return None if meant.session_id is None else view("sessions.show", {"id": meant.session_id})

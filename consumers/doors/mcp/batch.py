@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 from consumers.doors.mcp.entries import SessionEntry, Step
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.sdk.names import default_id
+from consumers.sessions.open_sessions import meant_session
 from ledger.author import Draft
 from ledger.config import present_session
 from ledger.errors import Refused
 from ledger.events.fields import EventData
 from ledger.events.reasoning import ReasoningStarted
 from ledger.events.session import SessionStarted
-
-_listed_max = 10
 
 
 class Place(NamedTuple):
@@ -112,14 +111,14 @@ def _session(
         found = _found(ledger, "sessions.show", name, task)
         return (name, _started(agent, task)) if found is None else (found["id"], None)
     if not task:
-        listed = ledger.ask("sessions.list", author=agent, status="open", limit=_listed_max)
-        if listed["total"] == 1:
-            return listed["sessions"][0]["id"], None
-        if listed["total"] > 1:
+        meant = meant_session(ledger.client.view, agent)
+        if meant.session_id is not None:
+            return meant.session_id, None
+        if meant.candidates:
             raise Refused(
                 "REF_AMBIGUOUS",
-                f"{agent} has {listed['total']} open sessions: give session_id, or a task to start a new one",
-                candidates=[one["id"] for one in listed["sessions"]],
+                f"{agent} has {meant.total} open sessions: give session_id, or a task to start a new one",
+                candidates=[session["id"] for session in meant.candidates],
             )
     name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{ledger.client.ledger}/{seed}"))
     return name, _started(agent, task)

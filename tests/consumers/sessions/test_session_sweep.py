@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.sessions.sweep import SWEPT, Activity, Swept, decide, sweep
+from consumers.sessions.open_sessions import SWEPT, Activity, Swept, decide, sweep
 from ledger.author import Author
 from ledger.errors import Refused, Unavailable
 from ledger.events.report import ReportGenerated

@@ -1,4 +1,4 @@
-"""`baton report`: what sessions learned, made, taken up again, found and compared (seed 004)."""
+"""`baton report`: what sessions learned, made, taken up again, found and compared."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
 
     What is not given is taken from what the session recorded. Making it again adds a version, and the latest counts.
     """
-    from consumers.doors.cli.report_making import (  # noqa: PLC0415 - who reads reports signs nothing
+    from consumers.doors.cli.commands.session_report import (  # noqa: PLC0415 - who reads reports signs nothing
         inputs_from,
         make_report,
         print_made,
         print_warnings,
     )
 
-    made = make_report(app, chosen_session(app, session_id), inputs_from(given))
+    report = make_report(app, chosen_session(app, session_id), inputs_from(given))
     if not app.as_json:
-        print_warnings(made)
-    app.show("report", made, lambda: print_made(made))
+        print_warnings(report)
+    app.show("report", report, lambda: print_made(report))
 
 
 @report.command()

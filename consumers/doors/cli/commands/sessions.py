@@ -1,17 +1,18 @@
-"""`baton session`: what an agent does and learns, from its start to its end (seed 004)."""
+"""`baton session`: what an agent does and learns, from its start to its end."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
 
 from consumers.doors.cli.app import App, read_text
-from consumers.doors.cli.output import fields_of, page_options, show_page, when
+from consumers.doors.cli.output import fields_of, imported_by, page_options, print_table, show_page, when
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and, whole_id
-from consumers.doors.cli.session_text import print_dead_ends, print_session
+from consumers.sdk.text import clean, one_line
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import EventData
@@ -19,9 +20,16 @@ from ledger.events import session as kinds
 
 dead_ends_max = 5
 
+VECTOR_NAMES: Final = kinds.Vectors.__struct_fields__
+columns_max: Final = 6
+lines_max: Final = 50
+_none: Final = "-"
+
 LAZY: Final = {
-    "assess": Lazy("assessing:assess", "Record how well you know, can and are sure, at one phase of the work."),
-    "sweep": Lazy("sweeping:sweep", "End your sessions that never closed, and make the reports that are missing."),
+    "assess": Lazy("assessment:assess", "Record how well you know, can and are sure, at one phase of the work."),
+    "sweep": Lazy(
+        "session_report:sweep", "End your sessions that never closed, and make the reports that are missing."
+    ),
 }
 
 impact_option: Final = click.option("--impact", type=click.FloatRange(0, 1), help="How much it matters, from 0 to 1.")
@@ -79,8 +87,8 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
 @click.pass_obj
 def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], impact: float | None, subject: str) -> None:
     """Record what you found out."""
-    name, found = session_and(app, words, "TEXT")
-    data = kinds.FindingLogged(finding=found, evidence=list(evidence), impact=impact, subject=subject)
+    name, text = session_and(app, words, "TEXT")
+    data = kinds.FindingLogged(finding=text, evidence=list(evidence), impact=impact, subject=subject)
     record(app, name, data, "finding")
 
 
@@ -91,8 +99,8 @@ def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], impa
 @click.pass_obj
 def unknown(app: App, words: tuple[str, ...], *, impact: float | None, subject: str) -> None:
     """Record what you do not know yet."""
-    name, asked = session_and(app, words, "TEXT")
-    record(app, name, kinds.UnknownLogged(unknown=asked, impact=impact, subject=subject), "unknown")
+    name, text = session_and(app, words, "TEXT")
+    record(app, name, kinds.UnknownLogged(unknown=text, impact=impact, subject=subject), "unknown")
 
 
 @session.command("dead-end")
@@ -133,9 +141,9 @@ def end(app: App, id_: str | None, summary: str | None) -> None:
 @click.pass_obj
 def show(app: App, id_: str | None) -> None:
     """Show a session: its vectors from phase to phase, findings, unknowns, dead ends, tools."""
-    found = find_session(app, chosen_session(app, id_))
-    shown = found | {"trajectory": app.query("sessions.trajectory", id=found["id"])} if app.as_json else found
-    app.show("session", shown, lambda: print_session(found))
+    session = find_session(app, chosen_session(app, id_))
+    answer = session | {"trajectory": app.query("sessions.trajectory", id=session["id"])} if app.as_json else session
+    app.show("session", answer, lambda: print_session(session))
 
 
 @session.command("list")
@@ -150,9 +158,9 @@ def list_(
     """List sessions, newest first."""
     answer = app.query("sessions.list", author=agent, ai_id=ai_id, status=status, limit=limit, after=cursor)
     rows = [
-        (one["id"], one["status"], when(one["happened_ms"]), one["ai_id"] or one["author"], one["findings"],
-         one["unknowns"], one["task"])
-        for one in answer["sessions"]
+        (row["id"], row["status"], when(row["happened_ms"]), row["ai_id"] or row["author"], row["findings"],
+         row["unknowns"], row["task"])
+        for row in answer["sessions"]
     ]  # fmt: skip
     header = ("id", "status", "started", "by", "findings", "unknowns", "task")
     options = {"agent": agent, "ai-id": ai_id, "status": status, "limit": limit}
@@ -173,5 +181,122 @@ def failed_before(app: App, task: str) -> list[dict[str, Any]]:
     """Return the dead ends of sessions with a similar task."""
     if not task.strip():
         return []
-    found: list[dict[str, Any]] = app.query("reports.dead_ends", task=task, limit=dead_ends_max)["dead_ends"]
-    return found
+    dead_ends: list[dict[str, Any]] = app.query("reports.dead_ends", task=task, limit=dead_ends_max)["dead_ends"]
+    return dead_ends
+
+
+def print_session(session: dict[str, Any]) -> None:
+    """Print a session (the answer of ``sessions.show``)."""
+    _print_head(session)
+    if session["assessments"]:
+        _print_vectors(session["assessments"])
+    _print_logged(session)
+
+
+def _print_head(session: dict[str, Any]) -> None:
+    click.secho(clean(session["task"]) or "(no task was said)", bold=True)
+    who = session["author"] if session["imported"] is None else clean(session["ai_id"])
+    until = "" if session["ended_ms"] is None else f" to {when(session['ended_ms'])}"
+    click.echo(f"{clean(session['id'])}  [{session['status']}]  by {who}  {when(session['happened_ms'])}{until}")
+    if (mark := session["imported"]) is not None:
+        click.echo(
+            f"  imported by {clean(mark['importer'])} from {clean(mark['source'])} and others: it says this of itself"
+        )
+    elif session["ai_id"] not in ("", session["author"]):
+        click.echo(f"  label: {clean(session['ai_id'])}")
+    if session["resumes"]:
+        click.echo(f"  goes on from {clean(session['resumes'])}")
+    if session["summary"]:
+        click.echo(f"  summary: {clean(session['summary'])}")
+    click.echo("  " + ", ".join(f"{name.replace('_', ' ')}: {number}" for name, number in session["counts"].items()))
+
+
+def _print_vectors(assessments: Sequence[dict[str, Any]]) -> None:
+    _heading("Vectors")
+    header, rows, left_out = trajectory(assessments)
+    print_table(header, rows)
+    if left_out:
+        click.echo(f"({left_out} assessments between the first and the last ones are not shown: --json has all)")
+
+
+def _print_logged(session: dict[str, Any]) -> None:
+    _print_newest(
+        "Findings",
+        [
+            "".join(
+                [f"{clean(event['finding'])}{_weight(event)}", *(f"\n      {clean(at)}" for at in event["evidence"])]
+            )
+            for event in session["findings"]
+        ],
+    )
+    _print_newest("Unknowns", [f"{clean(event['unknown'])}{_weight(event)}" for event in session["unknowns"]])
+    _print_newest("Dead ends", [f"{dead_end_line(event)}{_weight(event)}" for event in session["dead_ends"]])
+    tools = [(clean(event["tool"]), clean(event["purpose"])) for event in session["tools"]]
+    _print_newest("Tools", [f"{name}{': ' if purpose else ''}{purpose}" for name, purpose in tools])
+
+
+def _print_newest(title: str, lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    _heading(title)
+    if len(lines) > lines_max:
+        click.echo(f"({len(lines) - lines_max} older ones are not shown: --json has all)")
+    for line in lines[-lines_max:]:
+        click.echo(f"  - {line}")
+
+
+def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], int]:
+    """Return header and rows of the vectors over the phases, and how many phases had no room.
+
+    The last column is the last value less the first; a vector assessed once has no change, one never assessed no row.
+    """
+    columns = list(assessments)
+    if len(columns) > columns_max:
+        columns = [columns[0], *columns[len(columns) - columns_max + 1 :]]
+    header = ["vector", *(_phase(column) for column in columns), "change"]
+    rows = []
+    for name in VECTOR_NAMES:
+        values = [assessment["vectors"].get(name) for assessment in assessments]
+        if any(value is not None for value in values):
+            rows.append([name, *(_number(column["vectors"].get(name)) for column in columns), _change(values)])
+    overall = [assessment["overall_confidence"] for assessment in assessments]
+    if any(value is not None for value in overall):
+        rows.append(["overall (own)", *(_number(column["overall_confidence"]) for column in columns), _change(overall)])
+    return header, rows, len(assessments) - len(columns)
+
+
+def print_dead_ends(dead_ends: Sequence[dict[str, Any]]) -> None:
+    """Print what failed in earlier sessions; nothing when nothing did."""
+    if not dead_ends:
+        return
+    click.secho("\nDead ends of similar tasks", bold=True)
+    for event in dead_ends:
+        click.echo(f"  - {dead_end_line(event)}  [{event['session_id']}]{imported_by(event['imported'])}")
+
+
+def dead_end_line(event: dict[str, Any]) -> str:
+    """Return an approach and why it failed, on one line."""
+    return one_line(f"{event['approach']}: {event['why_failed']}")
+
+
+def _heading(text: str) -> None:
+    click.secho(f"\n{text}", bold=True)
+
+
+def _phase(assessment: dict[str, Any]) -> str:
+    return f"{assessment['phase']} {assessment['round']}" if assessment["round"] else str(assessment["phase"])
+
+
+def _number(value: float | None) -> str:
+    return _none if value is None else f"{value:.2f}"
+
+
+def _change(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{round(known[-1] - known[0], 4):+.2f}" if len(known) > 1 else _none
+
+
+def _weight(event: dict[str, Any]) -> str:
+    words = [] if event["impact"] is None else [f"impact {event['impact']:.2f}"]
+    words += [clean(event["subject"])] if event["subject"] else []
+    return f"  ({', '.join(words)})" if words else ""

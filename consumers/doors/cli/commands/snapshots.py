@@ -9,9 +9,9 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App, command_line, read_text
+from consumers.doors.cli.commands.assessment import parse_vectors
 from consumers.doors.cli.output import fields_of, page_options, show_page, when
 from consumers.doors.cli.program import Group
-from consumers.doors.cli.vector_options import parse_vectors
 from consumers.reasoning.snapshots.act import act_on, describe
 from consumers.reasoning.snapshots.take import receive_snapshot, take_snapshot
 from consumers.sdk.text import clean

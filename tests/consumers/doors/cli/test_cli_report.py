@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from reported_sessions import AFTER, AS_A, CACHE, begin, finish
 
-from consumers.doors.cli import report_making
+from consumers.doors.cli.commands import session_report
 from ledger.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def test_error_that_nobody_foresaw_in_the_report_leaves_the_assessment(
 ) -> None:
     alone("agent", "add", "a")
     begin(alone, "one")
-    monkeypatch.setattr(report_making, "publish_report", lambda *_: 1 / 0)
+    monkeypatch.setattr(session_report, "publish_report", lambda *_: 1 / 0)
     report = finish(alone, "one")
     assert (report["error"]["code"], report["command"]) == ("UNEXPECTED", "baton session sweep")
     assert "ZeroDivisionError" in report["error"]["message"]
@@ -60,7 +60,7 @@ def test_report_that_failed_for_now_is_made_by_the_sweep(alone: Baton, monkeypat
         raise Unavailable("STORE_FULL", "no room")
 
     with monkeypatch.context() as patched:
-        patched.setattr(report_making, "publish_report", fail)
+        patched.setattr(session_report, "publish_report", fail)
         assert finish(alone, "one")["error"]["code"] == "STORE_FULL"
         said = alone.run("session", "sweep", *AS_A)
         assert said.code == 7

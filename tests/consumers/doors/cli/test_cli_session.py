@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.doors.cli.session_text import print_session, trajectory
+from consumers.doors.cli.commands.sessions import print_session, trajectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Sessions that nobody closed, and reports that nobody made: one call puts both right.
+"""Sessions that are open: which one is meant, and a sweep of those that nobody closed or reported on.
 
 A session is *idle* since the last event in its stream, by the ledger's clock; a report is *missing* when a POSTFLIGHT,
 or a CHECK of a session that is over, has no report behind it. Rules:
@@ -25,9 +25,25 @@ SWEPT: Final = "never closed: swept"
 """The summary of a session that a sweep ended: it says nothing about the work."""
 
 REPORTING_PHASES: Final = ("POSTFLIGHT", "CHECK")
+candidates_max: Final = 10
 _page_rows: Final = 500
 
 MakesReport = Callable[[str], dict[str, Any]]
+
+
+class Meant(NamedTuple):
+    """The session that is meant; None when the agent has none or several open, some of which are ``candidates``."""
+
+    session_id: str | None
+    candidates: list[dict[str, Any]]
+    total: int
+
+
+def meant_session(ask: Ask, agent: str) -> Meant:
+    """Return the session that is meant where neither the call nor ``BATON_SESSION`` names one: the only open one."""
+    page = ask("sessions.list", {"author": agent, "status": "open", "limit": candidates_max})
+    rows = page["sessions"]
+    return Meant(rows[0]["id"] if page["total"] == 1 else None, rows, page["total"])
 
 
 class Activity(NamedTuple):

@@ -1,8 +1,8 @@
-"""`baton session assess`: the agent's own assessment, and after the last one the report (seed 004, "Workflow").
+"""`baton session assess`: the agent's own assessment, and after the last one the report.
 
 The assessment is committed first and stands whatever happens then. A report that fails is said on stderr and in the
-JSON, with exit code 0, and is made again by `baton session sweep` (SEEDS, 004): so what happens if we crash between the
-two is that the sweep finds a POSTFLIGHT without its report.
+JSON, with exit code 0, and is made again by `baton session sweep`. Vectors are given as ``--vector know=0.7``, or
+several at once as JSON.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
-from consumers.doors.cli.app import App, read_text
+from consumers.doors.cli.app import App, parse_json, read_text
 from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.session_choice import append, session_and
-from consumers.doors.cli.vector_options import join_vectors
 from consumers.sdk.text import clean
 from ledger.config import wants_traceback
 from ledger.errors import BatonError, Refused
@@ -74,6 +73,7 @@ def assess(
     )
     inputs = None if phase != "POSTFLIGHT" or more["no_report"] else inputs_of(more)
     name, accepted = append(app, name, data)
+    # If we crash here, the assessment stands, and `baton session sweep` finds a POSTFLIGHT without its report.
     answer: dict[str, Any] = {"id": name, "phase": phase, "accepted": fields_of(accepted[0])}
     if phase == "POSTFLIGHT":
         answer["report"] = {"status": "not_asked"} if inputs is None else report_on(app, name, inputs)
@@ -108,8 +108,8 @@ def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dic
     if phase != "POSTFLIGHT":
         for option in REPORT_OPTIONS:
             if more[option]:
-                said = option.removesuffix("s").replace("_", "-")
-                raise Refused("USAGE", f"--{said} goes with POSTFLIGHT: {phase} makes no report")
+                name = option.removesuffix("s").replace("_", "-")
+                raise Refused("USAGE", f"--{name} goes with POSTFLIGHT: {phase} makes no report")
 
 
 def inputs_of(more: dict[str, Any]) -> ReportInputs:
@@ -118,28 +118,28 @@ def inputs_of(more: dict[str, Any]) -> ReportInputs:
     Raises:
         Refused: ``NOT_FOUND`` or ``INVALID_FORMAT``.
     """
-    from consumers.doors.cli.report_making import inputs_from  # noqa: PLC0415 - only POSTFLIGHT makes a report
+    from consumers.doors.cli.commands.session_report import inputs_from  # noqa: PLC0415 - only POSTFLIGHT makes one
 
     return inputs_from(more)
 
 
 def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
     """Return what came of making the report; a failure is part of the answer, because the assessment stands."""
-    from consumers.doors.cli import report_making  # noqa: PLC0415 - only POSTFLIGHT makes a report
+    from consumers.doors.cli.commands import session_report  # noqa: PLC0415 - only POSTFLIGHT makes a report
 
     try:
-        made = report_making.make_report(app, name, given)
+        report = session_report.make_report(app, name, given)
     except Exception as failure:
         if wants_traceback():
             raise
         # Whatever it was: the assessment is in the ledger, and its author must hear that beside what failed.
         error = failure if isinstance(failure, BatonError) else unforeseen(failure)
-        command = report_making.remedy(name, error.code)
+        command = session_report.remedy(name, error.code)
         click.echo(f"warning: no report was made: {error.code}: {clean(error.message)}", err=True)
         click.echo(f"  the assessment stands; the report is made again with: {clean(command)}", err=True)
         return {"status": "failed", "error": error.to_dict(), "command": command}
-    report_making.print_warnings(made)
-    return made
+    session_report.print_warnings(report)
+    return report
 
 
 def unforeseen(failure: Exception) -> BatonError:
@@ -154,6 +154,41 @@ def print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
     click.echo(f"{answer['id']}: {answer['phase']} recorded, {assessed} of 13 vectors (entry {at})")
     report = answer.get("report", {})
     if report.get("status") == "success":
-        from consumers.doors.cli.report_making import print_made  # noqa: PLC0415 - POSTFLIGHT only
+        from consumers.doors.cli.commands.session_report import print_made  # noqa: PLC0415 - POSTFLIGHT only
 
         print_made(report)
+
+
+def parse_vectors(given: tuple[str, ...]) -> dict[str, float]:
+    """Return the vectors of ``NAME=VALUE`` options, names as they were given.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for what is not of that form.
+    """
+    vectors: dict[str, float] = {}
+    for option in given:
+        name, _, value = option.partition("=")
+        try:
+            number = float(value)
+        except ValueError as error:
+            raise Refused(
+                "INVALID_FIELD", f"--vector is NAME=VALUE with a number, not {option!r}", field=name
+            ) from error
+        if name in vectors:
+            raise Refused("INVALID_FIELD", f"the vector {name} is given twice", field=name)
+        vectors[name] = number
+    return vectors
+
+
+def join_vectors(given: tuple[str, ...], document: str | None) -> dict[str, Any]:
+    """Return the vectors of ``--vector`` and of the JSON object given with ``--vectors``; neither is checked yet.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for one that both give, and the codes of ``parse_json``.
+    """
+    vectors: dict[str, Any] = {} if document is None else parse_json(document, "--vectors")
+    for name, value in parse_vectors(given).items():
+        if name in vectors:
+            raise Refused("INVALID_FIELD", f"the vector {name} is given twice", field=name)
+        vectors[name] = value
+    return vectors
