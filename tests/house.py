@@ -87,7 +87,20 @@ def faults() -> list[str]:
         ):
             found.append(f"{name}: names a package host")
     found += [f"{name}/py.typed is missing: types would reach nobody" for name in TYPED if not is_typed(name)]
-    return found + room_faults() + citations(files)
+    return found + room_faults() + citations(files) + names_twice(files)
+
+
+def names_twice(files: list[Path]) -> list[str]:
+    """Return the test modules that share a name: without packages under tests/, only one of them can be imported."""
+    found: dict[str, Path] = {}
+    faulty = []
+    for path in files:
+        name = path.relative_to(ROOT)
+        if name.parts[0] != "tests" or name.parts[1] in {"bench", "mutants"} or path.suffix != ".py":
+            continue
+        if path.stem != "conftest" and (other := found.setdefault(path.stem, name)) != name:
+            faulty.append(f"{name}: there is {other} already, and only one of them could be imported")
+    return faulty
 
 
 def is_typed(package: str) -> bool:
