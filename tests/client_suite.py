@@ -1,4 +1,4 @@
-"""What every client of a ledger must do, whether it opens LMDB or asks a server: one suite for both (DESIGN §7).
+"""What every client of a ledger must do, whether it opens LMDB or asks a server: one suite for both.
 
 A module that inherits ``ClientSuite`` gives a fixture ``client``, connected as alice to the ledger of the fixture
 ``ledger``; whatever else happens in that ledger is emitted through ``ledger`` itself.
