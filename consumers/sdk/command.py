@@ -15,11 +15,8 @@ import signal
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import BinaryIO
+from collections.abc import Mapping
+from typing import BinaryIO, Final, NamedTuple
 
 stop_poll_s: Final = 0.1
 errors_kept_max_bytes: Final = 4 * 1024

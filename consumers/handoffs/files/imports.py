@@ -8,7 +8,9 @@ as nobody confirmed it here, and one whose handoff goes on in the ledger is left
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -21,23 +23,17 @@ from consumers.handoffs.files.mapping import (
     line_max_chars,
     shortened,
 )
-from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table, row_id
+from consumers.handoffs.files.syntax.active_table import TableRow, is_active_table, parse_table, row_id
+from consumers.handoffs.files.syntax.lines import Problem
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.sections import is_handoff_id
 from consumers.importers.records import Aside, Record, existing_records, kept_aside
+from ledger.client import Ask
 from ledger.errors import Refused, Unavailable
 from ledger.events.handoff import HandoffClaims
 from ledger.events.imported import RecordImported
 from projections.handoffs.queries import TABLE_FORMAT
 from projections.query import page_rows_max
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from consumers.handoffs.files.syntax.active_table import TableRow
-    from consumers.handoffs.files.syntax.lines import Problem
-    from ledger.client import Ask
 
 file_read_max_bytes: Final = 8 * 1024**2
 UNREAD: Final = "unread"

@@ -10,22 +10,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from consumers.handoffs.acts import REVIEWS, Verb, hint, setting, way
 from consumers.handoffs.files.syntax.comparison import Edits, differences, is_text_changed, moved, with_progress_of
+from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile, LogLine
 from consumers.handoffs.files.syntax.lines import apply_edits, join_lines
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.writer import replace_at
 from ledger.events import KIND_OF
 from ledger.events import handoff as kinds
+from ledger.events.fields import EventData
 from ledger.lifecycle.handoff import Status
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile, LogLine
-    from ledger.events.fields import EventData
 
 _BULLET: Final = re.compile(r"[-*+][ \t]+")
 _BRACKETS: Final = " ()（）[]—-:：,，"

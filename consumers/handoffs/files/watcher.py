@@ -10,23 +10,18 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
 
-from consumers.handoffs.files.folder import CONFLICT
+from consumers.handoffs.files.folder import CONFLICT, Folder
 from consumers.handoffs.files.mapping import file_name
-from consumers.handoffs.files.sync import Notice
+from consumers.handoffs.files.sync import Notice, SyncContext
 from consumers.handoffs.files.syntax.sections import is_handoff_id
 from consumers.sdk.files import settled_for_s
 from ledger.client import follow
 from ledger.errors import BatonError, Unavailable
 from projections.handoffs.fold import HANDLED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from consumers.handoffs.files.folder import Folder
-    from consumers.handoffs.files.sync import SyncContext
 
 settle_s: Final = 0.25
 rescan_interval_s: Final = 30.0

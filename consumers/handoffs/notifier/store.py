@@ -9,20 +9,16 @@ Every method works in the caller's transaction or is one SQL statement; each thr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.handoffs.notifier.episodes import Key, Notification, Open
+from consumers.handoffs.notifier.episodes import Key, Notification, Open, Waiting
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from consumers.handoffs.notifier.episodes import Waiting
 
 dead_letters_max: Final = 1_000
 listed_max: Final = 500

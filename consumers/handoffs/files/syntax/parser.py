@@ -12,7 +12,8 @@ nothing off). ``sections`` says how a text keeps lines that look like these.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from consumers.handoffs.files.syntax.document import (
     META_KEYS,
@@ -27,6 +28,7 @@ from consumers.handoffs.files.syntax.document import (
     value_or_none,
 )
 from consumers.handoffs.files.syntax.lines import (
+    Blocks,
     Heading,
     Problem,
     quoted,
@@ -49,11 +51,6 @@ from consumers.handoffs.files.syntax.sections import (
     text_in,
 )
 from ledger.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from consumers.handoffs.files.syntax.lines import Blocks
 
 _HASHED: Final = re.compile(r" {0,3}#{1,2}[ \t]+(.*)$")
 

@@ -8,8 +8,8 @@ the ledger does with an amended handoff.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -28,9 +28,6 @@ from consumers.handoffs.files.syntax.writer import (
     tick,
     title_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KEYS: Final = {"to": "To", "reviewer": "Reviewer", "proposal": "Proposal", "depends_on": "Depends-on"}
 
