@@ -31,9 +31,13 @@ import structlog
 from nats.aio.client import Client as NatsClient
 
 from consumers.doors.node.publication import Publishing
-from consumers.handoffs.notifier import STORE_FILE, NotifierWorker, configured_channels
-from consumers.handoffs.router import CHAINS_FILE, ChainsFile, RouterWorker
+from consumers.handoffs.notifier.settings import configured_channels
+from consumers.handoffs.notifier.store import STORE_FILE
+from consumers.handoffs.notifier.worker import NotifierWorker
+from consumers.handoffs.router.chains import CHAINS_FILE
+from consumers.handoffs.router.chains_file import ChainsFile
 from consumers.handoffs.router.worker import NAME as ROUTER
+from consumers.handoffs.router.worker import RouterWorker
 from consumers.reasoning.workers import CompressorWorker, ModelJudge, ValidatorWorker
 from consumers.sdk.llm.model import configured_client
 from consumers.sdk.service import service_author

@@ -20,6 +20,7 @@ from consumers.handoffs.notifier.episodes import Key, Notification, Open, Waitin
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.errors import Refused
 
+STORE_FILE: Final = "notifier.db"
 dead_letters_max: Final = 1_000
 listed_max: Final = 500
 

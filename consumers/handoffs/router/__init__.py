@@ -2,7 +2,7 @@
 
 The operator writes ``chains.toml`` in the ledger's folder; the router follows the log and signs what it says::
 
-    >>> from consumers.handoffs.router import read_chains
+    >>> from consumers.handoffs.router.chains_file import read_chains
     >>> chains = read_chains(b'''
     ... [[chain]]
     ... name = "validate"
@@ -16,10 +16,9 @@ The operator writes ``chains.toml`` in the ledger's folder; the router follows t
 The words used here: a *chain* says when, where and then; a *step* is one handoff of its ``then``; the *cause* is the
 event that fires a chain; a *hop* is how many chains lie between a handoff and what nobody's chain began.
 
-- ``templates``, ``chains``, ``reading``, ``loops``, ``matching``: pure but for ``ChainsFile``; from the file's text to
-  the handoffs that an event causes
-- ``facts``: what a chain may know of an event, read from the log as it was at that event
-- ``worker``: the service agent that signs
+- ``chains``, ``chains_file``, ``checks``, ``plans``: pure but for ``ChainsFile``; from the file's text to the handoffs
+  that an event causes
+- ``worker``: the service agent that signs, and what a chain may know of an event, read from the log as it was then
 
 Exactly one handoff comes of a step and a cause, however often it is tried and by however many routers: its content and
 its id are functions of the chain and the log up to the cause, and its idempotency key names chain, step and cause. An
@@ -27,11 +26,3 @@ unbounded loop is impossible: the hop is counted in what the router itself signe
 Refused: a router that keeps "already done" in its own store (a lost store would do everything again), and limiting a
 loop by the chain's name (renaming it would begin anew).
 """
-
-from __future__ import annotations
-
-from consumers.handoffs.router.chains import CHAINS_FILE, Chain, Chains, Step
-from consumers.handoffs.router.chains_file import ChainsFile, read_chains
-from consumers.handoffs.router.worker import RouterWorker
-
-__all__ = ["CHAINS_FILE", "Chain", "Chains", "ChainsFile", "RouterWorker", "Step", "read_chains"]

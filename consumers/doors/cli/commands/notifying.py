@@ -16,18 +16,11 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import configure_logging, print_table, when
 from consumers.doors.cli.program import Group
-from consumers.handoffs.notifier import (
-    STORE_FILE,
-    Channel,
-    Delivery,
-    NotifierStore,
-    NotifierWorker,
-    attempt,
-    configured_channels,
-    read_channels,
-    trial,
-    unix_ms,
-)
+from consumers.handoffs.notifier.delivery import attempt
+from consumers.handoffs.notifier.episodes import trial
+from consumers.handoffs.notifier.settings import Channel, configured_channels, read_channels
+from consumers.handoffs.notifier.store import STORE_FILE, Delivery, NotifierStore
+from consumers.handoffs.notifier.worker import NotifierWorker, unix_ms
 from consumers.sdk.text import clean
 from ledger.errors import Exit, Refused
 

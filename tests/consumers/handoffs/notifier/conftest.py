@@ -10,7 +10,7 @@ from notifying import Notifying
 from waits import Waits
 from webhook_receiver import SECRET, VARIABLE, Receiver
 
-from consumers.handoffs.notifier import Channel, configured_channels
+from consumers.handoffs.notifier.settings import Channel, configured_channels
 from ledger.config import Config, Settings
 from projections.reader import Reader
 

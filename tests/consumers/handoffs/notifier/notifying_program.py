@@ -9,7 +9,8 @@ from pathlib import Path
 
 from building import MAP_SIZE
 
-from consumers.handoffs.notifier import NotifierWorker, configured_channels
+from consumers.handoffs.notifier.settings import configured_channels
+from consumers.handoffs.notifier.worker import NotifierWorker
 from ledger.config import Config, Settings
 from ledger.local import LocalClient
 from projections.reader import Reader

@@ -16,8 +16,9 @@ import pytest
 from building import START_MS
 from webhook_receiver import KEY, SECRET, VARIABLE, Receiver, Reply, drip, flood
 
-from consumers.handoffs.notifier import Channel, ChannelSettings, Outcome, attempt, trial
-from consumers.handoffs.notifier.delivery import next_try_ms, retry_wait_first_s
+from consumers.handoffs.notifier.delivery import Outcome, attempt, next_try_ms, retry_wait_first_s
+from consumers.handoffs.notifier.episodes import trial
+from consumers.handoffs.notifier.settings import Channel, ChannelSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.handoffs.acts import ENDS
-from consumers.handoffs.notifier import Key, Open, Waiting, episodes, interrupted
+from consumers.handoffs.notifier.episodes import Key, Open, Waiting, episodes, interrupted
 from ledger.events import KINDS
 
 KEYS = [

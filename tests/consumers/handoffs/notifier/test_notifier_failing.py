@@ -10,7 +10,7 @@ from notifying import Notifying, told, wait_until
 from waits import wait_for
 from webhook_receiver import Receiver, Reply
 
-from consumers.handoffs.notifier import NotifierWorker
+from consumers.handoffs.notifier.worker import NotifierWorker
 from ledger.errors import Refused
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pytest
 from faults import times
 from webhook_receiver import SECRET, VARIABLE, Receiver, Reply
 
-from consumers.handoffs.notifier import NotifierStore
+from consumers.handoffs.notifier.store import NotifierStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

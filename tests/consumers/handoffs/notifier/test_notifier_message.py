@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.handoffs.notifier import Key, Waiting, trial
-from consumers.handoffs.notifier.episodes import episode_id, notification_max_bytes, notification_of, title_max_chars
+from consumers.handoffs.notifier.episodes import (
+    Key,
+    Waiting,
+    episode_id,
+    notification_max_bytes,
+    notification_of,
+    title_max_chars,
+    trial,
+)
 
 KEY = Key("handoff", "2026-02-12-fix-login", "rita", "approve")
 WAIT = Waiting(key=KEY, title="Fix login", status="pending", sender="alice", receiver="bob", since_index=7, since_ms=9)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from webhook_receiver import SECRET, VARIABLE
 
-from consumers.handoffs.notifier import configured_channels, read_channels
+from consumers.handoffs.notifier.settings import configured_channels, read_channels
 from ledger.config import Config, Settings, read_settings
 from ledger.errors import Refused
 

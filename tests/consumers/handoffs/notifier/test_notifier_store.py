@@ -10,7 +10,8 @@ from notifying import Notifying, wait_until
 from waits import wait_for
 from webhook_receiver import Receiver
 
-from consumers.handoffs.notifier import NotifierStore, NotifierWorker
+from consumers.handoffs.notifier.store import NotifierStore
+from consumers.handoffs.notifier.worker import NotifierWorker
 from ledger.errors import Unavailable
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from notifying import Notifying, told, wait_until
 from waits import wait_for
 from webhook_receiver import Receiver
 
-from consumers.handoffs.notifier import NotifierWorker
-from consumers.handoffs.notifier.worker import KINDS
+from consumers.handoffs.notifier.worker import KINDS, NotifierWorker
 from ledger.errors import Unavailable
 from ledger.events.handoff import (
     HandoffAmended,

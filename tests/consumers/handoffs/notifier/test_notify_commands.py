@@ -15,7 +15,7 @@ from webhook_receiver import KEY, SECRET, VARIABLE, Receiver, Reply
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import run
-from consumers.handoffs.notifier import STORE_FILE
+from consumers.handoffs.notifier.store import STORE_FILE
 from ledger.errors import CODES
 
 if TYPE_CHECKING:

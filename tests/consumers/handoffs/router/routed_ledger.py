@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from building import Ledger
 from chain_files import STORY
 
-from consumers.handoffs.router import ChainsFile, RouterWorker
+from consumers.handoffs.router.chains_file import ChainsFile
+from consumers.handoffs.router.worker import RouterWorker
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Author
 from ledger.events.handoff import HandoffCompleted, HandoffCreated, HandoffCriterionChecked, HandoffVerified

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from routed_ledger import content
 
-from consumers.handoffs.router import ChainsFile, RouterWorker
+from consumers.handoffs.router.chains_file import ChainsFile
+from consumers.handoffs.router.worker import RouterWorker
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
