@@ -100,7 +100,7 @@ class BriefTool:
         if budget is not None:
             fidelities[wanted] = found.brief.fidelity.value
         gate = msgspec.to_builtins(check_level(wanted, fidelities))
-        answer = told(found, gate, with_prompt=not at)
+        answer = fields_of(found, gate, with_prompt=not at)
         is_whole = found.brief.fidelity.value == LOSSLESS and cursor == "" and have is None
         if wanted is TransferLevel.FULL and not is_whole:  # else the graph stands in the prompt already
             self._add_graph(answer, found.brief.reasoning_ref, have, at or 0)
@@ -122,8 +122,8 @@ class BriefTool:
             answer["next"] = f"{graph.ref}@{at + len(page)}"
 
 
-def told(found: Received, gate: dict[str, Any], *, with_prompt: bool) -> dict[str, Any]:
-    """Return what a receiver is told of a brief; pages after the first repeat no prompt."""
+def fields_of(found: Received, gate: dict[str, Any], *, with_prompt: bool) -> dict[str, Any]:
+    """Return the fields of the answer for a brief; pages after the first repeat no prompt."""
     described = describe(found)
     names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next"}
     answer = {name: value for name, value in described.items() if name in names}

@@ -2,7 +2,7 @@
 
 Tools are plain functions; the SDK runs each call of one in a thread of its own, so calls do not wait for one another,
 and what was begun is finished there even when its client has cancelled: a submission is in the ledger whole or not at
-all. What this class changes of the SDK's is how an answer is told: compact, and errors in the ledger's codes.
+all. What this class changes of the SDK's is the form of an answer: compact, and errors in the ledger's codes.
 """
 
 from __future__ import annotations
