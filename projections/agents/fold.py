@@ -113,7 +113,7 @@ def fold(state: AgentState, event: Event) -> AgentState:
                     for one in state.keys
                 ),
             )
-        case _:
+        case _:  # no other kind is handled
             return state
 
 

@@ -123,7 +123,7 @@ def _reasoning_ref(event: Event) -> str | None:
             return data.brief.reasoning_ref
         case HandoffContent() | HandoffCompleted() | ReasoningValidated() as data:
             return data.reasoning_ref
-        case _:
+        case _:  # the other kinds of events name none
             return None
 
 

@@ -216,8 +216,8 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
             return msgspec.structs.replace(state, completed_index=None)
         case kinds.HandoffSuperseded() as data:
             return msgspec.structs.replace(state, superseded_by=data.by)
-        case _:
-            return state  # the other kinds change the life alone
+        case _:  # the other kinds of a handoff change its life alone
+            return state
 
 
 def rows(state: HandoffRecord) -> Rows:

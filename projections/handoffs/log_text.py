@@ -1,19 +1,16 @@
-"""The words of one log line: what an event of a handoff says in the seed's form ``- DATE [author] text``.
+"""The words of one log line: what an event of a handoff says in the form of handoff files, ``- DATE [author] text``.
 
 Pure. The words after the verb are the author's own, so a comment, reason or summary is never lost.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from ledger.events import handoff as kinds
+from ledger.events.body import Event
 from ledger.events.imported import RecordImported
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.events.body import Event
 
 
 def log_text(event: Event, content: kinds.HandoffContent) -> str:

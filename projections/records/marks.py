@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from ledger.events.body import Event
 from ledger.events.fields import TIME_PATTERN
 from ledger.events.imported import RecordImported
 
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-
 UNKNOWN: Final = "unknown"
-"""Who another tool's records are by where it does not say (seed 004: ``session_meta.get('ai_id', 'unknown')``)."""
+"""Who another tool's records are by where it does not say."""
 
 _TIME: Final = re.compile(TIME_PATTERN)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,1 +1,1 @@
-"""Reports as rows, as Markdown and as compressed JSON; how well agents judge themselves (seed 004)."""
+"""Reports as rows, as Markdown and as compressed JSON; how well agents judge themselves."""

@@ -1,9 +1,9 @@
-"""What changed between PREFLIGHT and POSTFLIGHT, and whether the agent judged itself rightly (DESIGN §11, seed 004).
+"""What changed between PREFLIGHT and POSTFLIGHT, and whether the agent judged itself rightly.
 
 Pure. Rules this module keeps:
 
 - a delta exists only where a vector was assessed on both sides; "not assessed" is never 0;
-- every difference is rounded to 4 decimals before it is compared, or the seed's own example (0.90 - 0.80 and a limit
+- every difference is rounded to 4 decimals before it is compared, or an everyday case (0.90 - 0.80 and a limit
   of 0.10) would fall on the wrong side of binary floating point;
 - **which way it points**: dk is how much knowledge grew, du how much uncertainty fell. An agent is *overconfident* when
   its uncertainty fell by more than its knowledge grew, *underconfident* when its knowledge grew by more than its
@@ -12,14 +12,11 @@ Pure. Rules this module keeps:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
+from ledger.events.report import Calibration, ReportType
 from ledger.events.session import Vectors
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ledger.events.report import Calibration, ReportType
 
 VECTOR_NAMES: Final = Vectors.__struct_fields__
 INVERTED: Final = frozenset({"uncertainty"})
@@ -84,7 +81,7 @@ def overall_of(
 
 
 def label(delta_know: float | None, delta_uncertainty: float | None) -> Calibration:
-    """Return the calibration of a session by its two deltas (DESIGN §11); a side missing is ``not_assessable``.
+    """Return the calibration of a session by its two deltas; a side missing is ``not_assessable``.
 
     Below a gap of 0.15 a session is well calibrated, from there to 0.20 still; beyond it is over- or underconfident.
     """

@@ -1,28 +1,25 @@
-"""The report as the seed's small JSON: for git notes and quick resumption (seed 004, ``_compress_report``).
+"""The report as small JSON: for git notes and quick resumption.
 
-Pure, derived from the whole report and never the other way round. The seed's keys and limits hold, with three
-differences that keep a reader from being misled: nothing is cut in the middle of a word (a cut text ends in ``…``),
-``more`` says what is left out or shortened, and ``ref`` leads to the whole report.
+Pure, derived from the whole report and never the other way round. Keys and limits are those that readers of such notes
+know, with three differences that keep a reader from being misled: nothing is cut in the middle of a word (a cut text
+ends in ``…``), ``more`` says what is left out or shortened, and ``ref`` leads to the whole report.
 
 A wide sign (Chinese, Japanese, Korean) counts as two towards a limit: it says about as much and costs as many tokens
-as two letters, so a report stays near the seed's 800 tokens in these scripts too. The limits are those of the seed or
-stricter, never looser. Chinese and Japanese have no spaces: a text is cut after a sign of punctuation if that keeps
-half of it, else between any two ideographs or hiragana, because where a word ends only a dictionary knows.
+as two letters, so a report stays near 800 tokens in these scripts too. Chinese and Japanese have no spaces: a text
+is cut after a sign of punctuation if that keeps half of it, else between any two ideographs or hiragana, because where
+a word ends only a dictionary knows.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
 from projections.briefs.text import CJK_MARKS, is_between_signs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from projections.reports.report import Report
+from projections.reports.report import Report
 
 short_id_chars: Final = 8
 task_max_chars: Final = 200
@@ -40,13 +37,13 @@ ELLIPSIS: Final = "…"
 
 
 def compressed_of(report: Report) -> str:
-    """Return the report as compact JSON text, keys in the seed's order, then ``ref`` and ``more`` (if anything is)."""
+    """Return the report as compact JSON text, keys in their order, then ``ref`` and ``more`` (if anything is)."""
     return msgspec.json.encode(compressed_fields(report)).decode()
 
 
 def compressed_fields(report: Report) -> dict[str, Any]:
     """Return the fields of the compressed report."""
-    # Compared at 4 decimals (0.90 - 0.80 is 0.10 here), then rounded to 2 as the seed does.
+    # Compared at 4 decimals (0.90 - 0.80 is 0.10 here), then rounded to 2.
     rounded = {name: round(delta, 4) for name, delta in report.epistemic_deltas.items()}
     kept = {name: round(delta, 2) for name, delta in rounded.items() if abs(delta) >= delta_min}
     fields: dict[str, Any] = {

@@ -1,26 +1,36 @@
-"""The report as Markdown, by the seed's template and in its order (seed 004, "Report Structure").
+"""The report as Markdown, by one template: the same sections in the same order.
 
 Pure and deterministic: the same report gives the same bytes everywhere, and no time stands in it but that of its
-event. Every section is there; an empty one says so, because a reader must tell "nothing" from "left out". Texts are
-disarmed by ``escaping``; the table holds no text but Baton's own.
+event. Every section is there; an empty one says so, because a reader must tell "nothing" from "left out".
+
+Texts of agents stay text, whatever they hold: a report is read by people and by models, so a finding must not be able
+to open a section, close a table, hide text in HTML or swallow what follows in a code fence. Every line is disarmed
+where Markdown would read it as a block; inside a line only HTML is, because nothing else reaches beyond its own list
+item or paragraph. What stands on a line shared with others (the head) is disarmed wholly, and the table holds no text
+but Baton's own. Words are never changed, lines are kept.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
+from ledger.events.report import FilledGap
+from projections.briefs.text import one_line
 from projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
-from projections.reports.escaping import inline, item, paragraph, span
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.events.report import FilledGap
-    from projections.reports.report import Report
+from projections.reports.report import Report
 
 TITLE: Final = "# Epistemic Handoff Report"
 NOT_THERE: Final = "–"
 
+BLANK: Final = "(blank)"
+
+_TAG: Final = re.compile(r"<(?=[A-Za-z/!?])")
+_BLOCK: Final = re.compile(r"[#>|\[]|```|~~~|[-+*](?:\s|$)|[-=_*+|:\s]+$")
+_NUMBER: Final = re.compile(r"([0-9]{1,9})([.)])(?=\s|$)")
+_INLINE: Final = re.compile(r"[\\`*\[\]~]|(?<![^\W_])_|_(?![^\W_])")
 _LABELS: Final = {
     "well_calibrated": "✅ Calibrated",
     "overconfident": "⚠️ Overconfident",
@@ -75,7 +85,7 @@ def _imported(report: Report) -> str:
 
 
 def sections(report: Report) -> list[Section]:
-    """Return all sections in the seed's order; each is there, the empty ones too."""
+    """Return all sections in their order; each is there, the empty ones too."""
     refs = _refs(report)
     accomplished = report.accomplished or [report.task_summary]
     path = "/accomplished" if report.accomplished else "/task_summary"
@@ -207,3 +217,45 @@ def _refs(report: Report) -> dict[str, str]:
 def _whole(refs: dict[str, str], path: str) -> str:
     """Return where a shortened text stands whole, as a note behind it."""
     return f" (shortened; whole text: {refs[path]})" if path in refs else ""
+
+
+def inline(text: str) -> str:
+    """Return a text as one line in which nothing is markup: for lines that share a paragraph with others."""
+    return _TAG.sub("&lt;", _INLINE.sub(r"\\\g<0>", one_line(text))) or BLANK
+
+
+def span(text: str) -> str:
+    """Return a text as one line without HTML, to stand within a list item behind other words."""
+    return _TAG.sub("&lt;", one_line(text)) or BLANK
+
+
+def lines(text: str) -> list[str]:
+    """Return the lines of a text, none of which begins a block; empty ones only between others, never two on end."""
+    kept_lines: list[str] = []
+    for line in text.splitlines():
+        kept = _disarmed(line)
+        if kept or (kept_lines and kept_lines[-1]):
+            kept_lines.append(kept)
+    while kept_lines and not kept_lines[-1]:
+        kept_lines.pop()
+    return kept_lines or [BLANK]
+
+
+def paragraph(text: str) -> str:
+    """Return a text of any length as paragraphs."""
+    return "\n".join(lines(text))
+
+
+def item(text: str) -> str:
+    """Return a text as one item of a list; its further lines are indented to belong to it."""
+    first, *others = lines(text)
+    return "\n".join((f"- {first}", *(f"  {line}" if line else "" for line in others)))
+
+
+def _disarmed(line: str) -> str:
+    if not line.isprintable():
+        line = "".join(" " if unicodedata.category(sign) in {"Cc", "Cs"} else sign for sign in line)
+    kept = _TAG.sub("&lt;", line.strip())
+    if _BLOCK.match(kept):
+        return "\\" + kept
+    return _NUMBER.sub(r"\1\\\2", kept, count=1) if _NUMBER.match(kept) else kept

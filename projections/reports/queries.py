@@ -1,14 +1,18 @@
-"""Questions about reports: one whole, lists of the latest, sessions with or without one (seed 004, "MCP Tools").
+"""Questions about reports: one whole, lists of the latest, sessions with or without one.
 
 Filters, the pattern too, work before any limit; ``total_found`` counts all that match, ``next`` is the ``cursor`` of
 the page after. A list holds the latest version of each session, newest first: by the ledger's clock, and of imported
 ones by the time that they claim.
+
+A pattern is RE2's: matching takes time linear in the text, whatever the pattern. It has neither backreferences nor
+look-around; such a pattern is refused, never tried with another engine. Its program is bounded too: what compiles to
+more instructions than ``program_instructions_max`` is refused before it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -28,9 +32,16 @@ from projections.query import (
 from projections.records import marks
 from projections.reports.compressed import compressed_of
 from projections.reports.markdown import markdown_of
-from projections.reports.patterns import Pattern, matcher
 from projections.reports.report import plain, read_report
 from projections.sessions.queries import find_session
+
+pattern_max_chars: Final = 1_000
+pattern_memory_max_bytes: Final = 8 * 1024**2
+program_instructions_max: Final = 10_000
+
+Pattern: TypeAlias = Annotated[
+    str, msgspec.Meta(max_length=pattern_max_chars, description="A pattern as RE2 reads it.")
+]
 
 _JOIN: Final = "FROM handoff_reports r JOIN handoff_report_versions v ON v.event_index = r.event_index"
 LISTING: Final = Listing(
@@ -214,3 +225,35 @@ def _find(moment: Moment, asked: ReportName) -> tuple[str, str | None]:
 def _is_named(report_id: str, wanted: str) -> bool:
     bounds = prefix_range(wanted, "blake3")
     return bounds is not None and bounds[0] <= report_id < bounds[1]
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Return the function that tells whether a pattern occurs in a text; upper and lower case are the same.
+
+    Raises:
+        Refused: ``PATTERN_NOT_SUPPORTED`` with what RE2 says about it.
+    """
+    import re2  # noqa: PLC0415 - only a search by pattern loads it
+
+    options = re2.Options()
+    options.case_sensitive = False
+    options.log_errors = False
+    options.max_mem = pattern_memory_max_bytes
+    try:
+        compiled = re2.compile(pattern, options)
+    except re2.error as error:
+        message = error.args[0] if error.args else error
+        why = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
+        raise _refusal(pattern, why) from error
+    if compiled.programsize > program_instructions_max:
+        raise _refusal(pattern, f"it compiles to {compiled.programsize} instructions of {program_instructions_max}")
+    return lambda text: compiled.search(text) is not None
+
+
+def _refusal(pattern: str, why: str) -> Refused:
+    return Refused(
+        "PATTERN_NOT_SUPPORTED",
+        f"the pattern cannot be used: {why} (patterns are RE2's: without back references and look-around)",
+        pattern=pattern,
+        why=why,
+    )

@@ -1,24 +1,21 @@
 """One shape for a report, wherever it comes from: a published event, a row of the view, or a report just made.
 
-Pure: every room that renders, stores or resumes a report takes a ``Report``; its fields have the seed's names (seed
-004, "Key Methods"). What was not assessed is absent: a delta that could not be taken is not 0, a missing assessment is
+Pure: every room that renders, stores or resumes a report takes a ``Report``; its fields have the names that
+other tools know. What was not assessed is absent: a delta that could not be taken is not 0, a missing assessment is
 None. Markdown and compressed JSON are derived from it and never kept in the event.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ledger.events.report import Calibration, Deltas, FilledGap, LongText, ReportGenerated, ReportType
+from ledger.events.session import Vectors
 from projections.records.marks import Imported
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledger.events.session import Vectors
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Reports that are about the same: sessions like a task, their dead ends, work that was done twice (seed 004, 1.7).
+"""Reports that are about the same: sessions like a task, their dead ends, work that was done twice.
 
 Texts are compared by the default embedder (``projections.briefs.embedding``): it knows spellings, not meanings, and
 every answer names it, its threshold, and how many reports were compared. Each question compares a bounded number of

@@ -1,4 +1,4 @@
-"""How well agents judge themselves over time, and what a session's author finished meanwhile (seed 004).
+"""How well agents judge themselves over time, and what a session's author finished meanwhile.
 
 Calibration counts the latest report of each session, but none that was imported: what another tool measured by rules
 of its own says nothing of how an agent judges itself by these. A bias points one way only

@@ -1,1 +1,1 @@
-"""Reviews as rows: what waits for a human, and what humans have answered (seed 001, "Runtime Flow")."""
+"""Reviews as rows: what waits for a human, and what humans have answered."""

@@ -76,7 +76,7 @@ def fold(state: ReviewRecord, event: Event) -> ReviewRecord:
                 answered_index=event.index,
                 answered_ms=event.accepted_ms,
             )
-        case _:
+        case _:  # no other kind is handled
             return state
 
 

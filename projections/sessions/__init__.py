@@ -1,1 +1,1 @@
-"""Sessions as rows: assessments, findings, unknowns, dead ends and tools of each (seed 004)."""
+"""Sessions as rows: assessments, findings, unknowns, dead ends and tools of each."""

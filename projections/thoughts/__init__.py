@@ -1,1 +1,1 @@
-"""Trees of thoughts as rows: tasks, nodes, and who said what to whom (seed 003, DESIGN §12)."""
+"""Trees of thoughts as rows: tasks, nodes, and who said what to whom."""

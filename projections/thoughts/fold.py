@@ -186,7 +186,7 @@ def _said(state: TaskRecord, event: Event) -> dict[str, Any]:
             return {"backtracks": state.backtracks + 1}
         case kinds.FinalSolution() as data:
             return {"solution": data.payload}
-        case _:
+        case _:  # the other kinds of a task
             return _ended(event)
 
 
@@ -198,7 +198,7 @@ def _ended(event: Event) -> dict[str, Any]:
             return end | {"claimed": payload.stats, "tree_ref": payload.tree_ref, "error": error}
         case kinds.TotError(sender="orchestrator", error=error):
             return end | {"error": error}
-        case _:
+        case _:  # whatever else is said ends nothing
             return {}
 
 
@@ -306,7 +306,7 @@ def _plain(value: Any) -> Any:
             return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
         case list():
             return [_plain(one) for one in value]
-        case _:
+        case _:  # numbers, texts, dicts as they are
             return value
 
 

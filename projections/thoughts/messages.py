@@ -26,7 +26,7 @@ def sender_of(data: EventData) -> str:
             return data.sender
         case kinds.TotStarted():
             return "orchestrator"
-        case _:
+        case _:  # nodes, marks and steps back
             return "explorer"
 
 
@@ -64,7 +64,7 @@ def _text(data: EventData) -> str:
         case kinds.FinalSolution(payload=kinds.Solution() as solution):
             valid = "valid" if solution.verification.is_valid else "not valid"
             return f"{solution.answer} ({valid})"
-        case _:
+        case _:  # the kinds by which the tree grows
             return _text_of_growth(data)
 
 
@@ -86,7 +86,7 @@ def _text_of_growth(data: EventData) -> str:
             return f"Turns back from {data.node_id} to {data.to_node_id or 'nothing'}: {data.reason}"
         case kinds.TotLogWritten():
             return data.entries[0].msg
-        case _:
+        case _:  # an answer without a payload: it says its error
             return "Nothing"
 
 

@@ -65,7 +65,7 @@ def show_task(moment: Moment, asked: TaskId) -> Answer:
 
 
 def show_tree(moment: Moment, asked: TaskId) -> Answer:
-    """Return the seed's ``ThoughtTree``: every field of every node, in the order in which nodes were added.
+    """Return the whole tree as a ``ThoughtTree``: every field of every node, in the order in which nodes were added.
 
     ``search_config`` is None before the search was asked for, ``root_id`` before there is a root.
 

@@ -1,4 +1,4 @@
-"""What a tree of thoughts comes to: children, frontier, best path and stats, from its nodes alone (seed 003).
+"""What a tree of thoughts comes to: children, frontier, best path and stats, from its nodes alone.
 
 The explorer closes a search with it, and the view shows it at every index: there is one rule for both.
 
@@ -9,16 +9,12 @@ added first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-from ledger.events.tot import SearchState, SearchStats, ThoughtNode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledger.events.tot import SearchConfig
+from ledger.events.tot import SearchConfig, SearchState, SearchStats, ThoughtNode
 
 # What an ask that failed cost: nobody says, so it counts as one.
 failed_ask_calls: Final = 1

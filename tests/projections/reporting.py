@@ -1,4 +1,4 @@
-"""Reports to test with: one with everything that the seed's example says, changed by keyword (seed 004)."""
+"""Reports to test with: one with everything that a whole example says, changed by keyword."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AFTER: Final = {"know": 0.95, "do": 0.95, "context": 0.90, "uncertainty": 0.20}
 
 
 def generated(**fields: Any) -> ReportGenerated:
-    """Return the data of an event: the seed's example table, unless ``fields`` say otherwise."""
+    """Return the data of an event: those of the example table, unless ``fields`` say otherwise."""
     made: dict[str, Any] = {
         "report_type": "complete",
         "ai_id": "minimax",

@@ -11,7 +11,7 @@ from ledger.events import handoff as kinds
 from projections.handoffs import graph
 from projections.handoffs.graph import critical_path, levels, reversed_graph, walk
 
-PHASES = ("2a", "2c", "2b", "3a", "3b", "4")  # seed 002, in the order in which they must be done
+PHASES = ("2a", "2c", "2b", "3a", "3b", "4")  # in the order in which they must be done
 
 
 @st.composite
@@ -99,7 +99,7 @@ def drawn(answer):
 
 
 def phases(ledger):
-    """Create the six phases of the seed, all at once, each after the one before."""
+    """Create six phases, all at once, each after the one before."""
     for before, name in zip((None, *PHASES), PHASES, strict=False):
         ledger.approve(name, ledger.hand_over(name, title=f"第 {name} 期", depends_on=[before] if before else []))
 

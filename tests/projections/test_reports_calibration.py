@@ -29,7 +29,7 @@ def assessed(*phases, vectors=None):
     return [{"phase": phase, "vectors": vectors or {"know": 0.5}, "place": place} for place, phase in enumerate(phases)]
 
 
-def test_the_seeds_example_table_keeps_its_four_deltas_and_is_well_calibrated():
+def test_the_example_table_keeps_its_four_deltas_and_is_well_calibrated():
     compared = compare(BEFORE, AFTER, given_before=0.683, given_after=0.896)
     assert compared.deltas == {
         "know": 0.25,
@@ -66,7 +66,7 @@ def test_a_missing_side_gives_no_delta_no_overall_and_no_label(before, after):
 @pytest.mark.parametrize(
     ("know", "uncertainty", "expected"),
     [
-        (0.25, -0.45, "well_calibrated"),  # the seed's table: exactly .20 apart
+        (0.25, -0.45, "well_calibrated"),  # the example table: exactly .20 apart
         (0.25, -0.4501, "overconfident"),
         (0.10, -0.50, "overconfident"),  # uncertainty fell much more than knowledge grew
         (0.50, -0.10, "underconfident"),

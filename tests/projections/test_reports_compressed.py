@@ -1,4 +1,4 @@
-"""The seed's small JSON: its keys and limits, nothing cut inside a word, and what it leaves out is said."""
+"""The small JSON of a report: its keys and limits, nothing cut inside a word, and what it leaves out is said."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def compressed(**fields):
     return json.loads(compressed_of(report(**fields)))
 
 
-def test_the_seeds_unit_test_of_compression():
+def test_a_whole_report_compresses_to_what_its_readers_know():
     found = compressed(
         task_summary="x" * 500,
         epistemic_deltas=Deltas(know=0.25, do=0.05, context=0.02),
@@ -36,7 +36,7 @@ def test_the_seeds_unit_test_of_compression():
     assert len(found["findings"]) <= 5
 
 
-def test_the_keys_are_the_seeds_in_its_order_and_the_values_its_own():
+def test_the_keys_stand_in_their_order_and_have_the_reports_values():
     found = compressed()
     assert list(found) == [*KEYS, "ref", "more"]
     assert found["s"] == "7f3a2b10"
@@ -77,7 +77,7 @@ def test_nothing_left_out_is_not_mentioned():
 
 
 @pytest.mark.parametrize("text", [ENGLISH, CHINESE, "用户登入 login 失败 once more "])
-def test_the_longest_report_stays_near_the_seeds_800_tokens(text):
+def test_the_longest_report_stays_near_800_tokens(text):
     made = report(
         task_summary=text * 30,
         key_findings=[text * 30] * 9,

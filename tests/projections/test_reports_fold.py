@@ -14,7 +14,7 @@ from projections.briefs.embedding import HASH_V1
 from projections.reports.fold import REPORTS, ReportRecord
 from projections.reports.fold import VIEW as REPORT_VIEW
 
-SEED_COLUMNS = [
+KNOWN_COLUMNS = [
     "session_id",
     "ai_id",
     "timestamp",
@@ -36,13 +36,13 @@ def events(*tasks):
     return facts("session/s", *(("bob", generated(task_summary=task)) for task in tasks))
 
 
-def test_the_table_has_the_seeds_columns_and_indexes():
-    assert list(REPORTS.columns[: len(SEED_COLUMNS)]) == SEED_COLUMNS
+def test_the_table_has_the_columns_and_indexes_that_other_tools_read():
+    assert list(REPORTS.columns[: len(KNOWN_COLUMNS)]) == KNOWN_COLUMNS
     assert REPORTS.primary_key == ("session_id",)
     assert {("ai_id",), ("timestamp",)} <= set(REPORTS.indexes)
 
 
-def test_a_report_is_a_row_that_the_seeds_sql_reads():
+def test_a_report_is_a_row_that_other_tools_read():
     (row,) = rows_of(REPORT_VIEW, "s", events("one"))["handoff_reports"]
     assert (row["session_id"], row["ai_id"], row["author"]) == ("s", "minimax", "bob")
     assert row["timestamp"] == "2026-02-12T10:00:00.000Z"

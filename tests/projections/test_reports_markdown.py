@@ -1,4 +1,4 @@
-"""The report as Markdown: the seed's template, whole, and no text of an agent can become anything but text."""
+"""The report as Markdown: its template, whole, and no text of an agent can become anything but text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from reporting import report
 from ledger.events.report import Deltas, FilledGap, LongText
 from ledger.events.session import Vectors
 from projections.reports.calibration import VECTOR_NAMES
-from projections.reports.escaping import item
-from projections.reports.markdown import duration_text, markdown_of, number_text, sections
+from projections.reports.markdown import duration_text, item, markdown_of, number_text, sections
 
 TITLES = [
     "Epistemic Trajectory",
@@ -85,7 +84,7 @@ def everywhere(text):
     )
 
 
-def test_the_template_of_the_seed_stands_in_its_order():
+def test_the_sections_of_the_template_stand_in_their_order():
     text = markdown_of(report())
     assert headings(text) == HEADINGS
     lines = text.split("\n")

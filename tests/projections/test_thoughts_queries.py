@@ -1,4 +1,4 @@
-"""Trees of thoughts as they are asked for: the seed's shapes, at every index, and the proof that six agents ran."""
+"""Trees of thoughts as they are asked for: whole shapes, at every index, and the proof that six agents ran."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def searched(ledger):
     return ledger
 
 
-def test_tree_is_the_thought_tree_of_the_seed(searched, reader):
+def test_tree_is_a_whole_thought_tree(searched, reader):
     tree = reader.answer("tot.tree", {"id": TASK})
     assert tree.keys() == {
         *("task_id", "problem", "task_type", "search_config", "nodes", "root_id", "search_state"),
@@ -117,7 +117,7 @@ def test_list_filters_and_pages(searched, reader):
     assert reader.answer("tot.list", {"limit": 1, "after": page["next"]})["tasks"][0]["id"] == TASK
 
 
-def test_task_shows_its_solution_with_all_fields_of_the_seed(searched, reader):
+def test_task_shows_its_solution_with_all_its_fields(searched, reader):
     shown = reader.answer("tot.show", {"id": "tot-20260212"})
     assert shown["solution"] == {
         "answer": "(10 - (13 - 9)) × 4 = 24",
