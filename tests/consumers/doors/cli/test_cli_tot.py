@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROBLEM = "4 9 10 13"
+TOWER = (
+    "blocks: A on table, B on table, C on table, D on table, E on table, F on table, G on table; goal: "
+    + ", ".join(f"{upper} on {lower}" for upper, lower in zip("ABCDEF", "BCDEFG", strict=True))
+)
 ROLES = ["decomposer", "evaluator", "explorer", "generator", "orchestrator", "synthesizer"]
 
 
@@ -222,12 +226,15 @@ def test_search_that_is_stopped_by_its_ledger_names_the_task_to_resume(
 
 def test_tree_is_followed_while_it_is_searched(shell: Baton, solved: Solved) -> None:
     known = {one["id"] for one in shell.data("tot", "list")["tasks"]}
-    words = ["--home", solved.place.home, "tot", "run", "--problem", "1 2 3 4", "--no-logs", "--json"]
-    with Running(*words) as running_task:
+    # A search of some seconds, so that whoever follows it is there before it ends, also on a busy machine.
+    words = ["--problem", TOWER, "--task-type", "planning", "--strategy", "BFS", "--depth", 3, "--branching", 9]
+    with Running(
+        "--home", solved.place.home, "tot", "run", *words, "--beam", 16, "--no-logs", "--json"
+    ) as running_task:
         new = wait_until(lambda: {one["id"] for one in shell.data("tot", "list")["tasks"]} - known, "a task started")
         with Running("--home", solved.place.home, "tot", "show", *new, "--follow", "--json") as following:
             sizes = [len(json.loads(line)["data"]["nodes"]) for line in iter(following.line, "")]
-        assert json.loads(running_task.line())["data"]["stats"]["total_nodes"] == sizes[-1]
+        assert json.loads(running_task.line())["error"]["details"]["stats"]["total_nodes"] == sizes[-1]
     assert sizes == sorted(sizes)
     assert len(sizes) > 1
 
