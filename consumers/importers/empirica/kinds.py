@@ -215,29 +215,24 @@ def _deltas(note: Reading, below: list[Reading]) -> Deltas | None:
 
 
 def _report_type(note: Reading) -> ReportType | None:
-    given = note.fields.get("type")
-    for known in get_args(ReportType):
-        if given == known:
-            note.take("type")
-            report_type: ReportType = known
-            return report_type
-    if given is not None:
-        note.complain("type", note.take("type"), "there is no such type of report here")
-    return None
+    given: ReportType | None = next((known for known in get_args(ReportType) if known == note.fields.get("type")), None)
+    type_ = note.take("type")
+    if given is None and type_ is not None:
+        note.complain("type", type_, "there is no such type of report here")
+    return given
 
 
 def _calibration(note: Reading) -> Calibration:
     """Return the label of a report; another word stays among what is said."""
     name = "cal" if "cal" in note.fields else "calibrated"
-    for known in get_args(Calibration):
-        if note.fields.get(name) == known:
-            note.take(name)
-            status: Calibration = known
-            return status
-    if note.fields.get(name) is not None and not isinstance(note.fields[name], str):
+    status: Calibration | None = next(
+        (known for known in get_args(Calibration) if known == note.fields.get(name)), None
+    )
+    if status is not None or not isinstance(note.fields.get(name), str):
         value = note.take(name)
-        note.complain(name, value, f"this is {type_of(value)}, and no word of calibration")
-    return "not_assessable"
+        if status is None and value is not None:
+            note.complain(name, value, f"this is {type_of(value)}, and no word of calibration")
+    return status or "not_assessable"
 
 
 def _duration(note: Reading) -> int | None:
