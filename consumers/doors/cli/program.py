@@ -157,7 +157,7 @@ VERBS: Final = {
     "export": Lazy("audit:export", "Export the log to a bundle that anyone can verify."),
     "project": Lazy("ledger:project", "Bring the views up to date, or rebuild them."),
     "handoff": Lazy("handoffs:handoff", "Hand work over: create, approve, claim, complete."),
-    "next": Lazy("next:next_", "Show what waits for you, and the command with which it goes on."),
+    "next": Lazy("handoff_list:next_", "Show what waits for you, and the command with which it goes on."),
     "reasoning": Lazy("reasoning:reasoning", "Record reasoning, brief it, fetch it."),
     "snapshot": Lazy("snapshots:snapshot", "Take what you know along; receive it with a decision."),
     "notes": Lazy("notes:notes", "Keep reports as git notes and files; push, fetch."),

@@ -1,15 +1,168 @@
-"""`baton handoff graph`: who waits for whom, as a tree, as Mermaid or as DOT."""
+"""`baton handoff graph`: who waits for whom, as a tree for people, as Mermaid or as DOT for whatever draws.
+
+Titles are other people's text: in DOT quotes, backslashes and entities are escaped (the DOT language's double-quoted
+strings).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from shlex import join
-from typing import Any
+from typing import Any, Final, Literal, assert_never
 
 import click
 
 from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.graph_text import FORMATS
 from consumers.doors.cli.program import Command
+from consumers.sdk.mermaid import Flowchart, Style, node_name
+from consumers.sdk.text import clean, one_line
+
+depth_drawn_max: Final = 16
+path_named_max: Final = 12
+_NAME_PREFIX: Final = "h"
+
+Mark = Literal["ready", "over", "missing", "critical"]
+_CLASSES: Final[dict[Mark, tuple[str, str]]] = {
+    "ready": ("fill:#d7f5dd,stroke:#1a7f37", 'style=filled fillcolor="#d7f5dd"'),
+    "over": ("fill:#eeeeee,stroke:#8c8c8c,color:#666666", 'style=filled fillcolor="#eeeeee"'),
+    "missing": ("stroke:#b42318,stroke-dasharray:4 3", 'style=dashed color="#b42318"'),
+    "critical": ("stroke-width:3px", "penwidth=3"),
+}
+OVER: Final = frozenset({"verified", "rejected", "cancelled", "superseded"})
+
+
+def tree_text(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a page of the tree, then what is critical and what is left out."""
+    nodes = {node["id"]: node for node in answer["nodes"]}
+    lines = answer["lines"]
+    if not lines:
+        yield "(none)"
+    if answer["path"]:
+        yield f"… below {_names(answer['path'])}:"
+    for line, stem in zip(lines, _stems(lines, goes_on=answer["next"] is not None), strict=True):
+        text = stem + node_text(nodes[line["id"]])
+        yield f"{text} (see above)" if line["is_again"] else text
+    if len(answer["critical_path"]) > 1:
+        yield f"critical path ({len(answer['critical_path'])}): {_names(answer['critical_path'])}"
+    if answer["totals"]["left_out"]:
+        yield left_out(answer)
+
+
+def left_out(answer: dict[str, Any]) -> str:
+    """Return in one sentence how much of the graph is not on this page, and how to go on."""
+    totals = answer["totals"]
+    text = f"{totals['left_out']} of {totals['nodes']} handoffs are left out"
+    return text if answer["next"] is None else f"{text}; go on with --cursor {answer['next']}"
+
+
+def node_text(node: dict[str, Any]) -> str:
+    """Return ``[status → to] title`` with what is done of it."""
+    if node["status"] is None:
+        return f"[missing] {clean(node['id'])}"
+    title = one_line(node["title"])
+    parts = [f"[{node['status']} → {node['to'] or '?'}] {title}"]
+    if title != node["id"]:
+        parts.append(f"({one_line(node['id'])})")
+    if node["tasks_total"]:
+        parts.append(f"{node['tasks_done']}/{node['tasks_total']} tasks done")
+    if node["is_ready"]:
+        parts.append("ready")
+    return " ".join(parts)
+
+
+def mermaid_text(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield a Mermaid flowchart: an arrow leads from what must be done to what waits for it."""
+    nodes = answer["nodes"]
+    yield from Flowchart(
+        prefix=_NAME_PREFIX,
+        direction="LR",
+        nodes={node["id"]: _label(node) for node in nodes},
+        arrows=[(edge["to"], "-->", edge["from"]) for edge in answer["edges"]],
+        classes={
+            name: Style(style, [node["id"] for node in nodes if _is(name, node, answer)])
+            for name, (style, _) in _CLASSES.items()
+        },
+    ).lines()
+    if answer["totals"]["left_out"]:
+        yield f"  %% {left_out(answer)}"
+
+
+def dot_text(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield a DOT graph: an arrow leads from what must be done to what waits for it."""
+    yield "digraph handoffs {"
+    yield "  rankdir=LR"
+    yield "  node [shape=box]"
+    for node in answer["nodes"]:
+        label = "\\n".join(_dot(part) for part in _label(node))
+        styles = "".join(f" {style}" for marked, (_, style) in _CLASSES.items() if _is(marked, node, answer))
+        yield f'  {name_of(node["id"])} [label="{label}"{styles}]'
+    for edge in answer["edges"]:
+        yield f"  {name_of(edge['to'])} -> {name_of(edge['from'])}"
+    if answer["totals"]["left_out"]:
+        yield f"  // {left_out(answer)}"
+    yield "}"
+
+
+FORMATS: Final[dict[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
+    "tree": tree_text,
+    "mermaid": mermaid_text,
+    "dot": dot_text,
+}
+
+
+def name_of(id_: str) -> str:
+    """Return the name of a node in a drawing: the same for the same id, and a word in any language."""
+    return node_name(_NAME_PREFIX, id_)
+
+
+def _stems(lines: list[dict[str, Any]], *, goes_on: bool) -> list[str]:
+    """Return what stands before each line: the branches that lead to it, and those that go on below it."""
+    stems = []
+    deepest = max((line["depth"] for line in lines), default=0)
+    follows = [goes_on] * (deepest + 2)  # whether, further down, another line stands on a depth before a shallower one
+    for line in reversed(lines):
+        depth = line["depth"]
+        stem = "".join("│  " if follows[one] else "   " for one in range(1, depth))
+        if depth > depth_drawn_max:  # a hundred bars would leave no room for what they lead to
+            stem = f"⋯ {depth} deep "
+        stems.append(stem + ("" if depth == 0 else "├─ " if follows[depth] else "└─ "))
+        follows[depth] = True
+        follows[depth + 1 :] = [False] * len(follows[depth + 1 :])
+    return stems[::-1]
+
+
+def _names(names: list[str]) -> str:
+    if len(names) <= path_named_max:
+        return " → ".join(map(one_line, names))
+    half = path_named_max // 2
+    shown = [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]
+    return " → ".join(map(one_line, shown))
+
+
+def _label(node: dict[str, Any]) -> list[str]:
+    if node["status"] is None:
+        return [one_line(node["id"]), "missing"]
+    done = f" · {node['tasks_done']}/{node['tasks_total']}" if node["tasks_total"] else ""
+    return [one_line(node["title"]), f"{node['status']} → {node['to'] or '?'}{done}"]
+
+
+def _is(marked: Mark, node: dict[str, Any], answer: dict[str, Any]) -> bool:
+    match marked:
+        case "missing":
+            return node["status"] is None
+        case "ready":
+            return bool(node["is_ready"])
+        case "over":
+            return node["status"] in OVER
+        case "critical":
+            return node["id"] in answer["critical_path"]
+        case _:
+            assert_never(marked)
+
+
+def _dot(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
+
 
 lines_max = 500
 

@@ -1,21 +1,27 @@
-"""`baton handoff list` and `show`: where all stand, as rows or as a board, and everything about one."""
+"""`baton handoff list`, `show`, `baton next`: where all stand, as rows or as a board; all of one; what waits for you.
+
+On the board columns stand side by side where they fit, else one list below the other. Cells are counted, not
+characters: Chinese takes two. What does not fit is cut with an ellipsis; `--json` has it all.
+"""
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, Final, get_args
 
 import click
 
-from consumers.doors.cli.app import App
-from consumers.doors.cli.board_text import board_text, depends_text
-from consumers.doors.cli.handoff_text import print_handoff
-from consumers.doors.cli.output import show_page
+from consumers.doors.cli.app import App, command_line
+from consumers.doors.cli.output import show_page, when, width
 from consumers.doors.cli.program import Command
+from consumers.handoffs.acts import with_commands
+from consumers.sdk.text import clean, one_line
 from ledger.lifecycle.handoff import Status
 
-rows_max = 500
-cards_default = 20
-depends_cells_max = 36
+rows_max: Final = 500
+cards_default: Final = 20
+depends_cells_max: Final = 36
 
 
 @click.command("list", cls=Command)
@@ -100,3 +106,204 @@ def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -
             click.echo(line)
 
     app.show("board", answer, text)
+
+
+def print_handoff(found: dict[str, Any]) -> None:
+    """Print a handoff in the order of its file."""
+    click.secho(clean(found["title"]), bold=True)
+    click.echo(f"{clean(found['id'])}  [{found['status']} → {found['to']}]")
+    click.echo(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}")
+    click.echo(f"version {found['version']}")
+    click.echo(clean(found["why"]["sentence"]))
+    if found["depends_on"]:
+        others = (f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"])
+        click.echo(f"depends on {clean(', '.join(others))}")
+    _print_relations(found)
+    _print_text("Task", found["task"])
+    _print_lists(found)
+    _print_text("Context", found["context"])
+    click.echo("\nLog")
+    for line in found["log"]:
+        click.echo(f"  {clean(line['line'])}")
+
+
+def _print_text(heading: str, text: str) -> None:
+    if text:
+        click.echo(f"\n{heading}\n{clean(text)}")
+
+
+def _print_relations(found: dict[str, Any]) -> None:
+    if found["importer"]:
+        said = found["claimed_status"] or "no status"
+        claim = f", which says {clean(said)!r}" if found["claimed_status"] is not None else ""
+        click.echo(f"imported by {found['importer']} from {clean(found['source'])}{claim}")
+    for word, others in (("answers", [found["answers"]]), ("answered by", [one["id"] for one in found["answered_by"]])):
+        if any(others):
+            click.echo(f"{word} {clean(', '.join(others))}")
+    if found["superseded_by"]:
+        click.echo(f"superseded by {clean(found['superseded_by'])}")
+
+
+def _print_lists(found: dict[str, Any]) -> None:
+    for heading, rows in (("Tasks", found["tasks"]), ("Acceptance criteria", found["criteria"])):
+        if rows:
+            click.echo(f"\n{heading}")
+        for number, one in enumerate(rows, 1):
+            mark = "x" if one.get("done") or one.get("mark") in ("checked", "claimed") else " "
+            note = f"  (waived: {clean(one['waived_because'])})" if one.get("mark") == "waived" else ""
+            note = "  (ticked in the imported file)" if one.get("mark") == "claimed" else note
+            click.echo(f"  {number}. [{mark}] {clean(one['text'])}{note}")
+
+
+column_cells_min: Final = 14
+column_cells_max: Final = 40
+title_lines_max: Final = 3
+gap: Final = "  "
+
+HEADINGS: Final = {"in_progress": "in progress"}
+
+
+def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
+    """Yield the lines of the board for a terminal that is ``cells`` wide."""
+    shown = [column for column in columns if column["handoffs"]]
+    others = [column for column in columns if not column["handoffs"]]
+    if shown:
+        room = (cells - len(gap) * (len(shown) - 1)) // len(shown)
+        yield from (
+            _side_by_side(shown, min(room, column_cells_max)) if room >= column_cells_min else _list(shown, cells)
+        )
+    counted = [f"{_heading(column)} {column['total']}" for column in others if column["total"]]
+    if counted:
+        yield "not shown: " + ", ".join(counted)
+    if not shown and not counted:
+        yield "(none)"
+
+
+def cut(text: str, cells: int) -> str:
+    """Return as much of a text as fits, with an ellipsis where something is left out."""
+    if width(text) <= cells:
+        return text
+    kept = ""
+    for one in text:
+        if width(kept) + width(one) > cells - 1:
+            break
+        kept += one
+    return kept.rstrip() + "…"
+
+
+def wrap(text: str, cells: int, lines_max: int) -> list[str]:
+    """Return a text in at most so many lines, broken at spaces or between wide characters."""
+    lines: list[str] = []
+    rest = one_line(text)
+    while rest and len(lines) < lines_max - 1 and width(rest) > cells:
+        head = _head(rest, cells)
+        lines.append(head.rstrip())
+        rest = rest[len(head) :].lstrip()
+    return [*lines, cut(rest, cells)] if rest else lines
+
+
+def depends_text(wanted: list[dict[str, Any]], cells: int) -> str:
+    """Return the ids that a handoff depends on, shortened; a missing one is said."""
+    names = [one["id"] if one["status"] else f"{one['id']} (missing)" for one in wanted]
+    return cut(one_line(", ".join(names)), cells)
+
+
+def _head(text: str, cells: int) -> str:
+    kept, taken = 0, 0
+    for one in text:
+        taken += width(one)
+        if taken > cells:
+            break
+        kept += 1
+    kept = max(kept, 1)
+    space = text.rfind(" ", 0, kept + 1)
+    is_within_word = kept < len(text) and text[kept].isascii() and text[kept - 1].isascii() and text[kept] != " "
+    return text[:space] if is_within_word and space > 0 else text[:kept]
+
+
+def _heading(column: dict[str, Any]) -> str:
+    status: str = column["status"]
+    return HEADINGS.get(status, status)
+
+
+def _title(column: dict[str, Any]) -> str:
+    return f"{_heading(column)} ({column['total']})"
+
+
+def _card(handoff: dict[str, Any], cells: int) -> list[str]:
+    lines = wrap(handoff["title"] or handoff["id"], cells, title_lines_max)
+    done = f" {handoff['tasks_done']}/{handoff['tasks_total']}" if handoff["tasks_total"] else ""
+    lines.append(cut(f"→ {handoff['to'] or '?'}{done}", cells))
+    if handoff["is_ready"]:
+        lines.append("ready")
+    elif waits := _waits_for(handoff):
+        lines.append(cut(f"waits for {depends_text(waits, cells)}", cells))
+    return lines
+
+
+def _waits_for(handoff: dict[str, Any]) -> list[dict[str, Any]]:
+    if handoff["status"] not in ("pending", "approved"):
+        return []
+    return [one for one in handoff["depends_on"] if one["status"] not in ("completed", "verified")]
+
+
+def _left(column: dict[str, Any]) -> list[str]:
+    left = column["total"] - len(column["handoffs"])
+    return [f"and {left} more"] if left else []
+
+
+def _side_by_side(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
+    stacks = []
+    for column in columns:
+        stack = [cut(_title(column), cells), "─" * cells]
+        for handoff in column["handoffs"]:
+            stack += [*_card(handoff, cells), ""]
+        stacks.append(stack + _left(column))
+    for row in zip_longest(*stacks, fillvalue=""):
+        yield gap.join(cell + " " * (cells - width(cell)) for cell in row).rstrip()
+
+
+def _list(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
+    for column in columns:
+        yield cut(_title(column), cells)
+        for handoff in column["handoffs"]:
+            first, *others = _card(handoff, max(cells - 2, column_cells_min - 2))
+            yield f"- {first}"
+            yield from (f"  {line}" for line in others)
+        yield from _left(column)
+        yield ""
+
+
+@click.command("next", cls=Command)
+@click.option("--all", "is_all", is_flag=True, help="What waits for everybody, agent by agent.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
+@click.option("--cursor", help="Go on where an earlier page ended.")
+@click.pass_obj
+def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
+    """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
+    agent = None if is_all else app.settings().agent
+    answer = with_commands(app.query("handoffs.next", agent=agent, limit=limit, after=cursor))
+    options = {"all": is_all, "as": agent, "limit": limit, "cursor": answer["next"]}
+    following = None if answer["next"] is None else command_line("baton next", options)
+
+    def text() -> None:
+        print_items(answer["items"], agent)
+        if following is not None:
+            click.echo(f"{answer['total']} in all; go on with `{following}`")
+
+    app.show("next", answer, text, following=following)
+
+
+def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
+    """Print each item with its command below it; ``agent`` None: under a heading for each agent."""
+    if not items:
+        click.echo("nothing waits for " + ("anybody" if agent is None else agent))
+    shown: str | None = None
+    for item in items:
+        if agent is None and item["agent"] != shown:
+            shown = item["agent"]
+            click.secho(shown, bold=True)
+        where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
+        click.echo(f"{item['action']:8}  {where} {one_line(item['title'])}  (since {when(item['since_ms'])})")
+        click.echo(f"          {one_line(item['why'])}")
+        click.echo(f"          {one_line(item['command'])}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.doors.cli.board_text import board_text, cut, wrap
+from consumers.doors.cli.commands.handoff_list import board_text, cut, wrap
 from consumers.doors.cli.output import width
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.doors.cli.graph_text import dot_text, mermaid_text, name_of, tree_text
+from consumers.doors.cli.commands.handoff_graph import dot_text, mermaid_text, name_of, tree_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
