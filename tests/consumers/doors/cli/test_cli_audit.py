@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import inside
 import pytest
 from calling import Baton, call, emit_finding, start_session
 
@@ -54,9 +55,9 @@ def test_verify_holds_the_log_against_an_earlier_checkpoint(alone: Baton, tmp_pa
 
 def test_checkpoint_of_another_ledger_fails_verification(alone: Baton, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert call("--home", other, "init").code == 0
+    assert inside.baton("--home", other, "init").code == 0
     note = tmp_path / "note"
-    note.write_text(call("--home", other, "checkpoint").out)
+    note.write_text(inside.baton("--home", other, "checkpoint").out)
     report = alone.refuses_verification("verify", "--checkpoint", note)
     assert report["problems_total"] >= 1
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import inside
 import pytest
 from bad_inputs import BAD_DATA, BAD_INPUTS, REPRESENTATIVES
 from building import Ledger
@@ -134,8 +135,8 @@ def test_key_file_of_something_else_is_refused(alone: Baton) -> None:
 
 def test_key_of_another_ledger_is_refused(alone: Baton, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert call("--home", other, "init").code == 0
-    assert call("--home", other, "agent", "add", "a").code == 0
+    assert inside.baton("--home", other, "init").code == 0
+    assert inside.baton("--home", other, "agent", "add", "a").code == 0
     shutil.copy(other / "keys" / "a.key", alone.home / "keys" / "eve.key")
     alone.refuses("KEY_UNKNOWN", "emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "eve")
 
@@ -250,7 +251,8 @@ def test_verbs_of_the_folder_refuse_a_server(alone: Baton) -> None:
         assert "without --server" in alone.refuses("USAGE", *verb, "--server", "nats://127.0.0.1:1")["message"]
 
 
-def test_server_that_is_not_there_is_unavailable(alone: Baton) -> None:
+def test_server_that_is_not_there_is_unavailable(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger.bus.connection.connect_timeout_s", 0.3)
     said = alone.run("log", "--server", "nats://127.0.0.1:1")
     assert (said.code, said.out) == (7, "")
     assert said.err.startswith("BUS_UNAVAILABLE: ")

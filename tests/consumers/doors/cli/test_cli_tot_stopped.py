@@ -8,9 +8,10 @@ import signal
 from typing import TYPE_CHECKING
 
 import click
+import inside
 import pytest
 import tot_story
-from calling import Baton, Place, Running, call, wait_until
+from calling import Baton, Place, Running, wait_until
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import baton
@@ -33,7 +34,7 @@ SLOW = ("--problem", TOWER, "--task-type", "planning", "--strategy", "BFS", "--d
 @pytest.fixture
 def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Baton:
     home = tmp_path / ".baton"
-    assert call("--home", home, "init").code == 0
+    assert inside.baton("--home", home, "init").code == 0
     return Baton(capsys, Place(home))
 
 

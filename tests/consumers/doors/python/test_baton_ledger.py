@@ -69,6 +69,7 @@ def test_a_handoff_goes_from_its_creation_to_its_verification(place: Place) -> N
         shown = kuro.handoff(name).show()
         assert (shown["status"], shown["summary"]) == ("verified", "all of it")
         kinds = [event.kind for event in kuro.events(stream=f"handoff/{name}")]
+        kinds = [kind for kind in kinds if kind != "handoff.ready"]  # a server's router tells, when it comes to it
     assert kinds == [
         "handoff.created", "handoff.approved", "handoff.claimed", "handoff.logged", "handoff.task_checked",
         "handoff.criterion_checked", "handoff.completed", "handoff.verified",
@@ -364,6 +365,7 @@ def test_a_folder_without_a_ledger_a_server_that_is_away_and_a_wrong_name_are_ty
     assert refusal(AsyncLedger).code == "NO_LEDGER"
     assert refusal(lambda: Ledger(home=tmp_path / "none")).code == "NO_LEDGER"
     assert refusal(lambda: Ledger("No Name", home=local_home)).code == "INVALID_FIELD"
+    monkeypatch.setattr("ledger.bus.connection.connect_timeout_s", 0.3)
     away = Place(local_home, "nats://127.0.0.1:1")
     assert refusal(lambda: opened(away)).code == "BUS_UNAVAILABLE"
     assert refusal(lambda: awaited(away, lambda ledger: ledger.open())).code == "BUS_UNAVAILABLE"
