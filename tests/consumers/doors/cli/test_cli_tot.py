@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROBLEM = "4 9 10 13"
-TOWER = (
-    "blocks: A on table, B on table, C on table, D on table, E on table, F on table, G on table; goal: "
-    + ", ".join(f"{upper} on {lower}" for upper, lower in zip("ABCDEF", "BCDEFG", strict=True))
-)
 ROLES = ["decomposer", "evaluator", "explorer", "generator", "orchestrator", "synthesizer"]
 
 
