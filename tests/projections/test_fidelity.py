@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from graphs import CHINESE, audit_graph, audit_json, chain, graph, odd_graphs
@@ -18,9 +18,7 @@ from projections.briefs.fidelity import BRIEF_MAX, WEIGHTS, band_of, combine, me
 from projections.briefs.index import index_graph
 from projections.briefs.text import clauses, content_of, content_words, count_sentences, one_line, words
 from projections.briefs.vetoes import negation_scopes
-
-if TYPE_CHECKING:
-    from projections.reasoning.memory import ReasoningMemory
+from projections.reasoning.memory import ReasoningMemory
 
 GRAPHS = [audit_graph(), chain(9), chain(30), graph(CHINESE)]
 LATIN_GRAPHS = GRAPHS[:3]

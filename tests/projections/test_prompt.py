@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from graphs import CHINESE, audit_graph, chain, graph, odd_graphs
@@ -16,9 +15,7 @@ from consumers.reasoning.compressor.compress import compress
 from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, cut_to_tokens, short_ref, to_context_prompt
 from projections.briefs.sentences import HEADINGS, readable_text
 from projections.briefs.tokens import ESTIMATE_NAME, Tokenizer, count_tokens, estimate_tokens
-
-if TYPE_CHECKING:
-    from projections.reasoning.memory import ReasoningMemory
+from projections.reasoning.memory import ReasoningMemory
 
 MINIMAL = ["CONTEXT", "CONCLUSION", "TAGS", "TOP ASSUMPTIONS", "REASONING BRIEF"]
 STANDARD = [*MINIMAL, "EVIDENCE", "FIDELITY"]

@@ -25,22 +25,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from consumers.reasoning.validator.evidence import cut
-from consumers.reasoning.validator.trees import parts_of
+from consumers.reasoning.validator.reads import Reads
+from consumers.reasoning.validator.trees import Parts, parts_of
 from ledger.codec import check_strict
 from ledger.errors import Refused
 from ledger.events.validation import AssumptionCheck, AssumptionStatus
 from projections.briefs.critical import is_open_assumption
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from consumers.reasoning.validator.reads import Reads
-    from consumers.reasoning.validator.trees import Parts
-    from projections.reasoning.memory import ReasoningStep
+from projections.reasoning.memory import ReasoningStep
 
 method_max_chars: Final = 2_000
 globstars_max: Final = 2

@@ -24,18 +24,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from consumers.reasoning.validator.reads import FileText, Reads, lines_of, text_of
-from consumers.reasoning.validator.trees import parts_of
+from consumers.reasoning.validator.trees import Parts, parts_of
 from consumers.sdk.text import cut as cut_to_chars
 from ledger.events.validation import EvidenceCheck, EvidenceStatus, excerpt_max_chars
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from consumers.reasoning.validator.trees import Parts
-    from projections.reasoning.memory import ReasoningStep
+from projections.reasoning.memory import ReasoningStep
 
 Form: TypeAlias = Literal["line", "text", "hash"]
 Quotes: TypeAlias = "Mapping[tuple[str, int], str]"

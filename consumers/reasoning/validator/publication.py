@@ -13,23 +13,20 @@ the blob of a long report may lie there without its event; the next validation s
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
 from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
 from consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
+from consumers.reasoning.validator.trees import Tree
 from consumers.reasoning.validator.validator import Judge, ReasoningValidator
 from ledger.author import Author, Draft
 from ledger.bus.subjects import stream_token
+from ledger.client import Ask
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.validation import ReasoningValidated
-
-if TYPE_CHECKING:
-    from consumers.reasoning.validator.trees import Tree
-    from ledger.client import Ask
 
 log = structlog.get_logger("baton.validator")
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from consumers.reasoning.validator.trees import Listing, Outcome, Parts, Tree
 from ledger.events.validation import CheckedTree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from consumers.reasoning.validator.trees import Listing, Outcome, Parts, Tree
 
 file_size_max_bytes: Final = 8 * 1024**2
 read_total_max_bytes: Final = 64 * 1024**2

@@ -10,11 +10,13 @@ first, up to ``report_size_max_bytes``; what it leaves out it counts, and its ca
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from consumers.reasoning.validator.evidence import HOLDING, cut
+from ledger.events.brief import Part
 from ledger.events.validation import (
     AssumptionCheck,
     CheckedTree,
@@ -26,11 +28,6 @@ from ledger.events.validation import (
     ReasoningValidated,
     listed_max,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.events.brief import Part
 
 VALIDATOR_NAME: Final = "baton-validator"
 VALIDATOR_VERSION: Final = "1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,9 +21,7 @@ from projections.briefs.fidelity import measure
 from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, to_context_prompt
 from projections.briefs.text import count_sentences
 from projections.briefs.tokens import count_tokens
-
-if TYPE_CHECKING:
-    from projections.reasoning.memory import ReasoningMemory
+from projections.reasoning.memory import ReasoningMemory
 
 MINIMAL, STANDARD, FULL = TransferLevel
 

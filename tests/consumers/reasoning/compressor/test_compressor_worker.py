@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from building import Ledger
 from graphs import audit_json
 
 from consumers.reasoning import workers as module
@@ -16,20 +19,13 @@ from ledger.author import Author
 from ledger.client import read_event
 from ledger.errors import Unavailable
 from ledger.events import reasoning
+from ledger.events.body import Event
+from ledger.local import LocalClient
 from projections.briefs.certificate import check_certificate
 from projections.briefs.fidelity import measure
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 from projections.reader import Reader
 from projections.reasoning.memory import memory_from_dict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from building import Ledger
-
-    from ledger.events.body import Event
-    from ledger.local import LocalClient
 
 
 @pytest.fixture

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from building import Ledger
 from graphs import audit_graph
 
 from consumers.reasoning.compressor.transfer import (
@@ -26,12 +29,6 @@ from projections.briefs.tokens import ESTIMATE_NAME, Tokenizer, estimate_tokens
 from projections.reasoning import delta
 from projections.reasoning.delta import read_payload
 from projections.reasoning.memory import canonical_json, compute_reasoning_ref
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from building import Ledger
 
 AUDIT = audit_graph()
 

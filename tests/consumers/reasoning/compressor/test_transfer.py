@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,12 +16,7 @@ from ledger.errors import Corrupted, Refused
 from ledger.events.brief import Brief
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.delta import write_full
-from projections.reasoning.memory import compute_reasoning_ref
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from projections.reasoning.memory import ReasoningMemory
+from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
 
 MEMORY = audit_graph()
 REF = compute_reasoning_ref(MEMORY)

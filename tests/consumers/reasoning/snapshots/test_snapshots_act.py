@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from building import Ledger
 from event_examples import published
 from graphs import CHINESE, audit_graph, graph
 
@@ -14,23 +17,15 @@ from consumers.reasoning.snapshots.take import take_snapshot
 from ledger.author import Author
 from ledger.errors import Corrupted, Refused
 from ledger.events import reasoning
+from ledger.events.body import Event
 from ledger.events.review import ReviewAnswered, ReviewRequested
 from ledger.events.session import AssessmentRecorded, FindingLogged, SessionStarted, Vectors
 from ledger.events.validation import CheckedTree, Counts, Issue, ReasoningValidated
+from ledger.local import LocalClient
 from projections.briefs.prompt import TransferLevel
 from projections.reader import Reader
-from projections.reasoning.memory import compute_reasoning_ref
+from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
 from projections.snapshots.snapshot import snapshot_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from building import Ledger
-
-    from ledger.events.body import Event
-    from ledger.local import LocalClient
-    from projections.reasoning.memory import ReasoningMemory
 
 AUDIT = audit_graph()
 BACKUP = graph(CHINESE)

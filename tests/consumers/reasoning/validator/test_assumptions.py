@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from trees_for_tests import citing, commit, write
@@ -12,9 +12,6 @@ from consumers.reasoning.validator.assumptions import check_assumption, offered_
 from consumers.reasoning.validator.reads import Reads
 from consumers.reasoning.validator.trees import open_tree
 from consumers.reasoning.validator.validator import ReasoningValidator
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILES: dict[str, str | bytes] = {
     "config/logging.yaml": "encrypt: false\nbucket: shared\n",

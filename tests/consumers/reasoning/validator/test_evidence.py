@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,13 +15,8 @@ from consumers.reasoning.validator import evidence as evidence_module
 from consumers.reasoning.validator import reads as reads_module
 from consumers.reasoning.validator.evidence import Evidence, check_evidence, parse_evidence, stands
 from consumers.reasoning.validator.reads import Reads
-from consumers.reasoning.validator.trees import CommitTree, FolderTree, open_tree, parts_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from consumers.reasoning.validator.trees import Tree
-    from ledger.events.validation import EvidenceCheck
+from consumers.reasoning.validator.trees import CommitTree, FolderTree, Tree, open_tree, parts_of
+from ledger.events.validation import EvidenceCheck
 
 SOURCE = "one\n  limit = 14\nthree\n"
 

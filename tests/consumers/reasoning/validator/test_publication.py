@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,14 +19,9 @@ from consumers.reasoning.validator.validator import Verdict
 from ledger.author import Author
 from ledger.errors import Refused
 from ledger.events import reasoning
+from ledger.events.validation import Opinion
 from projections import Reader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.events.validation import Opinion
-    from projections.reasoning.memory import ReasoningMemory
+from projections.reasoning.memory import ReasoningMemory
 
 
 class FixedJudge:

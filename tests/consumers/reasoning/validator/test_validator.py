@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,17 +19,10 @@ from consumers.reasoning.validator.trees import open_tree
 from consumers.reasoning.validator.validator import ReasoningValidator, Verdict, judged_max
 from ledger.codec import encode_canonical
 from ledger.events.brief import Brief
-from ledger.events.validation import EvidenceCheck, ReasoningValidated
+from ledger.events.validation import EvidenceCheck, Opinion, ReasoningValidated
 from projections.briefs.critical import critical_numbers
 from projections.briefs.prompt import TransferLevel
-from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from ledger.events.validation import Opinion
-    from projections.reasoning.memory import ReasoningStep
+from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
 
 
 class FixedJudge:

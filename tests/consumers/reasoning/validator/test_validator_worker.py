@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from building import Ledger
@@ -11,13 +12,8 @@ from building import Ledger
 from consumers.reasoning.workers import ValidatorWorker
 from consumers.sdk.service import service_author
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from ledger.local import LocalClient
 from projections.reader import Reader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.local import LocalClient
 
 CITED = "retries = 3\n"
 
