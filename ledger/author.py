@@ -63,7 +63,7 @@ def sign(bodies: Sequence[bytes], key: Key, *, each: bool = False) -> Submission
     """
     signed = [pae(body) for body in bodies]
     to_sign = signed if each or len(signed) == 1 else [batch_pae(signed)]
-    sigs = tuple(key.sign(one) for one in to_sign)
+    sigs = tuple(key.sign(message) for message in to_sign)
     return check_shape(Submission(1, key.public, sigs, tuple(bodies)))
 
 

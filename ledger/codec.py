@@ -218,14 +218,14 @@ def decode_decimal(digits: str, what: str) -> int:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
                 raise Refused("DUPLICATE_KEY", f"the key {key!r} stands twice in one object", field=key)
             seen.add(key)
-    return found
+    return fields
 
 
 def _bounded_integer(digits: str) -> int:

@@ -62,15 +62,15 @@ _NODE_LIMITS: Final = {
 
 def generate() -> dict[str, bytes]:
     """Return the generated files: path below ``proto/`` to content."""
-    found: dict[str, Any] = {
+    files: dict[str, Any] = {
         "asyncapi.json": document(),
         "errors.json": errors(),
         "limits.json": published_limits(),
         "schemas/body.json": body_schema(),
         "schemas/dsse-envelope.json": envelope_schema(),
     }
-    found |= {f"schemas/{kind}.json": kind_schema(kind) for kind in KINDS}
-    return {path: _encode(value) for path, value in sorted(found.items())}
+    files |= {f"schemas/{kind}.json": kind_schema(kind) for kind in KINDS}
+    return {path: _encode(value) for path, value in sorted(files.items())}
 
 
 def write(folder: Path = FOLDER) -> None:
@@ -120,7 +120,7 @@ def _mapped_definitions(record: dict[str, Any]) -> dict[str, Any]:
     # Absent or null: then it is kept aside, and maps to nothing.
     cases: list[tuple[Any, Any, Any]] = [({"type": "null"}, nothing, nothing)]
     for kind, types in MAPPED.items():
-        mapped, claims = ({"$ref": _REF_TEMPLATE.format(name=one.__name__)} for one in types)
+        mapped, claims = ({"$ref": _REF_TEMPLATE.format(name=data.__name__)} for data in types)
         cases.append(({"const": kind}, mapped, claims))
     record["allOf"] = [
         {
@@ -130,7 +130,7 @@ def _mapped_definitions(record: dict[str, Any]) -> dict[str, Any]:
         for kind, mapped, claims in cases
     ]
     record["properties"]["mapped_kind"]["anyOf"] = [{"enum": list(MAPPED)}, {"type": "null"}]
-    return _definitions(*(one for pair in MAPPED.values() for one in pair))
+    return _definitions(*(data for pair in MAPPED.values() for data in pair))
 
 
 def body_schema() -> dict[str, Any]:
@@ -190,14 +190,14 @@ def _stream_pattern(kind: str) -> str:
     if family == "ledger":
         return "^ledger$"
     if kind == "record.imported":
-        family = "(" + "|".join(sorted({family, *(KINDS[one].stream for one in MAPPED)})) + ")"
+        family = "(" + "|".join(sorted({family, *(KINDS[mapped].stream for mapped in MAPPED)})) + ")"
     _, _, name = _portable(STREAM_PATTERN).partition("(")
     return f"^{family}" + name.replace(")?", "").replace("(", "")
 
 
 def _definitions(*types: type[msgspec.Struct]) -> dict[str, Any]:
-    _, found = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
-    definitions: dict[str, Any] = {name: _tidy(schema) for name, schema in sorted(found.items())}
+    _, schemas = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
+    definitions: dict[str, Any] = {name: _tidy(schema) for name, schema in sorted(schemas.items())}
     if "Body" in definitions:
         definitions["Body"]["properties"]["data"] = {"type": "object"}
         definitions["Body"]["properties"]["stream"]["maxLength"] = limits.stream_name_max_bytes
@@ -223,8 +223,8 @@ def _integer_keys(info: inspect.Type) -> Iterator[tuple[str, str, inspect.IntTyp
         case inspect.ListType():
             yield from _integer_keys(_bare(info.item_type))
         case inspect.UnionType():
-            for one in info.types:
-                yield from _integer_keys(_bare(one))
+            for member in info.types:
+                yield from _integer_keys(_bare(member))
         case _:  # any other type of msgspec's: it holds no others
             return
 

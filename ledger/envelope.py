@@ -42,7 +42,7 @@ def event_id(signed: bytes) -> str:
 
 def batch_pae(signed: list[bytes]) -> bytes:
     """Return the bytes that the one signature of a batch covers, from the PAEs of its events in order."""
-    return batch_root_pae(len(signed), root_of([leaf_hash(one) for one in signed]))
+    return batch_root_pae(len(signed), root_of([leaf_hash(event) for event in signed]))
 
 
 def batch_root_pae(size: int, root: bytes) -> bytes:
@@ -190,7 +190,7 @@ def to_dsse(entry: Entry, path: list[bytes] | None = None) -> dict[str, Any]:
     """Return the event as a DSSE JSON envelope; a batch-signed one needs its ``path`` within the batch."""
     batch = None
     if entry.batch_size > 1:
-        hashes = [encode_base64(one) for one in path or []]
+        hashes = [encode_base64(sibling) for sibling in path or []]
         batch = DsseBatch(entry.batch_index, entry.batch_size, hashes)
     envelope = DsseEnvelope(
         payload_type=EVENT_TYPE,
@@ -203,8 +203,8 @@ def to_dsse(entry: Entry, path: list[bytes] | None = None) -> dict[str, Any]:
 
 
 def _from_dsse(data: bytes) -> Submission:
-    found = decode_strict(data, _dsse_decoder)
-    envelopes = found if isinstance(found, list) else [found]
+    decoded = decode_strict(data, _dsse_decoder)
+    envelopes = decoded if isinstance(decoded, list) else [decoded]
     bodies, sigs, keys = [], [], set()
     for envelope in envelopes:
         if envelope.payload_type != EVENT_TYPE:

@@ -136,10 +136,10 @@ class LocalClient:
         with self.log.snapshot() as snapshot:
             raw = snapshot.entries(start, limit=limit, size_max_bytes=limits.range_size_max_bytes)
             size = snapshot.size
-        found = [(start + offset, data) for offset, data in enumerate(raw)]
+        entries = [(start + offset, data) for offset, data in enumerate(raw)]
         if kinds or stream is not None:
-            found = [(index, data) for index, data in found if _matches(data, kinds, stream)]
-        return Page(found, start + len(raw), size)
+            entries = [(index, data) for index, data in entries if _matches(data, kinds, stream)]
+        return Page(entries, start + len(raw), size)
 
     def agents(self) -> list[AgentRecord]:
         """Return the registered agents."""

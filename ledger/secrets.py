@@ -172,21 +172,21 @@ def scan(value: Any, path: str = "$") -> Secret | None:
     """
     waiting: list[tuple[str, str, Any]] = [(path, "", value)]
     while waiting:
-        here, name, one = waiting.pop()
-        if isinstance(one, str):
-            kind = _kind_of(f"{name}={one}".encode(errors="replace") if name else one.encode(errors="replace"))
+        here, name, node = waiting.pop()
+        if isinstance(node, str):
+            kind = _kind_of(f"{name}={node}".encode(errors="replace") if name else node.encode(errors="replace"))
             if kind is not None:
                 return Secret(here, kind)
-        elif isinstance(one, dict):
-            for key in one:
+        elif isinstance(node, dict):
+            for key in node:
                 kind = _kind_of(str(key).encode(errors="replace"))
                 if kind is not None:
                     return Secret(f"{here}[...]", kind)  # the key is the secret, so it is not shown
-            if _is_key_file(one):
+            if _is_key_file(node):
                 return Secret(here, KEY_FILE)
-            waiting += reversed(list(_fields(here, one)))
-        elif isinstance(one, list):
-            waiting += reversed([(f"{here}[{place}]", name, item) for place, item in enumerate(one)])
+            waiting += reversed(list(_fields(here, node)))
+        elif isinstance(node, list):
+            waiting += reversed([(f"{here}[{place}]", name, item) for place, item in enumerate(node)])
     return None
 
 
@@ -198,18 +198,18 @@ def scan_bodies(bodies: Sequence[bytes]) -> dict[int, Secret]:
     search = traces().search
     if search(b"\n".join(bodies)) is None:
         return {}
-    found = {position: scan(msgspec.json.decode(body)) for position, body in enumerate(bodies) if search(body)}
-    return {position: secret for position, secret in found.items() if secret is not None}
+    secrets = {position: scan(msgspec.json.decode(body)) for position, body in enumerate(bodies) if search(body)}
+    return {position: secret for position, secret in secrets.items() if secret is not None}
 
 
-def refusal(found: Secret) -> Refused:
+def refusal(secret: Secret) -> Refused:
     """Return the refusal that says where it stands and what to write instead."""
     return Refused(
         "SECRET_DETECTED",
-        f"{found.path} holds what looks like a secret ({found.kind}), and a ledger forgets nothing: write where it is "
-        "kept (the name of a variable, a path in a vault), or mask it with x",
-        path=found.path,
-        secret=found.kind,
+        f"{secret.path} holds what looks like a secret ({secret.kind}), and a ledger forgets nothing: write where it "
+        "is kept (the name of a variable, a path in a vault), or mask it with x",
+        path=secret.path,
+        secret=secret.kind,
     )
 
 
@@ -257,15 +257,15 @@ def _kind_of(text: bytes) -> str | None:
     return None
 
 
-def _is_harmless(kind: str, found: bytes) -> bool:
+def _is_harmless(kind: str, text: bytes) -> bool:
     """Tell whether what has the form of a secret only shows the form."""
     if kind == IN_URL:
-        user, _, password = found[: found.rindex(b"@")].rpartition(b"/")[2].partition(b":")
+        user, _, password = text[: text.rindex(b"@")].rpartition(b"/")[2].partition(b":")
         return password == user or _placeholders().password.fullmatch(password) is not None
-    if kind == JWT and not _names_its_algorithm(found[found.index(b"eyJ") : found.index(b".")]):
+    if kind == JWT and not _names_its_algorithm(text[text.index(b"eyJ") : text.index(b".")]):
         return True
-    tail = set(found[-_masked_tail_bytes - 1 : -1])  # the last character may be what ended the match
-    return (len(tail) == 1 and tail <= _MASKS) or _placeholders().words.fullmatch(found) is not None
+    tail = set(text[-_masked_tail_bytes - 1 : -1])  # the last character may be what ended the match
+    return (len(tail) == 1 and tail <= _MASKS) or _placeholders().words.fullmatch(text) is not None
 
 
 def _names_its_algorithm(header: bytes) -> bool:
@@ -280,13 +280,13 @@ def _names_its_algorithm(header: bytes) -> bool:
 @functools.cache
 def traces() -> Any:
     """Return the compiled search for a trace of any secret in JSON as it is written."""
-    return _compiled("|".join([*dict.fromkeys(one.trace for one in PATTERNS), _ESCAPES]))
+    return _compiled("|".join([*dict.fromkeys(row.trace for row in PATTERNS), _ESCAPES]))
 
 
 @functools.cache
 def _patterns() -> Any:
     """Return the compiled search for any secret in a text; group ``sN`` is row N of the table."""
-    return _compiled("|".join(f"(?P<s{number}>{one.pattern})" for number, one in enumerate(PATTERNS)))
+    return _compiled("|".join(f"(?P<s{number}>{row.pattern})" for number, row in enumerate(PATTERNS)))
 
 
 class _Placeholders(NamedTuple):

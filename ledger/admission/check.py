@@ -67,7 +67,8 @@ def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
     if count == 1:
         return first
     events: list[dict[str, Any]] = [
-        {"position": position, "code": one.code, "message": one.message} for position, one in sorted(refusals.items())
+        {"position": position, "code": refusal.code, "message": refusal.message}
+        for position, refusal in sorted(refusals.items())
     ]
     message = f"event {min(refusals)} of {count}: {first.message}"
     return Refused(first.code, message, **(first.details | {"events": events}))
@@ -90,5 +91,5 @@ def _bad_signatures(submission: Submission, signed: list[bytes]) -> dict[int, Re
         bad = [] if is_good else [0]
     else:
         pairs = zip(signed, submission.sigs, strict=True)
-        bad = [position for position, (one, sig) in enumerate(pairs) if not verify(submission.key, one, sig)]
+        bad = [position for position, (message, sig) in enumerate(pairs) if not verify(submission.key, message, sig)]
     return {position: Refused("SIGNATURE_INVALID", "the signature does not fit the event") for position in bad}

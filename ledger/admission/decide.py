@@ -156,28 +156,28 @@ def _remember(candidate: Candidate, idem: str, layer: Layer) -> None:
 
 def _repeats(checked: Checked, layer: Layer, accepted_ms: int) -> list[Accepted] | None:
     """Return the indexes of the first answers when the whole submission is in the log already; None when none is."""
-    found: list[int | None] = []
+    indexes: list[int | None] = []
     refusals: dict[int, Refused] = {}
     for position, candidate in enumerate(checked.candidates):
         try:
-            found.append(_first_index(candidate, checked.submission.key, layer, accepted_ms))
+            indexes.append(_first_index(candidate, checked.submission.key, layer, accepted_ms))
         except Refused as refusal:
             refusals[position] = refusal
     if refusals:
         raise refusal_of(refusals, len(checked.candidates))
-    if all(index is None for index in found):
+    if all(index is None for index in indexes):
         return None
     accepted = [
         Accepted(index, candidate.id, accepted_ms, is_repeat=True)
-        for index, candidate in zip(found, checked.candidates, strict=True)
+        for index, candidate in zip(indexes, checked.candidates, strict=True)
         if index is not None
     ]
-    if len(accepted) == len(found):
+    if len(accepted) == len(indexes):
         return accepted
     raise Refused(
         "PARTIAL_RETRY",
-        f"{len(accepted)} of {len(found)} events are in the ledger already: submit only the others",
-        accepted=[{"index": one.index, "id": one.id} for one in accepted],
+        f"{len(accepted)} of {len(indexes)} events are in the ledger already: submit only the others",
+        accepted=[{"index": event.index, "id": event.id} for event in accepted],
     )
 
 

@@ -58,7 +58,7 @@ class Gate:
                 last_ms = 0 if snapshot.head is None else snapshot.head.accepted_ms
                 accepted_ms = max(last_ms, self._clock_ms())
                 pending = Pending(accepted_ms=accepted_ms)
-                answers = [self._decide(one, layer, accepted_ms, pending, base) for one in group]
+                answers = [self._decide(checked, layer, accepted_ms, pending, base) for checked in group]
                 if not pending.entries:
                     return answers
                 pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
@@ -106,10 +106,10 @@ class _Transaction:
         self.ledger = None if snapshot.head is None else snapshot.head.ledger
 
     def record(self, key: bytes) -> Any:
-        found = self._cache.get(key)
-        if found is None and (found := self._snapshot.record(key)) is not None:
-            self._cache[key] = found
-        return found
+        record = self._cache.get(key)
+        if record is None and (record := self._snapshot.record(key)) is not None:
+            self._cache[key] = record
+        return record
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         return self._snapshot.index_under(self.id_key(stream, event_id))

@@ -49,21 +49,21 @@ class Layer:
 
     def record(self, key: bytes) -> Any:
         """Return the record under a state key, or None."""
-        found = self.records.get(key)
-        if found is None and (found := self._below_records.get(key)) is None:
+        record = self.records.get(key)
+        if record is None and (record := self._below_records.get(key)) is None:
             # What lies below stands still as long as this layer is decided on.
-            found = self._below_records[key] = self.below.record(key)
-        return found
+            record = self._below_records[key] = self.below.record(key)
+        return record
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""
-        found = self.indexes.get((stream, event_id))
-        return self.below.index_of(stream, event_id) if found is None else found
+        index = self.indexes.get((stream, event_id))
+        return self.below.index_of(stream, event_id) if index is None else index
 
     def key_at(self, index: int) -> bytes:
         """Return the key that signed an entry, stored or decided here."""
-        found = self.signers.get(index)
-        return self.below.key_at(index) if found is None else found
+        key = self.signers.get(index)
+        return self.below.key_at(index) if key is None else key
 
     def merge_down(self) -> None:
         """Let the layer below have what was decided here."""
@@ -79,18 +79,18 @@ class Layer:
 
     def stream(self, name: str) -> StreamRecord | None:
         """Return the record of a stream."""
-        found: StreamRecord | None = self.record(stream_key(name))
-        return found
+        record: StreamRecord | None = self.record(stream_key(name))
+        return record
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
-        found: AgentRecord | None = self.record(agent_key(name))
-        return found
+        record: AgentRecord | None = self.record(agent_key(name))
+        return record
 
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
-        found: KeyRecord | None = self.record(key_key(public_key))
-        return found
+        record: KeyRecord | None = self.record(key_key(public_key))
+        return record
 
     def identity_key(self, name: str) -> KeyRecord | None:
         """Return the record of an agent's identity key."""
@@ -99,8 +99,8 @@ class Layer:
 
     def idempotency(self, author: str, idem: str) -> IdempotencyRecord | None:
         """Return what an author used an idempotency key for."""
-        found: IdempotencyRecord | None = self.record(idempotency_key(author, idem))
-        return found
+        record: IdempotencyRecord | None = self.record(idempotency_key(author, idem))
+        return record
 
     def put_stream(self, name: str, record: StreamRecord) -> None:
         """Decide a stream's record."""

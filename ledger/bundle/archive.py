@@ -135,13 +135,13 @@ class Bundle:
         return manifest
 
     def _check_names(self) -> None:
-        found = iter(self._members)
+        names = iter(self._members)
         for wanted in member_names(self.manifest):
-            name = next(found, "nothing")
+            name = next(names, "nothing")
             if name != wanted:
                 message = f"the bundle has {name} where {wanted} belongs"
                 raise Corrupted("CORRUPTED", message, member=wanted, **entry_range(wanted))
-        for name in found:
+        for name in names:
             raise Corrupted("CORRUPTED", f"the bundle has {name} after its last member", member=name)
 
 

@@ -141,12 +141,12 @@ def entry_range(name: str) -> dict[str, int]:
     """Return, as error details, the indexes of the entries that a member is about; none for other members."""
     if name.startswith("entries/"):
         return {"index": int(name[8:28])}
-    found = _TILE.match(name)
-    if found is None:
+    match = _TILE.match(name)
+    if match is None:
         return {}
-    level = 0 if found[1] == "entries" else int(found[1])
+    level = 0 if match[1] == "entries" else int(match[1])
     width = TILE_WIDTH ** (level + 1)
-    start = int(found[2].replace("x", "").replace("/", "")) * width
+    start = int(match[2].replace("x", "").replace("/", "")) * width
     return {"index": start, "end": start + width}
 
 

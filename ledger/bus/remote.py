@@ -98,7 +98,7 @@ class RemoteClient:
     def agents(self) -> list[AgentRecord]:
         """Return the registered agents."""
         with readable():
-            return [_struct(AgentRecord, one) for one in self._read("agents")["agents"]]
+            return [_struct(AgentRecord, agent) for agent in self._read("agents")["agents"]]
 
     def prove(self, index: int) -> Receipt:
         """Return the receipt of an entry."""
@@ -246,7 +246,7 @@ def _range(start: int, limit: int, kinds: Collection[str], stream: str | None, w
 
 def _accepted(answer: dict[str, Any]) -> list[Accepted]:
     with readable():
-        return [_struct(Accepted, one) for one in answer["accepted"]]
+        return [_struct(Accepted, event) for event in answer["accepted"]]
 
 
 def _struct(form: type[T], fields: dict[str, Any]) -> T:

@@ -184,9 +184,9 @@ class EmbeddedServer:
 
     def _is_listening(self) -> bool:
         # The file appears, whole or not at all, after the streams are recovered and the port is open.
-        for found in self.folder.glob("*.ports"):
+        for ports in self.folder.glob("*.ports"):
             with suppress(ValueError, LookupError):
-                self.port = int(json.loads(found.read_bytes())["nats"][0].rpartition(":")[2])
+                self.port = int(json.loads(ports.read_bytes())["nats"][0].rpartition(":")[2])
                 return True
         return False
 
@@ -337,8 +337,8 @@ def _candidates() -> list[Path]:
     name = "nats-server"
     folders = [Path(sys.prefix, "bin"), Path(sysconfig.get_path("scripts"))]
     on_path = shutil.which(name)
-    found = [folder / name for folder in folders] + ([Path(on_path)] if on_path else [])
-    return [program for program in dict.fromkeys(found) if program.is_file()]
+    programs = [folder / name for folder in folders] + ([Path(on_path)] if on_path else [])
+    return [program for program in dict.fromkeys(programs) if program.is_file()]
 
 
 def _version_of(program: Path) -> tuple[int, ...]:
@@ -348,5 +348,5 @@ def _version_of(program: Path) -> tuple[int, ...]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    found = re.search(r"nats-server: v(\d+)\.(\d+)\.", answer.stdout + answer.stderr)
-    return tuple(map(int, found.groups())) if found else ()
+    match = re.search(r"nats-server: v(\d+)\.(\d+)\.", answer.stdout + answer.stderr)
+    return tuple(map(int, match.groups())) if match else ()

@@ -255,16 +255,16 @@ class Service:
             submission = decode_submission(message.data)
         accepted = await asyncio.wrap_future(self._committer.submit(submission))
         self._news.look()
-        return {"accepted": [_fields(one) for one in accepted]}
+        return {"accepted": [_fields(event) for event in accepted]}
 
     async def _read(self, message: Msg) -> Any:
         if len(message.data) > arguments_size_max_bytes:
             raise Refused("TOO_LARGE", f"the arguments of a read have at most {arguments_size_max_bytes} bytes")
         verb = subjects.read_verb(message.subject)
-        found = self._verbs.get(verb)
-        if found is None:
+        handler = self._verbs.get(verb)
+        if handler is None:
             raise Refused("USAGE", f"there is no verb {verb!r}: {', '.join(self.verbs)}", verb=verb)
-        decoder, answer = found
+        decoder, answer = handler
         return await answer(decode_strict(message.data or b"{}", decoder))
 
     async def _head(self, _: NoArguments) -> dict[str, Any]:
@@ -280,13 +280,15 @@ class Service:
         if self._reads_waiting >= reads_waiting_max:
             raise Unavailable("BUSY", f"{reads_waiting_max} reads wait already: try again")
         self._reads_waiting += 1
-        waiting = {asyncio.ensure_future(one) for one in (self._news.wait_beyond(size, wait_s), self._stopping.wait())}
+        waiting = {
+            asyncio.ensure_future(task) for task in (self._news.wait_beyond(size, wait_s), self._stopping.wait())
+        }
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._reads_waiting -= 1
-            for one in waiting:
-                one.cancel()
+            for task in waiting:
+                task.cancel()
 
     async def _entry(self, wanted: IndexArguments) -> dict[str, Any]:
         return {"entry": self._client.entry(wanted.index)}
@@ -302,7 +304,7 @@ class Service:
         return {"checkpoint": await self._in_thread(self._client.checkpoint)}
 
     async def _agents(self, _: NoArguments) -> dict[str, Any]:
-        return {"agents": [_fields(one) for one in self._client.agents()]}
+        return {"agents": [_fields(agent) for agent in self._client.agents()]}
 
     async def _blob(self, wanted: BlobArguments) -> dict[str, Any]:
         blobs = self._client.log.blobs

@@ -102,8 +102,8 @@ class Uploads:
 def _checked(ref: str, number: str, chunk: bytes) -> tuple[int, int]:
     if _REF.match(ref) is None:
         raise Refused("INVALID_FIELD", f"{ref[:80]!r} is not the ref of a blob", path=BLOB_HEADER)
-    found = _NUMBER.fullmatch(number)
-    position, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _NUMBER.fullmatch(number)
+    position, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if position >= count:
         raise Refused("INVALID_FIELD", f"{number[:80]!r} is no chunk number of the form N/COUNT", path=CHUNK_HEADER)
     if len(chunk) > limits.blob_chunk_bytes or count > -(-limits.blob_size_max_bytes // limits.blob_chunk_bytes):

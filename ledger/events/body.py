@@ -71,10 +71,10 @@ class _Decoders(dict[str, msgspec.json.Decoder[EventData] | None]):
     """The decoder of each kind's data, made when the kind is first seen: few commands see many. None: no such kind."""
 
     def __missing__(self, kind: str) -> msgspec.json.Decoder[EventData] | None:
-        found = KINDS.get(kind)
-        if found is None:
+        known = KINDS.get(kind)
+        if known is None:
             return None  # not kept: what strangers send must not grow our memory
-        decoder = self[kind] = msgspec.json.Decoder(found.data)
+        decoder = self[kind] = msgspec.json.Decoder(known.data)
         return decoder
 
 
@@ -175,5 +175,5 @@ def read_as(event: Event) -> Event:
     """Return an imported record as an event with the data that it stands for; any other event as it is."""
     if not isinstance(event.data, RecordImported):
         return event
-    found = read_mapped(event.data)
-    return event if found is None else msgspec.structs.replace(event, data=found[0])
+    mapped = read_mapped(event.data)
+    return event if mapped is None else msgspec.structs.replace(event, data=mapped[0])

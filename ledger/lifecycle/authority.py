@@ -93,9 +93,11 @@ def check_key(
         raise Refused("KEY_UNKNOWN", f"the key that signed as {author} is not registered in this ledger", author=author)
     if record.agent != author:
         raise Refused("AUTHOR_MISMATCH", f"the key belongs to {record.agent}, not to {author}", owner=record.agent)
-    for one in (record, identity):
-        if one is not None and one.revoked_index is not None:
-            raise Refused("KEY_REVOKED", f"the key of {author} was revoked at entry {one.revoked_index}", author=author)
+    for held in (record, identity):
+        if held is not None and held.revoked_index is not None:
+            raise Refused(
+                "KEY_REVOKED", f"the key of {author} was revoked at entry {held.revoked_index}", author=author
+            )
     if record.is_identity:
         return record
     if record.expires_ms is not None and now_ms >= record.expires_ms:
@@ -131,4 +133,4 @@ def to_ms(time: str) -> int:
 def _matches(patterns: tuple[str, ...] | list[str], name: str) -> bool:
     if not patterns:
         return True
-    return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in patterns)
+    return any(name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns)

@@ -103,11 +103,11 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
     Raises:
         Refused: ``TRANSITION_NOT_ALLOWED``, or ``INVALID_FIELD`` for a claim about a task that is not there.
     """
-    found = read_mapped(data)
-    if found is None or (state is not None and state.claimed_status is None):
+    mapped = read_mapped(data)
+    if mapped is None or (state is not None and state.claimed_status is None):
         status = None if state is None else state.status
         raise Refused("TRANSITION_NOT_ALLOWED", f"{event.name} is not (or no longer) an imported file", status=status)
-    content, claims = found
+    content, claims = mapped
     assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
     assert isinstance(claims, kinds.HandoffClaims)  # noqa: S101 - as above
     tasks: tuple[Any, ...] = (False,) * len(content.tasks)

@@ -214,20 +214,20 @@ def _answered(state: TotState, event: Event, request: str, data: Answer) -> TotS
 
 
 def _drawn(state: TotState, event: Event, payload: kinds.GeneratedPayload, parent: str) -> TotState:
-    drawn = {one.temp_id: digest_of((parent, one.content, one.action_type)) for one in payload.candidates}
+    drawn = {node.temp_id: digest_of((parent, node.content, node.action_type)) for node in payload.candidates}
     if len(drawn) != len(payload.candidates):
         raise Refused("INVALID_FIELD", "two candidates have one temporary id", path="$.data.payload.candidates")
     return msgspec.structs.replace(state, drawn=state.drawn | ({event.id: drawn} if drawn else {}))
 
 
 def _evaluated(state: TotState, payload: kinds.ResultsPayload, about: tuple[str, ...]) -> TotState:
-    for id_ in (*(one.node_id for one in payload.evaluations), *payload.ranking, *payload.pruning_suggestions):
+    for id_ in (*(result.node_id for result in payload.evaluations), *payload.ranking, *payload.pruning_suggestions):
         if id_ not in about:
             raise Refused("INVALID_FIELD", f"nobody asked for an evaluation of {id_}", node_id=id_)
     nodes = dict(state.nodes)
-    for one in payload.evaluations:
-        evaluation = kinds.Evaluation(score=one.score, confidence=one.confidence, reasoning=one.reasoning)
-        nodes[one.node_id] = msgspec.structs.replace(nodes[one.node_id], evaluation=evaluation_digest(evaluation))
+    for result in payload.evaluations:
+        evaluation = kinds.Evaluation(score=result.score, confidence=result.confidence, reasoning=result.reasoning)
+        nodes[result.node_id] = msgspec.structs.replace(nodes[result.node_id], evaluation=evaluation_digest(evaluation))
     return msgspec.structs.replace(state, nodes=nodes)
 
 
@@ -274,8 +274,8 @@ def _without_drawn(state: TotState, event: Event, data: kinds.TotNodesAdded) -> 
 def _require_tree(state: TotState, data: kinds.SearchComplete) -> None:
     _same(state, data.payload.best_path, is_path=True)
     if not is_searched(data, state.nodes, state.problem, state.config):
-        found = tree_digest(state.nodes)
-        raise Refused("VERSION_MISMATCH", "the tree is another than the one that was searched", tree_digest=found)
+        digest = tree_digest(state.nodes)
+        raise Refused("VERSION_MISMATCH", "the tree is another than the one that was searched", tree_digest=digest)
 
 
 def _require_problem(state: TotState, problem: str, task_type: str) -> None:

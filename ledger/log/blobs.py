@@ -145,6 +145,6 @@ def check_blob(ref: str, content: bytes) -> None:
         Corrupted: ``VERIFICATION_FAILED`` when it is other content.
     """
     algorithm, _, digest = ref.partition(":")
-    found = blake3(content).hexdigest() if algorithm == "blake3" else hashlib.sha256(content).hexdigest()
-    if found != digest:
+    computed = blake3(content).hexdigest() if algorithm == "blake3" else hashlib.sha256(content).hexdigest()
+    if computed != digest:
         raise Corrupted("VERIFICATION_FAILED", f"the content is not that of {ref}", ref=ref)

@@ -46,18 +46,18 @@ class Snapshot:
 
     def entries(self, start: int, *, limit: int, size_max_bytes: int) -> list[bytes]:
         """Return entries from index ``start`` on: at most ``limit``, and at most ``size_max_bytes`` after the first."""
-        found: list[bytes] = []
+        entries: list[bytes] = []
         total = 0
         if start >= self.size:
-            return found
+            return entries
         for data in self._tables.values(self._txn, self._tables.entries, layout.index_key(start)):
             total += len(data)
-            if found and total > size_max_bytes:
+            if entries and total > size_max_bytes:
                 break
-            found.append(data)
-            if len(found) == limit:
+            entries.append(data)
+            if len(entries) == limit:
                 break
-        return found
+        return entries
 
     def has_entry_beyond_end(self) -> bool:
         """Return whether the table holds an entry where the head says the log ends."""
@@ -69,8 +69,8 @@ class Snapshot:
 
     def index_under(self, id_key: bytes) -> int | None:
         """Return the index under a key of the duplicate check, or None."""
-        found = self._get(self._tables.ids, id_key)
-        return None if found is None else int.from_bytes(found, "big")
+        index = self._get(self._tables.ids, id_key)
+        return None if index is None else int.from_bytes(index, "big")
 
     def record(self, key: bytes) -> Any:
         """Return the record under a state key (see ``log.tables``), or None."""
@@ -79,8 +79,8 @@ class Snapshot:
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
-        found: AgentRecord | None = self.record(layout.agent_key(name))
-        return found
+        record: AgentRecord | None = self.record(layout.agent_key(name))
+        return record
 
     def agents(self) -> list[AgentRecord]:
         """Return all agents, by name."""
