@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from consumers.handoffs.acts import REVIEWS, Verb, hint, setting, way
+from consumers.handoffs.acts import ACTS, REVIEWS, Verb, hint, setting, way
 from consumers.handoffs.files.syntax.comparison import Edits, differences, is_text_changed, moved, with_progress_of
 from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile, LogLine
 from consumers.handoffs.files.syntax.lines import apply_edits, join_lines
@@ -167,7 +167,8 @@ class _Planner:
             return ()
         what = f"set the status to {status}"
         if steps := way(now, status):
-            if self._acting == self._handoff.receiver and (self._reason or "block" not in steps):
+            needs_reason = any(one.is_needed for verb in steps for one in ACTS[verb].arguments)
+            if self._acting == self._handoff.receiver and (self._reason or not needs_reason):
                 return steps
             self._hold(what, (self._handoff.receiver,), hint(steps[-1]))
             return ()
@@ -184,15 +185,14 @@ class _Planner:
 
     def begin(self, way: tuple[Verb, ...]) -> None:
         """Take up the work, before anything is ticked."""
-        is_all = len(way) == 1  # then the words beside the status are about this step
-        if "claim" in way and self._step(kinds.HandoffClaimed()) and is_all and self._reason:
-            self._steps.append(kinds.HandoffLogged(text=self._reason))
-        if "unblock" in way:
-            self._step(kinds.HandoffUnblocked(comment=self._reason if is_all else ""))
+        for verb in way:
+            if ACTS[verb].leads == "in_progress":
+                # With more steps, the words beside the status are about the last one.
+                self._take(verb, self._reason if len(way) == 1 else "")
 
     def tick(self, edits: Edits, base: HandoffFile, ledger: HandoffFile, way: tuple[Verb, ...]) -> None:
         """Tick what was ticked, and take back what was not; ``edits`` has the positions of ``base``."""
-        works = self._handoff.status == "in_progress" or "claim" in way or "unblock" in way
+        works = "in_progress" in (self._handoff.status, *(ACTS[verb].leads for verb in way))
         may = self._acting == self._handoff.receiver and works
         for position, checked in _missing(moved(edits.tasks, base.tasks, ledger.tasks), ledger.tasks):
             if may:
@@ -213,12 +213,17 @@ class _Planner:
 
     def finish(self, way: tuple[Verb, ...]) -> None:
         """Give the work back, stop or end it, after everything was ticked."""
-        if "release" in way:
-            self._step(kinds.HandoffReleased(reason=self._reason))
-        if "block" in way:
-            self._step(kinds.HandoffBlocked(reason=self._reason))
-        if "complete" in way:
-            self._step(kinds.HandoffCompleted(summary=self._reason))
+        for verb in way:
+            if ACTS[verb].leads != "in_progress":
+                self._take(verb, self._reason)
+
+    def _take(self, verb: Verb, words: str) -> None:
+        """Sign a step with the words beside it in the text that it takes; without one, they are a line of the log."""
+        (data,) = ACTS[verb].signs
+        text = next((one.name for one in ACTS[verb].arguments if one.form == "text"), None)
+        is_new = self._step(data() if text is None else data(**{text: words}))
+        if is_new and text is None and words:
+            self._steps.append(kinds.HandoffLogged(text=words))
 
     def log(self, added: tuple[LogLine, ...], known: Counter[tuple[str | None, str]]) -> None:
         """Log the lines that were added, but for those that the ledger knows; one without a name is the receiver's."""

@@ -145,10 +145,7 @@ def parameter(argument: Argument) -> click.Parameter:
     )
 
 
-for verb in (
-    "approve", "reject", "claim", "check", "waive", "log", "release", "block", "unblock", "complete", "verify",
-    "request_changes", "cancel",
-):  # fmt: skip
+for verb in ACTS.keys() - {"create", "amend", "supersede"}:
     handoff.add_command(act(verb))
 supersede = act("supersede")
 

@@ -1,0 +1,37 @@
+"""The table of acts against the ledger: each kind of a handoff's stands in it, and it says what the gate does."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from consumers.handoffs.acts import ACTS, Verb, way
+from ledger.events import KIND_OF, KINDS
+from ledger.lifecycle.handoff import Status
+
+
+def test_every_verb_has_a_row_and_every_kind_an_act() -> None:
+    assert set(ACTS) == set(get_args(Verb))
+    signed = [KIND_OF[data] for act in ACTS.values() for data in act.signs]
+    kinds = {name for name, kind in KINDS.items() if kind.stream == "handoff"}
+    assert len(signed) == len(set(signed))
+    assert set(signed) == kinds - {"handoff.ready"}  # the router's own, which only tells
+
+
+def test_needed_arguments_are_the_fields_that_an_event_cannot_lack() -> None:
+    for verb in ("log", "block", "cancel", "reject"):
+        (data,) = ACTS[verb].signs
+        assert [one.name for one in ACTS[verb].arguments if one.is_needed] == list(data.__struct_fields__)
+
+
+def test_ways_of_a_receiver_begin_the_work_and_end_it() -> None:
+    ways = {(now, then): way(now, then) for now in get_args(Status) for then in get_args(Status) if way(now, then)}
+    assert ways == {
+        ("approved", "in_progress"): ("claim",),
+        ("approved", "completed"): ("claim", "complete"),
+        ("approved", "blocked"): ("claim", "block"),
+        ("in_progress", "approved"): ("release",),
+        ("in_progress", "blocked"): ("block",),
+        ("in_progress", "completed"): ("complete",),
+        ("blocked", "in_progress"): ("unblock",),
+        ("blocked", "completed"): ("unblock", "complete"),
+    }
