@@ -1,10 +1,10 @@
 """The MCP server: eight tools and two types of resources over one ledger, for agents in any harness.
 
-    from consumers.doors.mcp.server import make_server
+    from consumers.doors.mcp.server import BatonServer
     from consumers.doors.mcp.tool_ledger import ToolLedger
 
     with ToolLedger("claude-code") as ledger:      # open, with the agent that signs
-        make_server(ledger).run("stdio")           # or consumers.doors.mcp.http.serve_http(ledger, ...)
+        BatonServer(ledger).run("stdio")           # or consumers.doors.mcp.http.serve_http(ledger, ...)
 
 A *tool* is what a client calls. An answer is structured data under a published schema, and the same as compact JSON.
 

@@ -26,7 +26,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from consumers.doors.mcp.server import make_server
+from consumers.doors.mcp.server import BatonServer
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from ledger.errors import Refused, Unavailable
 from ledger.identity import read_private, write_private
@@ -107,7 +107,7 @@ async def serve_http(ledger: ToolLedger, listening: socket.socket, token: str, r
     """Serve until SIGINT or SIGTERM; ``ready`` is called when calls are answered."""
     port = listening.getsockname()[1]
     hosts = [f"{name}:{port}" for name in (HOST, "localhost")]
-    server = make_server(
+    server = BatonServer(
         ledger,
         # Nobody issues tokens here; the SDK asks for an address none the less, and tells it to nobody.
         auth=AuthSettings(issuer_url=AnyHttpUrl(f"http://{HOST}:{port}"), resource_server_url=None),

@@ -14,7 +14,7 @@ import msgspec
 from pydantic import Field
 
 from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, tokens_of
-from consumers.doors.mcp.reporting import NUMBER, After, Id, PageSize
+from consumers.doors.mcp.reports import NUMBER, After, Id, PageSize
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
 from consumers.sdk.tokens import greatest

@@ -19,7 +19,7 @@ from pydantic import Field
 from consumers.doors.mcp.answers import Answer, compact, fitting
 from consumers.doors.mcp.batch import Batch, place_of, plan
 from consumers.doors.mcp.entries import AnyEntry, Assessment
-from consumers.doors.mcp.reporting import Id
+from consumers.doors.mcp.reports import Id
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.sessions.generator import ReportInputs
 from consumers.sessions.workflow import with_report

@@ -32,10 +32,10 @@ from mcp.types import (
 )
 
 from consumers.doors.mcp.answers import check_arguments, compact, error_dict, failed, fault_of
-from consumers.doors.mcp.handing import Handing
+from consumers.doors.mcp.handoffs import HandoffTools
 from consumers.doors.mcp.lookup import BriefTool, SearchTool
 from consumers.doors.mcp.record import RecordTool
-from consumers.doors.mcp.reporting import Reporting
+from consumers.doors.mcp.reports import ReportTools
 from consumers.doors.mcp.resources import add_resources, latest
 from consumers.doors.mcp.stdio import Answering
 from consumers.doors.mcp.tool_ledger import ToolLedger
@@ -148,13 +148,13 @@ class BatonServer(MCPServer[Any]):
     ) -> None:
         """Serve the tools at the ledger; over HTTP only to who has the token."""
         functions = (
-            Reporting(ledger).generate_handoff_report,
-            Reporting(ledger).resume_previous_session,
-            Reporting(ledger).query_handoff_reports,
+            ReportTools(ledger).generate_handoff_report,
+            ReportTools(ledger).resume_previous_session,
+            ReportTools(ledger).query_handoff_reports,
             RecordTool(ledger).record_reasoning,
             BriefTool(ledger).fetch_reasoning,
-            Handing(ledger).handoff_next,
-            Handing(ledger).handoff_act,
+            HandoffTools(ledger).handoff_next,
+            HandoffTools(ledger).handoff_act,
             SearchTool(ledger).search,
         )
         tools = [make_tool(function) for function in functions]
@@ -216,13 +216,6 @@ class BatonServer(MCPServer[Any]):
         except BatonError as error:
             raise MCPError(code=INTERNAL_ERROR, message=error.message, data=error_dict(error)) from error
         return [*await super().list_resources(), *listed]
-
-
-def make_server(
-    ledger: ToolLedger, *, auth: AuthSettings | None = None, token_verifier: TokenVerifier | None = None
-) -> BatonServer:
-    """Return the MCP server that works at the ledger."""
-    return BatonServer(ledger, auth=auth, token_verifier=token_verifier)
 
 
 def make_tool(function: Callable[..., Any]) -> Tool:

@@ -120,11 +120,11 @@ def open_tools(app: App) -> ToolLedger:
 
 def serve_stdio(ledger: ToolLedger) -> None:
     """Serve over standard input and output; nothing but the protocol is written there."""
-    from consumers.doors.mcp.server import make_server  # noqa: PLC0415 - loads the SDK
+    from consumers.doors.mcp.server import BatonServer  # noqa: PLC0415 - loads the SDK
     from consumers.doors.mcp.stdio import stoppable_input  # noqa: PLC0415 - beside it
 
     with stoppable_input():
-        asyncio.run(make_server(ledger).run_stdio_async())
+        asyncio.run(BatonServer(ledger).run_stdio_async())
 
 
 def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Path | None) -> None:

@@ -24,7 +24,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 from consumers.doors.mcp.answers import answer_tokens_max
-from consumers.doors.mcp.server import make_server
+from consumers.doors.mcp.server import BatonServer
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from ledger.errors import CODES
 from projections.briefs.tokens import count_tokens
@@ -76,7 +76,7 @@ class Caller:
 async def calling(home: Path, agent: str | None = "alice", **options: Any) -> AsyncIterator[Caller]:
     """Call the tools of a server in this process, which signs as ``agent``."""
     with ToolLedger(agent, home=home, **options) as ledger:
-        async with Client(make_server(ledger)) as client:
+        async with Client(BatonServer(ledger)) as client:
             yield Caller(client)
 
 

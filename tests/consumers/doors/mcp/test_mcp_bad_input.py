@@ -182,7 +182,7 @@ def test_tool_that_fails_unforeseen_tells_no_more_than_its_kind(
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("inner words")
 
-    monkeypatch.setattr("consumers.doors.mcp.reporting.query_reports", broken)
+    monkeypatch.setattr("consumers.doors.mcp.reports.query_reports", broken)
     done = call_tools(own_home, lambda call: call("query_handoff_reports"))
     assert done.code == "UNEXPECTED"
     assert "inner words" not in json.dumps(done.error)

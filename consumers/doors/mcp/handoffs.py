@@ -1,7 +1,7 @@
 """The tools of handoffs: what waits, each with the call that goes on with it, and every act on one.
 
 The gate decides who may do what; this surface adds only that a review is signed here by an agent that has the role of
-a reviewer, and never by a human's key (the ledger).
+a reviewer, and never by a human's key (``tool_ledger``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, StrictBool
 
 from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, tokens_of
-from consumers.doors.mcp.reporting import NUMBER, Id, PageSize
+from consumers.doors.mcp.reports import NUMBER, Id, PageSize
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
 from consumers.handoffs.acts import ACTS, REVIEWS, Argument, ToolVerb, with_commands
 from consumers.handoffs.content import creation, events_of, query_for
@@ -78,11 +78,10 @@ class ActDone(Answer):
     left_out: list[str] | None = None
 
 
-class Handing:
-    """The tools of handoffs at one ledger."""
+class HandoffTools:
+    """The tools of handoffs."""
 
     def __init__(self, ledger: ToolLedger) -> None:
-        """Work at the ledger."""
         self._ledger = ledger
 
     def handoff_next(
@@ -152,7 +151,7 @@ class Handing:
         given = {name: value for name, value in locals().items() if name not in _NOT_GIVEN and value not in (None, "")}
         if action == "why" or action == "show":  # noqa: PLR1714 - mypy narrows by it
             check_given(action, (), id, given)
-            return self._told(id or "", [], with_handoff=action == "show")
+            return self._answer(id or "", [], with_handoff=action == "show")
         check_given(action, ACTS[action].arguments, id, given)
         return self._act(action, id, given, idempotency_key)
 
@@ -176,13 +175,13 @@ class Handing:
             for at, data in enumerate(events)
         ]
         accepted = author.emit(*drafts)
-        return self._told(
+        return self._answer(
             name,
             [{"event_index": one.index, "event_id": one.id, "is_repeat": one.is_repeat} for one in accepted],
             with_handoff=False,
         )
 
-    def _told(self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool) -> ActDone:
+    def _answer(self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool) -> ActDone:
         shown = self._ledger.ask("handoffs.show", id=id_)
         answer: dict[str, Any] = {
             "id": shown["id"],

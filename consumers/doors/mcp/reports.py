@@ -114,11 +114,10 @@ class ReportsFound(Answer):
     next: Annotated[int | None, Field(description="The cursor of the next page; null on the last.")]
 
 
-class Reporting:
-    """The tools of handoff reports at one ledger."""
+class ReportTools:
+    """The tools of handoff reports."""
 
     def __init__(self, ledger: ToolLedger) -> None:
-        """Work at the ledger."""
         self._ledger = ledger
 
     def generate_handoff_report(  # noqa: PLR0917 - the seed's signature
