@@ -105,8 +105,8 @@ class Listing(NamedTuple):
 
 
 def page_of(
-    moment: Moment, listing: Listing, where: Where, after: int | None, limit: int, *values: Value
-) -> tuple[list[dict[str, Any]], int, int | None]:
+    moment: Moment, listing: Listing, where: Where, after: Value, limit: int, *values: Value
+) -> tuple[list[dict[str, Any]], int, Any]:
     """Return the rows of a page, how many match in all, and the ``next`` cursor; ``values`` are what SELECT binds."""
     # The texts of a listing are fixed in the code; what is asked for is bound.
     total = moment.count(f"SELECT count(*) FROM {listing.table}{where.sql}", where.values)  # noqa: S608

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -23,6 +24,7 @@ from ledger.codec import encode_arguments
 from ledger.config import VIEWS_FILE, Settings
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
+from projections.projection import Projection
 from projections.query import Answer, Moment
 from projections.sqlite import SqliteStore
 from projections.store import Reading, Store
@@ -51,36 +53,27 @@ class Reader:
         self.settings = settings
         self.store = SqliteStore(views_file or settings.home / VIEWS_FILE, ledger=client.ledger)
         self._until = until
-        self._runner: Runner | None = None
-        self._keeper: Runner | None = None
         self._lock = threading.Lock()
         self._folding_all = threading.Lock()
 
-    @property
+    @cached_property
     def runner(self) -> Runner:
         """The runner of all views, made when something has to be folded.
 
         Raises:
             Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views.
         """
-        if self._runner is None:
-            from projections.runner import Runner  # noqa: PLC0415 - with all folds: half of a short command's start
+        return self._runner_of(VIEWS)
 
-            self._runner = Runner(self.client, self.store, VIEWS, until=self._until)
-        return self._runner
+    @cached_property
+    def _keeper(self) -> Runner:
+        """The runner of the views that every question brings up to date."""
+        return self._runner_of(KEPT_VIEWS)
 
-    @property
-    def keeper(self) -> Runner:
-        """The runner of the views that every question brings up to date.
+    def _runner_of(self, views: Sequence[Projection[Any]]) -> Runner:
+        from projections.runner import Runner  # noqa: PLC0415 - with all folds: half of a short command's start
 
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views.
-        """
-        if self._keeper is None:
-            from projections.runner import Runner  # noqa: PLC0415 - with all folds: half of a short command's start
-
-            self._keeper = Runner(self.client, self.store, KEPT_VIEWS, until=self._until)
-        return self._keeper
+        return Runner(self.client, self.store, views, until=self._until)
 
     def __enter__(self) -> Self:
         return self
@@ -158,17 +151,18 @@ class Reader:
         if on_demand:
             # The first time this folds the whole log: other questions are answered between its batches.
             with self._folding_all:
-                if self._must_fold(self._runner, on_demand=True):
+                if self._must_fold("runner", on_demand=True):
                     self.runner.catch_up()
         with self._lock:
-            if not on_demand and self._must_fold(self._keeper, on_demand=False):
-                self.keeper.catch_up()
+            if not on_demand and self._must_fold("_keeper", on_demand=False):
+                self._keeper.catch_up()
             with self.store.reading() as reading:
                 return question(Moment(reading, self._now_ms(reading)))
 
-    def _must_fold(self, runner: Runner | None, *, on_demand: bool) -> bool:
-        is_new = runner is None and self._until is None
-        return not is_new or not are_current(self.client, self.store, on_demand=on_demand)
+    def _must_fold(self, runner: str, *, on_demand: bool) -> bool:
+        # A runner that was made looks for itself; making one only to see that nothing happened would load every fold.
+        is_made = runner in vars(self)
+        return is_made or self._until is not None or not are_current(self.client, self.store, on_demand=on_demand)
 
     def _now_ms(self, _reading: Reading) -> int:
         return time.time_ns() // 1_000_000

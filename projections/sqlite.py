@@ -89,23 +89,23 @@ class SqliteStore:
             self._db.close()
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[SqliteTransaction]:
+    def reading(self) -> Iterator[_Transaction]:
         """The views of one moment, as long as the block lasts."""
         with self._transaction("BEGIN") as transaction:
             yield transaction
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[SqliteTransaction]:
+    def writing(self) -> Iterator[_Transaction]:
         """A write transaction: it waits for the write lock, and commits at the end of the block."""
         with self._transaction("BEGIN IMMEDIATE") as transaction:
             yield transaction
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[SqliteTransaction]:
+    def _transaction(self, begin: str) -> Iterator[_Transaction]:
         with self._lock, _translated(self.path):
             self._db.execute(begin)
             try:
-                yield SqliteTransaction(self._db)
+                yield _Transaction(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
@@ -157,8 +157,8 @@ def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
         raise Corrupted("CORRUPTED", f"{path} holds the views of another ledger: {ADVICE}", ledger=ledger)
 
 
-class SqliteTransaction:
-    """A ``Writing``, inside one transaction of SQLite."""
+class _Transaction:
+    """The ``Writing`` of a transaction that was begun, which says what each of these does."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         """Work within the open transaction of ``db``."""
@@ -210,7 +210,6 @@ class SqliteTransaction:
         self._db.execute("INSERT INTO baton_views VALUES (?, ?, 0, 0, '')", (view.name, view.version))
 
     def make_live(self, view: Projection[Any]) -> None:
-        """Let the slot being built take the place of the live one, whose tables are dropped."""
         self._drop(view.name, is_live=True)
         for table in _tables(view):
             self._db.execute(f'ALTER TABLE "{_physical(table.name, is_live=False)}" RENAME TO "{table.name}"')

@@ -26,6 +26,7 @@ _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")  # within SQL's integers; a le
 
 Depth = Annotated[int, msgspec.Meta(ge=1, le=depth_max, description="Steps from the event asked about.")]
 
+STREAMS: Final = Listing("SELECT * FROM streams", "streams", "stream", newest_first=False)
 LISTING: Final = Listing("SELECT * FROM events", "events", "event_index", newest_first=False)
 
 
@@ -115,12 +116,8 @@ def list_streams(moment: Moment, asked: StreamFilter) -> Answer:
     """Return ``{"streams", "total", "next"}``, by name."""
     where = Where()
     where.equal("sort", asked.sort)
-    total = moment.count(f"SELECT count(*) FROM streams{where.sql}", where.values)  # noqa: S608 - fixed texts
-    where.add("stream > ?", asked.after)
-    sql = f"SELECT * FROM streams{where.sql} ORDER BY stream LIMIT ?"  # noqa: S608 - fixed texts
-    rows = moment.rows(sql, (*where.values, asked.limit + 1))
-    page = rows[: asked.limit]
-    return {"streams": page, "total": total, "next": page[-1]["stream"] if len(rows) > asked.limit else None}
+    page, total, following = page_of(moment, STREAMS, where, asked.after, asked.limit)
+    return {"streams": page, "total": total, "next": following}
 
 
 def why_event(moment: Moment, asked: WhyEvent) -> Answer:

@@ -21,6 +21,7 @@ SUMMARY: Final = f"""
         ({CLAIMABLE} AND {UNLOCKED}) AS is_ready
     FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
 LISTING: Final = Listing(SUMMARY, "handoffs h", "h.created_index")
+_FILES: Final = Listing("SELECT id, created_index FROM handoffs", "handoffs", "created_index", newest_first=False)
 # What a program needs that acts on a handoff, or imports over it: two words of a whole one.
 _BRIEFLY: Final = (
     "SELECT id, sender AS 'from', importer, receiver AS 'to', reviewer, status, version, claimed_status, claimed_done, "
@@ -195,13 +196,7 @@ def files_of_handoffs(moment: Moment, asked: FilesWanted) -> Answer:
     where.add("(format IS NULL OR format <> ?)", TABLE_FORMAT)
     if not asked.finished:
         where.add(f"status NOT IN ({', '.join('?' for _ in FINAL)})", *sorted(FINAL))
-    if asked.after is not None:
-        where.add("created_index > ?", asked.after)
-    # Fixed texts; what is asked for is bound.
-    sql = f"SELECT id, created_index FROM handoffs{where.sql} ORDER BY created_index LIMIT ?"  # noqa: S608
-    rows = moment.rows(sql, (*where.values, asked.limit + 1))
-    page = rows[: asked.limit]
-    following = page[-1]["created_index"] if len(rows) > asked.limit else None
+    page, _, following = page_of(moment, _FILES, where, asked.after, asked.limit)
     return {"ids": [row["id"] for row in page], "next": following}
 
 

@@ -67,37 +67,23 @@ def report_of(  # noqa: PLR0917 - the order is that of an event's parts
     imported: Imported | None = None,
 ) -> Report:
     """Return the report of an event: ``at_ms`` is when it happened (Unix milliseconds), by the ledger's clock."""
+    # What the event says under the same name, and beside it what has to be read, or stands beside its data.
+    fields = {name: getattr(data, name) for name in Report.__struct_fields__ if hasattr(data, name)}
     deltas = assessed(data.epistemic_deltas)
-    return Report(
-        session_id=session_id,
-        report_id=event_id,
-        event_index=index,
-        ai_id=data.ai_id or author,
-        author=author,
-        timestamp=timestamp_of(at_ms),
-        duration_seconds=data.duration_seconds,
-        report_type=data.report_type,
-        task_summary=data.task_summary,
-        epistemic_deltas=deltas,
-        key_findings=data.key_findings,
-        knowledge_gaps_filled=data.knowledge_gaps_filled,
-        remaining_unknowns=data.remaining_unknowns,
-        investigation_tools=data.investigation_tools,
-        next_session_context=data.next_session_context,
-        recommended_next_steps=data.recommended_next_steps,
-        accomplished=data.accomplished,
-        artifacts_created=data.artifacts_created,
-        calibration_status=data.calibration_status,
-        overall_confidence_before=data.overall_confidence_before,
-        overall_confidence_after=data.overall_confidence_after,
-        overall_confidence_delta=deltas.get("overall_confidence"),
-        is_overall_given=data.is_overall_given,
-        preflight=None if data.preflight is None else assessed(data.preflight),
-        postflight=None if data.postflight is None else assessed(data.postflight),
-        long_texts=data.long_texts,
-        generator=data.generator,
-        imported=imported,
-    )
+    fields |= {
+        "session_id": session_id,
+        "report_id": event_id,
+        "event_index": index,
+        "ai_id": data.ai_id or author,
+        "author": author,
+        "timestamp": timestamp_of(at_ms),
+        "epistemic_deltas": deltas,
+        "overall_confidence_delta": deltas.get("overall_confidence"),
+        "preflight": None if data.preflight is None else assessed(data.preflight),
+        "postflight": None if data.postflight is None else assessed(data.postflight),
+        "imported": imported,
+    }
+    return Report(**fields)
 
 
 def plain(report: Report) -> dict[str, Any]:

@@ -47,70 +47,21 @@ class SessionRow(Row, frozen=True):
     imported: str | None
 
 
-class FindingRow(Row, frozen=True):
-    """A finding; ``evidence`` is JSON."""
-
-    event_index: int
-    session_id: str
-    finding: str
-    evidence: str
-    impact: float | None
-    subject: str
-    at: str
-    accepted_ms: int
-    happened_ms: int
+def _recorded(name: str, **columns: Any) -> Any:
+    """Return the type of the rows of what is recorded in a session: its own columns between those that all have."""
+    first, last = {"event_index": int, "session_id": str}, {"at": str, "accepted_ms": int, "happened_ms": int}
+    fields = (first | columns | last).items()
+    return msgspec.defstruct(name, fields, bases=(Row,), module=__name__, frozen=True)
 
 
-class UnknownRow(Row, frozen=True):
-    """An unknown."""
-
-    event_index: int
-    session_id: str
-    unknown: str
-    impact: float | None
-    subject: str
-    at: str
-    accepted_ms: int
-    happened_ms: int
-
-
-class DeadEndRow(Row, frozen=True):
-    """A dead end."""
-
-    event_index: int
-    session_id: str
-    approach: str
-    why_failed: str
-    impact: float | None
-    subject: str
-    at: str
-    accepted_ms: int
-    happened_ms: int
-
-
-class ToolRow(Row, frozen=True):
-    """The use of a tool."""
-
-    event_index: int
-    session_id: str
-    tool: str
-    purpose: str
-    at: str
-    accepted_ms: int
-    happened_ms: int
-
-
+_WEIGHT: Final = {"impact": float | None, "subject": str}
 # An assessment has a column for every vector: NULL, never 0, for one that was not assessed.
-AssessmentRow: Any = msgspec.defstruct(
-    "AssessmentRow",
-    [
-        *(("event_index", int), ("session_id", str), ("phase", str), ("round", int), ("reasoning", str)),
-        *((name, float | None) for name in ("overall_confidence", *VECTOR_NAMES)),
-        *(("at", str), ("accepted_ms", int), ("happened_ms", int)),
-    ],
-    bases=(Row,),
-    frozen=True,
-)
+_VECTORS: Final = dict.fromkeys(("overall_confidence", *VECTOR_NAMES), float | None)
+AssessmentRow: Final = _recorded("AssessmentRow", phase=str, round=int, reasoning=str, **_VECTORS)
+FindingRow: Final = _recorded("FindingRow", finding=str, evidence=str, **_WEIGHT)
+UnknownRow: Final = _recorded("UnknownRow", unknown=str, **_WEIGHT)
+DeadEndRow: Final = _recorded("DeadEndRow", approach=str, why_failed=str, **_WEIGHT)
+ToolRow: Final = _recorded("ToolRow", tool=str, purpose=str)
 
 
 def _of_session(name: str, row: type[Row]) -> Table:
@@ -159,6 +110,15 @@ class SessionRecord(msgspec.Struct, frozen=True, array_like=True):
     imported: Imported | None = None
 
 
+_COUNTS: Final[dict[type[Any], str]] = {
+    kinds.AssessmentRecorded: "assessments",
+    kinds.FindingLogged: "findings",
+    kinds.UnknownLogged: "unknowns",
+    kinds.DeadEndLogged: "dead_ends",
+    kinds.ToolUsed: "tools",
+}
+
+
 def fold(state: SessionRecord, event: Event) -> SessionRecord:
     """Return the session after one more of its events."""
     state = msgspec.structs.replace(state, updated_index=event.index)
@@ -179,21 +139,13 @@ def fold(state: SessionRecord, event: Event) -> SessionRecord:
                 started_ms=event.accepted_ms,
                 happened_ms=event.accepted_ms,
             )
-        case kinds.AssessmentRecorded():
-            return msgspec.structs.replace(state, assessments=state.assessments + 1)
-        case kinds.FindingLogged():
-            return msgspec.structs.replace(state, findings=state.findings + 1)
-        case kinds.UnknownLogged():
-            return msgspec.structs.replace(state, unknowns=state.unknowns + 1)
-        case kinds.DeadEndLogged():
-            return msgspec.structs.replace(state, dead_ends=state.dead_ends + 1)
-        case kinds.ToolUsed():
-            return msgspec.structs.replace(state, tools=state.tools + 1)
         case kinds.SessionEnded() as data:
             return msgspec.structs.replace(
                 state, summary=data.summary, ended_index=event.index, ended_ms=event.accepted_ms
             )
-        case _:  # other kinds of a session, as its reports
+        case data if (count := _COUNTS.get(type(data))) is not None:
+            return msgspec.structs.replace(state, **{count: getattr(state, count) + 1})
+        case _:  # the other kinds of a session, as its reports
             return state
 
 
