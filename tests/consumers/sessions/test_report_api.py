@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from building import Ledger
 from seed_examples import AFTER, BEFORE, FINDINGS, run_session
+from serving import CAROL, ServeProcess, make_home
 
 from consumers.sessions import (
     EpistemicHandoffReportGenerator,
@@ -28,6 +29,7 @@ from ledger.errors import Refused
 from ledger.events.session import FindingLogged, UnknownLogged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -213,3 +215,34 @@ def test_the_functions_take_the_seeds_arguments_in_its_order() -> None:
     }  # fmt: skip
     for function, names in seed.items():
         assert list(inspect.signature(function).parameters)[: len(names)] == names
+
+
+# With a server: an agent without the log
+
+
+@pytest.fixture
+def carols(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """A node in another process, and how carol names it."""
+    monkeypatch.chdir(home.parent if home.parent.exists() else "/")
+    settings = make_home(home)
+    node = ServeProcess(settings)
+    try:
+        yield {"home": settings.home, "server": node.url, "agent": CAROL}
+    finally:
+        node.stop()
+
+
+def test_a_session_is_reported_and_resumed_over_the_bus(carols: dict[str, Any]) -> None:
+    session_id = bootstrap_session("Find the leak", ai_id="minimax", **carols)
+    submit_preflight_assessment(session_id, {"know": 0.4, "uncertainty": 0.6}, **carols)
+    submit_postflight_assessment(session_id, {"know": 0.9, "uncertainty": 0.1}, generate_handoff=False, **carols)
+    findings = [f"Finding {number}: " + "it goes on and on. " * 600 for number in range(5)]
+    made = generate_handoff_report(session_id, "Found it", findings, **carols)
+    assert generate_handoff_report(session_id, "Found it", findings, **carols)["report_id"] == made["report_id"]
+    resumed = resume_previous_session("minimax", detail_level="detailed", **carols)
+    assert resumed["sessions"][0]["session_id"] == session_id
+    assert resumed["token_estimate"] <= 800
+    loaded = load_handoff(session_id, "markdown", **carols)
+    assert loaded is not None
+    assert all(text.strip() in loaded["markdown"] for text in findings)
+    assert query_handoff_reports(since="1 day ago", task_pattern="found", **carols)["total_found"] == 1

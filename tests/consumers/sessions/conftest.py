@@ -1,4 +1,4 @@
-"""A ledger with its views and alice, who records sessions and reports on them."""
+"""Alice, who records sessions and reports on them, each test with a home of its own and a git without settings."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.local import LocalClient
+
+
+pytest.register_assert_rewrite("repositories")
+
+
+@pytest.fixture(autouse=True)
+def _nobodys_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
 
 
 @pytest.fixture
