@@ -127,7 +127,7 @@ def _request(channel: str, messages: list[str], answers: list[str]) -> dict[str,
 
 def _messages() -> dict[str, Any]:
     envelope = {"$ref": "schemas/dsse-envelope.json"}
-    found: dict[str, Any] = {
+    messages: dict[str, Any] = {
         "submission": {
             "summary": "Events in msgpack: [1, key, signatures, bodies].",
             "contentType": "application/msgpack",
@@ -153,13 +153,13 @@ def _messages() -> dict[str, Any]:
         },
     }
     for kind in KINDS:
-        found[kind] = {
+        messages[kind] = {
             "name": kind,
             "summary": f"The body of an event of the kind {kind}, byte for byte as its author signed it.",
             "headers": {"$ref": "#/components/schemas/eventHeaders"},
             "payload": {"$ref": f"schemas/{kind}.json"},
         }
-    return found
+    return messages
 
 
 def _schemas() -> dict[str, Any]:

@@ -49,10 +49,11 @@ def _type_checking_imports(package: str) -> dict[str, str]:
     """Return the module of each name that the package's source imports as itself under ``if TYPE_CHECKING:``."""
     import ast  # noqa: PLC0415 - only who asks for a name reads the source
 
-    loader: Any = sys.modules[package].__loader__  # one that has the source: a folder's or a zip file's
+    # The loader of a folder or a zip file has the source; an installation without sources offers submodules only.
+    loader: Any = sys.modules[package].__loader__
     return {
         alias.name: statement.module
-        for block in ast.parse(loader.get_source(package)).body
+        for block in ast.parse(loader.get_source(package) or "").body
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
         for statement in block.body
         if isinstance(statement, ast.ImportFrom) and statement.module

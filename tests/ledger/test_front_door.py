@@ -19,7 +19,7 @@ from hatchling.builders.wheel import WheelBuilder
 ROOT = Path(__file__).parents[2]
 PACKAGES = ["ledger", "projections", "consumers"]
 DOORS = sorted(
-    ".".join(path.parent.relative_to(ROOT).parts)
+    ".".join(path.parent.relative_to(ROOT).parts).removeprefix("consumers.doors.python.")
     for package in PACKAGES
     for path in (ROOT / package).rglob("__init__.py")
     if "front_door(__name__)" in path.read_text("utf-8")
@@ -36,7 +36,7 @@ def fresh_python(program: str, **environment: str) -> str:
 
 
 def test_there_are_doors_to_try() -> None:
-    assert {"ledger", "projections", "consumers.auditor"} <= set(DOORS)
+    assert {"baton", "ledger", "projections", "consumers.auditor"} <= set(DOORS)
 
 
 @pytest.mark.parametrize("package", DOORS)
@@ -74,11 +74,11 @@ def test_a_foreign_type_checker_sees_the_types_and_what_is_not_there(tmp_path: P
     program.write_text(
         "from ledger import Author, Refused\n"
         "from projections import Reader\n"
-        "from consumers.auditor import verify_log\n"
+        "from baton import Ledger\n"
         "reveal_type(Author.emit)\n"
         "reveal_type(Refused('USAGE', '').code)\n"
         "reveal_type(Reader.answer)\n"
-        "reveal_type(verify_log)\n"
+        "reveal_type(Ledger.publish)\n"
         "from ledger import Autor\n"
     )
     command = [sys.executable, "-m", "mypy", "--strict", program.name]
@@ -94,7 +94,7 @@ def test_a_foreign_type_checker_sees_the_types_and_what_is_not_there(tmp_path: P
 def test_the_wheel_says_that_it_is_typed(tmp_path: Path) -> None:
     (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:
-        assert {f"{package}/py.typed" for package in PACKAGES} <= set(archive.namelist())
+        assert {f"{package}/py.typed" for package in ["baton", *PACKAGES]} <= set(archive.namelist())
 
 
 def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
