@@ -114,7 +114,8 @@ def log_files(events: Iterable[Event]) -> dict[str, bytes]:
     files = {f"{0:0{digits}}-{TASK_INFO}": f"{info_text}\n".encode()}
     for place in sorted(numbers, key=numbers.__getitem__):
         files[f"{names[place]}.log"] = _json_lines(of_place[place])
-    timeline = _timeline(info, lines, names, _calls(events))
+    agent_calls = sum(isinstance(event.data, kinds.REQUESTS) for event in events)
+    timeline = _timeline(info, lines, names, agent_calls)
     return files | {f"{'9' * digits}-{TIMELINE}": timeline.encode()}
 
 
@@ -122,7 +123,7 @@ def task_info(events: Sequence[Event]) -> dict[str, Any]:
     """Return what ``00-task-info.json`` holds; what is not known before the end is None until then."""
     started: kinds.TotStarted = events[0].data
     config = _config(events)
-    first_ms, end = events[0].accepted_ms, _end(events)
+    first_ms, end = events[0].accepted_ms, next((event for event in events if ends(event)), None)
     return {
         "task_id": started.task_id,
         "problem": started.problem,
@@ -234,27 +235,16 @@ def _config(events: Sequence[Event]) -> kinds.SearchConfig | None:
     )
 
 
-def _calls(events: Sequence[Event]) -> int:
-    return sum(isinstance(event.data, kinds.REQUESTS) for event in events)
-
-
-def _end(events: Sequence[Event]) -> Event | None:
-    return next((event for event in events if ends(event)), None)
-
-
 def _stats(events: Sequence[Event]) -> dict[str, Any]:
     """Return the three counts of a search: as the explorer closed them, else as far as the events go."""
-    closed = next((event.data.payload.stats for event in events if isinstance(event.data, kinds.SearchComplete)), None)
-    counts = closed or _so_far(events)
+    counts = next((event.data.payload.stats for event in events if isinstance(event.data, kinds.SearchComplete)), None)
+    if counts is None:
+        tree = None
+        for event in events:
+            tree = advance(tree, event)
+        counts = kinds.SearchStats(total_nodes=0, total_backtracks=0, llm_calls=0) if tree is None else stats(tree)
     best = None if counts.best_score is None else float(counts.best_score)
     return {"total_nodes": counts.total_nodes, "llm_calls": counts.llm_calls, "best_score": best}
-
-
-def _so_far(events: Sequence[Event]) -> kinds.SearchStats:
-    tree = None
-    for event in events:
-        tree = advance(tree, event)
-    return kinds.SearchStats(total_nodes=0, total_backtracks=0, llm_calls=0) if tree is None else stats(tree)
 
 
 def _time(milliseconds: int) -> str:

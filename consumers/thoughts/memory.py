@@ -61,18 +61,14 @@ def _steps(
         kept = tree.nodes[node.id]
         evaluation = kept.evaluation
         causes = [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]
-        steps.append(
-            (
-                reasoning.Step(
-                    step_number=number,
-                    type="observation" if kept.parent_id is None else "inference",
-                    content=kept.content,
-                    alternatives_considered=_alternatives(tree, kept),
-                    confidence=1.0 if evaluation is None else evaluation.confidence,
-                ),
-                causes,
-            )
+        step = reasoning.Step(
+            step_number=number,
+            type="observation" if kept.parent_id is None else "inference",
+            content=kept.content,
+            alternatives_considered=_alternatives(tree, kept),
+            confidence=1.0 if evaluation is None else evaluation.confidence,
         )
+        steps.append((step, causes))
     causes = [] if task.solution is None else [task.solution.id]
     answer = _cut(solution.answer, answer_size_max_bytes)
     last = reasoning.Step(
