@@ -81,6 +81,15 @@ def test_commands_on_the_pages_run_one_after_the_other(
     assert third == "1 [0.35]"
 
 
+def test_the_example_of_the_views_counts_what_a_new_ledger_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = blocks("python", "projections/README.md")
+    exec(compile(example, "README.md", "exec"), {})
+    assert capsys.readouterr().out == "2 {'ledger.created': 1}\n"
+
+
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
     """The Python programs of the pages as files, in a folder that is not ours."""
