@@ -36,7 +36,7 @@ SAID = ["done", "completed", "verified ✅", "approved", "in_progress", "superse
 EVERYTHING_DONE = {"tasks": [0, 1], "criteria": [0, 1], "done": "02-15"}
 
 
-def file(*, said: dict[str, Any] | None = None, sender: str | None = "alice", **mapped: Any) -> RecordImported:
+def file(*, claims: dict[str, Any] | None = None, sender: str | None = "alice", **mapped: Any) -> RecordImported:
     """Return the record of a file From alice To bob, reviewed by rita, which claims to be done."""
     content = {"title": "t", "to": "bob", "reviewer": "rita", "tasks": ["a", "b"], "criteria": ["c", "d"]} | mapped
     return RecordImported(
@@ -46,7 +46,7 @@ def file(*, said: dict[str, Any] | None = None, sender: str | None = "alice", **
         mapped_kind="handoff.created",
         mapped={name: value for name, value in content.items() if value is not None},
         claimed_author=sender,
-        claims={"status": "done"} | EVERYTHING_DONE if said is None else said,
+        claims={"status": "done"} | EVERYTHING_DONE if claims is None else claims,
     )
 
 
@@ -74,7 +74,7 @@ def scribe(ledger: Ledger) -> str:
 @pytest.mark.parametrize("status", SAID)
 def test_claims_of_any_sort_open_no_gate_and_unlock_nothing(ledger: Ledger, scribe: str, status: str | None) -> None:
     ledger.register("router", "service")
-    ledger.emit(scribe, "handoff/h", file(said=EVERYTHING_DONE | ({} if status is None else {"status": status})))
+    ledger.emit(scribe, "handoff/h", file(claims=EVERYTHING_DONE | ({} if status is None else {"status": status})))
     ledger.approve("waiting", ledger.hand_over("waiting", depends_on=["h"]))
     state = ledger.handoff("h")
     assert (state.status, state.claimed_status) == ("pending", status or "")
@@ -127,7 +127,7 @@ def test_importer_confirms_nothing_unless_a_human(ledger: Ledger, data: EventDat
 
 def test_importer_confirms_nothing_later_either(ledger: Ledger) -> None:
     ledger.register("ruth", "reviewer", "human")
-    ledger.emit("ruth", "handoff/h", file(reviewer="ruth", criteria=["c"], said={}))
+    ledger.emit("ruth", "handoff/h", file(reviewer="ruth", criteria=["c"], claims={}))
     ledger.emit("ruth", "handoff/h", approval(ledger))
     ledger.claim("h")
     ledger.emit(ROOT, "agent/ruth", RoleRevoked(agent="ruth", role="human"))
@@ -198,7 +198,7 @@ def test_importer_acts_for_the_sender(ledger: Ledger, scribe: str, data: EventDa
 def test_import_again_replaces_until_somebody_confirmed(ledger: Ledger, scribe: str) -> None:
     ledger.emit(scribe, "handoff/h", file())
     first = ledger.handoff("h")
-    ledger.emit(scribe, "handoff/h", file(title="wider", criteria=["one"], said={"criteria": [0]}))
+    ledger.emit(scribe, "handoff/h", file(title="wider", criteria=["one"], claims={"criteria": [0]}))
     second = ledger.handoff("h")
     assert second.version != first.version
     assert (second.criteria, second.tasks, second.claimed_status) == (("claimed",), (False, False), "")

@@ -46,8 +46,8 @@ def refused(ledger: Ledger, submission: Submission) -> Refused:
 
 def tells(error: BatonError, text: str) -> bool:
     """Tell whether any eight characters in a row of a secret stand in what an error says."""
-    said = json.dumps(error.to_dict()) + str(error) + repr(error)
-    return any(text[start : start + 8] in said for start in range(len(text) - 8))
+    shown = json.dumps(error.to_dict()) + str(error) + repr(error)
+    return any(text[start : start + 8] in shown for start in range(len(text) - 8))
 
 
 @pytest.mark.parametrize("text", SECRETS)

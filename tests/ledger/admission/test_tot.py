@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-import tot_story as told
+import tot_story as story
 from building import Ledger, key_named
 
 from ledger.author import Draft
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ledger.identity import Key
 
-STREAM = f"tot/{told.TASK}"
+STREAM = f"tot/{story.TASK}"
 
 
 def code_of(submit: Callable[[], Any], ledger: Ledger) -> str:
@@ -43,61 +43,61 @@ def life(ledger: Ledger) -> TotState:
 
 
 def test_whole_story_is_accepted_and_remembered(ledger: Ledger) -> None:
-    told.register(ledger)
-    told.play(ledger)
+    story.register(ledger)
+    story.play(ledger)
     assert life(ledger).is_ended
-    assert tree_digest(life(ledger).nodes) == told.DIGEST
+    assert tree_digest(life(ledger).nodes) == story.DIGEST
 
 
 def test_role_needs_the_key_bound_at_the_start(ledger: Ledger) -> None:
-    told.register(ledger)
-    ids = told.play(ledger, told.STORY[:7])
-    answer = told.STORY[7].data
+    story.register(ledger)
+    ids = story.play(ledger, story.STORY[:7])
+    answer = story.STORY[7].data
 
-    def said(author: str, key: Key | None = None) -> Callable[[], Any]:
+    def answered_by(author: str, key: Key | None = None) -> Callable[[], Any]:
         return lambda: ledger.emit(author, STREAM, answer, key=key, causes=[ids[6]])
 
     # The explorer plays the generator: as itself, or in its name.
-    assert code_of(said(told.agent("explorer")), ledger) == "NOT_AUTHORIZED"
-    in_its_name = said(told.agent("generator"), ledger.keys[told.agent("explorer")])
+    assert code_of(answered_by(story.agent("explorer")), ledger) == "NOT_AUTHORIZED"
+    in_its_name = answered_by(story.agent("generator"), ledger.keys[story.agent("explorer")])
     assert code_of(in_its_name, ledger) == "AUTHOR_MISMATCH"
     # Another key of the right agent is not the one that was bound.
-    other = ledger.delegate(told.agent("generator"), key_named("another"))
-    assert code_of(said(told.agent("generator"), other), ledger) == "NOT_AUTHORIZED"
-    said(told.agent("generator"))()
+    other = ledger.delegate(story.agent("generator"), key_named("another"))
+    assert code_of(answered_by(story.agent("generator"), other), ledger) == "NOT_AUTHORIZED"
+    answered_by(story.agent("generator"))()
 
 
 def test_roles_may_be_delegated_keys_of_one_agent(ledger: Ledger) -> None:
-    keys = {role: ledger.delegate("alice", key_named(f"alice as {role}")) for role in told.ROLES}
+    keys = {role: ledger.delegate("alice", key_named(f"alice as {role}")) for role in story.ROLES}
     roles = [kinds.RoleBinding(role=role, agent="alice", key=key.public.hex()) for role, key in keys.items()]
     ids: list[str] = []
-    for one in [told.STORY[0]._replace(data=told.started(roles=roles)), *told.STORY[1:]]:
+    for one in [story.STORY[0]._replace(data=story.started(roles=roles)), *story.STORY[1:]]:
         causes = [ids[cause] for cause in one.causes]
         ids.append(ledger.emit("alice", STREAM, one.data, key=keys[one.role], causes=causes).id)
     assert life(ledger).is_ended
 
 
 def test_agent_without_a_role_that_works_says_nothing(ledger: Ledger) -> None:
-    ledger.register(told.agent("orchestrator"), "admin")
-    submit = lambda: ledger.emit(told.agent("orchestrator"), STREAM, told.started())  # noqa: E731 - called twice
+    ledger.register(story.agent("orchestrator"), "admin")
+    submit = lambda: ledger.emit(story.agent("orchestrator"), STREAM, story.started())  # noqa: E731 - called twice
     assert code_of(submit, ledger) == "NOT_AUTHORIZED"
 
 
 def test_unknown_task_and_what_does_not_belong_to_it_are_refused(ledger: Ledger) -> None:
-    told.register(ledger)
-    asked = told.STORY[1].data
-    orchestrator = told.agent("orchestrator")
+    story.register(ledger)
+    asked = story.STORY[1].data
+    orchestrator = story.agent("orchestrator")
     assert code_of(lambda: ledger.emit(orchestrator, STREAM, asked), ledger) == "TRANSITION_NOT_ALLOWED"
-    told.play(ledger, told.STORY[:1])
+    story.play(ledger, story.STORY[:1])
     other = "tot/tot-20260212-100000-zzzzzz"
     assert code_of(lambda: ledger.emit(orchestrator, other, asked), ledger) == "TRANSITION_NOT_ALLOWED"
     assert code_of(lambda: ledger.emit(orchestrator, "session/s", asked), ledger) == "INVALID_FIELD"
 
 
 def test_answer_is_given_once_however_often_it_is_sent(ledger: Ledger) -> None:
-    told.register(ledger)
-    ids = told.play(ledger, told.STORY[:8])
-    generator, answer = told.agent("generator"), told.STORY[7].data
+    story.register(ledger)
+    ids = story.play(ledger, story.STORY[:8])
+    generator, answer = story.agent("generator"), story.STORY[7].data
     size, _ = ledger.head()
     repeat = ledger.emit(generator, STREAM, answer, causes=[ids[6]])
     assert (repeat.is_repeat, repeat.id, ledger.head()[0]) == (True, ids[7], size)
@@ -107,11 +107,11 @@ def test_answer_is_given_once_however_often_it_is_sent(ledger: Ledger) -> None:
 
 
 def test_two_answers_in_one_submission_leave_nothing_behind(ledger: Ledger) -> None:
-    told.register(ledger)
-    ids = told.play(ledger, told.STORY[:7])
-    generator = told.agent("generator")
-    first = Draft(stream=STREAM, data=told.STORY[7].data, causes=[ids[6]])
-    second = Draft(stream=STREAM, data=told.generated([told.N12]), causes=[ids[6]])
+    story.register(ledger)
+    ids = story.play(ledger, story.STORY[:7])
+    generator = story.agent("generator")
+    first = Draft(stream=STREAM, data=story.STORY[7].data, causes=[ids[6]])
+    second = Draft(stream=STREAM, data=story.generated([story.N12]), causes=[ids[6]])
     submission = ledger.sign(generator, first, second)
     assert code_of(lambda: ledger.submit(submission), ledger) == "TRANSITION_NOT_ALLOWED"
 
@@ -136,94 +136,94 @@ def test_two_answers_in_one_submission_leave_nothing_behind(ledger: Ledger) -> N
 def test_message_of_the_wrong_shape_is_refused(
     ledger: Ledger, position: int, fields: dict[str, Any], code: str
 ) -> None:
-    told.register(ledger)
-    ids = told.play(ledger, told.STORY[:position])
-    one = told.STORY[position]
+    story.register(ledger)
+    ids = story.play(ledger, story.STORY[:position])
+    one = story.STORY[position]
     data = {name: value for name, value in (msgspec.to_builtins(one.data) | fields).items() if value is not None}
     body = {
         "ledger": ledger.id,
         "kind": f"tot.{msgspec.to_builtins(one.data)['type']}",
         "stream": STREAM,
-        "author": told.agent(one.role),
+        "author": story.agent(one.role),
         "at": ledger.clock.text(),
         "causes": [ids[cause] for cause in one.causes],
         "data": data,
     }
-    submission = ledger.sign_bytes(told.agent(one.role), encode_canonical(body))
+    submission = ledger.sign_bytes(story.agent(one.role), encode_canonical(body))
     assert code_of(lambda: ledger.submit(submission), ledger) == code
 
 
 def test_closing_tree_that_differs_is_refused_and_the_right_one_is_taken(ledger: Ledger) -> None:
-    told.register(ledger)
-    ids = told.play(ledger, told.STORY[:-1])
-    explorer = told.agent("explorer")
-    for wrong in (told.complete(tree_digest="0" * 64, tree=None), told.complete(tree_digest="0" * 64)):
+    story.register(ledger)
+    ids = story.play(ledger, story.STORY[:-1])
+    explorer = story.agent("explorer")
+    for wrong in (story.complete(tree_digest="0" * 64, tree=None), story.complete(tree_digest="0" * 64)):
         submit = lambda data=wrong: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
         assert code_of(submit, ledger) == "VERSION_MISMATCH"
-    ledger.emit(explorer, STREAM, told.complete(), causes=[ids[3]])
+    ledger.emit(explorer, STREAM, story.complete(), causes=[ids[3]])
     assert life(ledger).is_ended
 
 
 def test_closing_tree_of_another_problem_or_search_is_refused(ledger: Ledger) -> None:
-    told.register(ledger)
-    ids = told.play(ledger, told.STORY[:-1])
-    other = msgspec.structs.replace(told.CONFIG, strategy="BFS")
+    story.register(ledger)
+    ids = story.play(ledger, story.STORY[:-1])
+    other = msgspec.structs.replace(story.CONFIG, strategy="BFS")
     for fields in ({"problem": "1 1 1 1"}, {"task_type": "planning"}, {"search_config": other}):
-        closing = told.complete(tree=msgspec.structs.replace(told.tree(), **fields))
-        submit = lambda data=closing: ledger.emit(told.agent("explorer"), STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
+        closing = story.complete(tree=msgspec.structs.replace(story.tree(), **fields))
+        submit = lambda data=closing: ledger.emit(story.agent("explorer"), STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
         assert code_of(submit, ledger) == "VERSION_MISMATCH"
 
 
 def test_path_is_one_from_the_root_down_and_closes_as_it_was_searched(ledger: Ledger) -> None:
-    told.register(ledger)
-    nodes = [told.NODES[id_] for id_ in told.BEST]
+    story.register(ledger)
+    nodes = [story.NODES[id_] for id_ in story.BEST]
     paths = [nodes[1:], nodes[::-1], [*nodes, nodes[-1]], [nodes[0], *nodes[2:]]]
-    ids = told.play(ledger, told.STORY[:-3])
-    explorer, asked = told.agent("explorer"), told.STORY[-3].data
+    ids = story.play(ledger, story.STORY[:-3])
+    explorer, asked = story.agent("explorer"), story.STORY[-3].data
     for path in paths:
         payload = msgspec.structs.replace(asked.payload, best_path=path)  # type: ignore[attr-defined]  # it has one
         wrong = msgspec.structs.replace(asked, payload=payload)
         submit = lambda data=wrong: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
         assert code_of(submit, ledger) == "INVALID_FIELD"
-    for one in told.STORY[-3:-1]:
+    for one in story.STORY[-3:-1]:
         draft = Draft(stream=STREAM, data=one.data, causes=[ids[cause] for cause in one.causes])
-        ids.append(ledger.submit(ledger.sign(told.agent(one.role), draft))[0].id)
+        ids.append(ledger.submit(ledger.sign(story.agent(one.role), draft))[0].id)
     for path in paths:
-        closing = told.complete(best_path=path)
+        closing = story.complete(best_path=path)
         submit = lambda data=closing: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
         assert code_of(submit, ledger) == "INVALID_FIELD"
     praised = msgspec.structs.replace(nodes[-1], evaluation=kinds.Evaluation(score=10.0, confidence=1.0))
-    closing = told.complete(best_path=[*nodes[:-1], praised])
+    closing = story.complete(best_path=[*nodes[:-1], praised])
     submit = lambda data=closing: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
     assert code_of(submit, ledger) == "VERSION_MISMATCH"
-    ledger.emit(explorer, STREAM, told.complete(best_path=[]), causes=[ids[3]])
+    ledger.emit(explorer, STREAM, story.complete(best_path=[]), causes=[ids[3]])
 
 
 @pytest.mark.parametrize("position", [1, 3, 31])
 def test_request_about_another_problem_than_the_tasks_is_refused(ledger: Ledger, position: int) -> None:
-    told.register(ledger)
-    ids = told.play(ledger, told.STORY[:position])
-    one: Any = told.STORY[position]
+    story.register(ledger)
+    ids = story.play(ledger, story.STORY[:position])
+    one: Any = story.STORY[position]
     for fields in ({"problem": "1 1 1 1"}, {"task_type": "planning"}):
         other = msgspec.structs.replace(one.data, payload=msgspec.structs.replace(one.data.payload, **fields))
         causes = [ids[cause] for cause in one.causes]
-        submit = lambda data=other: ledger.emit(told.agent(one.role), STREAM, data, causes=causes)  # noqa: B023, E731 - called by the check
+        submit = lambda data=other: ledger.emit(story.agent(one.role), STREAM, data, causes=causes)  # noqa: B023, E731 - called by the check
         assert code_of(submit, ledger) == "INVALID_FIELD"
 
 
 def test_nothing_of_the_search_follows_its_end(ledger: Ledger) -> None:
-    told.register(ledger)
-    told.play(ledger)
+    story.register(ledger)
+    story.play(ledger)
     ledger.clock.advance(1)
-    for role, data in (("explorer", told.generate(told.ROOT)), ("orchestrator", told.STORY[1].data)):
-        submit = lambda role=role, data=data: ledger.emit(told.agent(role), STREAM, data)  # noqa: E731 - called by the check
+    for role, data in (("explorer", story.generate(story.ROOT)), ("orchestrator", story.STORY[1].data)):
+        submit = lambda role=role, data=data: ledger.emit(story.agent(role), STREAM, data)  # noqa: E731 - called by the check
         assert code_of(submit, ledger) == "TRANSITION_NOT_ALLOWED"
-    ledger.emit(told.agent("explorer"), STREAM, told.STORY[5].data)
+    ledger.emit(story.agent("explorer"), STREAM, story.STORY[5].data)
 
 
 def test_logs_with_a_tree_replay_to_the_same_states(ledger: Ledger) -> None:
-    told.register(ledger)
-    told.play(ledger, told.STORY[:20])
+    story.register(ledger)
+    story.play(ledger, story.STORY[:20])
     before = life(ledger)
     path = ledger.home.path
     ledger.close()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-import tot_story as told
+import tot_story as story
 from given import fold, refusal
 from tot_story import N11, N12, N21, N32, NODES, ROOT, TASK, spoken
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ledger.errors import Refused
     from ledger.events import EventData
 
-EVENTS = told.events()
-STORY = told.STORY
+EVENTS = story.events()
+STORY = story.STORY
 COMPLETE = len(STORY) - 1
 FAILED = kinds.Failure(code="GENERATION_FAILED", message="The model gave nothing.", recoverable=True)
 # The first of each in the story; a level is generate, generated, added, evaluate, results.
@@ -53,7 +53,7 @@ def test_whole_story_is_allowed_and_leaves_nothing_open() -> None:
     state = after(len(STORY))
     assert (state.is_decomposed, state.is_ended, state.waiting, state.drawn) == (True, True, {}, {})
     assert {id_: node.status for id_, node in state.nodes.items()} == {id_: one.status for id_, one in NODES.items()}
-    assert tree_digest(state.nodes) == told.DIGEST
+    assert tree_digest(state.nodes) == story.DIGEST
     assert state.answered[EVENTS[DECOMPOSE].id] == EVENTS[SHAPED].id
     assert state.answered[EVENTS[INITIALIZE].id] == EVENTS[COMPLETE].id
 
@@ -71,7 +71,7 @@ def test_state_survives_its_packed_form_after_every_event() -> None:
 @pytest.mark.parametrize("position", range(1, len(STORY)))
 def test_every_message_is_said_by_its_role_with_the_key_bound_at_the_start(position: int) -> None:
     one = STORY[position]
-    wrong = next(role for role in told.ROLES if role != one.role)
+    wrong = next(role for role in story.ROLES if role != one.role)
     for author, key in ((wrong, wrong), (one.role, wrong), (wrong, one.role)):
         found = refused(position, author, one.data, one.causes, key=key)
         assert (found.code, found.details) == ("NOT_AUTHORIZED", {"role": one.role})
@@ -92,20 +92,20 @@ def test_message_of_another_task_is_refused(position: int) -> None:
 
 def test_task_is_started_once_by_its_orchestrator() -> None:
     assert refusal(transition, after(1), EVENTS[0]).code == "TRANSITION_NOT_ALLOWED"
-    assert refusal(transition, None, spoken("explorer", told.started(), index=0)).code == "NOT_AUTHORIZED"
+    assert refusal(transition, None, spoken("explorer", story.started(), index=0)).code == "NOT_AUTHORIZED"
 
 
 def test_six_roles_have_six_keys() -> None:
-    roles = told.started().roles
+    roles = story.started().roles
     twice = [*roles[:5], msgspec.structs.replace(roles[5], role=roles[0].role)]
     one_key = [*roles[:5], msgspec.structs.replace(roles[5], key=roles[4].key)]
-    one_agent = [msgspec.structs.replace(role, agent=told.agent("orchestrator")) for role in roles]
+    one_agent = [msgspec.structs.replace(role, agent=story.agent("orchestrator")) for role in roles]
     for bound in (twice, one_key):
-        found = refusal(transition, None, spoken("orchestrator", told.started(roles=bound), index=0))
+        found = refusal(transition, None, spoken("orchestrator", story.started(roles=bound), index=0))
         assert (found.code, found.details) == ("INVALID_FIELD", {"path": "$.data.roles"})
     # One agent may play all roles, if it delegates a key to each.
-    assert transition(None, spoken("orchestrator", told.started(roles=one_agent), index=0)).roles.keys() == set(
-        told.ROLES
+    assert transition(None, spoken("orchestrator", story.started(roles=one_agent), index=0)).roles.keys() == set(
+        story.ROLES
     )
 
 
@@ -123,14 +123,14 @@ def test_answer_names_the_request_it_answers_and_is_given_once(position: int) ->
 
 
 def test_answer_to_two_requests_is_refused() -> None:
-    second = spoken("explorer", told.generate(ROOT), index=500)
-    both = spoken("generator", told.generated([N11]), index=501, causes=(GENERATE, 500))
+    second = spoken("explorer", story.generate(ROOT), index=500)
+    both = spoken("generator", story.generated([N11]), index=501, causes=(GENERATE, 500))
     found = refusal(transition, transition(after(GENERATE + 1), second), both)
     assert (found.code, found.details) == ("INVALID_FIELD", {"path": "$.causes"})
 
 
 def test_answer_to_another_sort_of_request_is_refused() -> None:
-    found = refused(GENERATE + 1, "evaluator", told.evaluated([N11]), (GENERATE,))
+    found = refused(GENERATE + 1, "evaluator", story.evaluated([N11]), (GENERATE,))
     assert found.code == "TRANSITION_NOT_ALLOWED"
 
 
@@ -148,7 +148,7 @@ def test_failed_generation_leaves_nothing_to_add_and_may_be_asked_again() -> Non
     state = transition(after(GENERATED), failed)
     found = refusal(transition, state, EVENTS[ADDED])
     assert found.code == "INVALID_FIELD"
-    assert transition(state, spoken("explorer", told.generate(ROOT), index=8, causes=(7,))).waiting
+    assert transition(state, spoken("explorer", story.generate(ROOT), index=8, causes=(7,))).waiting
 
 
 def test_failed_decomposition_is_not_searched() -> None:
@@ -178,7 +178,7 @@ def test_message_out_of_order_is_refused(count: int, position: int) -> None:
 @pytest.mark.parametrize("position", [at for at, one in enumerate(STORY) if isinstance(one.data, kinds.Message)])
 def test_message_goes_to_the_role_that_the_protocol_says(position: int) -> None:
     one = STORY[position]
-    wrong = next(role for role in told.ROLES if role not in (one.role, STORY[position].data.to))  # type: ignore[attr-defined]  # a message
+    wrong = next(role for role in story.ROLES if role not in (one.role, STORY[position].data.to))  # type: ignore[attr-defined]  # a message
     for fields in ({"to": wrong}, {"sender": wrong}, {"to": one.role}):
         found = refused(position, one.role, changed(position, **fields), one.causes)
         assert (found.code, found.details) == ("INVALID_FIELD", {"path": "$.data.from"})
@@ -193,7 +193,7 @@ def test_message_goes_to_the_role_that_the_protocol_says(position: int) -> None:
         (msgspec.structs.replace(N11, depth=2), "$.data.nodes[0].depth"),
         (msgspec.structs.replace(N11, depth=0), "$.data.nodes[0].depth"),
         (msgspec.structs.replace(N11, status="terminal"), "$.data.nodes[0]"),
-        (msgspec.structs.replace(N11, evaluation=told.SCORES["node_1_1"]), "$.data.nodes[0]"),
+        (msgspec.structs.replace(N11, evaluation=story.SCORES["node_1_1"]), "$.data.nodes[0]"),
         (msgspec.structs.replace(N11, children_ids=["node_2_1"]), "$.data.nodes[0]"),
         (msgspec.structs.replace(N11, content="13 - 9 = 5 (left: 4 5 10)"), "$.data.nodes"),
         (msgspec.structs.replace(N11, action_type="magic"), "$.data.nodes"),
@@ -233,8 +233,8 @@ def test_temporary_id_becomes_one_node_and_the_others_may_come_later() -> None:
 
 def test_thought_from_one_node_cannot_grow_from_another() -> None:
     moved = msgspec.structs.replace(N21, parent_id="node_1_2")
-    state = transition(after(EVALUATE), spoken("explorer", told.generate(N11), index=500))
-    state = transition(state, spoken("generator", told.generated([N21]), index=501, causes=(500,)))
+    state = transition(after(EVALUATE), spoken("explorer", story.generate(N11), index=500))
+    state = transition(state, spoken("generator", story.generated([N21]), index=501, causes=(500,)))
     added = kinds.TotNodesAdded(nodes=[moved], temp_ids=["cand_1"])
     found = refusal(transition, state, spoken("explorer", added, index=502, causes=(501,)))
     assert (found.code, found.details["path"]) == ("INVALID_FIELD", "$.data.nodes")
@@ -257,13 +257,13 @@ def test_root_is_alone_and_there_is_one() -> None:
 
 @pytest.mark.parametrize("status", ["pruned", "terminal"])
 def test_nothing_grows_from_a_pruned_or_terminal_node(status: str) -> None:
-    state = transition(after(PRUNED), spoken("explorer", told.marked(status, "node_1_2"), index=500))
-    asked = refusal(transition, state, spoken("explorer", told.generate(N12), index=501))
+    state = transition(after(PRUNED), spoken("explorer", story.marked(status, "node_1_2"), index=500))
+    asked = refusal(transition, state, spoken("explorer", story.generate(N12), index=501))
     assert asked.code == "TRANSITION_NOT_ALLOWED"
     # Nor when it was pruned while the generator thought.
-    state = transition(after(PRUNED), spoken("explorer", told.generate(N11), index=500))
-    state = transition(state, spoken("generator", told.generated([N21]), index=501, causes=(500,)))
-    state = transition(state, spoken("explorer", told.marked(status, "node_1_1"), index=502))
+    state = transition(after(PRUNED), spoken("explorer", story.generate(N11), index=500))
+    state = transition(state, spoken("generator", story.generated([N21]), index=501, causes=(500,)))
+    state = transition(state, spoken("explorer", story.marked(status, "node_1_1"), index=502))
     added = kinds.TotNodesAdded(nodes=[N21], temp_ids=["cand_1"])
     late = refusal(transition, state, spoken("explorer", added, index=503, causes=(501,)))
     assert late.code == "TRANSITION_NOT_ALLOWED"
@@ -272,14 +272,14 @@ def test_nothing_grows_from_a_pruned_or_terminal_node(status: str) -> None:
 def test_message_about_a_node_shows_it_as_it_is_in_the_tree() -> None:
     other = msgspec.structs.replace(N11, content="13 - 9 = 5")
     unknown = msgspec.structs.replace(N11, id="node_9_9")
-    path = kinds.SynthesizePayload(best_path=[ROOT, other], problem=told.PROBLEM, task_type="math_reasoning")
+    path = kinds.SynthesizePayload(best_path=[ROOT, other], problem=story.PROBLEM, task_type="math_reasoning")
     for data in (
-        told.generate(other),
-        told.generate(unknown),
-        told.evaluate([N12, other]),
-        told.evaluate([unknown]),
+        story.generate(other),
+        story.generate(unknown),
+        story.evaluate([N12, other]),
+        story.evaluate([unknown]),
         changed(COMPLETE - 2, payload=path),
-        told.marked("pruned", "node_9_9"),
+        story.marked("pruned", "node_9_9"),
         kinds.TotBacktracked(node_id="node_9_9", reason="r"),
         kinds.TotBacktracked(node_id="root", to_node_id="node_9_9", reason="r"),
     ):
@@ -291,13 +291,13 @@ def test_message_about_a_node_shows_it_as_it_is_in_the_tree() -> None:
 def test_evaluation_of_what_nobody_asked_about_is_refused(fields: dict[str, list[str]]) -> None:
     found = refused(RESULTS, "evaluator", payload_changed(RESULTS, **fields), (EVALUATE,))
     assert found.code == "INVALID_FIELD"
-    asked_one = transition(after(RESULTS), spoken("explorer", told.evaluate([N12]), index=500))
+    asked_one = transition(after(RESULTS), spoken("explorer", story.evaluate([N12]), index=500))
     both = spoken("evaluator", STORY[RESULTS].data, index=501, causes=(500,))
     assert refusal(transition, asked_one, both).details == {"node_id": "node_1_1"}
 
 
 def tree_with(**nodes: kinds.ThoughtNode) -> kinds.ThoughtTree:
-    return msgspec.structs.replace(told.tree(), nodes=NODES | nodes)
+    return msgspec.structs.replace(story.tree(), nodes=NODES | nodes)
 
 
 N32_LEFT = NODES["node_3_2"]
@@ -306,20 +306,20 @@ DIFFERENT = {
     "digest beside the right tree": {"tree_digest": "0" * 64},
     "content": {"tree": tree_with(node_3_2=msgspec.structs.replace(N32_LEFT, content="4 × 6 = 25"))},
     "status": {"tree": tree_with(node_3_2=msgspec.structs.replace(N32_LEFT, status="pruned"))},
-    "score": {"tree": tree_with(node_3_2=msgspec.structs.replace(N32_LEFT, evaluation=told.SCORES["node_1_1"]))},
+    "score": {"tree": tree_with(node_3_2=msgspec.structs.replace(N32_LEFT, evaluation=story.SCORES["node_1_1"]))},
     "not evaluated": {"tree": tree_with(node_3_2=N32)},
     "children": {"tree": tree_with(node_3_2=msgspec.structs.replace(N32_LEFT, children_ids=["root"]))},
     "one node twice": {"tree": tree_with(node_9_9=N32_LEFT)},
     "key": {
         "tree": msgspec.structs.replace(
-            told.tree(), nodes={"node_9_9" if id_ == "node_3_2" else id_: one for id_, one in NODES.items()}
+            story.tree(), nodes={"node_9_9" if id_ == "node_3_2" else id_: one for id_, one in NODES.items()}
         )
     },
-    "left out": {"tree": msgspec.structs.replace(told.tree(), nodes={"root": NODES["root"]})},
-    "root": {"tree": msgspec.structs.replace(told.tree(), root_id="node_1_1")},
-    "task": {"tree": told.tree("tot-20260212-100000-zzzzzz")},
+    "left out": {"tree": msgspec.structs.replace(story.tree(), nodes={"root": NODES["root"]})},
+    "root": {"tree": msgspec.structs.replace(story.tree(), root_id="node_1_1")},
+    "task": {"tree": story.tree("tot-20260212-100000-zzzzzz")},
     "its own digest": {
-        "tree": msgspec.structs.replace(told.tree(), nodes={"root": ROOT}),
+        "tree": msgspec.structs.replace(story.tree(), nodes={"root": ROOT}),
         "tree_digest": tree_digest(node_states([ROOT])),
     },
 }
@@ -327,20 +327,20 @@ DIFFERENT = {
 
 @pytest.mark.parametrize("fields", DIFFERENT.values(), ids=DIFFERENT)
 def test_closing_tree_that_differs_from_the_search_is_refused(fields: dict[str, Any]) -> None:
-    found = refused(COMPLETE, "explorer", told.complete(**fields), STORY[COMPLETE].causes)
-    assert (found.code, found.details) == ("VERSION_MISMATCH", {"tree_digest": told.DIGEST})
+    found = refused(COMPLETE, "explorer", story.complete(**fields), STORY[COMPLETE].causes)
+    assert (found.code, found.details) == ("VERSION_MISMATCH", {"tree_digest": story.DIGEST})
 
 
 def test_closing_tree_may_be_a_digest_alone_and_its_nodes_in_any_order() -> None:
-    turned = msgspec.structs.replace(told.tree(), nodes=dict(reversed(NODES.items())))
+    turned = msgspec.structs.replace(story.tree(), nodes=dict(reversed(NODES.items())))
     for fields in ({"tree": None}, {"tree": turned}, {"tree": None, "tree_ref": "blake3:" + "1" * 64}):
-        event = spoken("explorer", told.complete(**fields), index=900, causes=(INITIALIZE,))
+        event = spoken("explorer", story.complete(**fields), index=900, causes=(INITIALIZE,))
         assert transition(after(COMPLETE), event).is_ended
 
 
 def test_closing_path_that_differs_from_the_search_is_refused() -> None:
     path = [msgspec.structs.replace(N32_LEFT, content="4 × 6 = 25")]
-    found = refused(COMPLETE, "explorer", told.complete(best_path=path), (INITIALIZE,))
+    found = refused(COMPLETE, "explorer", story.complete(best_path=path), (INITIALIZE,))
     assert found.code == "INVALID_FIELD"
 
 
@@ -355,6 +355,6 @@ def test_after_the_end_only_words_for_people_follow() -> None:
 
 
 def test_messages_do_not_belong_on_the_stream_of_another_task() -> None:
-    other = spoken("orchestrator", told.started(), index=0, task="tot-20260212-100000-zzzzzz")
+    other = spoken("orchestrator", story.started(), index=0, task="tot-20260212-100000-zzzzzz")
     assert refusal(transition, None, other).details == {"path": "$.data.task_id"}
     assert other.name != TASK
