@@ -170,9 +170,9 @@ def _make_tags(memory: ReasoningMemory, domain: str | None) -> list[Tag]:
     if domain and domain.strip():
         wanted.append((f"{snake_case(domain)}_domain", "domain", None))
     tags: dict[str, Tag] = {}
-    for tag, sort, step in wanted:
+    for tag, kind, step in wanted:
         if tag:
-            tags.setdefault(tag, Tag(tag, sort, step))
+            tags.setdefault(tag, Tag(tag, kind, step))
     return list(tags.values())[:tags_max]
 
 

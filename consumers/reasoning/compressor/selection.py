@@ -17,6 +17,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 from projections.briefs.anchors import anchors
@@ -27,11 +28,17 @@ from projections.briefs.tokens import count_tokens
 WHOLE_INFERENCE_WEIGHT: Final = 0.2
 """What all inferences standing there whole are worth beside a fidelity of 1, in choosing only."""
 
-_FACT, _FACT_WITH_EVIDENCE, _EVIDENCE = range(3)
+
+class Extent(IntEnum):
+    """How much of a line may be kept; at equal worth the first goes first."""
+
+    FACT = 0
+    FACT_WITH_EVIDENCE = 1
+    EVIDENCE = 2
 
 
 class Candidate:
-    """A line that may be kept: what it costs and which key facts, anchors and steps it brings."""
+    """A line that may be kept: which key facts it holds, and what each extent of it costs and brings."""
 
     def __init__(
         self, line: str, facts: Iterable[str], *, step: int | None = None, remark: int | None = None, evidence: str = ""
@@ -40,13 +47,17 @@ class Candidate:
 
         ``evidence`` is the text that showing the fact's evidence adds to the line.
         """
-        self.tokens = count_tokens(f"{line}\n")
         self.facts = frozenset(facts)
-        self.anchors = anchors(line)
         self.step = step
         self.remark = remark
-        self.evidence_tokens = count_tokens(evidence) if evidence else 0
-        self.evidence_anchors = anchors(evidence) if evidence else frozenset()
+        tokens, own = count_tokens(f"{line}\n"), anchors(line)
+        more_tokens, more = (count_tokens(evidence), anchors(evidence)) if evidence else (0, frozenset[str]())
+        self.tokens = {
+            Extent.FACT: tokens,
+            Extent.FACT_WITH_EVIDENCE: tokens + more_tokens,
+            Extent.EVIDENCE: more_tokens,
+        }
+        self.anchors = {Extent.FACT: own, Extent.FACT_WITH_EVIDENCE: own | more, Extent.EVIDENCE: more}
 
 
 class Tally:
@@ -135,13 +146,14 @@ class Choice(NamedTuple):
     @property
     def tokens(self) -> int:
         """What all of it costs, line by line."""
-        return sum(one.tokens + (one.evidence_tokens if one.step in self.evidence else 0) for one in self.lines)
+        with_evidence, alone = Extent.FACT_WITH_EVIDENCE, Extent.FACT
+        return sum(line.tokens[with_evidence if line.step in self.evidence else alone] for line in self.lines)
 
-    def add(self, candidate: Candidate, what: int) -> None:
+    def add(self, candidate: Candidate, extent: Extent) -> None:
         """Take a line, its evidence, or both."""
-        if what != _EVIDENCE:
+        if extent is not Extent.EVIDENCE:
             self.lines.append(candidate)
-        if what != _FACT and candidate.step is not None:
+        if extent is not Extent.FACT and candidate.step is not None:
             self.evidence.add(candidate.step)
 
 
@@ -156,48 +168,38 @@ def choose(candidates: list[Candidate], tally: Tally, room: float, enough: float
     choice = Choice([], set())
     kept: set[int] = set()
     while queue and tally.value() < enough:
-        density, position, what = heapq.heappop(queue)
+        density, position, extent = heapq.heappop(queue)
         candidate = candidates[position]
         # A fact that came in, alone or with its evidence, has other entries in the queue.
-        is_done = candidate.step in choice.evidence or (position in kept) is not (what == _EVIDENCE)
-        if is_done or _cost(candidate, what) > room:
+        is_done = candidate.step in choice.evidence or (position in kept) is not (extent is Extent.EVIDENCE)
+        if is_done or candidate.tokens[extent] > room:
             continue
-        fresh = _entry(candidates, position, what, tally)
+        fresh = _entry(candidates, position, extent, tally)
         if fresh[0] > density:  # Worth less than when it was queued: an anchor came in with another line.
             heapq.heappush(queue, fresh)
             continue
         if fresh[0] == 0:
             break
-        room -= _cost(candidate, what)
+        room -= candidate.tokens[extent]
         kept.add(position)
-        choice.add(candidate, what)
-        touched = tally.keep(candidate.facts, _anchors(candidate, what))
+        choice.add(candidate, extent)
+        touched = tally.keep(candidate.facts, candidate.anchors[extent])
         risen = [entry for fact in touched for place in by_fact[fact] for entry in _entries(candidates, place, tally)]
-        if what == _FACT and candidate.evidence_tokens:
-            risen.append(_entry(candidates, position, _EVIDENCE, tally))
+        if extent is Extent.FACT and candidate.tokens[Extent.EVIDENCE]:
+            risen.append(_entry(candidates, position, Extent.EVIDENCE, tally))
         for entry in risen:
             heapq.heappush(queue, entry)
     return choice
 
 
-def _entries(candidates: list[Candidate], position: int, tally: Tally) -> list[tuple[float, int, int]]:
-    kinds = (_FACT, _FACT_WITH_EVIDENCE) if candidates[position].evidence_tokens else (_FACT,)
-    return [_entry(candidates, position, what, tally) for what in kinds]
+def _entries(candidates: list[Candidate], position: int, tally: Tally) -> list[tuple[float, int, Extent]]:
+    extents = (
+        (Extent.FACT, Extent.FACT_WITH_EVIDENCE) if candidates[position].tokens[Extent.EVIDENCE] else (Extent.FACT,)
+    )
+    return [_entry(candidates, position, extent, tally) for extent in extents]
 
 
-def _entry(candidates: list[Candidate], position: int, what: int, tally: Tally) -> tuple[float, int, int]:
+def _entry(candidates: list[Candidate], position: int, extent: Extent, tally: Tally) -> tuple[float, int, Extent]:
     candidate = candidates[position]
-    gain = tally.gain(candidate.facts, _anchors(candidate, what))
-    return (-gain / _cost(candidate, what), position, what)
-
-
-def _cost(candidate: Candidate, what: int) -> int:
-    if what == _EVIDENCE:
-        return candidate.evidence_tokens
-    return candidate.tokens + (candidate.evidence_tokens if what == _FACT_WITH_EVIDENCE else 0)
-
-
-def _anchors(candidate: Candidate, what: int) -> frozenset[str]:
-    if what == _EVIDENCE:
-        return candidate.evidence_anchors
-    return candidate.anchors | candidate.evidence_anchors if what == _FACT_WITH_EVIDENCE else candidate.anchors
+    gain = tally.gain(candidate.facts, candidate.anchors[extent])
+    return (-gain / candidate.tokens[extent], position, extent)

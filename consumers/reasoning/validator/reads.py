@@ -96,7 +96,7 @@ class Reads:
         for parts, listing in self._listings.items():
             looks.append(["list", "/".join(parts), str(listing.complete), *map("/".join, listing.files)])
         digest = hashlib.sha256(json.dumps(sorted(looks), ensure_ascii=True).encode()).hexdigest()
-        return CheckedTree(sort=self.tree.sort, commit=self.tree.commit, digest=f"sha256:{digest}")
+        return CheckedTree(sort=self.tree.kind, commit=self.tree.commit, digest=f"sha256:{digest}")
 
     def _read(self, parts: Parts) -> FileText:
         assert self.tree is not None  # noqa: S101 - callers ask is_possible first

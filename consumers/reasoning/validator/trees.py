@@ -78,7 +78,7 @@ class Listing(NamedTuple):
 class Tree(Protocol):
     """Something that holds files: a folder, or a commit."""
 
-    sort: TreeSort
+    kind: TreeSort
     commit: str
 
     def read(self, parts: Parts, size_max: int) -> Found:
@@ -142,7 +142,7 @@ class _OpenTree:
 class FolderTree(_OpenTree):
     """A working folder. ``history``, asked only when a file has changed, finds the tree that knows what it held."""
 
-    sort: TreeSort = "folder"
+    kind: TreeSort = "folder"
     commit: str = ""
 
     def __init__(self, folder: Path, *, history: Callable[[], Tree | None] | None = None) -> None:
@@ -220,7 +220,7 @@ class _Entry(NamedTuple):
 class CommitTree(_OpenTree):
     """The files of one commit."""
 
-    sort: TreeSort = "commit"
+    kind: TreeSort = "commit"
 
     def __init__(self, repository: Path, revision: str = "HEAD") -> None:
         """Find the commit that ``revision`` names now.
