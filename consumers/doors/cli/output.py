@@ -6,7 +6,9 @@ Chinese text is counted as wide. The progress bar goes to stderr, and only on a 
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
+import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -145,3 +147,11 @@ def print_accepted(accepted: list[Accepted]) -> None:
     """Print what the ledger answered."""
     for one in accepted:
         click.echo(f"{one.index}  {one.id}{'  (was there already)' if one.is_repeat else ''}")
+
+
+def stopped_by_signals() -> threading.Event:
+    """Return what SIGINT and SIGTERM set from now on, so that long work ends along its own path."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop

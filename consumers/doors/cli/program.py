@@ -168,7 +168,7 @@ VERBS: Final = {
     "tot": Lazy("tot:tot", "Let six agents search a tree of thoughts; show and prove it."),
     "import": Lazy("imports:import_", "Import the history of other tools; it grants nothing."),
     "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready."),
-    "notify": Lazy("notifying:notify", "Tell agents and people once that something waits for them."),
+    "notify": Lazy("notify:notify", "Tell agents and people once that something waits for them."),
     "watch": Lazy("watch:watch", "Run a command for every event of a kind."),
     "mcp": Lazy("serve:mcp", "Serve eight tools to agents over MCP, on stdio or HTTP."),
     "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),

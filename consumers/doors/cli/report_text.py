@@ -1,6 +1,6 @@
 """Reports on a terminal. What `baton report resume` prints is what an agent reads first: headings, and nothing cut off.
 
-The dead ends of the work come first, then the seed's six answers (what was the task, what changed, what was learned,
+The dead ends of the work come first, then six answers (what was the task, what changed, what was learned,
 which gaps were filled, what is unknown, what is next), and at the end what was left out and how to get it.
 """
 

@@ -1,8 +1,7 @@
-"""The seed's three tools: make a session's report, resume from sessions, find reports (seed 004, "MCP Tools").
+"""Three tools: make a session's report, resume from sessions, find reports.
 
-Names, arguments and keys are the seed's. Two defaults differ, because the log holds more than one agent's sessions and
-what they said: without ``ai_id`` all agents are meant, and what is not given of a report is taken from the session's
-events (SEEDS, 004).
+The log holds more than one agent's sessions, and what they said: without ``ai_id`` all agents are meant, and what is
+not given of a report is taken from the session's events.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _findings_tokens = 400
 
 
 class ReportMade(Answer):
-    """The seed's answer of ``generate_handoff_report``."""
+    """The answer of ``generate_handoff_report``."""
 
     session_id: str
     report_id: Annotated[str, Field(description="The id of the signed event that holds the report.")]
@@ -80,7 +79,7 @@ class ResumedSession(Answer):
 
 
 class Resumed(Answer):
-    """The seed's answer of ``resume_previous_session``, with what failed before."""
+    """The answer of ``resume_previous_session``, with what failed before."""
 
     sessions: list[ResumedSession]
     total_sessions: int
@@ -107,7 +106,7 @@ class ReportFound(Answer):
 
 
 class ReportsFound(Answer):
-    """The seed's answer of ``query_handoff_reports``."""
+    """The answer of ``query_handoff_reports``."""
 
     reports: list[ReportFound]
     total_found: int
@@ -120,7 +119,7 @@ class ReportTools:
     def __init__(self, ledger: ToolLedger) -> None:
         self._ledger = ledger
 
-    def generate_handoff_report(  # noqa: PLR0917 - the seed's signature
+    def generate_handoff_report(  # noqa: PLR0917 - clients rely on these names
         self,
         session_id: Annotated[Id, Field(description="The session, or an unambiguous beginning of its id.")],
         task_summary: Annotated[Said | None, Field(description="What was accomplished, in 2 or 3 sentences.")] = None,

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import configure_logging, progress
+from consumers.doors.cli.output import configure_logging, progress, stopped_by_signals
 from consumers.doors.cli.program import Command
 from consumers.handoffs.files.folder import Folder
 from consumers.handoffs.files.imports import changed_records, read_records
@@ -117,9 +115,7 @@ def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
         if once and failures:
             raise failures[0]
         if not once:
-            stop = threading.Event()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda *_: stop.set())
+            stop = stopped_by_signals()
             watcher.run(stop)
     finally:
         store.close()

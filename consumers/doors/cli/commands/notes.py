@@ -1,4 +1,4 @@
-"""`baton notes`: handoff reports as git notes and files beside the ledger (seed 004, "Storage Layer")."""
+"""`baton notes`: handoff reports as git notes and files beside the ledger."""
 
 from __future__ import annotations
 

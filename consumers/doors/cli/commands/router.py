@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import join
@@ -14,7 +12,7 @@ import click
 import structlog
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import configure_logging, print_fields, print_table
+from consumers.doors.cli.output import configure_logging, print_fields, print_table, stopped_by_signals
 from consumers.doors.cli.program import Group
 from consumers.handoffs.acts import KINDS_OF_HANDOFFS
 from consumers.handoffs.router.chains import CHAINS_FILE
@@ -115,9 +113,7 @@ def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
     author = acting_router(app)
     configure_logging(verbose=verbose)
     worker = RouterWorker(author, app.query_with, store(app, author.name), source)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stopped_by_signals()
     data = {"agent": author.name, "file": str(source.path), "chains": [chain.name for chain in chains.chains]}
     counted = "1 chain" if len(chains.chains) == 1 else f"{len(chains.chains)} chains"
     app.show("routing", data, lambda: click.echo(f"{author.name} routes {counted} of {source.path}"))

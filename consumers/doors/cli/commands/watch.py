@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import signal
 import threading
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import msgspec
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.events import describe
-from consumers.doors.cli.output import configure_logging, print_table
+from consumers.doors.cli.output import configure_logging, print_table, stopped_by_signals
 from consumers.doors.cli.program import Command
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.command import run_command
@@ -58,7 +57,7 @@ def watch(
     # A file for each watcher: one that waits for its command must not hold up another.
     subscriptions = Subscriptions(app.settings().home / "subscribers" / f"{name}.db")
     reactor = Reactor(client, subscriptions, name)
-    stop = threading.Event()
+    stop = stopped_by_signals()
 
     @reactor.on(*kinds)
     def effect(event: Event, _: sqlite3.Connection) -> None:
@@ -67,8 +66,6 @@ def watch(
         else:
             react_by(command, event, stop)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
     try:
         if dead:
             show_dead(app, subscriptions.dead_letters(name))

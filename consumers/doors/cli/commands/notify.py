@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import configure_logging, print_table, when
+from consumers.doors.cli.output import configure_logging, print_table, stopped_by_signals, when
 from consumers.doors.cli.program import Group
 from consumers.handoffs.notifier.delivery import attempt
 from consumers.handoffs.notifier.episodes import trial
@@ -112,9 +110,7 @@ def run(app: App, *, existing: bool, once: bool) -> None:
     configure_logging(verbose=False)
     client = app.client()
     worker = NotifierWorker(client, app.query_with, store_path(app), channels, notify_existing=existing)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stopped_by_signals()
     names = [channel.name for channel in channels]
     app.show("notifying", {"channels": names}, lambda: click.echo(f"notifying by {', '.join(names)}"))
     sys.stdout.flush()
