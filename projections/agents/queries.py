@@ -29,11 +29,7 @@ def list_agents(moment: Moment, _asked: Arguments) -> Answer:
 
 
 def show_agent(moment: Moment, asked: AgentName) -> Answer:
-    """Return one agent with its keys.
-
-    Raises:
-        Refused: ``NOT_FOUND``.
-    """
+    """Return one agent with its keys."""
     rows = moment.rows("SELECT * FROM agents WHERE name = ?", (asked.name,))
     one([row["name"] for row in rows], asked.name, "agent")
     return _agent(rows[0]) | {"keys": list_keys(moment, KeyFilter(agent=asked.name))["keys"]}

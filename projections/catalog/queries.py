@@ -78,11 +78,7 @@ def matching_events(moment: Moment, asked: str) -> list[dict[str, Any]]:
 
 
 def show_event(moment: Moment, asked: EventRef) -> Answer:
-    """Return one event's row with the ``refs`` it makes.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
-    """
+    """Return one event's row with the ``refs`` it makes."""
     found = {row["event_index"]: row for row in matching_events(moment, asked.ref)}
     names = [row["body_ref"] if asked.ref.startswith("sha256:") else row["id"] for row in found.values()]
     one(names, asked.ref, "event")

@@ -81,11 +81,7 @@ class Unannounced(Arguments, frozen=True):
 
 
 def find_handoff(moment: Moment, asked: str) -> str:
-    """Return the whole id of a handoff.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
-    """
+    """Return the whole id of a handoff."""
     name = asked.removeprefix("handoff/")
     if moment.rows("SELECT id FROM handoffs WHERE id = ?", (name,)):
         return name

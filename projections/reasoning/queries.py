@@ -103,11 +103,7 @@ class VersionRef(Arguments, frozen=True):
 
 
 def find_version(moment: Moment, asked: str) -> tuple[str, int]:
-    """Return (reasoning id, version) of a ref, of an unambiguous beginning of one, or the latest of an id.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
-    """
+    """Return (reasoning id, version) of a ref, of an unambiguous beginning of one, or the latest of an id."""
     name = asked.removeprefix("reasoning/")
     for row in moment.rows("SELECT id, version FROM reasonings WHERE id = ?", (name,)):
         return row["id"], row["version"]

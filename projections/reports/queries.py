@@ -147,11 +147,7 @@ def list_reports(moment: Moment, asked: ReportList) -> Answer:
 
 
 def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
-    """Return ``{"sessions", "total", "next"}``, newest first, each with its latest ``report`` or None.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
-    """
+    """Return ``{"sessions", "total", "next"}``, newest first, each with its latest ``report`` or None."""
     where = Where()
     where.equal("s.id", None if asked.id is None else find_session(moment, asked.id))
     where.equal(_AI_ID, asked.ai_id)

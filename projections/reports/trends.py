@@ -63,9 +63,6 @@ def accomplished(moment: Moment, asked: SessionId) -> Answer:
 
     That is every task done, criterion met and handoff completed by that author between the events that started and
     ended the session (to the end of the log while it is open), unless it was undone there too. Texts are whole.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
     name = find_session(moment, asked.id)
     (session,) = moment.rows("SELECT * FROM sessions WHERE id = ?", (name,))

@@ -37,11 +37,7 @@ def list_reviews(moment: Moment, asked: ReviewList) -> Answer:
 
 
 def show_review(moment: Moment, asked: ReviewId) -> Answer:
-    """Return a review; ``verdict`` and what stands with it are None until a human answered.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
-    """
+    """Return a review; ``verdict`` and what stands with it are None until a human answered."""
     whole = by_beginning(moment, "reviews", asked.id.removeprefix("review/"), asked.id, "review")
     (row,) = moment.rows("SELECT * FROM reviews WHERE id = ?", (whole,))
     return _review(row)

@@ -33,11 +33,7 @@ class SessionId(Arguments, frozen=True):
 
 
 def find_session(moment: Moment, asked: str) -> str:
-    """Return the whole id of a session.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
-    """
+    """Return the whole id of a session."""
     return by_beginning(moment, "sessions", asked.removeprefix("session/"), asked, "session")
 
 

@@ -48,11 +48,7 @@ def list_snapshots(moment: Moment, asked: SnapshotList) -> Answer:
 
 
 def show_snapshot(moment: Moment, asked: SnapshotName) -> Answer:
-    """Return a snapshot with its whole ``data``.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
-    """
+    """Return a snapshot with its whole ``data``."""
     whole = by_beginning(moment, "snapshots", asked.id.removeprefix("snapshot/"), asked.id, "snapshot")
     (row,) = moment.rows("SELECT * FROM snapshots WHERE id = ?", (whole,))
     return _snapshot(row)

@@ -56,11 +56,7 @@ def list_tasks(moment: Moment, asked: TaskList) -> Answer:
 
 
 def show_task(moment: Moment, asked: TaskId) -> Answer:
-    """Return a task: roles, configuration, stats (``claimed_stats``: the explorer's own), solution or ``failure``.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
-    """
+    """Return a task: roles, configuration, stats (``claimed_stats``: the explorer's own), solution or ``failure``."""
     return _found(moment, asked.id)
 
 
@@ -68,9 +64,6 @@ def show_tree(moment: Moment, asked: TaskId) -> Answer:
     """Return the whole tree as a ``ThoughtTree``: every field of every node, in the order in which nodes were added.
 
     ``search_config`` is None before the search was asked for, ``root_id`` before there is a root.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
     task = _found(moment, asked.id)
     rows = moment.rows("SELECT * FROM tot_nodes WHERE task_id = ? ORDER BY position", (task["id"],))
@@ -89,9 +82,6 @@ def show_timeline(moment: Moment, asked: TaskTimeline) -> Answer:
     """Return ``{"id", "status", "timeline", "total", "next"}``: what was said, in the order of the log.
 
     ``text`` is a line for people; ``entries`` are those of a log. ``round`` is that of the log files, 0 outside them.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
     task = _found(moment, asked.id)
     where = Where()
@@ -107,9 +97,6 @@ def prove_task(moment: Moment, asked: TaskId) -> Answer:
     ``answered_itself`` lists answers by the agent or the key that had asked; ``never_ran`` the roles that said nothing,
     ``missing`` those of them that were asked, or all of them once there is a solution. ``passed``: nobody answered
     himself and nobody is missing. ``unanswered`` requests may still wait.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
     task = _found(moment, asked.id)
     sql = "SELECT * FROM tot_messages WHERE task_id = ? ORDER BY event_index"

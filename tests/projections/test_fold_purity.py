@@ -26,7 +26,7 @@ from projections.views import QUERIES
 FORBIDDEN = {"asyncio", "http", "lmdb", "nats", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "subprocess"}
 FORBIDDEN |= {"threading", "time", "urllib", "uuid"}
 FOLDER = Path(projections.__file__).parent
-PURE = ["graph.py", "log_text.py", "why.py", "fold.py"]
+PURE = ["graph.py", "why.py", "fold.py"]
 PURE += ["calibration.py", "compressed.py", "markdown.py", "messages.py", "report.py", "tree.py"]
 PURE += ["marks.py", "words.py"]
 

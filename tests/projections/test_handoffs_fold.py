@@ -9,9 +9,8 @@ from ledger.errors import Refused
 from ledger.events import KINDS
 from ledger.events import handoff as kinds
 from ledger.lifecycle.handoff import compute_version
-from projections.handoffs.fold import HANDLED
+from projections.handoffs.fold import _TEXTS, HANDLED
 from projections.handoffs.fold import VIEW as HANDOFF_VIEW
-from projections.handoffs.log_text import _TEXTS
 
 CREATED = kinds.HandoffCreated(
     title="Event bus",

@@ -29,8 +29,7 @@ from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.fields import NAME_PATTERN
 from ledger.events.handoff import HandoffClaims, HandoffContent
-from projections.handoffs.fold import HandoffRecord, fold
-from projections.handoffs.log_text import NOT_IN_FILES
+from projections.handoffs.fold import NOT_IN_FILES, HandoffRecord, fold
 
 title_max_chars: Final = 200
 line_max_chars: Final = 2000
