@@ -56,9 +56,8 @@ def with_copies(ask: Ask, settings: Settings, report: dict[str, Any]) -> dict[st
     """Return the answer of ``publish_report`` with ``stored``, the first ``storage_location`` and further warnings."""
     # If we crash before the copies are written, the report stands, and `baton notes sync` writes them.
     try:
-        shown = ask("reports.show", {"id": report["session_id"]})
-        known = {version["report_id"] for version in shown["versions"]}
-        copies = store_report(shown["report"], project_of(settings), known)
+        whole, known = _with_versions(ask, report["session_id"])
+        copies = store_report(whole, project_of(settings), known)
     except BatonError as error:
         warning = f"the report is in the ledger, but in no other store: {error.message}"
         return report | {"stored": [], "warnings": [*report["warnings"], warning]}
@@ -73,6 +72,12 @@ def with_copies(ask: Ask, settings: Settings, report: dict[str, Any]) -> dict[st
         "stored": [copy.answer() for copy in copies],
         "warnings": [*report["warnings"], *warnings],
     }
+
+
+def _with_versions(ask: Ask, session_id: str) -> tuple[dict[str, Any], set[str]]:
+    """Return a session's latest report, and the ids of all its versions."""
+    answer = ask("reports.show", {"id": session_id})
+    return answer["report"], {version["report_id"] for version in answer["versions"]}
 
 
 def store_report(report: dict[str, Any], project: Project, known: Collection[str] | None = None) -> list[Stored]:
@@ -166,9 +171,8 @@ def repair(ask: Ask, project: Project, step: Step = lambda _done, _total: None) 
     left_out: set[Store] = set()
     count = 0
     for listed, total in _latest(ask):
-        shown = ask("reports.show", {"id": listed["session_id"]})
-        known = {version["report_id"] for version in shown["versions"]}
-        stored = store_report(shown["report"], project, known)
+        whole, known = _with_versions(ask, listed["session_id"])
+        stored = store_report(whole, project, known)
         places += [copy for copy in stored if copy.location or copy.store not in left_out]
         left_out |= {copy.store for copy in stored if not copy.location}
         if "git_notes" in left_out:  # a git that hangs is not waited for in each report

@@ -86,7 +86,7 @@ class Tip(NamedTuple):
         match list(self.entries.items()):
             case [(path, blob)] if _OBJECT.fullmatch(path.replace("/", "")):
                 return blob
-            case _:
+            case _:  # any other tree
                 return None
 
 
@@ -170,14 +170,14 @@ class Notes:
         """
         roots = (JSON_NOTES, MARKDOWN_NOTES)
         answer = self.git.ask("for-each-ref", "--format=%(refname) %(objectname) %(committerdate:unix)", *roots)
-        found: dict[str, Listed] = {}
+        rows: dict[str, Listed] = {}
         for line in sorted(answer.splitlines()):  # handoff-markdown/ sorts before handoff/
             ref, commit, written = (*line.split(" "), "")[:3]
             root = next(root for root in roots if ref.startswith(root))
             name = ref.removeprefix(root)
-            has_markdown = root == MARKDOWN_NOTES or name in found
-            found[name] = Listed(text_of(name), ref, commit, int(written or 0) * 1000, has_markdown)
-        return sorted(found.values(), key=lambda one: (-one.written_ms, one.ref))
+            has_markdown = root == MARKDOWN_NOTES or name in rows
+            rows[name] = Listed(text_of(name), ref, commit, int(written or 0) * 1000, has_markdown)
+        return sorted(rows.values(), key=lambda row: (-row.written_ms, row.ref))
 
     def find(self, asked: str) -> str:
         """Return the ref's last part for a session's id, the start of an id, or that part itself.
@@ -185,35 +185,33 @@ class Notes:
         Raises:
             Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``.
         """
-        names = sorted({one.ref.removeprefix(JSON_NOTES).removeprefix(MARKDOWN_NOTES) for one in self.listed()})
+        names = sorted({row.ref.removeprefix(JSON_NOTES).removeprefix(MARKDOWN_NOTES) for row in self.listed()})
         if name_of(asked) in names:
             return name_of(asked)
-        found = [name for name in names if asked and (text_of(name) or name).startswith(asked)]
-        if not found:
+        fitting = [name for name in names if asked and (text_of(name) or name).startswith(asked)]
+        if not fitting:
             raise Refused("NOT_FOUND", f"no notes of a session {asked} in {self.git.folder}", session=asked)
-        if len(found) > 1:
-            raise Refused("REF_AMBIGUOUS", f"{asked} fits {len(found)} sessions, as {found[0]} and {found[1]}")
-        return found[0]
+        if len(fitting) > 1:
+            raise Refused("REF_AMBIGUOUS", f"{asked} fits {len(fitting)} sessions, as {fitting[0]} and {fitting[1]}")
+        return fitting[0]
 
     def _write_once(self, ref: str, content: str, blob: str, report: Report, known: Collection[str] | None) -> Written:
         tip = tip_of(self.git, ref)
         if tip is not None and tip.only_blob == blob:
             return Written("unchanged")  # so that a repair of many reports need not read their histories
-        found = [] if tip is None else notes_of(self.git, tip)
-        forged = [
-            one for one in found if one.report is not None and known is not None and one.report.report_id not in known
-        ]
-        notes = [one for one in found if one not in forged]
+        there = [] if tip is None else notes_of(self.git, tip)
+        forged = [note for note in there if note.report and known is not None and note.report.report_id not in known]
+        notes = [note for note in there if note not in forged]
         if notes and notes[0].blob == blob and not forged:
             return Written("unchanged")
         if notes and notes[0].report is not None and notes[0].report.order > report.order:
             return Written("skipped", f"the note is of a later report, {notes[0].report.report_id}")
         target = self._noted()
         self.git.ask("hash-object", "-w", "--stdin", data=_bytes(content))
-        gone = {one.path for one in found if one.object_id == target or one in forged}
-        entries = {path: one for path, one in tip.entries.items() if path not in gone} if tip else {}
+        gone = {note.path for note in there if note.object_id == target or note in forged}
+        entries = {path: blob for path, blob in tip.entries.items() if path not in gone} if tip else {}
         self.put(ref, tip, {**entries, target: blob}, report, f"Handoff report {ref.removeprefix(NOTES)}")
-        return Written("written", _told(notes, forged, target))
+        return Written("written", _displaced(notes, forged, target))
 
     def put(
         self, ref: str, tip: Tip | None, entries: dict[str, str], report: Report | None, subject: str, *more: str
@@ -327,15 +325,15 @@ def notes_of(git: Git, tip: Tip) -> list[Note]:
 def _written(lines: list[str], tip: Tip) -> dict[str, tuple[int, int, Report | None]]:
     """Return, by path, which commit of the history (0 is the newest) wrote it, when, and of which report."""
     unknown = len(lines)
-    found: dict[str, tuple[int, int, Report | None]] = {}
+    written: dict[str, tuple[int, int, Report | None]] = {}
     at_s, report = 0, None
     for number, line in enumerate(lines):
         if commit := _COMMIT.fullmatch(line.rstrip()):
             at_s = int(commit[1])
             report = Report(at_s, int(commit[3]), commit[2]) if commit[2] else None
         elif (change := _CHANGE.fullmatch(line)) and tip.entries.get(change[2]) == change[1]:
-            found.setdefault(change[2], (number, at_s, report))
-    return {path: found.get(path, (unknown, 0, None)) for path in tip.entries}
+            written.setdefault(change[2], (number, at_s, report))
+    return {path: written.get(path, (unknown, 0, None)) for path in tip.entries}
 
 
 def report_in(report: dict[str, Any]) -> Report:
@@ -354,7 +352,7 @@ def _bytes(content: str) -> bytes:
     return (content if content.endswith("\n") else content + "\n").encode("utf-8", "replace")
 
 
-def _told(notes: list[Note], forged: list[Note], target: str) -> str:
+def _displaced(notes: list[Note], forged: list[Note], target: str) -> str:
     """Say what became of notes that are not ours."""
     if forged:
         return f"a note of a report that the ledger does not have gave way: it stays in the ref's history as blob \

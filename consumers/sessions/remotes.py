@@ -169,11 +169,11 @@ def _merge(notes: Notes, name: str, theirs_ref: str, transfer: Transfer) -> Tran
         return transfer.with_ref(ref, is_new=ours is None)
     chosen, left = _latest([*notes_of(git, ours), *notes_of(git, theirs)])
     rest = {path: blob for path, blob in (theirs.entries | ours.entries).items() if path.replace("/", "") not in chosen}
-    entries = rest | {one.object_id: one.blob for one in chosen.values()}
+    entries = rest | {note.object_id: note.blob for note in chosen.values()}
     notes.put(ref, ours, entries, None, f"Merge notes of {transfer.remote}", theirs.commit)
     told = [
-        f"{ref}: the later of two notes on {one.object_id[:12]} counts; the other stays in the history as {one.blob}"
-        for one in left
+        f"{ref}: the later of two notes on {note.object_id[:12]} counts; the other stays in the history as {note.blob}"
+        for note in left
     ]
     return transfer._replace(merged=(*transfer.merged, ref), told=(*transfer.told, *told))
 
@@ -185,7 +185,7 @@ def _latest(notes: list[Note]) -> tuple[dict[str, Note], list[Note]]:
     for note in notes:
         other = chosen.setdefault(note.object_id, note)
         if other.blob != note.blob:
-            earlier, chosen[note.object_id] = sorted((other, note), key=lambda one: (one.order, one.blob))
+            earlier, chosen[note.object_id] = sorted((other, note), key=lambda note: (note.order, note.blob))
             left.append(earlier)
     return chosen, left
 
@@ -219,14 +219,14 @@ def _is_behind(answer: Answer) -> bool:
 
 
 def _remote_failure(answer: Answer, what: str, remote: str, notes: Notes) -> Exception:
-    """Return the error for what a remote or the way to it said."""
-    said = answer.error
-    if any(word in said for word in _LOGIN):
-        text = f"{what}: {remote} wants a login that git cannot give without asking: {said}"
-    elif any(word in said for word in _OFFLINE):
-        text = f"{what}: {remote} cannot be reached: {said}"
-    elif "does not appear to be a git repository" in said or "not found" in said.lower():
-        text = f"{what}: {remote} is no git repository that can be read: {said}"
+    """Return the error for what a remote or the way to it complained of."""
+    complaint = answer.error
+    if any(word in complaint for word in _LOGIN):
+        text = f"{what}: {remote} wants a login that git cannot give without asking: {complaint}"
+    elif any(word in complaint for word in _OFFLINE):
+        text = f"{what}: {remote} cannot be reached: {complaint}"
+    elif "does not appear to be a git repository" in complaint or "not found" in complaint.lower():
+        text = f"{what}: {remote} is no git repository that can be read: {complaint}"
     else:
         return failure(answer, what, notes.git.folder)
     return Unavailable("STORE_UNAVAILABLE", text, remote=remote)

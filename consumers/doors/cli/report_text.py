@@ -33,140 +33,141 @@ MORE: Final = {
 _line_cells_max: Final = 110
 
 
-def print_resumed(found: dict[str, Any]) -> None:
+def print_resumed(answer: dict[str, Any]) -> None:
     """Print the answer of ``consumers.sessions.resume.resume``."""
-    if not found["sessions"]:
-        click.echo(clean(found.get("message", "No sessions found")))
+    if not answer["sessions"]:
+        click.echo(clean(answer.get("message", "No sessions found")))
         return
-    if found["dead_ends"]:
+    if answer["dead_ends"]:
         _heading("Dead ends: do not try these again")
-        for one in found["dead_ends"]:
+        for dead_end in answer["dead_ends"]:
             # Without a name it is the resumed session's own.
-            session = f"  [{one['session']}]" if "session" in one else ""
-            session += f"  [imported by {one['imported']}]" if "imported" in one else ""
-            _item(f"{one['approach']}: {one['why_failed']}{session}")
-        if left_out := found.get("dead_ends_left_out"):
+            whose = f"  [{dead_end['session']}]" if "session" in dead_end else ""
+            whose += f"  [imported by {dead_end['imported']}]" if "imported" in dead_end else ""
+            _item(f"{dead_end['approach']}: {dead_end['why_failed']}{whose}")
+        if left_out := answer.get("dead_ends_left_out"):
             click.echo(f"  ({left_out} more left out)")
         click.echo()
-    for number, one in enumerate(found["sessions"]):
+    for number, session in enumerate(answer["sessions"]):
         if number:
             click.echo()
-        _print_session(one)
-    about = "" if found["tokens_exact"] else "about "
-    said = f"{found['total_sessions']} session{'s' if found['total_sessions'] != 1 else ''}"
-    click.echo(f"\n-- {said}, {about}{found['token_estimate']} tokens as JSON, {found['detail_level']}")
-    if more := MORE.get(found["detail_level"]):
+        _print_session(session)
+    about = "" if answer["tokens_exact"] else "about "
+    count = f"{answer['total_sessions']} session{'s' if answer['total_sessions'] != 1 else ''}"
+    click.echo(f"\n-- {count}, {about}{answer['token_estimate']} tokens as JSON, {answer['detail_level']}")
+    if more := MORE.get(answer["detail_level"]):
         click.echo(f"   {more}")
 
 
-def _print_session(one: dict[str, Any]) -> None:
-    click.secho(f"Session {clean(one['session_id'])}", bold=True)
-    facts = [one["ai_id"], one["timestamp"], one["duration"], one["report_type"], one["calibration_status"]]
+def _print_session(session: dict[str, Any]) -> None:
+    click.secho(f"Session {clean(session['session_id'])}", bold=True)
+    names = ("ai_id", "timestamp", "duration", "report_type", "calibration_status")
+    facts = [session[name] for name in names]
     click.echo(f"  {', '.join(clean(str(fact)) for fact in facts if fact)}")
-    if mark := one.get("imported"):
+    if mark := session.get("imported"):
         click.echo(f"  Imported by {clean(mark['by'])} from {clean(mark['format'])}: it says this of itself.")
-    if one.get("no_report"):
+    if session.get("no_report"):
         click.echo("  There is no report: this is taken from the session's events.")
-    _section("Task", [one["task"]])
-    _section("What changed", [_deltas(one["epistemic_deltas"])] if one["epistemic_deltas"] else [])
+    _section("Task", [session["task"]])
+    _section("What changed", [_deltas(session["epistemic_deltas"])] if session["epistemic_deltas"] else [])
     for name, title in SIX.items():
-        _section(title, [_gap(each) if isinstance(each, dict) else each for each in one[name]])
-    if one["next_session_context"]:
-        _section("Context", [one["next_session_context"]])
+        _section(title, [_gap(value) if isinstance(value, dict) else value for value in session[name]])
+    if session["next_session_context"]:
+        _section("Context", [session["next_session_context"]])
     for name, title in BESIDE.items():
-        if one.get(name):
-            _section(title, one[name])
-    if one.get("assessments"):
-        _section("Assessments", [_assessment(each) for each in one["assessments"]])
-    if one.get("full_markdown"):
+        if session.get(name):
+            _section(title, session[name])
+    if session.get("assessments"):
+        _section("Assessments", [_assessment(value) for value in session["assessments"]])
+    if session.get("full_markdown"):
         _heading("Full report")
-        click.echo(clean(one["full_markdown"]).rstrip("\n"))
-    if one.get("left_out"):
-        _section("Left out", left_out_lines(one["left_out"]))
+        click.echo(clean(session["full_markdown"]).rstrip("\n"))
+    if session.get("left_out"):
+        _section("Left out", left_out_lines(session["left_out"]))
 
 
 def left_out_lines(left_out: dict[str, Any]) -> list[str]:
     """Return what an answer left out of a session, and the command that shows it."""
-    said = []
+    parts = []
     for name, value in left_out.items():
         if name == "see":
             continue
         words = name.replace("_", " ")
         if isinstance(value, list):
-            said.append(f"{words}: {', '.join(str(each).replace('_', ' ') for each in value)}")
+            parts.append(f"{words}: {', '.join(str(part).replace('_', ' ') for part in value)}")
         else:
-            said.append(f"{words}: {value}")
-    return ["; ".join(said), f"to be had with: {left_out['see']}"]
+            parts.append(f"{words}: {value}")
+    return ["; ".join(parts), f"to be had with: {left_out['see']}"]
 
 
 def print_reports(reports: Sequence[dict[str, Any]]) -> None:
     """Print reports of a query, each with its task and key findings."""
     if not reports:
         click.echo("(none)")
-    for number, one in enumerate(reports):
+    for number, report in enumerate(reports):
         if number:
             click.echo()
-        growth = f"{one['epistemic_growth']:+.2f}" if one["is_assessed"] else "not assessed"
-        click.secho(f"{clean(one['session_id'])}", bold=True, nl=False)
-        click.echo(f"  {clean(one['ai_id'])}  {one['timestamp']}  growth {growth}{imported_by(one['imported'])}")
-        click.echo(f"  {one_line(one['task'])}")
-        for finding in one["key_findings"]:
+        growth = f"{report['epistemic_growth']:+.2f}" if report["is_assessed"] else "not assessed"
+        click.secho(f"{clean(report['session_id'])}", bold=True, nl=False)
+        click.echo(
+            f"  {clean(report['ai_id'])}  {report['timestamp']}  growth {growth}{imported_by(report['imported'])}"
+        )
+        click.echo(f"  {one_line(report['task'])}")
+        for finding in report["key_findings"]:
             _item(finding)
 
 
-def print_report(found: dict[str, Any]) -> None:
+def print_report(answer: dict[str, Any]) -> None:
     """Print a report with its versions."""
-    report, versions = found["report"], found["versions"]
+    report, versions = answer["report"], answer["versions"]
     click.echo(clean(report["markdown"]).rstrip("\n"))
-    place = next(number for number, one in enumerate(versions, 1) if one["report_id"] == report["report_id"])
+    place = next(number for number, version in enumerate(versions, 1) if version["report_id"] == report["report_id"])
     click.echo(f"\n-- version {place} of {len(versions)}: {report['report_id']} (entry {report['event_index']})")
-    for one in versions:
-        if one["report_id"] != report["report_id"]:
-            click.echo(f"   also {one['report_id']} {one['timestamp']}")
+    for version in versions:
+        if version["report_id"] != report["report_id"]:
+            click.echo(f"   also {version['report_id']} {version['timestamp']}")
 
 
-def print_similar(found: dict[str, Any]) -> None:
+def print_similar(answer: dict[str, Any]) -> None:
     """Print sessions similar to a task, and what was compared."""
     rows = [
         (
-            f"{one['score']:.2f}",
-            one["like"],
-            one["session_id"],
-            one["ai_id"],
-            _beginning(one["task_summary"]) + imported_by(one["imported"]),
+            f"{report['score']:.2f}",
+            report["like"],
+            report["session_id"],
+            report["ai_id"],
+            _beginning(report["task_summary"]) + imported_by(report["imported"]),
         )
-        for one in found["reports"]
+        for report in answer["reports"]
     ]
     print_table(("score", "by", "session", "agent", "task"), rows)
-    _compared(found)
+    _compared(answer)
 
 
-def print_overlaps(found: dict[str, Any]) -> None:
+def print_overlaps(answer: dict[str, Any]) -> None:
     """Print pairs of reports about nearly the same."""
-    if not found["overlaps"]:
+    if not answer["overlaps"]:
         click.echo("(none)")
-    for one in found["overlaps"]:
-        alike = ", ".join(f"{what} {score:.2f}" for what, score in one["alike"].items())
-        click.secho(f"{one['score']:.2f}  {alike}", bold=True)
-        for each in one["sessions"]:
-            mark = imported_by(each["imported"])
-            click.echo(
-                f"  {clean(each['session_id'])}  {clean(each['ai_id'])}: {_beginning(each['task_summary'])}{mark}"
-            )
-        nearest = one["nearest_findings"]
+    for overlap in answer["overlaps"]:
+        alike = ", ".join(f"{what} {score:.2f}" for what, score in overlap["alike"].items())
+        click.secho(f"{overlap['score']:.2f}  {alike}", bold=True)
+        for session in overlap["sessions"]:
+            about = _beginning(session["task_summary"]) + imported_by(session["imported"])
+            click.echo(f"  {clean(session['session_id'])}  {clean(session['ai_id'])}: {about}")
+        nearest = overlap["nearest_findings"]
         click.echo(f"  nearest findings ({nearest['score']:.2f}):")
         for finding in nearest["findings"]:
             _item(_beginning(finding))
-    _compared(found)
+    _compared(answer)
 
 
-def print_calibration(found: dict[str, Any]) -> None:
+def print_calibration(answer: dict[str, Any]) -> None:
     """Print how well each agent judges itself, and report by report."""
-    if not found["agents"]:
+    if not answer["agents"]:
         click.echo("(none)")
-    if found["imported_left_out"]:
-        click.echo(f"({found['imported_left_out']} imported reports do not count: another tool measured them)")
-    for number, agent in enumerate(found["agents"]):
+    if answer["imported_left_out"]:
+        click.echo(f"({answer['imported_left_out']} imported reports do not count: another tool measured them)")
+    for number, agent in enumerate(answer["agents"]):
         if number:
             click.echo()
         click.secho(clean(agent["ai_id"]), bold=True)
@@ -174,9 +175,9 @@ def print_calibration(found: dict[str, Any]) -> None:
         counted = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in agent["counts"].items() if count)
         click.echo(f"  {agent['total']} reports: {counted}")
         rows = [
-            (one["timestamp"], one["session_id"], _signed(one["dk"]), _signed(one["du"]), _signed(one["bias"]),
-             one["status"])
-            for one in agent["points"]
+            (point["timestamp"], point["session_id"], _signed(point["dk"]), _signed(point["du"]),
+             _signed(point["bias"]), point["status"])
+            for point in agent["points"]
         ]  # fmt: skip
         print_table(("  report", "session", "know grew", "uncertainty fell", "bias", "label"), _indented(rows))
 
@@ -185,11 +186,11 @@ def _indented(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [(f"  {first}", *rest) for first, *rest in rows]
 
 
-def _compared(found: dict[str, Any]) -> None:
-    embedder = found["embedder"]
-    left = f"; {found['not_compared']} older ones were not compared" if found["not_compared"] else ""
-    shown = f"{found['total_found']} found, above {found['threshold']:.2f} of 1"
-    click.echo(f"-- {shown} by {embedder['name']}, which knows spellings, not meanings{left}")
+def _compared(answer: dict[str, Any]) -> None:
+    embedder = answer["embedder"]
+    left = f"; {answer['not_compared']} older ones were not compared" if answer["not_compared"] else ""
+    counted = f"{answer['total_found']} found, above {answer['threshold']:.2f} of 1"
+    click.echo(f"-- {counted} by {embedder['name']}, which knows spellings, not meanings{left}")
 
 
 def _heading(text: str) -> None:
@@ -220,9 +221,13 @@ def _deltas(deltas: dict[str, float]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:+.2f}" for name, value in deltas.items())
 
 
-def _assessment(one: dict[str, Any]) -> str:
-    vectors = ", ".join(f"{name} {value:.2f}" for name, value in one.get("vectors", {}).items())
-    parts = [f"{one['phase']} {one['round']}" if one.get("round") else one["phase"], vectors, one.get("reasoning", "")]
+def _assessment(assessment: dict[str, Any]) -> str:
+    vectors = ", ".join(f"{name} {value:.2f}" for name, value in assessment.get("vectors", {}).items())
+    parts = [
+        f"{assessment['phase']} {assessment['round']}" if assessment.get("round") else assessment["phase"],
+        vectors,
+        assessment.get("reasoning", ""),
+    ]
     return ": ".join(part for part in parts if part)
 
 

@@ -7,20 +7,19 @@ refuses is the session looked up, for the beginning of an id that fits one sessi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from consumers.doors.cli.app import App
 from consumers.sdk.text import one_line
 from consumers.sessions.open_sessions import Meant, meant_session
 from ledger.author import Draft
 from ledger.config import present_session
 from ledger.errors import Refused
+from ledger.events import EventData
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from consumers.doors.cli.app import App
     from ledger.admission.decide import Accepted
-    from ledger.events import EventData
 
 _task_cells_max: Final = 60
 

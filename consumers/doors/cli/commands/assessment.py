@@ -18,12 +18,11 @@ from consumers.doors.cli.session_choice import append, session_and
 from consumers.sdk.text import clean
 from ledger.config import wants_traceback
 from ledger.errors import BatonError, Refused
-from ledger.events.session import AssessmentRecorded, Phase
+from ledger.events.session import AssessmentRecorded, Phase, Vectors
 from projections.snapshots.vectors import read_vectors
 
 if TYPE_CHECKING:
     from consumers.sessions.generator import ReportInputs
-    from ledger.events.session import Vectors
 
 REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "artifacts", "no_report")
 

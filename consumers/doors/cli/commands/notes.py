@@ -36,9 +36,9 @@ def sync(app: App) -> None:
         repaired = repair(app.query_with, project, step)
 
     def text() -> None:
-        for said, places in (("", repaired.told), ("skipped: ", repaired.skipped), ("FAILED: ", repaired.failed)):
-            for one in places:
-                click.echo(clean(f"{said}{one.location or one.store}: {one.reason}"), err=True)
+        for label, places in (("", repaired.told), ("skipped: ", repaired.skipped), ("FAILED: ", repaired.failed)):
+            for copy in places:
+                click.echo(clean(f"{label}{copy.location or copy.store}: {copy.reason}"), err=True)
         click.echo(
             f"{repaired.reports} reports: {repaired.written} places written, {repaired.unchanged} as they should be, "
             f"{len(repaired.skipped)} skipped, {len(repaired.failed)} failed"
@@ -77,17 +77,17 @@ def show(app: App, session: str, *, markdown: bool) -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """List the sessions that have git notes, the last written first."""
-    listed = [one._asdict() for one in notes_of(app).listed()]
+    listed = [row._asdict() for row in notes_of(app).listed()]
 
     def text() -> None:
         rows = [
             (
-                one["session_id"] if one["session_id"] is not None else one["ref"],
-                when(one["written_ms"]),
-                "yes" if one["has_markdown"] else "no",
-                one["commit"][:12],
+                row["session_id"] if row["session_id"] is not None else row["ref"],
+                when(row["written_ms"]),
+                "yes" if row["has_markdown"] else "no",
+                row["commit"][:12],
             )
-            for one in listed
+            for row in listed
         ]
         print_table(("session", "written", "markdown", "commit"), rows)
 
@@ -120,9 +120,9 @@ def notes_of(app: App) -> Notes:
     project = project_of(app.settings())
     if project.git is None:
         raise Refused("NOT_FOUND", f"this project keeps no git notes: {project.no_git}")
-    found = Notes(project.git)
-    found.check()
-    return found
+    notes = Notes(project.git)
+    notes.check()
+    return notes
 
 
 def show_transfer(app: App, kind: str, transfer: Transfer) -> None:

@@ -86,7 +86,7 @@ def resume(
     from consumers.sessions.resume import resume as resume_sessions  # noqa: PLC0415 - loads the tokenizer
 
     mode = mode_of(resume_mode, session_id, count)
-    found = resume_sessions(
+    answer = resume_sessions(
         app.query_with,
         app.client().get_blob,
         ai_id=ai_id,
@@ -95,7 +95,7 @@ def resume(
         count=count or 1,
         detail_level=detail_level,
     )
-    app.show("resumed", found, lambda: print_resumed(found))
+    app.show("resumed", answer, lambda: print_resumed(answer))
 
 
 @report.command()
@@ -113,18 +113,18 @@ def query(
     from consumers.sessions.query import query_reports  # noqa: PLC0415 - not for the other verbs
 
     now = datetime.now(UTC)
-    found = query_reports(
+    page = query_reports(
         app.query_with, now, ai_id=ai_id, since=since, task_pattern=task_pattern, limit=limit, cursor=cursor
     )
-    options = {"ai-id": ai_id, "since": since, "task-pattern": task_pattern, "limit": limit, "cursor": found["next"]}
-    following = None if found["next"] is None else command_line("baton report query", options)
+    options = {"ai-id": ai_id, "since": since, "task-pattern": task_pattern, "limit": limit, "cursor": page["next"]}
+    following = None if page["next"] is None else command_line("baton report query", options)
 
     def text() -> None:
-        print_reports(found["reports"])
+        print_reports(page["reports"])
         if following is not None:
-            click.echo(f"{found['total_found']} in all; go on with: {following}")
+            click.echo(f"{page['total_found']} in all; go on with: {following}")
 
-    app.show("reports", found, text, following=following)
+    app.show("reports", page, text, following=following)
 
 
 @report.command()
@@ -135,22 +135,22 @@ def query(
 @click.pass_obj
 def show(app: App, session_id: str, version: str | None, form: str | None) -> None:
     """Show the report of a session, and which versions there are; SESSION may be the id of a report, too."""
-    found = find_report(app, session_id.removeprefix("session/"), version)
-    if found["report"]["long_texts"]:
+    answer = find_report(app, session_id.removeprefix("session/"), version)
+    if answer["report"]["long_texts"]:
         from consumers.sessions.resume import whole  # noqa: PLC0415 - few reports have texts in blobs
 
         # Here a resume sends whoever wants what it left out, so nothing may be left out here.
-        found["report"] = whole(found["report"], app.client().get_blob)
+        answer["report"] = whole(answer["report"], app.client().get_blob)
 
     def text() -> None:
         if form == "markdown":
-            click.echo(found["report"]["markdown"].rstrip("\n"))
+            click.echo(answer["report"]["markdown"].rstrip("\n"))
         elif form == "compressed":
-            click.echo(found["report"]["compressed_json"])
+            click.echo(answer["report"]["compressed_json"])
         else:
-            print_report(found)
+            print_report(answer)
 
-    app.show("report", found, text)
+    app.show("report", answer, text)
 
 
 @report.command()
@@ -160,8 +160,8 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
 @click.pass_obj
 def similar(app: App, task: str, ai_id: str | None, limit: int) -> None:
     """Find sessions similar to a task in words, most similar first."""
-    found = app.query("reports.similar", task=task, ai_id=ai_id, limit=limit)
-    app.show("similar", found, lambda: print_similar(found))
+    answer = app.query("reports.similar", task=task, ai_id=ai_id, limit=limit)
+    app.show("similar", answer, lambda: print_similar(answer))
 
 
 @report.command()
@@ -170,8 +170,8 @@ def similar(app: App, task: str, ai_id: str | None, limit: int) -> None:
 @click.pass_obj
 def overlap(app: App, since: str | None, limit: int) -> None:
     """Show where work may have been done twice: pairs of reports about nearly the same."""
-    found = app.query("reports.overlap", since_ms=since_ms(since), limit=limit)
-    app.show("overlap", found, lambda: print_overlaps(found))
+    answer = app.query("reports.overlap", since_ms=since_ms(since), limit=limit)
+    app.show("overlap", answer, lambda: print_overlaps(answer))
 
 
 @report.command()
@@ -181,8 +181,8 @@ def overlap(app: App, since: str | None, limit: int) -> None:
 @click.pass_obj
 def calibration(app: App, ai_id: str | None, since: str | None, limit: int) -> None:
     """Show how well agents judge themselves: report by report, and over time."""
-    found = app.query("reports.calibration", ai_id=ai_id, since_ms=since_ms(since), limit=limit)
-    app.show("calibration", found, lambda: print_calibration(found))
+    answer = app.query("reports.calibration", ai_id=ai_id, since_ms=since_ms(since), limit=limit)
+    app.show("calibration", answer, lambda: print_calibration(answer))
 
 
 def find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
