@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from consumers.handoffs.content import content_from
 from consumers.handoffs.files.syntax.active_table import TableRow
 from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
 from consumers.handoffs.files.syntax.parser import parse
@@ -145,18 +146,11 @@ def fitting(shown: dict[str, Any], skeleton: HandoffFile) -> HandoffFile:
     Raises:
         Refused: as ``file_now``.
     """
-    said = content_of_file(skeleton, skeleton=None, reviewer=None)
-    wanted: dict[str, Any] = {
-        name: shown[name] for name in ("title", "to", "reviewer", "proposal", "task", "context")
-    } | {
-        "to": shown["to"] or None,
-        "depends_on": [one["id"] for one in shown["depends_on"]],
-        "tasks": [one["text"] for one in shown["tasks"]],
-        "criteria": [one["text"] for one in shown["criteria"]],
-    }
+    wanted, written = content_from(shown), content_of_file(skeleton, skeleton=None, reviewer=None)
+    names = [name for name in Revision.__struct_fields__ if getattr(wanted, name) != getattr(written, name)]
+    changes = {name: getattr(wanted, name) for name in names}
     if skeleton.entry("Reviewer") is None:
-        wanted.pop("reviewer")  # the default, which no file has to name
-    changes = {name: value for name, value in wanted.items() if getattr(said, name) != value}
+        changes.pop("reviewer", None)  # the default, which no file has to name
     return parse(revise(skeleton, Revision(**changes))) if changes else skeleton
 
 
@@ -166,7 +160,10 @@ def rendered(shown: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
     Raises:
         Refused: as ``file_now``.
     """
-    file = parse(write(_new_file(shown))) if skeleton is None else skeleton
+    file = skeleton
+    if file is None:
+        log = [line["line"] for line in shown["log"] if line["kind"] not in NOT_IN_FILES]
+        file = parse(new_file(content_from(shown), shown["from"], status=shown["status"], log=log))
     is_claim = shown["claimed_status"] is not None
     progress = Progress(
         status=None if is_claim else shown["status"],
@@ -177,32 +174,14 @@ def rendered(shown: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
     return render(file, progress)
 
 
-def new_file(content: HandoffContent, sender: str) -> bytes:
+def new_file(content: HandoffContent, sender: str, *, status: str = "pending", log: Sequence[str] = ()) -> bytes:
     """Return the file that content gets when it is handed over without one.
 
     Raises:
         Refused: as ``file_now``.
     """
     fields = {name: getattr(content, name) for name in NewFile.__struct_fields__ if hasattr(content, name)}
-    return write(NewFile(**fields | {"sender": sender, "to": content.to or ""}))
-
-
-def _new_file(shown: dict[str, Any]) -> NewFile:
-    return NewFile(
-        title=shown["title"],
-        sender=shown["from"],
-        to=shown["to"],
-        status=shown["status"],
-        reviewer=shown["reviewer"],
-        created=shown["created"],
-        proposal=shown["proposal"],
-        depends_on=[one["id"] for one in shown["depends_on"]],
-        task=shown["task"],
-        tasks=[one["text"] for one in shown["tasks"]],
-        criteria=[one["text"] for one in shown["criteria"]],
-        context=shown["context"],
-        log=[line["line"] for line in shown["log"] if line["kind"] not in NOT_IN_FILES],
-    )
+    return write(NewFile(**fields | {"sender": sender, "to": content.to or "", "status": status, "log": log}))
 
 
 def _later_lines(shown: dict[str, Any], skeleton: HandoffFile) -> Iterator[str]:
@@ -270,26 +249,16 @@ def _shown(record: HandoffRecord) -> dict[str, Any]:
     life, content = record.life, record.content
     assert life is not None  # noqa: S101 - a fold of at least one event
     assert content is not None  # noqa: S101 - as above
-    return {
-        "title": content.title,
+    tasks, criteria = zip(content.tasks, life.tasks, strict=True), zip(content.criteria, life.criteria, strict=True)
+    return msgspec.structs.asdict(content) | {
         "from": life.sender,
         "to": life.receiver,
         "status": life.status,
         "reviewer": content.reviewer or (life.reviewer if life.reviewer != life.sender else None),
         "created": record.created,
-        "proposal": content.proposal,
-        "depends_on": [{"id": one} for one in content.depends_on],
-        "task": content.task,
-        "tasks": [
-            {"position": at, "text": text, "done": done}
-            for at, (text, done) in enumerate(zip(content.tasks, life.tasks, strict=True))
-        ],
-        "criteria": [
-            {"position": at, "text": text, "mark": mark}
-            for at, (text, mark) in enumerate(zip(content.criteria, life.criteria, strict=True))
-        ],
-        "context": content.context,
-        "skeleton": content.skeleton,
+        "depends_on": [{"id": id_} for id_ in content.depends_on],
+        "tasks": [{"position": at, "text": text, "done": done} for at, (text, done) in enumerate(tasks)],
+        "criteria": [{"position": at, "text": text, "mark": mark} for at, (text, mark) in enumerate(criteria)],
         "skeleton_index": record.content_index,
         "claimed_status": life.claimed_status,
     }

@@ -158,9 +158,9 @@ def _line(text: str, chars_max: int = title_max_chars) -> str:
     return cut(one_line(text, mark=" "), chars_max)
 
 
-def _document(sort: str, at_ms: int, data: dict[str, Any]) -> bytes:
+def _document(kind: str, at_ms: int, data: dict[str, Any]) -> bytes:
     moment = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    document = msgspec.json.encode({"type": sort, "timestamp": moment, "data": data})
+    document = msgspec.json.encode({"type": kind, "timestamp": moment, "data": data})
     if len(document) > notification_max_bytes:
         raise AssertionError("unreachable: every part of a notification is bounded")
     return document

@@ -138,8 +138,8 @@ def _channel(table: object, path: str, variable: Callable[[str], str | None]) ->
     return Channel(chosen.name or _derived("webhook", url), target, chosen, secret)
 
 
-def _derived(sort: str, target: str) -> str:
-    return f"{sort}-{hashlib.sha256(target.encode()).hexdigest()[:12]}"
+def _derived(kind: str, target: str) -> str:
+    return f"{kind}-{hashlib.sha256(target.encode()).hexdigest()[:12]}"
 
 
 def _checked_target(url: str, path: str, *, allow_http: bool) -> str:

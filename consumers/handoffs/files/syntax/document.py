@@ -125,34 +125,22 @@ class HandoffFile(msgspec.Struct, frozen=True, kw_only=True):
         return next((section for section in self.sections if section.name == name), None)
 
 
-_SECTION_NAMES: Final = {name.casefold(): name for name in SECTIONS} | {
-    "metadata": "Meta",
-    "元資料": "Meta",
-    "元数据": "Meta",
-    "任務": "Task",
-    "任务": "Task",
-    "子任務": "Tasks",
-    "子任务": "Tasks",
-    "acceptance criterion": "Acceptance Criteria",
-    "驗收條件": "Acceptance Criteria",
-    "驗收標準": "Acceptance Criteria",
-    "验收条件": "Acceptance Criteria",
-    "验收标准": "Acceptance Criteria",
-    "背景": "Context",
-    "日誌": "Log",
-    "日志": "Log",
-    "記錄": "Log",
-    "记录": "Log",
+_SECTION_NAMES: Final = {
+    "Meta": ("metadata", "元資料", "元数据"),
+    "Task": ("任務", "任务"),
+    "Tasks": ("子任務", "子任务"),
+    "Acceptance Criteria": ("acceptance criterion", "驗收條件", "驗收標準", "验收条件", "验收标准"),
+    "Context": ("背景",),
+    "Log": ("日誌", "日志", "記錄", "记录"),
 }
-_KEY_NAMES: Final = {name.casefold(): name for name in META_KEYS} | {
-    "狀態": "Status",
-    "状态": "Status",
-    "審核": "Reviewer",
-    "审核": "Reviewer",
-    "提案": "Proposal",
-    "依賴": "Depends-on",
-    "依赖": "Depends-on",
+_KEY_NAMES: Final = {
+    "Status": ("狀態", "状态"),
+    "Reviewer": ("審核", "审核"),
+    "Proposal": ("提案",),
+    "Depends-on": ("依賴", "依赖"),
 }
+_SECTION_OF: Final = {other: name for name in SECTIONS for other in (name.casefold(), *_SECTION_NAMES[name])}
+_KEY_OF: Final = {other: name for name in META_KEYS for other in (name.casefold(), *_KEY_NAMES.get(name, ()))}
 _NONE: Final = frozenset({"", "-", "–", "—", "none", "n/a", "無", "无"})
 _AROUND: Final = re.compile(r"^[\W_]+|[\W_]+$")
 _TITLE: Final = re.compile(r"\s*(?:(handoff|交接)|(proposal|提案))\s*[:：]\s*", re.IGNORECASE)
@@ -161,13 +149,13 @@ _STATUS_HEADING: Final = re.compile(r"[\s*_`]*(?:status|狀態|状态)[\s*_`]*[:
 
 def section_name(heading: str) -> str:
     """Return which of ``SECTIONS`` a heading begins, or an empty text."""
-    return _SECTION_NAMES.get(" ".join(_AROUND.sub("", heading).casefold().split()), "")
+    return _SECTION_OF.get(" ".join(_AROUND.sub("", heading).casefold().split()), "")
 
 
 def key_name(key: str) -> str:
     """Return which of ``META_KEYS`` a key is, else the key itself in one spelling."""
     plain = re.sub(r"[\s_-]+", "-", key.strip().casefold())
-    return _KEY_NAMES.get(plain, plain)
+    return _KEY_OF.get(plain, plain)
 
 
 def split_title(heading: str) -> tuple[str | None, str]:

@@ -56,7 +56,7 @@ _HASHED: Final = re.compile(r" {0,3}#{1,2}[ \t]+(.*)$")
 
 
 class _Title(NamedTuple):
-    sort: str | None
+    kind: str | None
     text: str
     heading: Heading
 
@@ -122,10 +122,10 @@ def _read_title(lines: Sequence[str], blocks: Blocks) -> _Title:
         if blocks.open_start is not None:
             advice = f"close the block that line {line} opens, or {advice}"
         raise Refused("INVALID_FORMAT", f"the file has no title: {advice}", line=max(1, line))
-    sort, text = split_title(heading.text)
+    kind, text = split_title(heading.text)
     if not text:
         raise Refused("INVALID_FORMAT", f"the title on line {heading.start + 1} is empty", line=heading.start + 1)
-    return _Title(sort, text, heading)
+    return _Title(kind, text, heading)
 
 
 def _refuse_swallowed(lines: Sequence[str], blocks: Blocks) -> None:
@@ -169,16 +169,16 @@ def _refuse_unfinished(
     lines: Sequence[str], title: _Title, sections: Sequence[Section], meta: Sequence[MetaEntry]
 ) -> None:
     line = title.heading.start + 1
-    if title.sort is None and not {"Status", "From", "To"}.intersection(entry.name for entry in meta):
+    if title.kind is None and not {"Status", "From", "To"}.intersection(entry.name for entry in meta):
         what = f"{quoted(title.text)} is neither a handoff nor a proposal: it has no Meta block"
         raise Refused("INVALID_FORMAT", f"{what}, and its title no 'Handoff:' or 'Proposal:'", line=line)
-    if title.sort != "proposal" and not meta:
+    if title.kind != "proposal" and not meta:
         message = "the handoff has no Meta block: add '## Meta' with Status, From and To, or finish the file"
         raise Refused("INVALID_FORMAT", message, line=max(line, len(lines)))
     named = next((section for section in sections if section.name == "Meta"), None)
     is_last = not sections if named is None else named.stop == len(lines)
     is_whole = lines[-1].endswith(("\n", "\r"))
-    if title.sort == "proposal":
+    if title.kind == "proposal":
         # A proposal may end in its Meta block, or have little else; only a last line without an end gives it away.
         is_cut = is_last and not is_whole and bool(meta) and meta[-1].last_line == len(lines)
     else:
@@ -219,9 +219,9 @@ def _form_problems(
 ) -> Iterator[Problem]:
     """Yield what the file lacks or has twice, and a block that nothing closes."""
     line = title.heading.start + 1
-    if title.sort is None:
+    if title.kind is None:
         yield Problem(line, "the title has no 'Handoff:' or 'Proposal:' in front")
-    for key in ("From", "To") if title.sort != "proposal" else ():
+    for key in ("From", "To") if title.kind != "proposal" else ():
         if value_or_none(first_of(entries.get(key))) is None:
             yield Problem(entries[key].line if key in entries else line, f"the Meta block does not say {key}")
     first = {section.name: section for section in reversed(sections) if section.name}
@@ -230,7 +230,7 @@ def _form_problems(
         if name and not section.name:
             both = f"a section {name} begins on line {first[name].start + 1} and again on line {section.start + 1}"
             yield Problem(section.start + 1, f"{both}: only the first counts")
-    if title.sort != "proposal" and not first.keys() - {"Meta"}:
+    if title.kind != "proposal" and not first.keys() - {"Meta"}:
         message = "no Task, Tasks, Acceptance Criteria, Context or Log follows: is the file whole?"
         yield Problem(sections[-1].start + 1, message)
     if blocks.open_start is not None:
@@ -238,7 +238,7 @@ def _form_problems(
 
 
 def _format_of(title: _Title, by_name: dict[str, Section], entries: dict[str, MetaEntry]) -> Format:
-    if title.sort == "proposal":
+    if title.kind == "proposal":
         return "proposal"
     is_second = "Tasks" in by_name or "Reviewer" in entries or "Depends-on" in entries
     return "handoff/v2" if is_second else "handoff/v1"
