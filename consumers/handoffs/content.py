@@ -50,27 +50,27 @@ def query_for(verb: Verb) -> str:
     return "handoffs.show" if verb in {"amend", "check", "waive"} else "handoffs.facts"
 
 
-def events_of(verb: Verb, shown: dict[str, Any], given: dict[str, Any], client: Client) -> list[EventData]:
-    """Return the events that an act on a handoff signs, by its arguments; ``shown`` is what ``query_for`` answers.
+def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], client: Client) -> list[EventData]:
+    """Return the events that an act on a handoff signs, by its arguments; ``handoff`` is what ``query_for`` answers.
 
     Raises:
         Refused: ``USAGE``, ``INVALID_FIELD`` or ``TOO_LARGE`` for what the handoff does not have or cannot hold.
     """
     match verb:
         case "amend":
-            return [amendment_of(shown, changes_of(given), given.get("reason", ""), client)]
+            return [amendment_of(handoff, changes_of(given), given.get("reason", ""), client)]
         case "approve":
-            return [kinds.HandoffApproved(**{"version": shown["version"]} | given)]
+            return [kinds.HandoffApproved(**{"version": handoff["version"]} | given)]
         case "claim":
             minutes = given.get("lease_minutes")
             return [kinds.HandoffClaimed(lease_seconds=None if minutes is None else 60 * minutes)]
         case "check":
             ticked = (given.get("task_numbers", ()), given.get("criterion_numbers", ()))
-            return ticks_of(shown, *ticked, is_all=given.get("all_open", False), undo=given.get("undo", False))
+            return ticks_of(handoff, *ticked, is_all=given.get("all_open", False), undo=given.get("undo", False))
         case "waive":
             numbers = given["criterion_numbers"]
             numbers = [numbers] if isinstance(numbers, int) else numbers
-            at = [position_of(shown["criteria"], "criterion", number) for number in numbers]
+            at = [position_of(handoff["criteria"], "criterion", number) for number in numbers]
             return [kinds.HandoffCriterionWaived(position=one, reason=given["reason"]) for one in at]
         case "request_changes":
             reasons = given["reason"]
@@ -96,7 +96,7 @@ def changes_of(given: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def amendment_of(shown: dict[str, Any], changes: dict[str, Any], reason: str, client: Client) -> EventData:
+def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, client: Client) -> EventData:
     """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``), its file with it.
 
     Raises:
@@ -106,19 +106,19 @@ def amendment_of(shown: dict[str, Any], changes: dict[str, Any], reason: str, cl
     from consumers.handoffs.files.syntax.parser import parse  # noqa: PLC0415
     from consumers.handoffs.files.syntax.revision import Revision, revise  # noqa: PLC0415
 
-    content = content_from(shown)
+    content = content_from(handoff)
     data = amended(content, changes, reason)
     if content.skeleton is None:
-        new_file(data, shown["from"])
+        new_file(data, handoff["from"])
         return data
-    file = parse(file_now(shown, client.get_blob(content.skeleton)))
+    file = parse(file_now(handoff, client.get_blob(content.skeleton)))
     # The rest of the content is the ledger's alone, and stands in no file.
     in_files = {name: value for name, value in changes.items() if name in Revision.__struct_fields__}
     return msgspec.structs.replace(data, skeleton=client.put_blob(revise(file, Revision(**in_files))))
 
 
 def ticks_of(
-    shown: dict[str, Any], tasks: Sequence[int], criteria: Sequence[int], *, is_all: bool = False, undo: bool = False
+    handoff: dict[str, Any], tasks: Sequence[int], criteria: Sequence[int], *, is_all: bool = False, undo: bool = False
 ) -> list[EventData]:
     """Return the ticks of tasks and criteria counted from 1, or with ``is_all`` of every one that is open.
 
@@ -126,12 +126,12 @@ def ticks_of(
         Refused: ``INVALID_FIELD`` for one that there is not, ``USAGE`` for nothing to tick.
     """
     if is_all:
-        tasks = [n for n, one in enumerate(shown["tasks"], 1) if one["done"] == undo]
+        tasks = [n for n, one in enumerate(handoff["tasks"], 1) if one["done"] == undo]
         wanted = ("checked",) if undo else ("open", "claimed")
-        criteria = [n for n, one in enumerate(shown["criteria"], 1) if one["mark"] in wanted]
-    at = [position_of(shown["tasks"], "task", n) for n in tasks]
+        criteria = [n for n, one in enumerate(handoff["criteria"], 1) if one["mark"] in wanted]
+    at = [position_of(handoff["tasks"], "task", n) for n in tasks]
     drafts: list[EventData] = [kinds.HandoffTaskChecked(position=one, checked=not undo) for one in at]
-    at = [position_of(shown["criteria"], "criterion", n) for n in criteria]
+    at = [position_of(handoff["criteria"], "criterion", n) for n in criteria]
     drafts += [kinds.HandoffCriterionChecked(position=one, checked=not undo) for one in at]
     if not drafts:
         raise Refused("USAGE", "nothing to tick: give --task N, --criterion N, or --all")
@@ -155,23 +155,23 @@ def default_reviewer(settings: Settings, sender: str, to: str) -> str | None:
     return None if name in (sender, to) else name
 
 
-def content_from(shown: dict[str, Any]) -> kinds.HandoffContent:
+def content_from(handoff: dict[str, Any]) -> kinds.HandoffContent:
     """Return the content of the handoff that ``handoffs.show`` answered."""
     return kinds.HandoffContent(
-        title=shown["title"],
-        to=shown["to"] or None,
-        reviewer=shown["reviewer"],
-        created=shown["created"],
-        proposal=shown["proposal"],
-        depends_on=[one["id"] for one in shown["depends_on"]],
-        unlock_at=shown["unlock_at"],
-        task=shown["task"],
-        tasks=[one["text"] for one in shown["tasks"]],
-        criteria=[one["text"] for one in shown["criteria"]],
-        context=shown["context"],
-        answers=shown["answers"],
-        reasoning_ref=shown["reasoning_ref"],
-        skeleton=shown["skeleton"],
+        title=handoff["title"],
+        to=handoff["to"] or None,
+        reviewer=handoff["reviewer"],
+        created=handoff["created"],
+        proposal=handoff["proposal"],
+        depends_on=[one["id"] for one in handoff["depends_on"]],
+        unlock_at=handoff["unlock_at"],
+        task=handoff["task"],
+        tasks=[one["text"] for one in handoff["tasks"]],
+        criteria=[one["text"] for one in handoff["criteria"]],
+        context=handoff["context"],
+        answers=handoff["answers"],
+        reasoning_ref=handoff["reasoning_ref"],
+        skeleton=handoff["skeleton"],
     )
 
 

@@ -104,48 +104,48 @@ class Folder:
         if content is not None and is_active_table(content):
             self._tables.reconcile(file_name(id_), content)
             return
-        shown = self._shown(id_)
+        handoff = self._answered(id_)
         if content is None and self._tables.reconcile_row(id_):
             return
-        if shown is None:
+        if handoff is None:
             if content is not None:
                 self._adopt(id_, content)
-        elif content is not None or shown["format"] != TABLE_FORMAT:
-            self._compare(shown, file_now(shown, self._skeleton(shown)), content)
+        elif content is not None or handoff["format"] != TABLE_FORMAT:
+            self._compare(handoff, file_now(handoff, self._skeleton(handoff)), content)
 
-    def _compare(self, shown: dict[str, Any], now: bytes, content: bytes | None) -> None:
-        id_ = shown["id"]
+    def _compare(self, handoff: dict[str, Any], now: bytes, content: bytes | None) -> None:
+        id_ = handoff["id"]
         agreed = self._store.agreed(id_) or Agreed()
         if content is None:
             if agreed.base:
                 command = shlex.join(("baton", "handoff", "render", id_, "--out", str(self.path / file_name(id_))))
                 self._say(id_, Notice("deleted", id_, f"restore it: {command}"))
             else:
-                self._write(shown, now, None)
+                self._write(handoff, now, None)
         elif content == now:
-            self._agree(shown, now)
+            self._agree(handoff, now)
         elif content == agreed.base:
-            self._write(shown, now, content)
+            self._write(handoff, now, content)
         elif agreed.seen != _digest(content, now):
-            self._changed(shown, agreed, content, now)
+            self._changed(handoff, agreed, content, now)
 
-    def _changed(self, shown: dict[str, Any], agreed: Agreed, content: bytes, now: bytes) -> None:
+    def _changed(self, handoff: dict[str, Any], agreed: Agreed, content: bytes, now: bytes) -> None:
         """Look at a file that is neither what it was nor what it should be."""
-        id_ = shown["id"]
+        id_ = handoff["id"]
         if agreed.seen == _digest(_CONFLICT_SHOWN, now) and read_file(self._beside(id_)) is None:
             # Who deletes it has compared: from here on, the file counts as edited from the version that was shown.
-            agreed = Agreed(now, shown["updated_index"], _digest(_CONFLICT_SETTLED, now))
+            agreed = Agreed(now, handoff["updated_index"], _digest(_CONFLICT_SETTLED, now))
             self._store.agree(id_, agreed)
         is_settled = agreed.seen == _digest(_CONFLICT_SETTLED, now)
-        version = last_rendered(shown, content, self._author.client.entry, self._author.client.get_blob)
-        base = agreed.base or self._first_base(shown, content)
+        version = last_rendered(handoff, content, self._author.client.entry, self._author.client.get_blob)
+        base = agreed.base or self._first_base(handoff, content)
         if version is not None and not is_settled:
             is_later = version > agreed.position
             if not agreed.base or is_later or not is_one_tick(parse(agreed.base), parse(content)):
-                self._write(shown, now, content)
+                self._write(handoff, now, content)
                 return
         if not base:
-            self._conflict(shown, content, now)
+            self._conflict(handoff, content, now)
             return
         if base.startswith(content):
             self._say(id_, Notice("unfinished", id_, "the file ends too early: is it still being written?"))
@@ -153,23 +153,23 @@ class Folder:
         before, edited, ledger = parse(base), parse(content), parse(now)
         is_unclear = not is_settled and looks_outdated(base=before, edited=edited)
         if is_unclear or are_in_conflict(base=before, edited=edited, ledger=ledger):
-            self._conflict(shown, content, now)
+            self._conflict(handoff, content, now)
         else:
-            self._edited(shown, base, content, now)
+            self._edited(handoff, base, content, now)
 
-    def _edited(self, shown: dict[str, Any], base: bytes, content: bytes, now: bytes) -> None:
+    def _edited(self, handoff: dict[str, Any], base: bytes, content: bytes, now: bytes) -> None:
         """Sign what the file asks for, and write what the ledger has to add."""
-        id_ = shown["id"]
+        id_ = handoff["id"]
         before, edited, ledger = parse(base), parse(content), parse(now)
         agreed = self._store.agreed(id_)
-        standing = EditedHandoff.of(shown, agreed.position if agreed else None)
+        standing = EditedHandoff.of(handoff, agreed.position if agreed else None)
         plan = plan_edits(standing, base=before, edited=edited, ledger=ledger, acting=self._author.name)
         is_signed = bool(plan.steps or plan.amends)
         if is_signed:
-            told = sign_plan(self._author, shown, plan, edited=edited, ledger=ledger, reviewer=self._reviewer)
-            self._tell(told)
-            shown = self._shown(id_) or shown
-            now = file_now(shown, self._skeleton(shown))
+            notices = sign_plan(self._author, handoff, plan, edited=edited, ledger=ledger, reviewer=self._reviewer)
+            self._tell(notices)
+            handoff = self._answered(id_) or handoff
+            now = file_now(handoff, self._skeleton(handoff))
         if plan.amends:
             before = parse(with_progress_of(edited, before))
         target = merge(base=before, edited=edited, ledger=parse(now)) if plan.held else now
@@ -178,7 +178,7 @@ class Folder:
         if read_file(self._beside(id_)) == ledger.content:
             remove_file(self._beside(id_))
         said = agreed.said if agreed else ""
-        self._store.agree(id_, Agreed(now, shown["updated_index"], _digest(target, now) if plan.held else "", said))
+        self._store.agree(id_, Agreed(now, handoff["updated_index"], _digest(target, now) if plan.held else "", said))
         if target != content and not is_signed:
             self._tell(Notice("written", id_, file_name(id_)))
         self._say(id_, *(held_notice(id_, one) for one in plan.held))
@@ -196,23 +196,23 @@ class Folder:
         self._tell(sign_new(self._author, id_, file, reviewer=self._reviewer))
         self._reconcile(id_)
 
-    def _first_base(self, shown: dict[str, Any], content: bytes) -> bytes:
+    def _first_base(self, handoff: dict[str, Any], content: bytes) -> bytes:
         """Return what a file that was never in step stands on: what its handoff was made of, or nothing known.
 
         A status or tick in a new file is an edit like any other; in an imported one it is a claim that the ledger has.
         """
-        skeleton = self._skeleton(shown)
-        is_new = shown["importer"] is None and shown["skeleton_index"] == shown["created_index"]
+        skeleton = self._skeleton(handoff)
+        is_new = handoff["importer"] is None and handoff["skeleton_index"] == handoff["created_index"]
         if not is_new or skeleton is None or content != skeleton:
             return b""
-        fresh = [{**one, "done": False} for one in shown["tasks"]]
-        unmet = [{**one, "mark": "open"} for one in shown["criteria"]]
-        status = "pending" if shown["reviewer"] else "approved"
-        return file_now(shown | {"status": status, "tasks": fresh, "criteria": unmet, "log": []}, skeleton)
+        fresh = [{**one, "done": False} for one in handoff["tasks"]]
+        unmet = [{**one, "mark": "open"} for one in handoff["criteria"]]
+        status = "pending" if handoff["reviewer"] else "approved"
+        return file_now(handoff | {"status": status, "tasks": fresh, "criteria": unmet, "log": []}, skeleton)
 
-    def _conflict(self, shown: dict[str, Any], content: bytes, now: bytes) -> None:
+    def _conflict(self, handoff: dict[str, Any], content: bytes, now: bytes) -> None:
         """Put the ledger's version beside the file; once it is gone, the file counts as edited from that version."""
-        id_ = shown["id"]
+        id_ = handoff["id"]
         beside = self._beside(id_)
         if read_file(beside) != now:
             write_file(beside, now)
@@ -221,33 +221,33 @@ class Folder:
         text = f"file and ledger both changed: compare {beside.name}, then delete it"
         self._say(id_, Notice("conflict", id_, text, {"beside": beside.name}), about=now)
 
-    def _write(self, shown: dict[str, Any], now: bytes, expected: bytes | None) -> None:
-        id_ = shown["id"]
+    def _write(self, handoff: dict[str, Any], now: bytes, expected: bytes | None) -> None:
+        id_ = handoff["id"]
         if write_file(self.path / file_name(id_), now, expected=expected):
-            self._store.agree(id_, Agreed(now, shown["updated_index"]))
+            self._store.agree(id_, Agreed(now, handoff["updated_index"]))
             self._tell(Notice("written", id_, file_name(id_)))
 
-    def _agree(self, shown: dict[str, Any], now: bytes) -> None:
-        agreed = Agreed(now, shown["updated_index"])
-        if self._store.agreed(shown["id"]) != agreed:
-            self._store.agree(shown["id"], agreed)
-        beside = self._beside(shown["id"])
+    def _agree(self, handoff: dict[str, Any], now: bytes) -> None:
+        agreed = Agreed(now, handoff["updated_index"])
+        if self._store.agreed(handoff["id"]) != agreed:
+            self._store.agree(handoff["id"], agreed)
+        beside = self._beside(handoff["id"])
         if read_file(beside) == now:
             remove_file(beside)
 
-    def _say(self, id_: str, *told: Notice, about: bytes = b"") -> None:
+    def _say(self, id_: str, *notices: Notice, about: bytes = b"") -> None:
         """Tell what is left undone, once for as long as it is the same."""
-        said = hashlib.sha256(repr(told).encode() + about).hexdigest() if told else ""
+        said = hashlib.sha256(repr(notices).encode() + about).hexdigest() if notices else ""
         agreed = self._store.agreed(id_) or Agreed()
         if agreed.said != said:
             self._store.agree(id_, agreed._replace(said=said))
-            for one in told:
+            for one in notices:
                 self._tell(one)
 
     def _beside(self, id_: str) -> Path:
         return self.path / f"{id_}{CONFLICT}"
 
-    def _shown(self, id_: str) -> dict[str, Any] | None:
+    def _answered(self, id_: str) -> dict[str, Any] | None:
         try:
             found = self._answer("handoffs.show", {"id": id_})
         except Refused as refusal:
@@ -256,8 +256,8 @@ class Folder:
             raise
         return found if found["id"] == id_ else None
 
-    def _skeleton(self, shown: dict[str, Any]) -> bytes | None:
-        ref = shown["skeleton"]
+    def _skeleton(self, handoff: dict[str, Any]) -> bytes | None:
+        ref = handoff["skeleton"]
         return None if ref is None else self._author.client.get_blob(ref)
 
 
@@ -290,13 +290,13 @@ class TableFolder:
             for number, (id_, row) in enumerate(zip(ids, rows, strict=True))
         ]
         known = existing_handoffs(self._answer, ids)
-        for id_, row, told in zip(ids, rows, left, strict=True):
+        for id_, row, notices in zip(ids, rows, left, strict=True):
             if id_ in known:
-                told.extend(self._sign(row, base.get(id_), agreed.position, known[id_]))
+                notices.extend(self._sign(row, base.get(id_), agreed.position, known[id_]))
         known = existing_handoffs(self._answer, ids)
         changes, kept = {}, {}
-        for number, (id_, row, told) in enumerate(zip(ids, rows, left, strict=True)):
-            if id_ in known and told:
+        for number, (id_, row, notices) in enumerate(zip(ids, rows, left, strict=True)):
+            if id_ in known and notices:
                 # A status that was left to somebody else is not agreed on: the one before it is.
                 kept[number] = RowChange(status=base.get(id_) or known[id_]["status"])
             elif id_ in known and (change := _row_change(row, known[id_])) is not None:
@@ -305,7 +305,7 @@ class TableFolder:
         if now != content and not write_file(self._path / name, now, expected=content):
             return
         basis = render_table(parse_table(now), kept)
-        held = [one for told in left for one in told]
+        held = [one for notices in left for one in notices]
         said = hashlib.sha256(repr(held).encode()).hexdigest() if held else ""
         if (agreed.base, agreed.said) != (basis, said):
             self._store.agree(name, Agreed(basis, position, said=said))
@@ -332,10 +332,10 @@ class TableFolder:
         id_, status = found["id"], _protocol_status(row)
         if row.status in ("", before) or found["claimed_status"] is not None or status == found["status"]:
             return []
-        shown = self._answer("handoffs.show", {"id": id_})
-        if before is None and row.status == self._imported_status(shown):
+        handoff = self._answer("handoffs.show", {"id": id_})
+        if before is None and row.status == self._imported_status(handoff):
             return []
-        had = [index for index, one in statuses(shown, self._author.client.entry) if one == status]
+        had = [index for index, one in statuses(handoff, self._author.client.entry) if one == status]
         if had and (before is None or had[-1] > position):
             return []  # an older table, or one that another watcher wrote
         plan = plan_status(EditedHandoff.of(found), status, reason_in(row.status_rest), acting=self._author.name)
@@ -346,10 +346,10 @@ class TableFolder:
             return self._emit(id_, f"{status}, in line {row.line}", *plan.steps)
         return [held_notice(id_, one) for one in plan.held]
 
-    def _imported_status(self, shown: dict[str, Any]) -> str | None:
+    def _imported_status(self, handoff: dict[str, Any]) -> str | None:
         """Return the status that the row had in the table it was imported from."""
-        original = b"" if shown["original"] is None else self._author.client.get_blob(shown["original"])
-        return _statuses(original).get(shown["id"]) if is_active_table(original) else None
+        original = b"" if handoff["original"] is None else self._author.client.get_blob(handoff["original"])
+        return _statuses(original).get(handoff["id"]) if is_active_table(original) else None
 
     def _adopt(self, name: str, id_: str, row: TableRow) -> list[Notice]:
         """Hand over a new row, if it is from the acting agent."""

@@ -131,22 +131,22 @@ def file_name(id_: str) -> str:
     return f"{id_}.md"
 
 
-def file_now(shown: dict[str, Any], skeleton: bytes | None) -> bytes:
-    """Return the file's bytes; ``shown`` is the answer of ``handoffs.show``, ``skeleton`` the blob it names.
+def file_now(handoff: dict[str, Any], skeleton: bytes | None) -> bytes:
+    """Return the file's bytes; ``handoff`` is the answer of ``handoffs.show``, ``skeleton`` the blob it names.
 
     Raises:
         Refused: ``INVALID_FIELD`` or ``INVALID_FORMAT`` when the content cannot stand in a markdown file.
     """
-    return rendered(shown, None if skeleton is None else fitting(shown, parse(skeleton)))
+    return rendered(handoff, None if skeleton is None else fitting(handoff, parse(skeleton)))
 
 
-def fitting(shown: dict[str, Any], skeleton: HandoffFile) -> HandoffFile:
+def fitting(handoff: dict[str, Any], skeleton: HandoffFile) -> HandoffFile:
     """Return a skeleton that says what the ledger does: whoever amends a handoff may leave an old one.
 
     Raises:
         Refused: as ``file_now``.
     """
-    wanted, written = content_from(shown), content_of_file(skeleton, skeleton=None, reviewer=None)
+    wanted, written = content_from(handoff), content_of_file(skeleton, skeleton=None, reviewer=None)
     names = [name for name in Revision.__struct_fields__ if getattr(wanted, name) != getattr(written, name)]
     changes = {name: getattr(wanted, name) for name in names}
     if skeleton.entry("Reviewer") is None:
@@ -154,7 +154,7 @@ def fitting(shown: dict[str, Any], skeleton: HandoffFile) -> HandoffFile:
     return parse(revise(skeleton, Revision(**changes))) if changes else skeleton
 
 
-def rendered(shown: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
+def rendered(handoff: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
     """Return what ``file_now`` does, from a skeleton that was read and fits.
 
     Raises:
@@ -162,14 +162,14 @@ def rendered(shown: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
     """
     file = skeleton
     if file is None:
-        log = [line["line"] for line in shown["log"] if line["kind"] not in NOT_IN_FILES]
-        file = parse(new_file(content_from(shown), shown["from"], status=shown["status"], log=log))
-    is_claim = shown["claimed_status"] is not None
+        log = [line["line"] for line in handoff["log"] if line["kind"] not in NOT_IN_FILES]
+        file = parse(new_file(content_from(handoff), handoff["from"], status=handoff["status"], log=log))
+    is_claim = handoff["claimed_status"] is not None
     progress = Progress(
-        status=None if is_claim else shown["status"],
-        tasks={one["position"]: one["done"] for one in shown["tasks"]},
-        criteria={one["position"]: one["mark"] != "open" for one in shown["criteria"]},
-        log=[] if skeleton is None else list(_later_lines(shown, skeleton)),
+        status=None if is_claim else handoff["status"],
+        tasks={one["position"]: one["done"] for one in handoff["tasks"]},
+        criteria={one["position"]: one["mark"] != "open" for one in handoff["criteria"]},
+        log=[] if skeleton is None else list(_later_lines(handoff, skeleton)),
     )
     return render(file, progress)
 
@@ -184,17 +184,17 @@ def new_file(content: HandoffContent, sender: str, *, status: str = "pending", l
     return write(NewFile(**fields | {"sender": sender, "to": content.to or "", "status": status, "log": log}))
 
 
-def _later_lines(shown: dict[str, Any], skeleton: HandoffFile) -> Iterator[str]:
+def _later_lines(handoff: dict[str, Any], skeleton: HandoffFile) -> Iterator[str]:
     """Yield the log lines that the skeleton lacks; an amendment is not in the skeleton that it sets.
 
     Who amends without making a skeleton anew leaves an old one, which lacks what happened before the amendment, too.
     """
     known = Counter(f"- {line.day} [{line.author or ''}] {line.text}".rstrip() for line in skeleton.log)
-    for line in shown["log"]:
+    for line in handoff["log"]:
         if line["kind"] in NOT_IN_FILES or line["kind"] in _OPENS_A_FILE:
             continue
         text = log_text(line["line"])
-        if line["event_index"] < shown["skeleton_index"] and known[text]:
+        if line["event_index"] < handoff["skeleton_index"] and known[text]:
             known[text] -= 1
         else:
             yield text
@@ -204,21 +204,21 @@ versions_max: Final = 500
 
 
 def last_rendered(
-    shown: dict[str, Any],
+    handoff: dict[str, Any],
     content: bytes,
     read_entry: Callable[[int], bytes],
     read_blob: Callable[[str], bytes],
 ) -> int | None:
     """Return the index of the last event after which the file was ``content``; None when it never was.
 
-    ``shown`` is the answer of ``handoffs.show``; of longer lives only the last ``versions_max`` events are looked at.
+    ``handoff`` is the answer of ``handoffs.show``; of longer lives only the last ``versions_max`` events are looked at.
     """
     skeletons: dict[int, HandoffFile] = {}
     found = None
-    for count, (index, record) in enumerate(_records(shown, read_entry), 1):
-        if len(shown["log"]) - count >= versions_max:
+    for count, (index, record) in enumerate(_records(handoff, read_entry), 1):
+        if len(handoff["log"]) - count >= versions_max:
             continue
-        then = _shown(record) | {"log": shown["log"][:count]}
+        then = _answered(record) | {"log": handoff["log"][:count]}
         at = then["skeleton_index"]
         try:
             if then["skeleton"] is not None and at not in skeletons:
@@ -231,20 +231,20 @@ def last_rendered(
     return found
 
 
-def statuses(shown: dict[str, Any], read_entry: Callable[[int], bytes]) -> list[tuple[int, str]]:
+def statuses(handoff: dict[str, Any], read_entry: Callable[[int], bytes]) -> list[tuple[int, str]]:
     """Return the status after each event of a handoff, with the event's index."""
-    return [(index, record.life.status) for index, record in _records(shown, read_entry) if record.life is not None]
+    return [(index, record.life.status) for index, record in _records(handoff, read_entry) if record.life is not None]
 
 
-def _records(shown: dict[str, Any], read_entry: Callable[[int], bytes]) -> Iterator[tuple[int, HandoffRecord]]:
-    record = HandoffRecord(id=shown["id"])
-    for line in shown["log"]:
+def _records(handoff: dict[str, Any], read_entry: Callable[[int], bytes]) -> Iterator[tuple[int, HandoffRecord]]:
+    record = HandoffRecord(id=handoff["id"])
+    for line in handoff["log"]:
         index = line["event_index"]
         record = fold(record, read_event(index, read_entry(index)))
         yield index, record
 
 
-def _shown(record: HandoffRecord) -> dict[str, Any]:
+def _answered(record: HandoffRecord) -> dict[str, Any]:
     """Return a record in the words of ``handoffs.show``, as far as they stand in a file."""
     life, content = record.life, record.content
     assert life is not None  # noqa: S101 - a fold of at least one event

@@ -61,19 +61,19 @@ class EditedHandoff(NamedTuple):
     importer: str | None = None
 
     @classmethod
-    def of(cls, shown: dict[str, Any], position: int | None = None) -> EditedHandoff:
+    def of(cls, handoff: dict[str, Any], position: int | None = None) -> EditedHandoff:
         """Return a handoff as views show it, with its news after ``position`` (an index)."""
-        senders = tuple(name for name in (shown["from"], shown["importer"]) if name)
-        log = () if position is None else shown["log"]
+        senders = tuple(name for name in (handoff["from"], handoff["importer"]) if name)
+        log = () if position is None else handoff["log"]
         return cls(
-            shown["id"],
+            handoff["id"],
             senders,
-            shown["to"],
-            shown["reviewer"] or (senders[0] if senders else ""),
-            shown["status"],
+            handoff["to"],
+            handoff["reviewer"] or (senders[0] if senders else ""),
+            handoff["status"],
             news=tuple((line["kind"], line["author"]) for line in log if line["event_index"] > (position or 0)),
-            claimed=tuple(one["position"] for one in shown.get("criteria", ()) if one["mark"] == "claimed"),
-            importer=shown["importer"] if shown["claimed_status"] is not None else None,
+            claimed=tuple(one["position"] for one in handoff.get("criteria", ()) if one["mark"] == "claimed"),
+            importer=handoff["importer"] if handoff["claimed_status"] is not None else None,
         )
 
 

@@ -145,7 +145,7 @@ class SyncContext(NamedTuple):
 
 def sign_plan(
     author: Author,
-    shown: dict[str, Any],
+    handoff: dict[str, Any],
     plan: Plan,
     *,
     edited: HandoffFile,
@@ -162,14 +162,14 @@ def sign_plan(
     if plan.amends:
         skeleton = author.client.put_blob(with_progress_of(edited, ledger))
         content = content_of_file(edited, skeleton=skeleton, reviewer=reviewer)
-        kept = {name: shown[name] for name in ("unlock_at", "answers", "reasoning_ref")}
-        changes = msgspec.structs.asdict(content) | kept | {"created": content.created or shown["created"]}
-        steps.insert(0, amended(content_from(shown), changes, reason_for_amending))
+        kept = {name: handoff[name] for name in ("unlock_at", "answers", "reasoning_ref")}
+        changes = msgspec.structs.asdict(content) | kept | {"created": content.created or handoff["created"]}
+        steps.insert(0, amended(content_from(handoff), changes, reason_for_amending))
     # Each event of a handoff is one line of its log: so many, and the stream is at that version.
-    version = len(shown["log"])
-    stream = f"handoff/{shown['id']}"
+    version = len(handoff["log"])
+    stream = f"handoff/{handoff['id']}"
     drafts = [Draft(stream=stream, data=data, expect=version + n) for n, data in enumerate(steps)]
-    return _signed(author, shown["id"], drafts)
+    return _signed(author, handoff["id"], drafts)
 
 
 def sign_new(author: Author, id_: str, file: HandoffFile, *, reviewer: str | None) -> Notice:

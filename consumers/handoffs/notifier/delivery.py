@@ -37,20 +37,20 @@ class Outcome(NamedTuple):
     """What came of one attempt, in our own words; ``wait_s`` is what the receiver asked for."""
 
     result: Result
-    said: str
+    text: str
     wait_s: float | None = None
 
 
 def outcome_of_status(status: int, wait_s: float | None = None) -> Outcome:
     """Return what an HTTP status means for a delivery."""
-    said = f"the receiver answered {status}"
+    text = f"the receiver answered {status}"
     if 200 <= status < 300:
-        return Outcome("delivered", said)
+        return Outcome("delivered", text)
     if status in _PASSING or status >= _SERVER_ERRORS:
-        return Outcome("passing", said, wait_s)
+        return Outcome("passing", text, wait_s)
     if status == _GONE:
-        return Outcome("gone", f"{said}: it wants no more")
-    return Outcome("refused", f"{said}: redirects are not followed" if 300 <= status < 400 else said)
+        return Outcome("gone", f"{text}: it wants no more")
+    return Outcome("refused", f"{text}: redirects are not followed" if 300 <= status < 400 else text)
 
 
 def next_try_ms(outcome: Outcome, attempt: int, channel: ChannelSettings, now_ms: int) -> int | None:
@@ -160,13 +160,18 @@ class Sender:
             return
         count, now_ms = delivery.attempts + 1, self._clock_ms()
         next_ms = next_try_ms(outcome, count, self._channel.settings, now_ms)
-        said = {"channel": self._channel.name, "id": delivery.notification.id, "attempt": count, "error": outcome.said}
+        fields = {
+            "channel": self._channel.name,
+            "id": delivery.notification.id,
+            "attempt": count,
+            "error": outcome.text,
+        }
         if outcome.result == "gone":
-            store.stop_channel(self._channel.name, outcome.said, now_ms)
-            log.error("channel stopped", **said)
+            store.stop_channel(self._channel.name, outcome.text, now_ms)
+            log.error("channel stopped", **fields)
             return
-        store.failed(delivery, outcome.said, next_ms)
+        store.failed(delivery, outcome.text, next_ms)
         if next_ms is None:
-            log.error("notification given up", **said)
+            log.error("notification given up", **fields)
         else:
-            log.warning("notification failed", **said, again_in_s=(next_ms - now_ms) / 1000)
+            log.warning("notification failed", **fields, again_in_s=(next_ms - now_ms) / 1000)

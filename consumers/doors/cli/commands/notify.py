@@ -65,7 +65,7 @@ def test(app: App, channel: str | None) -> None:
     for number, one in chosen_channels(configured_channels(app.settings()), channel):
         outcome = attempt(one, trial(secrets.token_hex(20), unix_ms()), unix_ms())
         is_delivered = outcome.result == "delivered"
-        results.append({"number": number, "name": one.name, "is_delivered": is_delivered, "said": outcome.said})
+        results.append({"number": number, "name": one.name, "is_delivered": is_delivered, "said": outcome.text})
         with open_store(store_path(app)) as store:
             if is_delivered and store:
                 store.restart_channel(one.name)

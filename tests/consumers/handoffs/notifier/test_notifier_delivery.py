@@ -66,7 +66,7 @@ def test_status_decides(receiver: Receiver, hook: Hook, status: int, result: str
     receiver.script = [Reply(status)]
     outcome = attempt(hook(), TOLD, START_MS)
     assert outcome.result == result
-    assert str(status) in outcome.said
+    assert str(status) in outcome.text
 
 
 def test_redirect_is_not_followed(receiver: Receiver, hook: Hook) -> None:
