@@ -12,6 +12,15 @@ from projections.reasoning.delta import make_delta, measure, write_squashed
 if TYPE_CHECKING:
     from projections.reasoning.memory import ReasoningMemory
 
+_SCALARS: Final = {
+    "task": "task",
+    "ai_id": "model",
+    "reasoning_strategy": "strategy",
+    "conclusion": "conclusion",
+    "confidence_in_reasoning": "confidence",
+}
+_ref_digits: Final = 19  # of sha256:HEX, as other verbs print a ref
+
 
 def print_reasoning(found: dict[str, Any]) -> None:
     """Print a reasoning, one step a paragraph."""
@@ -82,16 +91,6 @@ def print_tree(found: dict[str, Any]) -> None:
         for evidence in one["evidence"]:
             click.echo(f"{indent}     {clean(evidence)}")
         waiting += [(wanted, depth + 1) for wanted in sorted(rests_on.get(number, []), reverse=True)]
-
-
-_SCALARS: Final = {
-    "task": "task",
-    "ai_id": "model",
-    "reasoning_strategy": "strategy",
-    "conclusion": "conclusion",
-    "confidence_in_reasoning": "confidence",
-}
-_ref_digits: Final = 19  # of sha256:HEX, as other verbs print a ref
 
 
 def describe_diff(base: ReasoningMemory, target: ReasoningMemory) -> dict[str, Any]:

@@ -34,6 +34,8 @@ from ledger.limits import map_size_bytes
 from ledger.local import LocalClient
 
 stop_wait_s: Final = 15.0
+wait_max_s: Final = 30.0
+poll_s: Final = 0.02
 
 
 class Process:
@@ -185,10 +187,6 @@ class Stage:
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     assert stream is not None  # noqa: S101 - both were asked for as pipes
     return stream
-
-
-wait_max_s: Final = 30.0
-poll_s: Final = 0.02
 
 
 class Line(NamedTuple):

@@ -35,6 +35,9 @@ from ledger.errors import BatonError, Refused
 T = TypeVar("T")
 settings_size_max_bytes: Final = 16 * 1024**2
 _kept_digits: Final = 12
+SERVER: Final = "baton"
+HOOKS_MODULE: Final = __name__.rpartition(".")[0]
+"""What a hook runs, and by which its command is known as ours: this package, under whatever name it is imported."""
 
 
 class Outcome(NamedTuple):
@@ -268,11 +271,6 @@ def _edited(path: Path, harness: Harness) -> Refused:
         "or add --force (the file is kept)",
         file=str(path),
     )
-
-
-SERVER: Final = "baton"
-HOOKS_MODULE: Final = __name__.rpartition(".")[0]
-"""What a hook runs, and by which its command is known as ours: this package, under whatever name it is imported."""
 
 
 class Launcher(NamedTuple):

@@ -25,6 +25,9 @@ from consumers.doors.hooks import json_text
 from ledger.errors import Refused
 
 Place = tuple[str | int, ...]
+_digest_digits: Final = 12
+_LINE: Final = r"(?:^|(?<=\A\ufeff))"
+"""Where a line begins, the first one after a byte order mark."""
 
 
 class State(StrEnum):
@@ -168,11 +171,6 @@ def _bare(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _bare(one) for key, one in value.items() if key not in {"command", "args"}}
     return [_bare(one) for one in value] if isinstance(value, list) else value
-
-
-_digest_digits: Final = 12
-_LINE: Final = r"(?:^|(?<=\A\ufeff))"
-"""Where a line begins, the first one after a byte order mark."""
 
 
 class Fence(NamedTuple):

@@ -39,6 +39,9 @@ brief_max_chars: Final = 9_800
 """Claude Code cuts what a hook prints at 10,000 characters."""
 
 _budget_step: Final = 0.8
+continued_max: Final = 50
+_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_hash_digits: Final = 32
 
 
 def respond_to(work: Work) -> bytes:
@@ -142,11 +145,6 @@ def _log(work: Work, error: BatonError | OSError) -> None:
     code = error.code if isinstance(error, BatonError) else "STORE_UNAVAILABLE"
     message: Any = error.message if isinstance(error, BatonError) else error
     log_failure(work.home, work.call.harness, work.event, code, str(message))
-
-
-continued_max: Final = 50
-_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_hash_digits: Final = 32
 
 
 def session_name(harness: str, session_id: object) -> str | None:

@@ -36,6 +36,9 @@ input_size_max_bytes: Final = 1024**2
 output_size_max_bytes: Final = 256 * 1024
 _alarm_slack_s: Final = 0.3
 _chunk_bytes: Final = 64 * 1024
+LOG_NAME: Final = "hooks.log"
+log_size_max_bytes: Final = 256 * 1024
+message_max_chars: Final = 500
 
 
 class Call(NamedTuple):
@@ -184,11 +187,6 @@ def _print(answer: bytes) -> None:
 def _write_all(descriptor: int, content: bytes) -> None:
     while content:
         content = content[os.write(descriptor, content) :]
-
-
-LOG_NAME: Final = "hooks.log"
-log_size_max_bytes: Final = 256 * 1024
-message_max_chars: Final = 500
 
 
 def log_failure(home: Path, harness: str, event: str, code: str, message: str) -> None:

@@ -30,6 +30,10 @@ filled_tokens_max: Final = 1_500
 arguments_size_max_bytes: Final = 900 * 1024
 _note_tokens: Final = 60
 """Room for saying what was left out."""
+_log: Final = logging.getLogger(__name__)
+fields_named_max: Final = 8
+_message_tokens_max: Final = 500
+_TOO_LARGE: Final = frozenset({"string_too_long", "too_long", "bytes_too_long"})
 
 
 def compact(value: Any) -> str:
@@ -77,13 +81,6 @@ class Answer(BaseModel):
         names = {name: field.alias or name for name, field in type(self).model_fields.items()}
         absent = {names[name] for name in names if name not in self.model_fields_set}
         return {name: value for name, value in handler(self).items() if name not in absent}
-
-
-_log: Final = logging.getLogger(__name__)
-
-fields_named_max: Final = 8
-_message_tokens_max: Final = 500
-_TOO_LARGE: Final = frozenset({"string_too_long", "too_long", "bytes_too_long"})
 
 
 def failed(error: BatonError) -> CallToolResult:

@@ -36,6 +36,11 @@ from ledger.errors import Refused
 line_size_max_bytes: Final = 4 * 1024**2
 _chunk_bytes: Final = 64 * 1024
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+id_max_chars: Final = 200
+_BEGINNING: Final = re.compile(
+    r'\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,)*\s*"id"\s*:\s*(-?[0-9]{1,15}|"[^"\\]{1,200}")\s*[,}]'
+)
+"""A line that cannot be read to its end, if its id stands before everything that is nested."""
 
 
 @contextlib.contextmanager
@@ -91,13 +96,6 @@ def bounded(chunk: bytes, length: int) -> tuple[bytes, int]:
         kept.append(part[: max(0, line_size_max_bytes - length)])
         length += len(part)
     return b"".join(kept), length
-
-
-id_max_chars: Final = 200
-_BEGINNING: Final = re.compile(
-    r'\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,)*\s*"id"\s*:\s*(-?[0-9]{1,15}|"[^"\\]{1,200}")\s*[,}]'
-)
-"""A line that cannot be read to its end, if its id stands before everything that is nested."""
 
 
 class Answering:

@@ -64,6 +64,7 @@ news_wait_max_s: Final = 60.0
 connect_wait_max_s: Final = 10.0
 close_wait_max_s: Final = 2.0
 publish_left_max_s: Final = 30.0
+_CHECKSUM_BYTES: Final = 2
 
 
 class Node:
@@ -321,9 +322,6 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Worker]:
     if config.notify:
         workers["notifier"] = NotifierWorker(client, reader.answer, path / STORE_FILE, configured_channels(settings))
     return workers
-
-
-_CHECKSUM_BYTES: Final = 2
 
 
 def current_users(client: LocalClient, home: Home) -> BusUsers:

@@ -26,6 +26,8 @@ from ledger.lifecycle.authority import ROOT
 
 let_in_wait_max_s: Final = 5.0
 let_in_poll_s: Final = 0.05
+ttl_max: Final = timedelta(days=366)
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @click.group(cls=Group)
@@ -143,10 +145,6 @@ def _identity_key(home: Home, ledger: str, name: str, passphrase: str | None) ->
 def _bus_key(home: Home, name: str) -> str:
     path = home.nkey_file(name)
     return public_bus_key(home.bus_seed(name)) if path.exists() else new_bus_key(path)
-
-
-ttl_max: Final = timedelta(days=366)
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @click.group(cls=Group)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 LEVELS = [level.value for level in TransferLevel]
+issues_shown_max: Final = 500
 
 
 @click.command(cls=Command)
@@ -149,9 +150,6 @@ def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: 
     if not critical:
         return f"the conclusion does not rest on this {step.type}"
     return "the budget had no room for it"
-
-
-issues_shown_max: Final = 500
 
 
 @click.command(cls=Command)

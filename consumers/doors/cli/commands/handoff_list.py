@@ -22,6 +22,11 @@ from ledger.lifecycle.handoff import Status
 rows_max: Final = 500
 cards_default: Final = 20
 depends_cells_max: Final = 36
+column_cells_min: Final = 14
+column_cells_max: Final = 40
+title_lines_max: Final = 3
+gap: Final = "  "
+HEADINGS: Final = {"in_progress": "in progress"}
 
 
 @click.command("list", cls=Command)
@@ -153,14 +158,6 @@ def _print_lists(found: dict[str, Any]) -> None:
             note = f"  (waived: {clean(one['waived_because'])})" if one.get("mark") == "waived" else ""
             note = "  (ticked in the imported file)" if one.get("mark") == "claimed" else note
             click.echo(f"  {number}. [{mark}] {clean(one['text'])}{note}")
-
-
-column_cells_min: Final = 14
-column_cells_max: Final = 40
-title_lines_max: Final = 3
-gap: Final = "  "
-
-HEADINGS: Final = {"in_progress": "in progress"}
 
 
 def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
