@@ -62,13 +62,10 @@ house: install
 mutants: install
 	$(BIN)/python tests/mutants
 
-# The long run: as many kills and flips as the issues name.
+# The long run: every test that counts its kills, flips or rounds, with as many as were promised (200 kills, 1,000 flips).
 faults: install
-	BATON_FAULTS=25 $(BIN)/python -m pytest -q --timeout 3600 tests/ledger/log/test_crash.py \
-	  tests/ledger/log/test_two_writers.py tests/ledger/bus/test_publisher_faults.py \
-	  tests/consumers/doors/node/test_node_faults.py tests/consumers/sdk/test_reactor_kills.py tests/consumers/auditor \
-	  tests/consumers/handoffs/router/test_router_kills.py tests/consumers/handoffs/notifier tests/consumers/handoffs/files \
-	  tests/consumers/handoffs/test_handoff_machine_processes.py tests/consumers/thoughts/test_tot_kills.py
+	BATON_FAULTS=25 $(BIN)/python -m pytest -q --timeout 3600 \
+	  $$(grep -rlE '^from (faults|tampering) import' tests --include='test_*.py')
 
 contract: install
 	$(BIN)/python -m ledger.contract

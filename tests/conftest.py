@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,18 @@ memory_free_min_bytes: Final = 2 * 1024**3
 # for that. No test loses its point by it: they kill processes, and what a killed process wrote stays in either place.
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= memory_free_min_bytes:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+STARTS_PROCESSES: Final = re.compile(
+    r"\b(subprocess|multiprocessing|Running|Serving|ServeProcess|HttpServer|Inspector)\b"
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of a module that starts processes: ``-m "not process"`` leaves out what takes longest."""
+    marked = {path: STARTS_PROCESSES.search(path.read_text("utf-8")) for path in {item.path for item in items}}
+    for item in items:
+        if marked[item.path]:
+            item.add_marker(pytest.mark.process)
 
 
 @pytest.fixture
