@@ -38,6 +38,8 @@ error_size_max_bytes: Final = 64 * 1024
 error_shown_max_chars: Final = 600
 chunk_max_bytes: Final = 256 * 1024
 daemon_wait_max_s: Final = 0.2
+exit_poll_first_s: Final = 0.000_05
+exit_poll_max_s: Final = 0.05
 
 object_silence_max_s: Final = 60.0
 object_header_max_bytes: Final = 8 * 1024
@@ -321,7 +323,7 @@ def _answer(process: subprocess.Popen[bytes], what: str, time_max_s: float, size
     deadline = time.monotonic() + time_max_s
     try:
         out, complaint = _output(process, deadline, size_max)
-        code = process.wait(max(deadline - time.monotonic(), 0))
+        code = _end_of(process, deadline)
     except subprocess.TimeoutExpired as error:
         raise Unavailable("STORE_UNAVAILABLE", f"{what} did not end within {time_max_s:g} s") from error
     if len(out) > size_max:
@@ -362,6 +364,21 @@ def _output(process: subprocess.Popen[bytes], deadline: float, size_max: int) ->
                 _end(process)
                 break
     return bytes(out), complaint
+
+
+def _end_of(process: subprocess.Popen[bytes], deadline: float) -> int:
+    """Return a process's exit code; one that has closed its pipes is over in a moment, sooner than ``wait`` looks.
+
+    Raises:
+        subprocess.TimeoutExpired: it goes on after the deadline.
+    """
+    pause_s = exit_poll_first_s
+    while (code := process.poll()) is None:
+        if time.monotonic() > deadline:
+            raise subprocess.TimeoutExpired(process.args, 0)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, exit_poll_max_s)
+    return code
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
