@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from consumers.handoffs.acts import Wait
 from consumers.sdk.http import is_loopback
 from ledger.codec import schema_error
 from ledger.config import Settings, environment_variable
@@ -26,7 +27,7 @@ from ledger.events.fields import NAME_PATTERN
 channels_max: Final = 20
 EVERYBODY: Final = "*"
 
-Action: TypeAlias = Literal["approve", "claim", "continue", "unblock", "verify", "review"]
+Action: TypeAlias = Literal[Wait, "review"]
 _Agent = Annotated[str, msgspec.Meta(pattern=rf"{NAME_PATTERN}|^\*\Z")]
 _Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
 

@@ -16,6 +16,7 @@ from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.program import Command
 from consumers.sdk.mermaid import Flowchart, Style, node_name
 from consumers.sdk.text import clean, one_line
+from ledger.lifecycle.handoff import FINAL
 
 depth_drawn_max: Final = 16
 path_named_max: Final = 12
@@ -28,7 +29,6 @@ _CLASSES: Final[dict[Mark, tuple[str, str]]] = {
     "missing": ("stroke:#b42318,stroke-dasharray:4 3", 'style=dashed color="#b42318"'),
     "critical": ("stroke-width:3px", "penwidth=3"),
 }
-OVER: Final = frozenset({"verified", "rejected", "cancelled", "superseded"})
 
 
 def tree_text(answer: dict[str, Any]) -> Iterator[str]:
@@ -153,7 +153,7 @@ def _is(marked: Mark, node: dict[str, Any], answer: dict[str, Any]) -> bool:
         case "ready":
             return bool(node["is_ready"])
         case "over":
-            return node["status"] in OVER
+            return node["status"] in FINAL
         case "critical":
             return node["id"] in answer["critical_path"]
         case _:

@@ -274,5 +274,5 @@ def _as_read(name: str, value: Any) -> Any:
             return tuple(text.strip() for text in value)
         case "depends_on" | "log":
             return tuple(value)
-        case _:
+        case _:  # any other field: one line, or None
             return value.strip() if value is not None else None
