@@ -124,33 +124,33 @@ def by_beginning(moment: Moment, table: str, name: str, asked: str, what: str) -
     """Return the id in ``table`` that is ``name``, else the only one that begins with it; ``asked`` is shown.
 
     Raises:
-        Refused: as ``one``.
+        Refused: as ``only_match``.
     """
     # The table is fixed in the code; what is asked for is bound.
     if moment.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):  # noqa: S608
         return name
     sql = f"SELECT id FROM {table} WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"  # noqa: S608
-    found = moment.rows(sql, (len(name), name, candidates_max + 1)) if name else []
-    return one([row["id"] for row in found], asked, what)
+    rows = moment.rows(sql, (len(name), name, candidates_max + 1)) if name else []
+    return only_match([row["id"] for row in rows], asked, what)
 
 
-def one(found: Sequence[str], asked: str, what: str) -> str:
-    """Return the one name that was found.
+def only_match(matches: Sequence[str], asked: str, what: str) -> str:
+    """Return the only name that fits what was asked for.
 
     Raises:
         Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with up to ten ``candidates``.
     """
-    if not found:
+    if not matches:
         raise Refused("NOT_FOUND", f"there is no {what} {asked}", asked=asked)
-    if len(found) > 1:
-        candidates = list(found[:candidates_max])
+    if len(matches) > 1:
+        candidates = list(matches[:candidates_max])
         raise Refused(
             "REF_AMBIGUOUS",
             f"{asked} fits more than one {what}: {', '.join(candidates)}",
             asked=asked,
             candidates=candidates,
         )
-    return found[0]
+    return matches[0]
 
 
 def prefix_range(asked: str, algorithm: str) -> tuple[str, str] | None:

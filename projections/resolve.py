@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ledger.errors import Refused
 from projections.catalog.queries import matching_events
-from projections.query import Answer, Arguments, Moment, candidates_max, one, prefix_range
+from projections.query import Answer, Arguments, Moment, candidates_max, only_match, prefix_range
 from projections.reasoning.graph import decode_change
 from projections.reasoning.queries import find_version
 
@@ -40,7 +40,7 @@ def resolve(moment: Moment, asked: AnyRef) -> Answer:
             matches[row["ref"]] = _version(moment, row["ref"])
     if not matches:
         matches = {row["stream"]: _stream(row) for row in _streams(moment, asked.ref)}
-    return matches[one(list(matches), asked.ref, "event, reasoning or stream")]
+    return matches[only_match(list(matches), asked.ref, "event, reasoning or stream")]
 
 
 def _event(row: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from consumers.sdk.text import one_line
 from consumers.thoughts.tree import advance, stats
 from ledger.errors import Refused, Unavailable
 from ledger.events import tot as kinds
-from projections.thoughts.messages import Rounds, round_of_file, seen
+from projections.thoughts.messages import Rounds, round_of_file, rounds_after
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -154,7 +154,7 @@ def _lines(events: Sequence[Event]) -> Iterable[_Line]:
         for cause in event.causes
     }
     for event in events:
-        rounds = seen(rounds, event)
+        rounds = rounds_after(rounds, event)
         role = "orchestrator" if isinstance(event.data, kinds.TotStarted) else getattr(event.data, "sender", "explorer")
         place = _Place(role, round_of_file(rounds, event) if role in _IN_ROUNDS else 0)
         if isinstance(event.data, kinds.TotLogWritten):

@@ -107,10 +107,10 @@ def fold(state: AgentState, event: Event) -> AgentState:
             return msgspec.structs.replace(
                 state,
                 keys=tuple(
-                    msgspec.structs.replace(one, revoked_index=event.index, revoked_because=data.reason)
-                    if one.key == data.key
-                    else one
-                    for one in state.keys
+                    msgspec.structs.replace(key, revoked_index=event.index, revoked_because=data.reason)
+                    if key.key == data.key
+                    else key
+                    for key in state.keys
                 ),
             )
         case _:  # no other kind is handled

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ledger.lifecycle.authority import to_ms
-from projections.query import Answer, Arguments, Moment, one
+from projections.query import Answer, Arguments, Moment, only_match
 
 
 class AgentName(Arguments, frozen=True):
@@ -31,7 +31,7 @@ def list_agents(moment: Moment, _asked: Arguments) -> Answer:
 def show_agent(moment: Moment, asked: AgentName) -> Answer:
     """Return one agent with its keys."""
     rows = moment.rows("SELECT * FROM agents WHERE name = ?", (asked.name,))
-    one([row["name"] for row in rows], asked.name, "agent")
+    only_match([row["name"] for row in rows], asked.name, "agent")
     return _agent(rows[0]) | {"keys": list_keys(moment, KeyFilter(agent=asked.name))["keys"]}
 
 

@@ -15,7 +15,7 @@ from projections.query import (
     Moment,
     Where,
     candidates_max,
-    one,
+    only_match,
     page_of,
     prefix_range,
 )
@@ -81,7 +81,7 @@ def show_event(moment: Moment, asked: EventRef) -> Answer:
     """Return one event's row with the ``refs`` it makes."""
     found = {row["event_index"]: row for row in matching_events(moment, asked.ref)}
     names = [row["body_ref"] if asked.ref.startswith("sha256:") else row["id"] for row in found.values()]
-    one(names, asked.ref, "event")
+    only_match(names, asked.ref, "event")
     (row,) = found.values()
     return row | {"refs": _refs_of(moment, row["event_index"])}
 
@@ -147,7 +147,7 @@ def why_event(moment: Moment, asked: WhyEvent) -> Answer:
         "causes": causes,
         "effects": _effects(moment, event),
         "unresolved": unresolved,
-        "is_complete": not any(one["refs"] for one in layer),
+        "is_complete": not any(event["refs"] for event in layer),
     }
 
 

@@ -21,7 +21,7 @@ from projections.query import (
     Moment,
     Where,
     candidates_max,
-    one,
+    only_match,
     page_of,
     page_rows_max,
     prefix_range,
@@ -112,7 +112,7 @@ def find_version(moment: Moment, asked: str) -> tuple[str, int]:
     if bounds is not None:
         sql = "SELECT DISTINCT ref FROM reasoning_versions WHERE ref >= ? AND ref < ? ORDER BY ref LIMIT ?"
         refs = [row["ref"] for row in moment.rows(sql, (*bounds, candidates_max + 1))]
-    ref = one(refs, asked, "reasoning")
+    ref = only_match(refs, asked, "reasoning")
     first = "SELECT reasoning_id, version FROM reasoning_versions WHERE ref = ? ORDER BY event_index LIMIT 1"
     (row,) = moment.rows(first, (ref,))
     return row["reasoning_id"], row["version"]

@@ -71,4 +71,4 @@ def existing_records(moment: Moment, asked: Places) -> Answer:
     sql = (
         "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY mapped_kind IS NULL, event_index DESC LIMIT 1"
     )
-    return {"records": [row for one in asked.places for row in moment.rows(sql, (one.original, one.source))]}
+    return {"records": [row for place in asked.places for row in moment.rows(sql, (place.original, place.source))]}

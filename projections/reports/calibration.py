@@ -147,7 +147,7 @@ def ends_of(assessments: Sequence[Mapping[str, Any]]) -> Ends:
     """
     place, postflight = _last(assessments, "POSTFLIGHT")
     _place, preflight = _last(assessments if postflight is None else assessments[:place], "PREFLIGHT")
-    has_check = any(one["phase"] == "CHECK" for one in assessments)
+    has_check = any(row["phase"] == "CHECK" for row in assessments)
     return Ends(preflight, postflight, has_check)
 
 

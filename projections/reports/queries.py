@@ -25,7 +25,7 @@ from projections.query import (
     Moment,
     Where,
     candidates_max,
-    one,
+    only_match,
     page_of,
     prefix_range,
 )
@@ -121,7 +121,7 @@ def show_report(moment: Moment, asked: ReportName) -> Answer:
     index = latest["event_index"]
     if wanted is not None:
         fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], wanted)}
-        index = fitting[one(list(fitting), wanted, f"report of session {session}")]
+        index = fitting[only_match(list(fitting), wanted, f"report of session {session}")]
     (row,) = moment.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
     report = read_report(msgspec.json.decode(row["report"]))
     derived = {"markdown": markdown_of(report), "compressed_json": compressed_of(report)}
@@ -214,7 +214,7 @@ def _find(moment: Moment, asked: ReportName) -> tuple[str, str | None]:
             "ORDER BY report_id LIMIT ?"
         )
         found = {row["report_id"]: row["session_id"] for row in moment.rows(sql, (*bounds, candidates_max + 1))}
-        whole = one(list(found), asked.id, "session or report")
+        whole = only_match(list(found), asked.id, "session or report")
         return found[whole], whole
 
 

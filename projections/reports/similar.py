@@ -27,7 +27,7 @@ _COLUMNS: Final = (
     "SELECT session_id, report_id, event_index, ai_id, author, timestamp, task_summary, key_findings, "
     "task_embedding, findings_embedding, imported FROM handoff_reports"
 )
-_TOLD: Final = ("session_id", "report_id", "event_index", "ai_id", "author", "timestamp", "task_summary")
+_SUMMARY: Final = ("session_id", "report_id", "event_index", "ai_id", "author", "timestamp", "task_summary")
 
 
 class LikeTask(Arguments, frozen=True):
@@ -54,9 +54,9 @@ class Compared(NamedTuple):
     findings: Embedding
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What an answer tells of it."""
-        return {name: self.row[name] for name in _TOLD} | {"imported": decoded(self.row["imported"])}
+    def summary(self) -> dict[str, Any]:
+        """What an answer says of it."""
+        return {name: self.row[name] for name in _SUMMARY} | {"imported": decoded(self.row["imported"])}
 
 
 def similar_reports(moment: Moment, asked: LikeTask) -> Answer:
@@ -66,8 +66,8 @@ def similar_reports(moment: Moment, asked: LikeTask) -> Answer:
     """
     found, left_out = _like(moment, asked)
     reports = [
-        one.told | {"key_findings": msgspec.json.decode(one.row["key_findings"]), "score": score, "like": like}
-        for one, score, like in found[: asked.limit]
+        report.summary | {"key_findings": msgspec.json.decode(report.row["key_findings"]), "score": score, "like": like}
+        for report, score, like in found[: asked.limit]
     ]
     return {"reports": reports, "total_found": len(found)} | _by(left_out)
 
@@ -78,7 +78,7 @@ def dead_ends_like(moment: Moment, asked: LikeTask) -> Answer:
     Sessions without a report count by the task they were started with: what failed there failed all the same.
     """
     found, left_out = _like(moment, asked, "session_id IN (SELECT id FROM sessions WHERE dead_ends > 0)")
-    scores = {one.row["session_id"]: score for one, score, _like_what in found}
+    scores = {report.row["session_id"]: score for report, score, _alike in found}
     unreported, others = _unreported(moment, asked)
     scores |= unreported
     dead_ends: list[dict[str, Any]] = []
@@ -114,7 +114,7 @@ def overlapping(moment: Moment, asked: Since) -> Answer:
             "score": score,
             "alike": alike,
             "is_same_agent": newer.row["ai_id"] == older.row["ai_id"],
-            "sessions": [newer.told, older.told],
+            "sessions": [newer.summary, older.summary],
             "nearest_findings": _nearest(newer, older),
         }
         for score, newer, older, alike in pairs[: asked.limit]
@@ -135,11 +135,11 @@ def _like(
     compared, left_out = _reports(moment, where, similar_compared_max)
     wanted = embed_text(asked.task)
     found = []
-    for one in compared:
-        scores = {"task": _score(wanted, one.task), "findings": _score(wanted, one.findings)}
+    for report in compared:
+        scores = {"task": _score(wanted, report.task), "findings": _score(wanted, report.findings)}
         like = max(scores, key=scores.__getitem__)
         if scores[like] > HASH_V1.threshold:
-            found.append((one, scores[like], like))
+            found.append((report, scores[like], like))
     found.sort(key=lambda each: (-each[1], -each[0].row["event_index"]))
     return found, left_out
 

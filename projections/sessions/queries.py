@@ -56,9 +56,9 @@ def show_session(moment: Moment, asked: SessionId) -> Answer:
     counted = ("assessments", "findings", "unknowns", "dead_ends", "tools")
     shown = {key: value for key, value in _session(row).items() if key not in counted}
     shown["counts"] = {key: row[key] for key in counted}
-    shown["assessments"] = [_assessment(one) for one in _of(moment, "assessments", name)]
+    shown["assessments"] = [_assessment(row) for row in _of(moment, "assessments", name)]
     shown["findings"] = [
-        one | {"evidence": msgspec.json.decode(one["evidence"])} for one in _of(moment, "findings", name)
+        row | {"evidence": msgspec.json.decode(row["evidence"])} for row in _of(moment, "findings", name)
     ]
     shown["unknowns"] = _of(moment, "unknowns", name)
     shown["dead_ends"] = _of(moment, "dead_ends", name)

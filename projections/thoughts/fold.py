@@ -16,7 +16,7 @@ from ledger.events import tot as kinds
 from ledger.events.body import Event
 from ledger.lifecycle.tot import TotState, transition, tree_digest
 from projections.projection import Logged, Projection, Row, Rows, Table, by_name_of_stream, json_text, row_of
-from projections.thoughts.messages import Rounds, error_of, round_of, seen, sender_of, text_of
+from projections.thoughts.messages import Rounds, error_of, round_of, rounds_after, sender_of, text_of
 from projections.thoughts.tree import failed_ask_calls, root_of, search_state, stats_of, with_children
 from projections.views import VIEW_VERSIONS
 
@@ -146,7 +146,7 @@ def fold(state: TaskRecord, event: Event) -> TaskRecord:
     """Return the task after one more of its events."""
     life = transition(state.life, event)
     fields: dict[str, Any] = {"life": life, "updated_index": event.index, "updated_ms": event.accepted_ms}
-    fields |= _said(state, event) | {"rounds": seen(state.rounds, event)}
+    fields |= _changes_of(state, event) | {"rounds": rounds_after(state.rounds, event)}
     before, state = state, msgspec.structs.replace(state, **fields)
     if before.life is None or life.nodes is before.life.nodes:
         return state
@@ -158,7 +158,7 @@ def fold(state: TaskRecord, event: Event) -> TaskRecord:
     return msgspec.structs.replace(state, nodes=state.nodes | restated) if restated else state
 
 
-def _said(state: TaskRecord, event: Event) -> dict[str, Any]:
+def _changes_of(state: TaskRecord, event: Event) -> dict[str, Any]:
     """Return the fields of a task (as it was before) that an event changes."""
     match event.data:
         case kinds.TotStarted() as data:
@@ -176,9 +176,11 @@ def _said(state: TaskRecord, event: Event) -> dict[str, Any]:
             return {"llm_calls": state.llm_calls + payload.llm_calls}
         case kinds.EvaluationResults(payload=kinds.ResultsPayload() as payload):
             nodes = dict(state.nodes)
-            for one in payload.evaluations:
-                evaluation = kinds.Evaluation(score=one.score, confidence=one.confidence, reasoning=one.reasoning)
-                nodes[one.node_id] = msgspec.structs.replace(nodes[one.node_id], evaluation=evaluation)
+            for result in payload.evaluations:
+                evaluation = kinds.Evaluation(
+                    score=result.score, confidence=result.confidence, reasoning=result.reasoning
+                )
+                nodes[result.node_id] = msgspec.structs.replace(nodes[result.node_id], evaluation=evaluation)
             return {"nodes": nodes, "llm_calls": state.llm_calls + payload.llm_calls}
         case kinds.GeneratedThoughts() | kinds.EvaluationResults():
             return {"llm_calls": state.llm_calls + failed_ask_calls}
@@ -235,7 +237,7 @@ def rows(state: TaskRecord) -> Rows:
         tree_digest=tree_digest(state.life.nodes),
         solution=_whole(state.solution),
         failure=_whole(state.error),
-        waiting=json_text([{"request_id": id_, "type": one.type} for id_, one in state.life.waiting.items()]),
+        waiting=json_text([{"request_id": id_, "type": request.type} for id_, request in state.life.waiting.items()]),
     )
     nodes = enumerate(with_children(state.nodes).values())
     return (row, *(_node(state, position, node) for position, node in nodes))
@@ -305,7 +307,7 @@ def _plain(value: Any) -> Any:
         case msgspec.Struct():
             return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
         case list():
-            return [_plain(one) for one in value]
+            return [_plain(item) for item in value]
         case _:  # numbers, texts, dicts as they are
             return value
 

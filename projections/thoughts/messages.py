@@ -57,8 +57,8 @@ def _text(data: EventData) -> str:
                 f"threshold {config.pruning_threshold:g}"
             )
         case kinds.SearchComplete():
-            found = data.payload.stats
-            return f"The search is complete: {found.total_nodes} nodes, {found.total_backtracks} backtracks"
+            stats = data.payload.stats
+            return f"The search is complete: {stats.total_nodes} nodes, {stats.total_backtracks} backtracks"
         case kinds.SynthesizeSolution():
             return f"Asks for the answer of a path of {len(data.payload.best_path)} nodes"
         case kinds.FinalSolution(payload=kinds.Solution() as solution):
@@ -99,32 +99,32 @@ class Rounds(msgspec.Struct, frozen=True, array_like=True):
     last: dict[str, int] = {}
 
 
-def seen(rounds: Rounds, event: Event) -> Rounds:
+def rounds_after(rounds: Rounds, event: Event) -> Rounds:
     """Return the rounds after one more event of the task."""
     data, count, of_node = event.data, rounds.count, rounds.of_node
     if isinstance(data, kinds.GenerateThoughts):
         count += 1
-        found = count
+        round_ = count
     elif isinstance(data, kinds.EvaluateThoughts):
-        found = max((of_node.get(node.id, 0) for node in data.payload.candidates), default=0) or count
+        round_ = max((of_node.get(node.id, 0) for node in data.payload.candidates), default=0) or count
     elif isinstance(data, _AFTER):
-        found = 0
+        round_ = 0
     else:
-        found = next((rounds.of_event[cause] for cause in event.causes if cause in rounds.of_event), 0)
+        round_ = next((rounds.of_event[cause] for cause in event.causes if cause in rounds.of_event), 0)
         if isinstance(data, kinds.TotLogWritten):
-            found = found or data.round
-    if not found:
+            round_ = round_ or data.round
+    if not round_:
         return rounds
     if isinstance(data, kinds.TotNodesAdded):
-        of_node = of_node | dict.fromkeys((node.id for node in data.nodes), found)
-    return Rounds(count, rounds.of_event | {event.id: found}, of_node, rounds.last | {event.author: found})
+        of_node = of_node | dict.fromkeys((node.id for node in data.nodes), round_)
+    return Rounds(count, rounds.of_event | {event.id: round_}, of_node, rounds.last | {event.author: round_})
 
 
 def round_of(rounds: Rounds, event: Event) -> int:
-    """Return the round of an event that was seen; 0 when it belongs to none."""
+    """Return the round of an event that was counted; 0 when it belongs to none."""
     return rounds.of_event.get(event.id, 0)
 
 
 def round_of_file(rounds: Rounds, event: Event) -> int:
-    """Return the round in whose log file the event just seen stands: without one of its own, its author's last."""
+    """Return the round in whose log file the event just counted stands: without one of its own, its author's last."""
     return round_of(rounds, event) or rounds.last.get(event.author) or 1

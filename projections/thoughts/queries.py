@@ -57,7 +57,7 @@ def list_tasks(moment: Moment, asked: TaskList) -> Answer:
 
 def show_task(moment: Moment, asked: TaskId) -> Answer:
     """Return a task: roles, configuration, stats (``claimed_stats``: the explorer's own), solution or ``failure``."""
-    return _found(moment, asked.id)
+    return _task_of(moment, asked.id)
 
 
 def show_tree(moment: Moment, asked: TaskId) -> Answer:
@@ -65,7 +65,7 @@ def show_tree(moment: Moment, asked: TaskId) -> Answer:
 
     ``search_config`` is None before the search was asked for, ``root_id`` before there is a root.
     """
-    task = _found(moment, asked.id)
+    task = _task_of(moment, asked.id)
     rows = moment.rows("SELECT * FROM tot_nodes WHERE task_id = ? ORDER BY position", (task["id"],))
     return {
         "task_id": task["id"],
@@ -83,7 +83,7 @@ def show_timeline(moment: Moment, asked: TaskTimeline) -> Answer:
 
     ``text`` is a line for people; ``entries`` are those of a log. ``round`` is that of the log files, 0 outside them.
     """
-    task = _found(moment, asked.id)
+    task = _task_of(moment, asked.id)
     where = Where()
     where.equal("task_id", task["id"])
     page, total, following = page_of(moment, TIMELINE, where, asked.after, asked.limit)
@@ -98,13 +98,13 @@ def prove_task(moment: Moment, asked: TaskId) -> Answer:
     ``missing`` those of them that were asked, or all of them once there is a solution. ``passed``: nobody answered
     himself and nobody is missing. ``unanswered`` requests may still wait.
     """
-    task = _found(moment, asked.id)
+    task = _task_of(moment, asked.id)
     sql = "SELECT * FROM tot_messages WHERE task_id = ? ORDER BY event_index"
     messages = moment.rows(sql, (task["id"],))
     requests = {row["event_id"]: row for row in messages if row["request_id"] == row["event_id"]}
     answers = [_answer(requests[row["request_id"]], row) for row in messages if row["answer_id"] is not None]
     answered = {answer["request_id"] for answer in answers}
-    itself = [one["answer_id"] for one in answers if one["signer"] == one["asked_by"] or one["key"] == one["asked_key"]]
+    itself = [row["answer_id"] for row in answers if row["signer"] == row["asked_by"] or row["key"] == row["asked_key"]]
     ran = {row["sender"] for row in messages}
     never_ran = [binding["role"] for binding in task["roles"] if binding["role"] not in ran]
     is_whole = task["solution"] is not None
@@ -127,7 +127,7 @@ def prove_task(moment: Moment, asked: TaskId) -> Answer:
     }
 
 
-def _found(moment: Moment, asked: str) -> dict[str, Any]:
+def _task_of(moment: Moment, asked: str) -> dict[str, Any]:
     whole = by_beginning(moment, "tot_tasks", asked.removeprefix("tot/"), asked, "task")
     (row,) = moment.rows("SELECT * FROM tot_tasks WHERE id = ?", (whole,))
     return _task(row)
