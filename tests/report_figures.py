@@ -47,7 +47,7 @@ class Figures(NamedTuple):
         return 1 - self.tokens / self.history
 
 
-class Told:
+class Recorder:
     """Sessions recorded in a ledger and reported on by alice."""
 
     def __init__(self, ledger: Ledger, client: LocalClient, reader: Reader) -> None:
@@ -71,7 +71,7 @@ class Told:
         """Measure the resume of a session."""
         resumed = self.resume(case, level)
         entries = list(entries_of(resumed))
-        # By the seed's definition a summary tells no tools.
+        # A summary has no tools, by definition.
         questions = [one for one in case.questions if level != "summary" or one.about != "tool"]
         open_ = [one for one in questions if not is_answered(one, entries)]
         asked = len(questions)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from projections.reader import Reader
 from tests.bench.pairs import Bench, Budget, Row, scaled
 from tests.building import Ledger
-from tests.report_figures import Told, answered
+from tests.report_figures import Recorder, answered
 from tests.session_cases import SORTS, case
 
 if TYPE_CHECKING:
@@ -37,21 +37,21 @@ def rows(bench: Bench) -> Iterator[Row]:
         ledger.client() as client,
         Reader(client, ledger.settings()) as reader,
     ):
-        told = Told(ledger, client, reader)
+        recorder = Recorder(ledger, client, reader)
         bench.say(f"{CASES} generated sessions")
         cases = [case(number) for number in range(CASES)]
         for one in cases:
-            told.record(one)
+            recorder.record(one)
         for level, least in _TO_REACH.items():
-            found = [told.figures(one, level) for one in cases]
+            found = [recorder.figures(one, level) for one in cases]
             yield _answers(level, found, least)
             yield from (_answers(level, _of(found, sort), None, f"{sort} only") for sort in SORTS)
         bench.say(f"{LONG_CASES} sessions of {LONG_STEPS} recorded thoughts and tools")
         long = [case(CASES + number, steps=LONG_STEPS) for number in range(LONG_CASES)]
         for one in long:
-            told.record(one)
+            recorder.record(one)
         for level in _TO_REACH:
-            found = [told.figures(one, level) for one in long]
+            found = [recorder.figures(one, level) for one in long]
             yield _cost(level, [one for one in found if one.history >= history_tokens_min])
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from building import Ledger
-from report_figures import Told
+from report_figures import Recorder
 
 from projections.reader import Reader
 
@@ -31,10 +31,10 @@ def _nobodys_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def told(ledger: Ledger, local_client: LocalClient) -> Iterator[Told]:
+def recorder(ledger: Ledger, local_client: LocalClient) -> Iterator[Recorder]:
     """Sessions that alice records."""
     with Reader(local_client, ledger.settings()) as reader:
-        yield Told(ledger, local_client, reader)
+        yield Recorder(ledger, local_client, reader)
 
 
 @pytest.fixture

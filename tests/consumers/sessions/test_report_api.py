@@ -1,4 +1,4 @@
-"""The seed's functions by name, each call opening and closing the ledger: and its integration test."""
+"""The functions for Python by name, each opening and closing the ledger, and a session from start to resuming."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import Ledger
-from seed_examples import AFTER, BEFORE, FINDINGS, run_session
 from serving import CAROL, ServeProcess, make_home
+from usage_examples import AFTER, BEFORE, FINDINGS, run_session
 
 from consumers.sessions import (
     EpistemicHandoffReportGenerator,
@@ -201,8 +201,8 @@ def test_importing_the_front_door_opens_nothing(home: Path) -> None:
     assert not home.exists()
 
 
-def test_the_functions_take_the_seeds_arguments_in_its_order() -> None:
-    seed = {
+def test_the_functions_take_their_arguments_in_the_order_that_callers_rely_on() -> None:
+    relied_on = {
         generate_handoff_report: [
             "session_id", "task_summary", "key_findings", "remaining_unknowns", "next_session_context",
             "artifacts_created",
@@ -213,7 +213,7 @@ def test_the_functions_take_the_seeds_arguments_in_its_order() -> None:
         load_handoff: ["session_id", "format"],
         query_handoffs: ["ai_id", "since", "limit"],
     }  # fmt: skip
-    for function, names in seed.items():
+    for function, names in relied_on.items():
         assert list(inspect.signature(function).parameters)[: len(names)] == names
 
 

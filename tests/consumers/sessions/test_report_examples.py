@@ -1,9 +1,9 @@
-"""The seed's usage examples 1 to 4 run as they are written there (seed 004, "Usage Examples")."""
+"""Four usage examples, run as their users write them."""
 
 from __future__ import annotations
 
 import pytest
-from seed_examples import AFTER, ARTIFACTS, BEFORE, CONTEXT, FINDINGS, UNKNOWNS, run_session
+from usage_examples import AFTER, ARTIFACTS, BEFORE, CONTEXT, FINDINGS, UNKNOWNS, run_session
 
 from consumers.sessions import (
     bootstrap_session,

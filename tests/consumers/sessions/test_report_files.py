@@ -23,7 +23,7 @@ def statuses(stored: list[Stored]) -> list[str]:
     return [one.status for one in stored]
 
 
-def test_files_stand_where_the_seed_has_them(tmp_path: Path) -> None:
+def test_files_stand_by_agent_and_session(tmp_path: Path) -> None:
     stored = store(tmp_path / "deep" / "handoffs")
     folder = tmp_path / "deep" / "handoffs" / "claude-code"
     assert [(one.location, one.status) for one in stored] == [

@@ -1,4 +1,4 @@
-"""The generator by the seed's own unit tests, and by its rules at their thresholds (seed 004, "Unit Tests")."""
+"""The generator by example, and by its rules at their thresholds."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_uncertainty_reduced_by_a_fifth_is_a_gap_filled(before: float | None, af
         ({"know": 0.95}, [], "well_calibrated", [GO_ON]),
     ],
 )  # fmt: skip
-def test_recommendations_follow_the_seeds_thresholds_and_are_never_empty(
+def test_recommendations_follow_their_thresholds_and_are_never_empty(
     vectors: dict[str, float], unknowns: list[str], status: str, steps: list[str]
 ) -> None:
     assert recommend(vectors, unknowns, status) == steps

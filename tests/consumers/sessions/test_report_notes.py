@@ -27,7 +27,7 @@ def statuses(stored: list[Stored]) -> list[str]:
     return [one.status for one in stored]
 
 
-def test_the_seeds_command_shows_the_json_at_the_commit_of_writing(tmp_path: Path) -> None:
+def test_git_notes_show_prints_the_json_at_the_commit_of_writing(tmp_path: Path) -> None:
     folder = repository(tmp_path / "r")
     stored = store(folder)
     assert [(one.location, one.status) for one in stored] == [
@@ -182,7 +182,7 @@ def test_listed_sessions_are_found_by_the_start_of_their_id(tmp_path: Path) -> N
     assert notes.find("长") == "长期"
 
 
-def test_the_seeds_own_storage_test_passes(tmp_path: Path) -> None:
+def test_a_report_of_three_fields_is_stored_and_loaded_in_both_formats(tmp_path: Path) -> None:
     project = Project(git=repository(tmp_path / "r"))
     report = {"session_id": "test-123", "compressed_json": '{"test": "data"}', "markdown": "# Test Report"}
     assert store_report(report, project)[0].status == "written"

@@ -47,7 +47,7 @@ def task(notes: Notes, session: str) -> str:
     return str(loaded["task"])
 
 
-def test_pushed_notes_are_fetched_by_a_clone_and_read_by_the_seeds_command(world: World) -> None:
+def test_pushed_notes_are_fetched_by_a_clone_and_read_by_git_notes_show(world: World) -> None:
     world.store(world.a, "s1")
     pushed = push(world.a)
     assert sorted(pushed.new) == [f"{MARKDOWN_NOTES}s1", f"{JSON_NOTES}s1"]

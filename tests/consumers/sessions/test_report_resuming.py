@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from building import Ledger
 from faults import is_long_run
-from report_figures import Told, answered, is_answered
+from report_figures import Recorder, answered, is_answered
 from session_cases import SORTS, TYPES, Case, Question, case
 
 from consumers.sessions.generator import ReportInputs
@@ -50,21 +50,24 @@ def is_beginning(kept: str, whole: str) -> bool:
     return following.isspace() or bool(wide)
 
 
-def check_session(told: dict[str, Any], report: dict[str, Any], level: str) -> None:
+def check_session(packed: dict[str, Any], report: dict[str, Any], level: str) -> None:
     """Check one packed session against the whole report: answers, words, and what is said to be left out."""
-    assert set(told) - {"left_out", "no_report"} == KEYS[level]
-    left_out = told.get("left_out", {})
-    assert told["task"]
+    assert set(packed) - {"left_out", "no_report"} == KEYS[level]
+    left_out = packed.get("left_out", {})
+    assert packed["task"]
     for name in ("task", "next_session_context"):
         whole = report[REPORT_NAMES.get(name, name)]
-        assert is_beginning(told[name], whole) or (not told[name] and left_out[SHORT_NAMES.get(name, name)] == 1)
-        assert told[name] == whole.strip() or SHORT_NAMES.get(name, name) in {*left_out, *left_out.get("shortened", [])}
+        assert is_beginning(packed[name], whole) or (not packed[name] and left_out[SHORT_NAMES.get(name, name)] == 1)
+        assert packed[name] == whole.strip() or SHORT_NAMES.get(name, name) in {
+            *left_out,
+            *left_out.get("shortened", []),
+        }
     for name in LISTS:
         whole = report[REPORT_NAMES.get(name, name)]
-        assert bool(told[name]) == bool(whole), f"{name} is one of the six answers"
-        assert len(told[name]) + left_out.get(SHORT_NAMES.get(name, name), 0) == len(whole)
+        assert bool(packed[name]) == bool(whole), f"{name} is one of the six answers"
+        assert len(packed[name]) + left_out.get(SHORT_NAMES.get(name, name), 0) == len(whole)
         shortened = [
-            one for one in told[name] if isinstance(one, str) and not any(one == each.strip() for each in whole)
+            one for one in packed[name] if isinstance(one, str) and not any(one == each.strip() for each in whole)
         ]
         assert not shortened or SHORT_NAMES.get(name, name) in left_out["shortened"]
         for one in shortened:
@@ -81,23 +84,23 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         ledger.client() as client,
         Reader(client, ledger.settings()) as reader,
     ):
-        yield Recorded(Told(ledger, client, reader))
+        yield Recorded(Recorder(ledger, client, reader))
 
 
 class Recorded:
     """Generated sessions, each recorded and reported on when it is first asked for."""
 
-    def __init__(self, told: Told) -> None:
-        self.told = told
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
         self._known: dict[int, Case] = {}
 
     def session(self, number: int) -> tuple[Case, dict[str, Any]]:
         """Return a session and its whole report."""
         if number not in self._known:
             self._known[number] = case(number)
-            self.told.record(self._known[number])
+            self.recorder.record(self._known[number])
         one = self._known[number]
-        report: dict[str, Any] = self.told.answer("reports.show", {"id": one.id})["report"]
+        report: dict[str, Any] = self.recorder.answer("reports.show", {"id": one.id})["report"]
         return one, report
 
 
@@ -105,13 +108,13 @@ class Recorded:
 def test_sessions_of_every_sort_and_type_resume_within_their_tokens_with_the_six_answers(
     recorded: Recorded, first: int
 ) -> None:
-    told, found = recorded.told, set()
+    recorder, found = recorded.recorder, set()
     for number in range(first, first + SORTS_AND_TYPES):
         one, report = recorded.session(number)
         found.add((one.sort, one.type))
         assert report["report_type"] == one.type
         for level, limit in LEVELS.items():
-            resumed = told.resume(one, level)
+            resumed = recorder.resume(one, level)
             (packed,) = resumed["sessions"]
             assert count_tokens(printed(packed)) <= limit
             assert resumed["token_estimate"] == count_tokens(printed(resumed)) <= limit
@@ -119,11 +122,11 @@ def test_sessions_of_every_sort_and_type_resume_within_their_tokens_with_the_six
     assert found == set(product(SORTS, TYPES))
 
 
-def test_five_sessions_at_once_share_their_tokens(told: Told) -> None:
+def test_five_sessions_at_once_share_their_tokens(recorder: Recorder) -> None:
     for number in range(5):
-        told.record(case(number))
+        recorder.record(case(number))
     for level, limit in LEVELS.items():
-        resumed = resume(told.answer, told.client.get_blob, resume_mode="last_n", count=5, detail_level=level)
+        resumed = resume(recorder.answer, recorder.client.get_blob, resume_mode="last_n", count=5, detail_level=level)
         assert [one["session_id"] for one in resumed["sessions"]] == [case(n).id for n in (4, 3, 2, 1, 0)]
         assert all(count_tokens(printed(one)) <= limit for one in resumed["sessions"])
         assert resumed["token_estimate"] == count_tokens(printed(resumed)) <= 5 * limit
@@ -135,7 +138,7 @@ def test_the_markdown_is_whole_whenever_it_fits_and_else_in_whole_sections(recor
     for number in range(SORTS_AND_TYPES):
         one, report = recorded.session(number)
         whole = report["markdown"]
-        packed = recorded.told.resume(one, "full")["sessions"][0]
+        packed = recorded.recorder.resume(one, "full")["sessions"][0]
         omitted = packed.get("left_out", {}).get("markdown")
         if omitted is None:
             assert packed["full_markdown"] == whole
@@ -149,12 +152,12 @@ def test_the_markdown_is_whole_whenever_it_fits_and_else_in_whole_sections(recor
     assert set(found) == {"whole", "sections"}
 
 
-def test_the_modes_select_the_last_the_last_few_and_one_by_a_beginning_of_its_id(told: Told) -> None:
+def test_the_modes_select_the_last_the_last_few_and_one_by_a_beginning_of_its_id(recorder: Recorder) -> None:
     for number in range(7):
-        told.record(case(number))
+        recorder.record(case(number))
 
     def ids(**asked: Any) -> list[str]:
-        return [one["session_id"] for one in resume(told.answer, told.client.get_blob, **asked)["sessions"]]
+        return [one["session_id"] for one in resume(recorder.answer, recorder.client.get_blob, **asked)["sessions"]]
 
     assert ids() == [case(6).id]
     assert ids(resume_mode="last", count=3) == [case(6).id]
@@ -163,32 +166,32 @@ def test_the_modes_select_the_last_the_last_few_and_one_by_a_beginning_of_its_id
     assert ids(resume_mode="session_id", session_id=case(2).id[:6]) == [case(2).id]
 
 
-def test_an_agent_is_found_by_its_label_and_else_by_its_registered_name(ledger: Ledger, told: Told) -> None:
+def test_an_agent_is_found_by_its_label_and_else_by_its_registered_name(ledger: Ledger, recorder: Recorder) -> None:
     ledger.emit("alice", "session/a", session.SessionStarted(task="One", ai_id="minimax"))
     ledger.emit("bob", "session/b", session.SessionStarted(task="Two", ai_id="claude-code"))
     for ai_id, expected in (("minimax", ["a"]), ("bob", ["b"]), (None, ["b"]), ("nobody", [])):
-        resumed = resume(told.answer, told.client.get_blob, ai_id=ai_id)
+        resumed = resume(recorder.answer, recorder.client.get_blob, ai_id=ai_id)
         assert [one["session_id"] for one in resumed["sessions"]] == expected
     assert resumed["message"] == "No sessions found for ai_id=nobody"
     assert resumed["total_sessions"] == 0
 
 
-def test_a_session_without_a_report_resumes_from_its_events(told: Told) -> None:
+def test_a_session_without_a_report_resumes_from_its_events(recorder: Recorder) -> None:
     one = case(0)
-    told.record(one, report=False)
-    (packed,) = told.resume(one, "detailed")["sessions"]
+    recorder.record(one, report=False)
+    (packed,) = recorder.resume(one, "detailed")["sessions"]
     logged = [data.finding for data in one.events if isinstance(data, session.FindingLogged)]
     assert packed["no_report"] is True
     assert packed["report_id"] is None
     assert sorted(packed["key_findings"]) == sorted(logged)
     assert packed["epistemic_deltas"]["know"] != 0
-    told.record(case(4))
-    assert "no_report" not in told.resume(case(4), "detailed")["sessions"][0]
+    recorder.record(case(4))
+    assert "no_report" not in recorder.resume(case(4), "detailed")["sessions"][0]
 
 
-def test_a_session_just_started_resumes_too(ledger: Ledger, told: Told) -> None:
+def test_a_session_just_started_resumes_too(ledger: Ledger, recorder: Recorder) -> None:
     ledger.emit("alice", "session/a", session.SessionStarted())
-    (packed,) = resume(told.answer, told.client.get_blob, detail_level="full")["sessions"]
+    (packed,) = resume(recorder.answer, recorder.client.get_blob, detail_level="full")["sessions"]
     assert (packed["task"], packed["key_findings"], packed["next_steps"]) == (
         "",
         [],
@@ -197,17 +200,19 @@ def test_a_session_just_started_resumes_too(ledger: Ledger, told: Told) -> None:
     assert packed["no_report"] is True
 
 
-def test_a_session_in_which_nothing_was_recorded_yet_gives_way_to_the_one_before_it(ledger: Ledger, told: Told) -> None:
+def test_a_session_in_which_nothing_was_recorded_yet_gives_way_to_the_one_before_it(
+    ledger: Ledger, recorder: Recorder
+) -> None:
     ledger.emit("alice", "session/before", session.SessionStarted(task="Find the leak", ai_id="minimax"))
     ledger.emit("alice", "session/before", session.FindingLogged(finding="The pool is never closed"))
     ledger.emit("alice", "session/now", session.SessionStarted(task="Go on", ai_id="minimax"))
     for asked in ({}, {"ai_id": "minimax"}, {"ai_id": "alice"}):
-        (packed,) = resume(told.answer, told.client.get_blob, **asked)["sessions"]
+        (packed,) = resume(recorder.answer, recorder.client.get_blob, **asked)["sessions"]
         assert packed["task"] == "Find the leak"
-    assert resume(told.answer, told.client.get_blob, session_id="now")["sessions"][0]["task"] == "Go on"
+    assert resume(recorder.answer, recorder.client.get_blob, session_id="now")["sessions"][0]["task"] == "Go on"
 
 
-def test_dead_ends_of_the_session_come_first_then_those_of_similar_tasks(ledger: Ledger, told: Told) -> None:
+def test_dead_ends_of_the_session_come_first_then_those_of_similar_tasks(ledger: Ledger, recorder: Recorder) -> None:
     for name, task in (
         ("other", "Bake bread"),
         ("before", "Find the leak in the pool"),
@@ -216,38 +221,38 @@ def test_dead_ends_of_the_session_come_first_then_those_of_similar_tasks(ledger:
         ledger.emit("alice", f"session/{name}", session.SessionStarted(task=task))
         dead_end = session.DeadEndLogged(approach=f"Tried in {name}", why_failed="It came back")
         ledger.emit("alice", f"session/{name}", dead_end)
-    resumed = resume(told.answer, told.client.get_blob, session_id="now")
+    resumed = resume(recorder.answer, recorder.client.get_blob, session_id="now")
     assert resumed["dead_ends"] == [
         {"approach": "Tried in now", "why_failed": "It came back"},
         {"approach": "Tried in before", "why_failed": "It came back", "session": "before"},
     ]
 
 
-def test_a_text_that_the_report_had_to_shorten_much_is_read_from_its_blob(ledger: Ledger, told: Told) -> None:
+def test_a_text_that_the_report_had_to_shorten_much_is_read_from_its_blob(ledger: Ledger, recorder: Recorder) -> None:
     ledger.emit("alice", "session/a", session.SessionStarted(task="Many"))
-    author = Author(told.client, "alice", lambda _: ledger.keys["alice"])
+    author = Author(recorder.client, "alice", lambda _: ledger.keys["alice"])
     findings = [f"Finding {n} says that " + "the pool stays open, " * 60 for n in range(120)]
-    publish_report(author, told.answer, "a", ReportInputs(task_summary="Many", key_findings=findings))
-    held = told.answer("reports.show", {"id": "a"})["report"]["key_findings"][0]
-    (packed,) = resume(told.answer, told.client.get_blob, session_id="a", detail_level="full")["sessions"]
+    publish_report(author, recorder.answer, "a", ReportInputs(task_summary="Many", key_findings=findings))
+    held = recorder.answer("reports.show", {"id": "a"})["report"]["key_findings"][0]
+    (packed,) = resume(recorder.answer, recorder.client.get_blob, session_id="a", detail_level="full")["sessions"]
     assert len(packed["key_findings"][0]) > len(held)
     assert "findings" in packed["left_out"]["shortened"]
 
     def without(_ref: str) -> bytes:
         raise Refused("NOT_FOUND", "no such blob")
 
-    (packed,) = resume(told.answer, without, session_id="a", detail_level="full")["sessions"]
+    (packed,) = resume(recorder.answer, without, session_id="a", detail_level="full")["sessions"]
     assert packed["key_findings"][0] == held
     assert "findings" in packed["left_out"]["shortened"]
 
 
-def test_ids_and_labels_of_any_length_leave_the_limits_as_they_are(ledger: Ledger, told: Told) -> None:
+def test_ids_and_labels_of_any_length_leave_the_limits_as_they_are(ledger: Ledger, recorder: Recorder) -> None:
     name = "𝒻𝒶" * 45
     ledger.emit("alice", f"session/{name}", session.SessionStarted(task="y " * 5_000))
     name += " it's"
     ledger.emit("alice", f"session/{name}", session.SessionStarted(task="x " * 5_000, ai_id="agent " * 3_000))
     for level, limit in LEVELS.items():
-        resumed = resume(told.answer, told.client.get_blob, detail_level=level)
+        resumed = resume(recorder.answer, recorder.client.get_blob, detail_level=level)
         assert resumed["token_estimate"] <= limit
         assert name.startswith(resumed["sessions"][0]["session_id"])
         assert {"session_id", "ai_id"} <= set(resumed["sessions"][0]["left_out"]["shortened"])
@@ -266,11 +271,13 @@ def test_ids_and_labels_of_any_length_leave_the_limits_as_they_are(ledger: Ledge
         ({"session_id": "a"}, "REF_AMBIGUOUS"),
     ],
 )
-def test_what_cannot_be_resumed_is_refused(ledger: Ledger, told: Told, asked: dict[str, Any], code: str) -> None:
+def test_what_cannot_be_resumed_is_refused(
+    ledger: Ledger, recorder: Recorder, asked: dict[str, Any], code: str
+) -> None:
     for name in ("a1", "a2"):
         ledger.emit("alice", f"session/{name}", session.SessionStarted())
     with pytest.raises(Refused) as caught:
-        resume(told.answer, told.client.get_blob, **asked)
+        resume(recorder.answer, recorder.client.get_blob, **asked)
     assert caught.value.code == code
 
 
@@ -280,18 +287,18 @@ def test_what_cannot_be_resumed_is_refused(ledger: Ledger, told: Told, asked: di
 LEAST = {"summary": 0.75, "detailed": 0.90, "full": 0.90}
 
 
-def test_questions_about_a_session_are_answered_by_look_up(told: Told) -> None:
+def test_questions_about_a_session_are_answered_by_look_up(recorder: Recorder) -> None:
     cases = [case(number) for number in range(100, 116)]
     for one in cases:
-        told.record(one)
-    shares = {level: answered(told.figures(one, level) for one in cases) for level in LEAST}
+        recorder.record(one)
+    shares = {level: answered(recorder.figures(one, level) for one in cases) for level in LEAST}
     assert {level: share for level, share in shares.items() if share < LEAST[level]} == {}
 
 
-def test_a_detailed_resume_costs_a_sixteenth_of_a_long_history(told: Told) -> None:
+def test_a_detailed_resume_costs_a_sixteenth_of_a_long_history(recorder: Recorder) -> None:
     one = case(200, steps=130)
-    told.record(one)
-    figures = told.figures(one, "detailed")
+    recorder.record(one)
+    figures = recorder.figures(one, "detailed")
     assert figures.history >= 20_000
     assert figures.saved >= 0.9375
 

@@ -1,4 +1,4 @@
-"""What the seed's usage examples of reports are about (004), and a session run by the seed's functions."""
+"""What the usage examples of reports are about, and a session run by the functions for Python."""
 
 from __future__ import annotations
 
