@@ -4,9 +4,52 @@ from __future__ import annotations
 
 from typing import get_args
 
+import pytest
+from given import fact, fold
+
 from consumers.handoffs.acts import ACTS, Verb, way
+from ledger.errors import Refused
 from ledger.events import KIND_OF, KINDS
-from ledger.lifecycle.handoff import Status
+from ledger.events import handoff as kinds
+from ledger.lifecycle.handoff import HandoffState, Status, compute_version, transition
+
+CREATED = kinds.HandoffCreated(title="verify", to="bob", reviewer="rita", tasks=["read"], criteria=["a"])
+PARTIES = {"sender": "alice", "receiver": "bob", "reviewer": "rita"}
+GIVEN = {
+    "version": compute_version("alice", CREATED), "reason": "because", "reasons": ["because"], "text": "a line",
+    "position": 0, "by": "y", "to": "bob", "title": "verify", "reviewer": "rita",
+}  # fmt: skip
+# One way through the life of a handoff, and each way out of it.
+STEPS = [
+    fact("alice", CREATED),
+    fact("rita", kinds.HandoffApproved(version=GIVEN["version"])),
+    fact("bob", kinds.HandoffClaimed()),
+    fact("bob", kinds.HandoffCriterionChecked(position=0)),
+    fact("bob", kinds.HandoffCompleted()),
+    fact("rita", kinds.HandoffVerified()),
+]
+STATES = [fold(transition, *STEPS[: count + 1]) for count in range(len(STEPS))]
+STATES.append(transition(STATES[2], fact("bob", kinds.HandoffBlocked(reason="no access"))))
+
+
+def allowed(verb: Verb) -> set[tuple[str, Status, Status]]:
+    """Return which parties may do an act, from which status to which, as the ledger's own machine decides."""
+    found = set()
+    for data in ACTS[verb].signs:
+        event = data(**{name: GIVEN[name] for name in data.__struct_fields__ if name in GIVEN})
+        for party, name in PARTIES.items():
+            for state in STATES:
+                after = after_of(state, name, event)
+                if after is not None:
+                    found.add((party, state.status, after.status))
+    return found
+
+
+def after_of(state: HandoffState, author: str, event: kinds.EventData) -> HandoffState | None:
+    try:
+        return transition(state, fact(author, event))
+    except Refused:
+        return None
 
 
 def test_every_verb_has_a_row_and_every_kind_an_act() -> None:
@@ -35,3 +78,13 @@ def test_ways_of_a_receiver_begin_the_work_and_end_it() -> None:
         ("blocked", "in_progress"): ("unblock",),
         ("blocked", "completed"): ("unblock", "complete"),
     }
+
+
+@pytest.mark.parametrize("verb", [verb for verb in ACTS if verb != "create"])
+def test_the_ledger_lets_those_do_an_act_who_stand_in_its_row(verb: Verb) -> None:
+    assert {party for party, _, _ in allowed(verb)} == set(ACTS[verb].by)
+
+
+@pytest.mark.parametrize("verb", [verb for verb, act in ACTS.items() if act.leads is not None])
+def test_the_ledger_moves_a_handoff_as_the_row_says(verb: Verb) -> None:
+    assert {(now, then) for _, now, then in allowed(verb)} == {(ACTS[verb].starts, ACTS[verb].leads)}
