@@ -1,4 +1,4 @@
-"""Ids as people meet them: made of a title's words, and listed with commas, with or without ``.md`` (seed 002)."""
+"""Ids as people meet them: made of a title's words, and listed with commas, with or without ``.md``."""
 
 from __future__ import annotations
 

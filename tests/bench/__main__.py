@@ -1,4 +1,4 @@
-"""``make bench``: the budgets of DESIGN §15 as paired ratios, each to something named and measured in the same run.
+"""``make bench``: budgets as paired ratios, each to something named and measured in the same run.
 
     python -m tests.bench                     all groups
     python -m tests.bench append audit        these groups
@@ -51,7 +51,7 @@ HEADER: Final = ("row", "ratio", "min–max", "budget", "", "to", "note")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="The budgets of DESIGN §15 as ratios.")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Budgets as ratios.")
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)} (default: all)")
     parser.add_argument("--rounds", type=int, default=5, help="pairs to measure for each row (default: 5)")
     parser.add_argument("--smoke", action="store_true", help="one small round of each, whose figures mean nothing")
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(
         f"{CORES} cores, Python {machine['python']}, load {machine['load']}, {machine['seconds']} s in all; "
         f"before it began, one and the same loop took up to {noise:.2f} × its shortest time. "
-        "ok and short compare the median with DESIGN §15."
+        "ok and short compare the median with the budget."
     )
 
 

@@ -4,7 +4,7 @@ A machine is faster in one minute than in the next, so two times that were taken
 measures one side and at once the other (which of them goes first alternates), and only the ratio of the two is kept.
 A row shows the median of its ratios and their range: where the range is wide, the machine was busy.
 
-Nothing here asserts: a benchmark that falls short of a budget of DESIGN §15 says so, and ends with exit code 0.
+Nothing here asserts: a benchmark that falls short of its budget says so, and ends with exit code 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def scaled(full: int, smoke: int) -> int:
 
 
 class Budget(NamedTuple):
-    """What DESIGN §15 asks of a ratio: at least, or at most."""
+    """What is asked of a ratio: at least, or at most."""
 
     sign: str
     value: float
@@ -41,7 +41,7 @@ class Budget(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of the table: ratios, one a round, of ``what`` to ``baseline``; no budget where DESIGN names none."""
+    """One line of the table: ratios, one a round, of ``what`` to ``baseline``; no budget where none is asked."""
 
     what: str
     ratios: Sequence[float]

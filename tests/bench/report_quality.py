@@ -2,9 +2,9 @@
 
     python -m tests.bench report_quality
 
-The figures to reach are the seed's (93.75 % fewer tokens, where the history has 20,000 or more) and those of SEEDS, 004
-(.90 of the questions at level detailed, .75 at summary). Sessions and questions are generated (``session_cases``);
-how a question is answered is in ``report_figures``. A summary has no tools by the seed's definition, so questions
+The figures to reach are 93.75 % fewer tokens, where the history has 20,000 or more, and .90 of the questions answered
+at level detailed, .75 at summary. Sessions and questions are generated (``session_cases``);
+how a question is answered is in ``report_figures``. A summary has no tools by its definition, so questions
 about tools are put to the other levels only.
 """
 

@@ -1,6 +1,6 @@
 """Graphs as an agent writes them: 7 to 12 facts with evidence, an assumption, an alternative, a limitation.
 
-English and Chinese, drawn from tables of phrases, each seeded by its number. They stand for the seed's audit in the
+English and Chinese, drawn from tables of phrases, each seeded by its number. They stand for a security audit in the
 rows on MINIMAL prompts; the words are longer and the evidence denser than in public proof trees.
 """
 
