@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from hypothesis import settings
 
 pytest.register_assert_rewrite("checking", "client_suite", "given")
 
@@ -26,6 +27,10 @@ memory_free_min_bytes: Final = 2 * 1024**3
 # for that. No test loses its point by it: they kill processes, and what a killed process wrote stays in either place.
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= memory_free_min_bytes:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+# No test asserts a time: by default an example that takes 0.2 s fails, as one does on a machine that is busy.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 STARTS_PROCESSES: Final = re.compile(
     r"\b(subprocess|multiprocessing|Running|Serving|ServeProcess|HttpServer|Inspector)\b"

@@ -54,8 +54,8 @@ def test_vectors_are_equal_in_every_process() -> None:
 
 def test_places_of_version_1_are_frozen() -> None:
     vector = embed_text("JWT 密钥")
-    told = {place: round(value, 6) for place, value in enumerate(vector) if value}
-    assert told == FROZEN
+    places = {place: round(value, 6) for place, value in enumerate(vector) if value}
+    assert places == FROZEN
 
 
 @given(st.text(max_size=300))

@@ -270,8 +270,8 @@ def test_word_of_a_path_negates_nothing() -> None:
 
 def test_negating_prefix_equals_not() -> None:
     memory = audit_graph()
-    said = verbatim(memory).replace("Logs are not encrypted", "Logs are unencrypted")
-    assert measure(memory, said).vetoes == []
+    text = verbatim(memory).replace("Logs are not encrypted", "Logs are unencrypted")
+    assert measure(memory, text).vetoes == []
 
 
 def test_clause_without_support_caps_at_89() -> None:

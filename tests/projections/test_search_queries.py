@@ -16,7 +16,7 @@ from projections.views import KEPT_VIEWS
 
 
 @pytest.fixture
-def said(ledger):
+def written(ledger):
     """Let bob say things in a session; returns their indexes."""
 
     def say(*findings, by="bob", name="s"):
@@ -48,14 +48,14 @@ def slots(reader):
 
 
 @pytest.mark.parametrize("text", ["页", "登录", "登录页", "页面超时", "“登录页面”", "登录 超时", "ＪＷＴ 登录", "录*"])
-def test_chinese_is_found_by_one_two_and_more_characters(said, reader, text):
-    hit, _ = said("JWT令牌：登录页面超时", "登超面")
+def test_chinese_is_found_by_one_two_and_more_characters(written, reader, text):
+    hit, _ = written("JWT令牌：登录页面超时", "登超面")
     assert found(reader, text) == [hit]
 
 
 @pytest.mark.parametrize("text", ["ターン", "ﾀｰﾝ", "로그", "그인 페이지", "Straße", "STRASSE", "cafe\u0301", "हिन्दी"])
-def test_other_scripts_are_found_in_any_of_their_forms(said, reader, text):
-    (hit,) = said("パターン 로그인 페이지 STRASSE café हिन्दी")
+def test_other_scripts_are_found_in_any_of_their_forms(written, reader, text):
+    (hit,) = written("パターン 로그인 페이지 STRASSE café हिन्दी")
     assert found(reader, text) == [hit]
 
 
@@ -67,14 +67,14 @@ def test_other_scripts_are_found_in_any_of_their_forms(said, reader, text):
         *("sha256:" + "ab" * 32, "ab" * 32, "ab" * 6, "sha256:" + "ab" * 6),
     ],
 )
-def test_identifiers_are_found_whole_and_by_part(said, reader, text):
+def test_identifiers_are_found_whole_and_by_part(written, reader, text):
     refs = "sha256:" + "ab" * 32
-    hit, _ = said(f"JWT_SECRET in src/auth.py:42 of 2026-02-12-phase-2a, see {refs}", "nothing of it")
+    hit, _ = written(f"JWT_SECRET in src/auth.py:42 of 2026-02-12-phase-2a, see {refs}", "nothing of it")
     assert found(reader, text) == [hit]
 
 
-def test_all_words_must_match_phrases_as_phrases_and_beginnings_with_a_star(said, reader):
-    first, second = said("the pool leaks handles", "handles of a pool")
+def test_all_words_must_match_phrases_as_phrases_and_beginnings_with_a_star(written, reader):
+    first, second = written("the pool leaks handles", "handles of a pool")
     assert set(found(reader, "pool handles")) == {first, second}
     assert found(reader, '"leaks handles"') == [first]
     assert found(reader, '"handles leaks"') == []
@@ -90,13 +90,13 @@ def test_a_phrase_is_not_found_across_two_fields(ledger, reader):
     assert found(reader, '"here begins"') == []
 
 
-def test_the_best_match_comes_first_and_the_newest_among_equals(said, reader):
-    long, first, second = said("pool " + "of something else " * 30, "the pool leaks", "the pool leaks")
+def test_the_best_match_comes_first_and_the_newest_among_equals(written, reader):
+    long, first, second = written("pool " + "of something else " * 30, "the pool leaks", "the pool leaks")
     assert found(reader, "pool") == [second, first, long]
 
 
-def test_a_hit_names_the_event_and_shows_some_of_it(ledger, said, reader):
-    (index,) = said("word " * 200 + "the POOL leaks " + "word " * 200)
+def test_a_hit_names_the_event_and_shows_some_of_it(ledger, written, reader):
+    (index,) = written("word " * 200 + "the POOL leaks " + "word " * 200)
     answer = reader.answer("search.find", {"text": "pool"})
     event = ledger.event(index)
     (hit,) = answer["hits"]
@@ -113,9 +113,9 @@ def test_a_hit_names_the_event_and_shows_some_of_it(ledger, said, reader):
     }
 
 
-def test_sorts_and_author_filter_before_the_limit(ledger, said, reader):
-    by_bob = said(*["a pool"] * 5)
-    (by_alice,) = said("a pool", by="alice", name="t")
+def test_sorts_and_author_filter_before_the_limit(ledger, written, reader):
+    by_bob = written(*["a pool"] * 5)
+    (by_alice,) = written("a pool", by="alice", name="t")
     ledger.hand_over("pool")
     ledger.emit("alice", "handoff/pool", HandoffLogged(text="the pool again"))
     handoffs = {ledger.size - 2, ledger.size - 1}
@@ -127,8 +127,8 @@ def test_sorts_and_author_filter_before_the_limit(ledger, said, reader):
     assert set(found(reader, "pool", sort=[])) == {*by_bob, by_alice, *handoffs}
 
 
-def test_pages_hold_every_hit_once_whatever_is_appended_meanwhile(said, reader):
-    hits = said(*["the pool"] * 7)
+def test_pages_hold_every_hit_once_whatever_is_appended_meanwhile(written, reader):
+    hits = written(*["the pool"] * 7)
     seen, after, pages = [], None, 0
     while pages == 0 or after is not None:
         arguments = {"text": "pool", "limit": 3} | ({} if after is None else {"after": after})
@@ -137,14 +137,14 @@ def test_pages_hold_every_hit_once_whatever_is_appended_meanwhile(said, reader):
         seen += [hit["event_index"] for hit in answer["hits"]]
         after = answer["next"]
         pages += 1
-        said("the pool", "the pool", name=f"later-{pages}")
+        written("the pool", "the pool", name=f"later-{pages}")
     assert (seen, pages) == (hits[::-1], 3)
     assert reader.answer("search.find", {"text": "pool"})["total"] == 13
 
 
 @pytest.mark.parametrize("after", [0, 1, 999_999, 2**53 - 1])
-def test_a_cursor_of_nobodys_making_ends_the_pages(said, reader, after):
-    said("the pool")
+def test_a_cursor_of_nobodys_making_ends_the_pages(written, reader, after):
+    written("the pool")
     answer = reader.answer("search.find", {"text": "pool", "after": after})
     assert (answer["hits"], answer["next"]) == ([], None)
 
@@ -182,39 +182,39 @@ def test_a_wrong_question_is_refused_with_its_code(reader, text, more, code):
         *("pool " * 2_000, "x" * 10_240),
     ],
 )
-def test_a_question_is_never_syntax(said, reader, text):
-    (hit,) = said("the pool leaks")
+def test_a_question_is_never_syntax(written, reader, text):
+    (hit,) = written("the pool leaks")
     assert set(found(reader, text)) <= {hit}
     assert found(reader, "pool") == [hit]
 
 
-def test_no_author_is_part_of_the_sql(said, reader):
-    said("the pool")
+def test_no_author_is_part_of_the_sql(written, reader):
+    written("the pool")
     assert found(reader, "pool", author="' OR 1=1 --") == []
 
 
-def test_text_with_a_nul_is_found_on_both_sides_of_it(said, reader):
-    (hit,) = said("before\0after")
+def test_text_with_a_nul_is_found_on_both_sides_of_it(written, reader):
+    (hit,) = written("before\0after")
     assert (found(reader, "before"), found(reader, "after")) == ([hit], [hit])
 
 
-def test_other_questions_leave_the_view_alone_and_search_brings_it_up_to_date(said, reader):
-    said("the pool")
+def test_other_questions_leave_the_view_alone_and_search_brings_it_up_to_date(written, reader):
+    written("the pool")
     assert reader.answer("handoffs.list")["total"] == 0
     assert "search" not in slots(reader)
     assert len(found(reader, "pool")) == 1
     at = slots(reader)["search"]
-    said("the pool", name="t")
+    written("the pool", name="t")
     reader.answer("handoffs.list")
     assert slots(reader)["search"] == at < slots(reader)["catalog"]
     assert len(found(reader, "pool")) == 2
     assert len(set(slots(reader).values())) == 1
 
 
-def test_the_past_is_searched_as_it_was(ledger, said, reader):
-    said("the pool")
+def test_the_past_is_searched_as_it_was(ledger, written, reader):
+    written("the pool")
     size = ledger.size
-    said("the pool", name="t")
+    written("the pool", name="t")
     with reader.as_of(size) as then:
         assert then.answer("search.find", {"text": "pool"})["total"] == 1
 
@@ -230,9 +230,9 @@ def test_a_rebuild_gives_the_same_answers_and_the_same_digest(ledger, reader):
     assert reader.runner.digest("search") == digest
 
 
-def test_the_digest_does_not_depend_on_the_batches(ledger, said, reader, open_store, tmp_path):
+def test_the_digest_does_not_depend_on_the_batches(ledger, written, reader, open_store, tmp_path):
     for number in range(6):
-        said(f"the pool {number} 登录", name=str(number))
+        written(f"the pool {number} 登录", name=str(number))
         assert len(found(reader, "pool")) == number + 1
     whole = Runner(ledger.reads, open_store(tmp_path / "whole.db"), VIEWS)
     whole.catch_up()
@@ -240,8 +240,8 @@ def test_the_digest_does_not_depend_on_the_batches(ledger, said, reader, open_st
     assert verify_views(ledger.reads, reader.store, VIEWS) == []
 
 
-def test_verify_finds_an_index_that_is_out_of_step(ledger, said, reader):
-    said("the pool leaks")
+def test_verify_finds_an_index_that_is_out_of_step(ledger, written, reader):
+    written("the pool leaks")
     found(reader, "pool")
     with sqlite3.connect(ledger.home.views) as db:
         db.execute("INSERT INTO search_words(rowid, words) VALUES (1, 'pool')")
@@ -252,8 +252,8 @@ def test_verify_finds_an_index_that_is_out_of_step(ledger, said, reader):
     assert verify_views(ledger.reads, reader.store, VIEWS) == []
 
 
-def test_verify_does_not_make_a_view_nobody_asked_for(ledger, said, open_store):
-    said("the pool")
+def test_verify_does_not_make_a_view_nobody_asked_for(ledger, written, open_store):
+    written("the pool")
     store = open_store()
     Runner(ledger.reads, store, KEPT_VIEWS).catch_up()
     assert verify_views(ledger.reads, store, VIEWS) == []
@@ -261,8 +261,8 @@ def test_verify_does_not_make_a_view_nobody_asked_for(ledger, said, open_store):
         assert "search" not in {slot.view for slot in reading.slots()}
 
 
-def test_a_damaged_index_is_refused_with_the_way_out(ledger, said, reader, open_store):
-    said("the pool leaks")
+def test_a_damaged_index_is_refused_with_the_way_out(ledger, written, reader, open_store):
+    written("the pool leaks")
     found(reader, "pool")
     with sqlite3.connect(ledger.home.views) as db:
         db.execute("UPDATE search_words_data SET block = x'ff' WHERE id > 10")
@@ -279,17 +279,17 @@ def test_an_sqlite_without_fts5_is_named(ledger, reader, monkeypatch):
     assert reader.answer("handoffs.list")["total"] == 0
 
 
-def test_other_questions_are_answered_while_the_view_is_made(ledger, said, reader):
-    said("the pool")
+def test_other_questions_are_answered_while_the_view_is_made(ledger, written, reader):
+    written("the pool")
     with reader._folding_all:  # as long as somebody else's search folds the log
         assert reader.answer("handoffs.list")["total"] == 0
     assert len(found(reader, "pool")) == 1
 
 
-def test_what_the_catalog_is_ahead_of_search_is_not_counted_yet(ledger, said, reader):
-    (hit,) = said("the pool")
+def test_what_the_catalog_is_ahead_of_search_is_not_counted_yet(ledger, written, reader):
+    (hit,) = written("the pool")
     found(reader, "pool")
-    said("the pool", name="t")
+    written("the pool", name="t")
     reader.answer("handoffs.list")  # the catalog is ahead now
     with reader.store.reading() as reading:
         answer = find_text(Moment(reading, 0), SearchText(text="pool"))

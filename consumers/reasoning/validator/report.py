@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -36,21 +37,21 @@ report_size_max_bytes: Final = 36 * 1024
 P = TypeVar("P", bound="Part")
 
 
+@dataclass
 class ValidationReport:
     """What was checked, and what is wrong; ``checkable`` and ``not_checkable`` (step numbers) are of a brief only."""
 
-    def __init__(self, reasoning_ref: str = "", *, steps: int = 0, of_brief: bool = False) -> None:
-        self.reasoning_ref = reasoning_ref
-        self.of_brief = of_brief
-        self.steps = steps
-        self.issues: list[Issue] = []
-        self.evidence: list[EvidenceCheck] = []
-        self.assumptions: list[AssumptionCheck] = []
-        self.inferences: list[InferenceCheck] = []
-        self.checkable: list[int] = []
-        self.not_checkable: list[int] = []
-        self.tree = CheckedTree(sort="none")
-        self.judge: JudgeMark | None = None
+    reasoning_ref: str = ""
+    steps: int = 0
+    of_brief: bool = False
+    issues: list[Issue] = field(default_factory=list)
+    evidence: list[EvidenceCheck] = field(default_factory=list)
+    assumptions: list[AssumptionCheck] = field(default_factory=list)
+    inferences: list[InferenceCheck] = field(default_factory=list)
+    checkable: list[int] = field(default_factory=list)
+    not_checkable: list[int] = field(default_factory=list)
+    tree: CheckedTree = field(default_factory=lambda: CheckedTree(sort="none"))
+    judge: JudgeMark | None = None
 
     @property
     def passed(self) -> bool:

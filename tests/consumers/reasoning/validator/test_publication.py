@@ -37,7 +37,7 @@ class FixedJudge:
         return Verdict(self.opinion, "")
 
 
-class Desk:
+class AuditedLedger:
     """A ledger with the demo's audit by alice, a copy of the project it cites, and a reader."""
 
     def __init__(self, home: Path, project: Path) -> None:
@@ -80,85 +80,87 @@ class Desk:
 
 
 @pytest.fixture
-def desk(home: Path, tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(home, tmp_path / "project")
+def audited(home: Path, tmp_path: Path) -> Iterator[AuditedLedger]:
+    made = AuditedLedger(home, tmp_path / "project")
     yield made
     made.reader.close()
     made.ledger.close()
 
 
-def test_report_is_published_on_the_reasonings_stream_and_found_by_its_ref(desk: Desk) -> None:
-    index = desk.validate("rita")
+def test_report_is_published_on_the_reasonings_stream_and_found_by_its_ref(audited: AuditedLedger) -> None:
+    index = audited.validate("rita")
     assert index is not None
-    event = desk.ledger.event(index)
+    event = audited.ledger.event(index)
     assert (event.kind, event.stream, event.author) == ("reasoning.validated", "reasoning/audit", "rita")
-    shown = desk.reader.answer("reasoning.show", {"id": "audit"})
+    shown = audited.reader.answer("reasoning.show", {"id": "audit"})
     assert event.data.reasoning_ref == shown["ref"]
     assert event.data.passed
-    (row,) = desk.published()
+    (row,) = audited.published()
     assert (row["passed"], row["author"], row["data"]["counts"]["evidence_ok"]) == (True, "rita", 9)
-    assert desk.reader.answer("validations.best", {"ref": shown["ref"][:19]})["event_index"] == index
+    assert audited.reader.answer("validations.best", {"ref": shown["ref"][:19]})["event_index"] == index
 
 
-def test_equal_validations_are_one_event_and_a_changed_tree_makes_another(desk: Desk) -> None:
-    first = desk.validate("rita")
-    size = desk.size()
-    assert desk.validate("rita") == first
-    assert desk.size() == size
-    write(desk.project, {"unread.txt": "x\n"})
-    assert desk.validate("rita") == first
-    write(desk.project, {"env.example": "JWT_SECRET=changed\n"})
-    second = desk.validate("rita")
+def test_equal_validations_are_one_event_and_a_changed_tree_makes_another(audited: AuditedLedger) -> None:
+    first = audited.validate("rita")
+    size = audited.size()
+    assert audited.validate("rita") == first
+    assert audited.size() == size
+    write(audited.project, {"unread.txt": "x\n"})
+    assert audited.validate("rita") == first
+    write(audited.project, {"env.example": "JWT_SECRET=changed\n"})
+    second = audited.validate("rita")
     assert second != first
-    assert [row["passed"] for row in desk.published()] == [False, True]
+    assert [row["passed"] for row in audited.published()] == [False, True]
     # As it was before: the first report stands for it again.
-    shutil.copytree(SAMPLE, desk.project, dirs_exist_ok=True)
-    assert desk.validate("rita") == first
-    assert desk.validate("vera") not in (None, first)
+    shutil.copytree(SAMPLE, audited.project, dirs_exist_ok=True)
+    assert audited.validate("rita") == first
+    assert audited.validate("vera") not in (None, first)
 
 
-def test_line_cited_by_number_alone_is_compared_with_what_another_agent_found(desk: Desk) -> None:
-    path = desk.project / "config/logging.yaml"
-    desk.validate("rita")
+def test_line_cited_by_number_alone_is_compared_with_what_another_agent_found(audited: AuditedLedger) -> None:
+    path = audited.project / "config/logging.yaml"
+    audited.validate("rita")
     changed = path.read_text("utf-8").replace("include_environment: true", "include_environment: false")
     path.write_text(changed, "utf-8")
-    desk.validate("vera")
-    newest = desk.published()[0]
+    audited.validate("vera")
+    newest = audited.published()[0]
     assert (newest["author"], newest["passed"]) == ("vera", False)
     assert [issue["code"] for issue in newest["data"]["issues"]] == ["EVIDENCE_LINE_CHANGED"]
 
 
 @pytest.mark.parametrize("author", ["alice", "bob"])
-def test_author_of_the_reasoning_and_agents_without_the_role_publish_no_report(desk: Desk, author: str) -> None:
-    size = desk.size()
+def test_author_of_the_reasoning_and_agents_without_the_role_publish_no_report(
+    audited: AuditedLedger, author: str
+) -> None:
+    size = audited.size()
     with pytest.raises(Refused) as refused:
-        desk.validate(author)
+        audited.validate(author)
     assert refused.value.code == "NOT_AUTHORIZED"
-    assert desk.size() == size
+    assert audited.size() == size
 
 
-def test_judge_that_changes_its_mind_does_not_replace_the_first_report(desk: Desk) -> None:
-    assert desk.validate("rita", judge=FixedJudge("follows")) is not None
-    assert desk.validate("rita", judge=FixedJudge("does_not_follow")) is None
-    assert len(desk.published()) == 1
+def test_judge_that_changes_its_mind_does_not_replace_the_first_report(audited: AuditedLedger) -> None:
+    assert audited.validate("rita", judge=FixedJudge("follows")) is not None
+    assert audited.validate("rita", judge=FixedJudge("does_not_follow")) is None
+    assert len(audited.published()) == 1
 
 
-def test_long_report_is_kept_whole_in_a_blob(desk: Desk) -> None:
-    desk.record("long", chain(300))
-    index = desk.validate("rita", ref="long")
+def test_long_report_is_kept_whole_in_a_blob(audited: AuditedLedger) -> None:
+    audited.record("long", chain(300))
+    index = audited.validate("rita", ref="long")
     assert index is not None
-    data = desk.ledger.event(index).data
+    data = audited.ledger.event(index).data
     assert data.omitted > 0
-    whole = msgspec.json.decode(desk.client.get_blob(data.whole))
+    whole = msgspec.json.decode(audited.client.get_blob(data.whole))
     assert len(whole["evidence"]) == data.counts.evidence == 300
     assert len(whole["issues"]) == data.counts.issues
 
 
-def test_validation_of_nothing_is_refused(desk: Desk) -> None:
-    desk.ledger.emit("alice", "reasoning/empty", reasoning.ReasoningStarted(task="t"))
-    size = desk.size()
+def test_validation_of_nothing_is_refused(audited: AuditedLedger) -> None:
+    audited.ledger.emit("alice", "reasoning/empty", reasoning.ReasoningStarted(task="t"))
+    size = audited.size()
     for ref, code in (("nowhere", "NOT_FOUND"), ("empty", "TRANSITION_NOT_ALLOWED")):
         with pytest.raises(Refused) as refused:
-            desk.validate("rita", ref=ref)
+            audited.validate("rita", ref=ref)
         assert refused.value.code == code
-    assert desk.size() == size
+    assert audited.size() == size
