@@ -42,6 +42,7 @@ check: install
 	$(BIN)/deptry . --no-ansi
 	$(BIN)/python -m ledger.contract --check
 	$(BIN)/python tests/house.py
+	$(BIN)/python tests/mutants --check
 
 bench: install
 	$(BIN)/python -m tests.bench
