@@ -40,7 +40,7 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/deptry . --no-ansi
-	$(BIN)/python -m ledger.contract --check
+	$(BIN)/python tests/published_contract.py --check
 	$(BIN)/python tests/house.py
 	$(BIN)/python tests/mutants --check
 
@@ -69,7 +69,7 @@ faults: install
 	  $$(grep -rlE '^from (faults|tampering) import' tests --include='test_*.py')
 
 contract: install
-	$(BIN)/python -m ledger.contract
+	$(BIN)/python tests/published_contract.py
 
 lock:
 	uv pip compile pyproject.toml --group dev --extra mcp --extra server --extra tokens --universal --generate-hashes \

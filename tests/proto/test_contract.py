@@ -11,9 +11,10 @@ from typing import Any
 
 import jsonschema
 import msgspec
+import published_contract as contract
 import pytest
 
-from ledger import contract, limits
+from ledger import limits
 from ledger.admission.rules import RULES
 from ledger.bus import subjects
 from ledger.bus.service import Service
@@ -69,11 +70,11 @@ def test_nothing_under_proto_is_a_program() -> None:
 
 
 def test_generation_does_not_depend_on_the_process() -> None:
-    program = "import hashlib, ledger.contract as c; print(hashlib.sha256(repr(c.generate()).encode()).hexdigest())"
+    program = "import hashlib, published_contract as c; print(hashlib.sha256(repr(c.generate()).encode()).hexdigest())"
     digests = {
         subprocess.run(
             [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": seed},
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             capture_output=True,
             check=True,
         ).stdout

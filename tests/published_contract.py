@@ -1,7 +1,7 @@
 """The published contract, generated: what ``proto/`` says about types, codes, limits and addresses.
 
 ``generate`` is pure and deterministic: the same code gives the same bytes in every process. ``make contract`` writes
-them and ``make check`` runs ``python -m ledger.contract --check``, so the published files cannot drift from the types
+them and ``make check`` runs ``python tests/published_contract.py --check``, so the published files cannot drift from the types
 that the gate decodes with. Kept rules: every file stands alone (a schema refers to nothing outside itself, ids are
 URNs without a host); a published kind never changes, so a changed schema in a diff is a mistake.
 
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from asyncapi import document
 from msgspec import inspect
 
 from ledger import limits
-from ledger.asyncapi import document
 from ledger.envelope import DsseEnvelope
 from ledger.errors import CODES, Exit
 from ledger.events import KINDS
@@ -256,7 +256,9 @@ def _portable(pattern: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the contract, or with ``--check`` say how it drifted; the exit code is 1 if it did."""
-    parser = argparse.ArgumentParser("python -m ledger.contract", description="Write the generated files of proto/.")
+    parser = argparse.ArgumentParser(
+        "python tests/published_contract.py", description="Write the generated files of proto/."
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; list what differs and exit with 1")
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="where it lies (default: proto/)")
     options = parser.parse_args(arguments)
