@@ -123,7 +123,7 @@ def test_help_and_a_wrong_call_load_nothing_heavy() -> None:
     program = (
         "import sys; from consumers.doors.cli.program import run; from consumers.doors.cli.app import App\n"
         "run(['--help'], App()); run(['log', '--limit', 'x'], App())\n"
-        "heavy = {'nats', 'pydantic', 'rich', 'structlog', 'sqlite3'} & set(sys.modules)\n"
+        "heavy = {'nats', 'pydantic', 'rich', 'structlog', 'sqlite3', 'httpx', 'stamina'} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or 0)"
     )
     done = subprocess.run(
