@@ -1,8 +1,8 @@
 """The published contract, generated: what ``proto/`` says about types, codes, limits and addresses.
 
 ``generate`` is pure and deterministic: the same code gives the same bytes in every process. ``make contract`` writes
-them and ``make check`` runs ``python tests/published_contract.py --check``, so the published files cannot drift from the types
-that the gate decodes with. Kept rules: every file stands alone (a schema refers to nothing outside itself, ids are
+them and ``make check`` compares them (``--check``), so the published files cannot drift from the types that the gate
+decodes with. Kept rules: every file stands alone (a schema refers to nothing outside itself, ids are
 URNs without a host); a published kind never changes, so a changed schema in a diff is a mistake.
 
 Left out: ``README.md`` is prose, ``examples/`` are written by hand, and ``vectors/`` are frozen, because a vector that
