@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 DISTRIBUTION: Final = "baton-ledger"
-PACKAGES: Final = ("ledger", "projections", "consumers")
+PACKAGES: Final = ("ledger", "projections", "consumers", "baton")
 _HOUSE: Final = Path(__file__).parents[3]
 """Where this program lies, whatever an import would find."""
 

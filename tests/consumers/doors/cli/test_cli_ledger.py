@@ -196,7 +196,7 @@ def test_doctor_says_which_extras_are_not_there(alone: Baton, monkeypatch: pytes
     assert "baton-ledger[tokens]" in checks["tokens"]["found"]
 
 
-@pytest.mark.parametrize("package", ["ledger", "projections"])
+@pytest.mark.parametrize("package", ["ledger", "projections", "baton"])
 def test_a_folder_that_bears_the_name_of_a_package_of_ours_is_named(package: str, tmp_path: Path) -> None:
     (tmp_path / package).mkdir()
     (tmp_path / package / "__init__.py").touch()
