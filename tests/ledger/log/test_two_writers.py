@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from building import MAP_SIZE, Ledger
 from checking import check_log
 
@@ -56,6 +59,13 @@ class Reader:
         self.frontier = self.frontier.extend(map(leaf_hash, new))
         assert self.frontier.root() == root
         self.roots_seen += bool(new)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder on a disk: in memory a commit is so fast that one writer is done before the other has begun."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder, ".baton")
 
 
 def test_two_writers_and_a_reader_agree_and_each_contested_claim_is_won_once(home: Path) -> None:
