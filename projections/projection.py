@@ -76,7 +76,9 @@ class Table:
 
 
 class NoState(msgspec.Struct, frozen=True):
-    """The state of a projection that keeps none."""
+    """The state of a projection that keeps none: it has no keys either."""
+
+    key: str = ""
 
 
 def no_keys(_event: Event) -> tuple[str, ...]:
@@ -89,7 +91,7 @@ class Projection(Generic[S]):
     """A view: its name, the version of its meaning, its tables and its pure functions.
 
     A new ``version`` (any change of tables, fold or rows) is rebuilt from the log beside the old rows. ``handles`` are
-    the kinds it wants, None for all. ``initial(key)`` is the state before the first event of a key.
+    the kinds it wants, None for all. ``state(key)`` is the state before the first event of a key.
     """
 
     name: str
@@ -97,7 +99,6 @@ class Projection(Generic[S]):
     handles: frozenset[str] | None
     tables: tuple[Table, ...]
     state: type[S]
-    initial: Callable[[str], S]
     fold: Callable[[S, Event], S]
     keys: Callable[[Event], tuple[str, ...]] = no_keys
     rows: Callable[[S], Rows] = lambda _state: ()
@@ -114,7 +115,6 @@ def event_rows(
         handles=kinds,
         tables=tables,
         state=NoState,
-        initial=lambda _key: NoState(),
         fold=lambda state, _event: state,
         added=lambda _state, logged: added(logged),
     )

@@ -29,6 +29,12 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The base of every query's arguments: complete, without unknown ones."""
 
 
+class ById(Arguments, frozen=True):
+    """A thing by its id or an unambiguous beginning of it."""
+
+    id: str
+
+
 class Moment(NamedTuple):
     """What a query sees: the views of one moment, and the time by which leases have run out or not."""
 
@@ -56,10 +62,12 @@ class Query(NamedTuple):
 class Where:
     """Conditions of a query, joined by AND; each is a fixed text with the values it binds."""
 
-    def __init__(self) -> None:
-        """Start without a condition."""
+    def __init__(self, asked: Arguments | None = None, *columns: str) -> None:
+        """Start with those columns that ``asked`` gives a value for, under the same name."""
         self._texts: list[str] = []
         self.values: list[Value] = []
+        for column in columns:
+            self.equal(column, getattr(asked, column))
 
     def add(self, text: str, *values: Value) -> None:
         """Add a condition."""
@@ -118,6 +126,30 @@ def page_of(
     page = rows[:limit]
     column = listing.by.rpartition(".")[2]
     return page, total, page[-1][column] if len(rows) > limit else None
+
+
+def list_of(
+    moment: Moment, listing: Listing, where: Where, asked: Any, *, of: str, read: Callable[[Answer], Answer] = dict
+) -> Answer:
+    """Return ``{of, "total", "next"}``: the page that ``asked`` wants, each row as ``read`` returns it."""
+    page, total, following = page_of(moment, listing, where, asked.after, asked.limit)
+    return {of: [read(row) for row in page], "total": total, "next": following}
+
+
+def with_json(row: dict[str, Any], *columns: str) -> dict[str, Any]:
+    """Return a row with the values of those columns that hold JSON; NULL stays None."""
+    return row | {name: msgspec.json.decode(row[name]) for name in columns if row[name] is not None}
+
+
+def row_of_id(moment: Moment, table: str, asked: str, what: str, prefix: str = "") -> dict[str, Any]:
+    """Return the row of what is asked for by its id, its stream (``prefix/ID``) or the beginning of either.
+
+    Raises:
+        Refused: as ``only_match``.
+    """
+    whole = by_beginning(moment, table, asked.removeprefix(f"{prefix or what}/"), asked, what)
+    (row,) = moment.rows(f"SELECT * FROM {table} WHERE id = ?", (whole,))  # noqa: S608 - a fixed name
+    return row
 
 
 def by_beginning(moment: Moment, table: str, name: str, asked: str, what: str) -> str:

@@ -265,7 +265,7 @@ class Work(Generic[S]):
             if key in stored:
                 states[key] = self._decoder.decode(stored[key])
             elif key not in states:
-                states[key] = view.initial(key)
+                states[key] = view.state(key)
         rows: defaultdict[type[Row], list[Row]] = defaultdict(list)
         for logged, keys in keyed:
             try:

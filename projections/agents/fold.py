@@ -145,7 +145,6 @@ VIEW: Final = Projection(
     ),
     tables=(AGENTS, KEYS),
     state=AgentState,
-    initial=AgentState,
     keys=keys,
     fold=fold,
     rows=rows,

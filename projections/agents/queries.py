@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from ledger.lifecycle.authority import to_ms
-from projections.query import Answer, Arguments, Moment, only_match
+from projections.query import Answer, Arguments, Moment, only_match, with_json
 
 
 class AgentName(Arguments, frozen=True):
@@ -24,7 +22,7 @@ class KeyFilter(Arguments, frozen=True):
 
 def list_agents(moment: Moment, _asked: Arguments) -> Answer:
     """Return ``{"agents", "total"}``, by name."""
-    agents = [_agent(row) for row in moment.rows("SELECT * FROM agents ORDER BY name")]
+    agents = [with_json(row, "roles") for row in moment.rows("SELECT * FROM agents ORDER BY name")]
     return {"agents": agents, "total": len(agents)}
 
 
@@ -32,7 +30,7 @@ def show_agent(moment: Moment, asked: AgentName) -> Answer:
     """Return one agent with its keys."""
     rows = moment.rows("SELECT * FROM agents WHERE name = ?", (asked.name,))
     only_match([row["name"] for row in rows], asked.name, "agent")
-    return _agent(rows[0]) | {"keys": list_keys(moment, KeyFilter(agent=asked.name))["keys"]}
+    return with_json(rows[0], "roles") | {"keys": list_keys(moment, KeyFilter(agent=asked.name))["keys"]}
 
 
 def list_keys(moment: Moment, asked: KeyFilter) -> Answer:
@@ -46,15 +44,10 @@ def list_keys(moment: Moment, asked: KeyFilter) -> Answer:
     return {"keys": keys, "total": len(keys)}
 
 
-def _agent(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"roles": msgspec.json.decode(row["roles"])}
-
-
 def _key(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
     state = "valid"
     if row.pop("has_fallen") or row["revoked_index"] is not None:
         state = "revoked"
     elif row["expires_at"] is not None and to_ms(row["expires_at"]) <= now_ms:
         state = "expired"
-    lists = {name: msgspec.json.decode(row[name]) for name in ("kinds", "streams")}
-    return row | lists | {"state": state}
+    return with_json(row, "kinds", "streams") | {"state": state}

@@ -133,7 +133,6 @@ VIEW: Final = Projection(
     handles=None,
     tables=(EVENTS, EVENT_REFS, STREAMS),
     state=StreamState,
-    initial=StreamState,
     keys=keys,
     fold=fold,
     rows=rows,

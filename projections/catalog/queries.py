@@ -15,8 +15,8 @@ from projections.query import (
     Moment,
     Where,
     candidates_max,
+    list_of,
     only_match,
-    page_of,
     prefix_range,
 )
 
@@ -88,11 +88,7 @@ def show_event(moment: Moment, asked: EventRef) -> Answer:
 
 def find_events(moment: Moment, asked: EventFilter) -> Answer:
     """Return ``{"events", "total", "next"}`` in the order of the log; ``total`` counts all that match."""
-    where = Where()
-    for column in ("kind", "stream", "author", "corr"):
-        where.equal(column, getattr(asked, column))
-    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
-    return {"events": page, "total": total, "next": following}
+    return list_of(moment, LISTING, Where(asked, "kind", "stream", "author", "corr"), asked, of="events")
 
 
 def count_events(moment: Moment, _asked: Arguments) -> Answer:
@@ -110,10 +106,7 @@ def count_events(moment: Moment, _asked: Arguments) -> Answer:
 
 def list_streams(moment: Moment, asked: StreamFilter) -> Answer:
     """Return ``{"streams", "total", "next"}``, by name."""
-    where = Where()
-    where.equal("sort", asked.sort)
-    page, total, following = page_of(moment, STREAMS, where, asked.after, asked.limit)
-    return {"streams": page, "total": total, "next": following}
+    return list_of(moment, STREAMS, Where(asked, "sort"), asked, of="streams")
 
 
 def why_event(moment: Moment, asked: WhyEvent) -> Answer:

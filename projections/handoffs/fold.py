@@ -377,7 +377,6 @@ VIEW: Final = Projection(
     handles=HANDLED,
     tables=(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG),
     state=HandoffRecord,
-    initial=HandoffRecord,
     keys=keys,
     fold=fold,
     rows=rows,

@@ -174,7 +174,6 @@ VIEW: Final = Projection(
     handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded", "record.imported"}),
     tables=(REASONINGS, VERSIONS, DELTAS),
     state=ReasoningRecord,
-    initial=ReasoningRecord,
     keys=keys,
     fold=fold,
     rows=rows,

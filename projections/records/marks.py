@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -62,9 +62,3 @@ def happened_ms(event: Event) -> int:
 def encoded(mark: Imported | None) -> str | None:
     """Return a mark as it stands in a row."""
     return None if mark is None else msgspec.json.encode(mark, order="deterministic").decode()
-
-
-def decoded(text: str | None) -> dict[str, Any] | None:
-    """Return the mark of a row as plain values; None for what was not imported."""
-    found: dict[str, Any] | None = None if text is None else msgspec.json.decode(text)
-    return found

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, page_of, page_rows_max
+from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, list_of, page_rows_max
 
 LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newest_first=False)
 
@@ -45,12 +45,10 @@ class Places(Arguments, frozen=True):
 
 def list_records(moment: Moment, asked: RecordList) -> Answer:
     """Return ``{"records", "total", "next"}``, in the order of the ledger."""
-    where = Where()
+    where = Where(asked, "importer", "stream")
     if asked.kept_aside is not None:
         where.add(f"mapped_kind IS {'' if asked.kept_aside else 'NOT '}NULL")
     where.equal("mapped_kind", asked.mapped)
-    for column in ("importer", "stream"):
-        where.equal(column, getattr(asked, column))
     if asked.format is not None:  # `empirica` means all of its kinds of notes
         kinds = f"{asked.format.rstrip('/')}/"
         where.add("(format = ? OR substr(format, 1, ?) = ?)", asked.format, len(kinds), kinds)
@@ -58,8 +56,7 @@ def list_records(moment: Moment, asked: RecordList) -> Answer:
         where.add("substr(source, 1, ?) = ?", len(asked.source), asked.source)
     if asked.dirty:
         where.add("dirty > 0")
-    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
-    return {"records": page, "total": total, "next": following}
+    return list_of(moment, LISTING, where, asked, of="records")
 
 
 def existing_records(moment: Moment, asked: Places) -> Answer:

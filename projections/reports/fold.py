@@ -155,7 +155,6 @@ VIEW: Final = Projection(
     handles=frozenset({"report.generated", "record.imported"}),
     tables=(REPORTS, VERSIONS),
     state=ReportRecord,
-    initial=ReportRecord,
     keys=keys,
     fold=fold,
     rows=rows,

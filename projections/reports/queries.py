@@ -28,8 +28,8 @@ from projections.query import (
     only_match,
     page_of,
     prefix_range,
+    with_json,
 )
-from projections.records import marks
 from projections.reports.compressed import compressed_of
 from projections.reports.markdown import markdown_of
 from projections.reports.report import plain, read_report
@@ -149,7 +149,7 @@ def list_reports(moment: Moment, asked: ReportList) -> Answer:
 def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
     """Return ``{"sessions", "total", "next"}``, newest first, each with its latest ``report`` or None."""
     where = Where()
-    where.equal("s.id", None if asked.id is None else find_session(moment, asked.id))
+    where.equal("s.id", None if asked.id is None else find_session(moment, asked.id)["id"])
     where.equal(_AI_ID, asked.ai_id)
     where.equal("s.author", asked.author)
     if asked.recorded:
@@ -157,16 +157,12 @@ def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
         where.add(f"(s.assessments + s.findings + s.unknowns + s.dead_ends + s.tools > 0 OR {reported})")
     _by_origin(where, "s", asked.imported)
     page, total, following = page_of(moment, SESSIONS, where, asked.cursor, asked.limit)
-    return {
-        "sessions": [_session(row) for row in page],
-        "total": total,
-        "next": following,
-    }
+    return {"sessions": [_session(row) for row in page], "total": total, "next": following}
 
 
 def _session(row: dict[str, Any]) -> dict[str, Any]:
     report = None if row["report"] is None else decoded(row)
-    return row | {"report": report, "imported": marks.decoded(row["imported"])}
+    return with_json(row, "imported") | {"report": report}
 
 
 def decoded(row: dict[str, Any]) -> dict[str, Any]:
@@ -204,7 +200,7 @@ def _reports_at(moment: Moment, indexes: Sequence[int]) -> list[dict[str, Any]]:
 def _find(moment: Moment, asked: ReportName) -> tuple[str, str | None]:
     """Return the whole id of the session, and the report's if ``asked.id`` names one."""
     try:
-        return find_session(moment, asked.id), None
+        return find_session(moment, asked.id)["id"], None
     except Refused as refused:
         bounds = prefix_range(asked.id, "blake3")
         if refused.code != "NOT_FOUND" or bounds is None:

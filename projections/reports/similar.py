@@ -14,8 +14,7 @@ import msgspec
 
 from ledger.events.brief import PackedEmbedding
 from projections.briefs.embedding import HASH_V1, Embedding, cosine_similarity, embed_text, unpack
-from projections.query import Answer, Arguments, Limit, Moment, Where
-from projections.records.marks import decoded
+from projections.query import Answer, Arguments, Limit, Moment, Where, with_json
 
 similar_compared_max: Final = 2_000
 unreported_compared_max: Final = 300  # their tasks have no stored vector
@@ -27,7 +26,7 @@ _COLUMNS: Final = (
     "SELECT session_id, report_id, event_index, ai_id, author, timestamp, task_summary, key_findings, "
     "task_embedding, findings_embedding, imported FROM handoff_reports"
 )
-_SUMMARY: Final = ("session_id", "report_id", "event_index", "ai_id", "author", "timestamp", "task_summary")
+_SUMMARY: Final = ("session_id", "report_id", "event_index", "ai_id", "author", "timestamp", "task_summary", "imported")
 
 
 class LikeTask(Arguments, frozen=True):
@@ -56,7 +55,7 @@ class Compared(NamedTuple):
     @property
     def summary(self) -> dict[str, Any]:
         """What an answer says of it."""
-        return {name: self.row[name] for name in _SUMMARY} | {"imported": decoded(self.row["imported"])}
+        return with_json({name: self.row[name] for name in _SUMMARY}, "imported")
 
 
 def similar_reports(moment: Moment, asked: LikeTask) -> Answer:
@@ -89,7 +88,7 @@ def dead_ends_like(moment: Moment, asked: LikeTask) -> Answer:
             "FROM dead_ends d JOIN sessions s ON s.id = d.session_id WHERE d.session_id = ? ORDER BY d.event_index"
         )
         rows = moment.rows(sql, (session,))
-        dead_ends += [row | {"score": score, "imported": decoded(row["imported"])} for row in rows]
+        dead_ends += [with_json(row, "imported") | {"score": score} for row in rows]
     return {"dead_ends": dead_ends[: asked.limit], "total_found": len(dead_ends)} | _by(left_out + others)
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final, get_args
 import msgspec
 
 from ledger.events.report import Calibration
-from projections.query import Answer, Arguments, Limit, Moment, Where
+from projections.query import Answer, Arguments, ById, Limit, Moment, Where
 from projections.reports.calibration import bias_above, bias_of, decimals, label_of_bias
-from projections.sessions.queries import SessionId, find_session
+from projections.sessions.queries import find_session
 
 accomplished_max: Final = 200
 
@@ -39,8 +39,7 @@ def calibration(moment: Moment, asked: OfAgent) -> Answer:
 
     Per agent ``points`` (oldest first), ``counts`` of labels, ``bias`` and what it means.
     """
-    where = Where()
-    where.equal("ai_id", asked.ai_id)
+    where = Where(asked, "ai_id")
     if asked.since_ms is not None:
         where.add("happened_ms >= ?", asked.since_ms)
     left_out = moment.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)  # noqa: S608
@@ -58,14 +57,13 @@ def calibration(moment: Moment, asked: OfAgent) -> Answer:
     }
 
 
-def accomplished(moment: Moment, asked: SessionId) -> Answer:
+def accomplished(moment: Moment, asked: ById) -> Answer:
     """Return ``{"session_id", "accomplished", "items", "total"}``: what the session's author finished in handoffs.
 
     That is every task done, criterion met and handoff completed by that author between the events that started and
     ended the session (to the end of the log while it is open), unless it was undone there too. Texts are whole.
     """
-    name = find_session(moment, asked.id)
-    (session,) = moment.rows("SELECT * FROM sessions WHERE id = ?", (name,))
+    session = find_session(moment, asked.id)
     sql = (
         "SELECT event_index, handoff_id, at, kind, text FROM handoff_log WHERE author = ? AND event_index > ? "
         "AND (? IS NULL OR event_index < ?) AND kind IN (?, ?, ?) ORDER BY event_index"
@@ -75,7 +73,7 @@ def accomplished(moment: Moment, asked: SessionId) -> Answer:
     rows = [] if session["imported"] else moment.rows(sql, asked_for)  # its author only brought it in
     items = _finished(rows)
     return {
-        "session_id": name,
+        "session_id": session["id"],
         "accomplished": [f"{item['text']} (handoff {item['handoff_id']})" for item in items[:accomplished_max]],
         "items": items[:accomplished_max],
         "total": len(items),

@@ -102,7 +102,6 @@ VIEW: Final = Projection(
     handles=frozenset({"review.requested", "review.answered"}),
     tables=(REVIEWS,),
     state=ReviewRecord,
-    initial=ReviewRecord,
     keys=by_name_of_stream,
     fold=fold,
     rows=rows,

@@ -208,7 +208,6 @@ VIEW: Final = Projection(
     handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "session") | {"record.imported"},
     tables=(SESSIONS, ASSESSMENTS, FINDINGS, UNKNOWNS, DEAD_ENDS, TOOLS),
     state=SessionRecord,
-    initial=SessionRecord,
     keys=keys,
     fold=fold,
     rows=rows,

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-import msgspec
-
-from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, by_beginning, page_of
-from projections.records.marks import decoded
+from projections.query import Answer, Arguments, ById, Limit, Listing, Moment, Where, list_of, row_of_id, with_json
 from projections.reports.calibration import VECTOR_NAMES, bias_of, compare, difference, ends_of
 
 LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index", time="happened_ms", cursors="sessions")
@@ -26,54 +23,43 @@ class SessionList(Arguments, frozen=True):
     limit: Limit = 50
 
 
-class SessionId(Arguments, frozen=True):
-    """A session by its id or an unambiguous beginning of it."""
-
-    id: str
-
-
-def find_session(moment: Moment, asked: str) -> str:
-    """Return the whole id of a session."""
-    return by_beginning(moment, "sessions", asked.removeprefix("session/"), asked, "session")
+def find_session(moment: Moment, asked: str) -> dict[str, Any]:
+    """Return the row of a session by its id or an unambiguous beginning of it."""
+    return row_of_id(moment, "sessions", asked, "session")
 
 
 def list_sessions(moment: Moment, asked: SessionList) -> Answer:
     """Return ``{"sessions", "total", "next"}``, newest first."""
-    where = Where()
-    for column in ("author", "ai_id", "status"):
-        where.equal(column, getattr(asked, column))
-    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
-    return {"sessions": [_session(row) for row in page], "total": total, "next": following}
+    where = Where(asked, "author", "ai_id", "status")
+    return list_of(moment, LISTING, where, asked, of="sessions", read=_session)
 
 
-def show_session(moment: Moment, asked: SessionId) -> Answer:
+def show_session(moment: Moment, asked: ById) -> Answer:
     """Return a session with its assessments, findings, unknowns, dead ends and tools, in the order of the log.
 
     The numbers of each stand under ``counts``. A vector that was not assessed is absent from ``vectors``.
     """
-    name = find_session(moment, asked.id)
-    (row,) = moment.rows("SELECT * FROM sessions WHERE id = ?", (name,))
-    counted = ("assessments", "findings", "unknowns", "dead_ends", "tools")
-    shown = {key: value for key, value in _session(row).items() if key not in counted}
-    shown["counts"] = {key: row[key] for key in counted}
-    shown["assessments"] = [_assessment(row) for row in _of(moment, "assessments", name)]
-    shown["findings"] = [
-        row | {"evidence": msgspec.json.decode(row["evidence"])} for row in _of(moment, "findings", name)
-    ]
-    shown["unknowns"] = _of(moment, "unknowns", name)
-    shown["dead_ends"] = _of(moment, "dead_ends", name)
-    shown["tools"] = _of(moment, "tools_used", name)
-    return shown
+    row = find_session(moment, asked.id)
+    name = row["id"]
+    counts = {key: row.pop(key) for key in ("assessments", "findings", "unknowns", "dead_ends", "tools")}
+    return _session(row) | {
+        "counts": counts,
+        "assessments": [_assessment(row) for row in _of(moment, "assessments", name)],
+        "findings": [with_json(row, "evidence") for row in _of(moment, "findings", name)],
+        "unknowns": _of(moment, "unknowns", name),
+        "dead_ends": _of(moment, "dead_ends", name),
+        "tools": _of(moment, "tools_used", name),
+    }
 
 
-def follow_vectors(moment: Moment, asked: SessionId) -> Answer:
+def follow_vectors(moment: Moment, asked: ById) -> Answer:
     """Return how a session's vectors moved: its assessments as ``points`` in order, and what the ends say together.
 
     ``changes`` of a point are against the last time that each vector was assessed. ``deltas``, overall confidence and
     ``calibration_status`` compare PREFLIGHT and POSTFLIGHT as a report does; ``bias`` is negative when uncertainty
     fell by more than knowledge grew.
     """
-    name = find_session(moment, asked.id)
+    name = find_session(moment, asked.id)["id"]
     assessments = [_assessment(row) for row in _of(moment, "assessments", name)]
     ends = ends_of(assessments)
     before, after = ends.preflight or {}, ends.postflight or {}
@@ -114,7 +100,7 @@ def _of(moment: Moment, table: str, session: str) -> list[dict[str, Any]]:
 
 
 def _session(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"imported": decoded(row["imported"])}
+    return with_json(row, "imported")
 
 
 def _assessment(row: dict[str, Any]) -> dict[str, Any]:

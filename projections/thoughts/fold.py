@@ -318,7 +318,6 @@ VIEW: Final = Projection(
     handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "tot"),
     tables=(TASKS, NODES, MESSAGES),
     state=TaskRecord,
-    initial=TaskRecord,
     keys=by_name_of_stream,
     fold=fold,
     rows=rows,

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-import msgspec
-
-from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, by_beginning, page_of, page_rows_max
+from projections.query import (
+    Answer,
+    Arguments,
+    ById,
+    Limit,
+    Listing,
+    Moment,
+    Where,
+    list_of,
+    page_rows_max,
+    row_of_id,
+    with_json,
+)
 
 LISTING: Final = Listing("SELECT * FROM tot_tasks", "tot_tasks", "started_index")
 TIMELINE: Final = Listing("SELECT * FROM tot_messages", "tot_messages", "event_index", newest_first=False)
 _JSON: Final = (
-    "roles",
-    "options",
-    "search_config",
-    "search_state",
-    "stats",
-    "claimed_stats",
-    "solution",
-    "failure",
-    "waiting",
-)
+    "roles", "options", "search_config", "search_state", "stats", "claimed_stats", "solution", "failure", "waiting",
+)  # fmt: skip
 
 
 class TaskList(Arguments, frozen=True):
@@ -32,50 +34,32 @@ class TaskList(Arguments, frozen=True):
     limit: Limit = 50
 
 
-class TaskId(Arguments, frozen=True):
-    """A task by its id or an unambiguous beginning of it."""
+class TaskTimeline(ById, frozen=True):
+    """A task; ``after`` is the ``next`` of the page before."""
 
-    id: str
-
-
-class TaskTimeline(Arguments, frozen=True):
-    """A task by its id or an unambiguous beginning of it; ``after`` is the ``next`` of the page before."""
-
-    id: str
     after: int | None = None
     limit: Limit = page_rows_max
 
 
 def list_tasks(moment: Moment, asked: TaskList) -> Answer:
     """Return ``{"tasks", "total", "next"}``, newest first."""
-    where = Where()
-    where.equal("status", asked.status)
-    where.equal("task_type", asked.task_type)
-    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
-    return {"tasks": [_task(row) for row in page], "total": total, "next": following}
+    return list_of(moment, LISTING, Where(asked, "status", "task_type"), asked, of="tasks", read=_task)
 
 
-def show_task(moment: Moment, asked: TaskId) -> Answer:
+def show_task(moment: Moment, asked: ById) -> Answer:
     """Return a task: roles, configuration, stats (``claimed_stats``: the explorer's own), solution or ``failure``."""
     return _task_of(moment, asked.id)
 
 
-def show_tree(moment: Moment, asked: TaskId) -> Answer:
+def show_tree(moment: Moment, asked: ById) -> Answer:
     """Return the whole tree as a ``ThoughtTree``: every field of every node, in the order in which nodes were added.
 
     ``search_config`` is None before the search was asked for, ``root_id`` before there is a root.
     """
     task = _task_of(moment, asked.id)
     rows = moment.rows("SELECT * FROM tot_nodes WHERE task_id = ? ORDER BY position", (task["id"],))
-    return {
-        "task_id": task["id"],
-        "problem": task["problem"],
-        "task_type": task["task_type"],
-        "search_config": task["search_config"],
-        "nodes": {row["id"]: _node(row) for row in rows},
-        "root_id": task["root_id"],
-        "search_state": task["search_state"],
-    }
+    told = {name: task[name] for name in ("problem", "task_type", "search_config", "root_id", "search_state")}
+    return {"task_id": task["id"], **told, "nodes": {row["id"]: _node(row) for row in rows}}
 
 
 def show_timeline(moment: Moment, asked: TaskTimeline) -> Answer:
@@ -86,12 +70,11 @@ def show_timeline(moment: Moment, asked: TaskTimeline) -> Answer:
     task = _task_of(moment, asked.id)
     where = Where()
     where.equal("task_id", task["id"])
-    page, total, following = page_of(moment, TIMELINE, where, asked.after, asked.limit)
-    timeline = [_message(row) for row in page]
-    return {"id": task["id"], "status": task["status"], "timeline": timeline, "total": total, "next": following}
+    timeline = list_of(moment, TIMELINE, where, asked, of="timeline", read=_message)
+    return {"id": task["id"], "status": task["status"]} | timeline
 
 
-def prove_task(moment: Moment, asked: TaskId) -> Answer:
+def prove_task(moment: Moment, asked: ById) -> Answer:
     """Return for each answer its request, signer, key and index, and whether six agents really ran.
 
     ``answered_itself`` lists answers by the agent or the key that had asked; ``never_ran`` the roles that said nothing,
@@ -128,34 +111,27 @@ def prove_task(moment: Moment, asked: TaskId) -> Answer:
 
 
 def _task_of(moment: Moment, asked: str) -> dict[str, Any]:
-    whole = by_beginning(moment, "tot_tasks", asked.removeprefix("tot/"), asked, "task")
-    (row,) = moment.rows("SELECT * FROM tot_tasks WHERE id = ?", (whole,))
-    return _task(row)
+    return _task(row_of_id(moment, "tot_tasks", asked, "task", "tot"))
 
 
 def _task(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {name: msgspec.json.decode(row[name]) for name in _JSON if row[name] is not None}
+    return with_json(row, *_JSON)
 
 
 def _node(row: dict[str, Any]) -> dict[str, Any]:
     judged = {name: row[name] for name in ("score", "confidence", "reasoning")}
-    plain = {name: row[name] for name in ("id", "parent_id", "depth", "content", "action_type", "status")}
-    return plain | {
-        "children_ids": msgspec.json.decode(row["children_ids"]),
-        "evaluation": None if row["score"] is None else judged,
-        "metadata": msgspec.json.decode(row["metadata"]),
-    }
+    columns = ("id", "parent_id", "depth", "content", "action_type", "status", "children_ids", "metadata")
+    node = with_json({name: row[name] for name in columns}, "children_ids", "metadata")
+    return node | {"evaluation": None if row["score"] is None else judged}
 
 
 def _message(row: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: value for name, value in row.items() if name != "task_id"}
-    error = None if row["error"] is None else msgspec.json.decode(row["error"])
-    return shown | {"entries": msgspec.json.decode(row["entries"]), "error": error}
+    return with_json({name: value for name, value in row.items() if name != "task_id"}, "entries", "error")
 
 
 def _answer(request: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": row["type"],
+    kept = ("type", "signer", "key", "accepted_ms", "error")
+    return with_json({name: row[name] for name in kept}, "error") | {
         "role": row["sender"],
         "request_id": request["event_id"],
         "request_index": request["event_index"],
@@ -163,8 +139,4 @@ def _answer(request: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
         "asked_key": request["key"],
         "answer_id": row["event_id"],
         "answer_index": row["event_index"],
-        "signer": row["signer"],
-        "key": row["key"],
-        "accepted_ms": row["accepted_ms"],
-        "error": None if row["error"] is None else msgspec.json.decode(row["error"]),
     }

@@ -25,7 +25,7 @@ def facts(stream: str, *authored: tuple[str, EventData]) -> list[Event]:
 
 def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
     """Return the rows of one key after events: those of its state, and those the events added."""
-    state = view.initial(key)
+    state = view.state(key)
     made: list[Row] = []
     for event in events:
         assert view.handles is None or event.kind in view.handles
