@@ -94,16 +94,8 @@ def measure_indexed(index: GraphIndex, text: str) -> Fidelity:
 
 def lossless(index: GraphIndex) -> Fidelity:
     """Return the fidelity of the graph itself."""
-    return Fidelity(
-        value=LOSSLESS,
-        band=band_of(LOSSLESS),
-        R=1.0,
-        A=1.0 if index.critical_anchors else None,
-        E=1.0 if index.edges else None,
-        cap=NO_CAP,
-        vetoes=[],
-        weights=dict(WEIGHTS),
-    )
+    anchors_kept, edges_kept = 1.0 if index.critical_anchors else None, 1.0 if index.edges else None
+    return Fidelity(LOSSLESS, band_of(LOSSLESS), 1.0, anchors_kept, edges_kept, NO_CAP, [], dict(WEIGHTS))
 
 
 def holds_whole_graph(text: str, memory: ReasoningMemory) -> bool:

@@ -9,8 +9,8 @@ turned such that it fires.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,15 +19,16 @@ from projections.briefs.embedding import HASH_V1, Embedding, cosine_similarity, 
 from projections.briefs.fidelity import value_digits
 from projections.briefs.prompt import TransferLevel
 
+if TYPE_CHECKING:
+    from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
+
 MIN_FIDELITY_FOR_MINIMAL: Final = 0.90
 MIN_FIDELITY_FOR_STANDARD: Final = 0.75
 MAX_INFORMATION_LOSS_TOLERANCE: Final = 0.15
 
-UNCERTAINTY_TO_FETCH: Final = 0.5
-IMPACT_TO_FETCH: Final = 0.7
+THRESHOLDS_TO_FETCH: Final = {"UNCERTAINTY": 0.5, "IMPACT": 0.7}
 HIGH_RISK_DOMAINS: Final = frozenset({"medical", "legal", "security"})
 CRITICAL_EVIDENCE_WORDS: Final = ("secret", "credential")
-VECTORS_READ: Final = ("UNCERTAINTY", "IMPACT")
 
 
 class FetchRule(msgspec.Struct, frozen=True):
@@ -60,35 +61,6 @@ class FetchAnswer(msgspec.Struct, frozen=True):
         return self.fetch
 
 
-class Gated(Protocol):
-    """What the rules read of an ``EnhancedEpistemicSnapshot``."""
-
-    @property
-    def domain(self) -> str:
-        """The field of work; empty when nobody said."""
-        ...
-
-    @property
-    def vectors(self) -> Mapping[str, float | None]:
-        """The vectors that were assessed."""
-        ...
-
-    @property
-    def reasoning_fidelity(self) -> float | None:
-        """The measured fidelity; None without any reasoning."""
-        ...
-
-    @property
-    def evidence_refs(self) -> Sequence[str]:
-        """The evidence of the whole graph."""
-        ...
-
-    @property
-    def reasoning_embedding(self) -> Embedding | None:
-        """The vector of the brief's sentences."""
-        ...
-
-
 class GateAnswer(msgspec.Struct, frozen=True):
     """Whether a level's fidelity may be relied on: ``gate`` is passed or failed, with the level that would pass."""
 
@@ -99,7 +71,7 @@ class GateAnswer(msgspec.Struct, frozen=True):
 
 
 def should_fetch_full_reasoning(
-    snapshot: Gated | None = None,
+    snapshot: EnhancedEpistemicSnapshot | None = None,
     *,
     fidelity: float | None = None,
     domain: str | None = None,
@@ -122,18 +94,11 @@ def should_fetch_full_reasoning(
         embedding = snapshot.reasoning_embedding if embedding is None else embedding
     assessed = {name.upper(): value for name, value in (vectors or {}).items() if value is not None}
     similarity, not_compared = _similarity(embedding, task)
-    fired = [
-        *_domain_rule(domain),
-        *_vector_rules(assessed),
-        *_fidelity_rule(fidelity),
-        *_evidence_rule(evidence_refs),
-        *_similarity_rule(similarity),
-        *_imported_rule(is_imported=is_imported),
-    ]
+    fired = list(_rules(domain, assessed, fidelity, evidence_refs, similarity, is_imported=is_imported))
     return FetchAnswer(
         rule=fired[0] if fired else None,
         all_rules=fired,
-        not_assessed=[name for name in VECTORS_READ if name not in assessed],
+        not_assessed=[name for name in THRESHOLDS_TO_FETCH if name not in assessed],
         similarity=similarity,
         not_compared=not_compared,
     )
@@ -159,35 +124,29 @@ def choose_level(fidelities: Mapping[TransferLevel, float]) -> TransferLevel:
     return TransferLevel.FULL
 
 
-def _domain_rule(domain: str | None) -> Iterator[FetchRule]:
+def _rules(
+    domain: str | None,
+    assessed: Mapping[str, float],
+    fidelity: float | None,
+    evidence_refs: Iterable[str],
+    similarity: float | None,
+    *,
+    is_imported: bool,
+) -> Iterator[FetchRule]:
+    """Yield the rules that fire, in their fixed order."""
     if domain is not None and domain.strip().lower() in HIGH_RISK_DOMAINS:
         yield FetchRule("high_risk_domain", f"The domain is {domain.strip().lower()}.")
-
-
-def _vector_rules(assessed: Mapping[str, float]) -> Iterator[FetchRule]:
-    for name, threshold in (("UNCERTAINTY", UNCERTAINTY_TO_FETCH), ("IMPACT", IMPACT_TO_FETCH)):
+    for name, threshold in THRESHOLDS_TO_FETCH.items():
         if name in assessed and not assessed[name] < threshold:
             yield FetchRule(f"high_{name.lower()}", f"{name} is {assessed[name]:.2f}, at least {threshold}.")
-
-
-def _fidelity_rule(fidelity: float | None) -> Iterator[FetchRule]:
     if fidelity is not None and not fidelity >= MIN_FIDELITY_FOR_STANDARD:
         yield FetchRule("low_fidelity", f"The fidelity is {fidelity:.2f}, below {MIN_FIDELITY_FOR_STANDARD}.")
-
-
-def _evidence_rule(evidence_refs: Iterable[str]) -> Iterator[FetchRule]:
-    critical = next((ref for ref in evidence_refs if is_critical_evidence(ref)), None)
+    critical = next(filter(is_critical_evidence, evidence_refs), None)
     if critical is not None:
         yield FetchRule("critical_evidence", f"The evidence names a secret or credential: {critical}")
-
-
-def _similarity_rule(similarity: float | None) -> Iterator[FetchRule]:
     if similarity is not None and not similarity <= HASH_V1.threshold:
         reason = f"The reasoning is about the task: similarity {similarity:.2f}, above {HASH_V1.threshold}."
         yield FetchRule("task_similarity", reason)
-
-
-def _imported_rule(*, is_imported: bool) -> Iterator[FetchRule]:
     if is_imported:
         yield FetchRule("imported", "The reasoning was imported: nobody here vouches for it.")
 

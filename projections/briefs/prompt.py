@@ -219,26 +219,13 @@ def _cut_section(sections: dict[str, list[str]], heading: str, limit: int) -> bo
 def _held_back(brief: Brief, level: TransferLevel) -> list[str]:
     """Return the headings that the envelope has something for, whether or not the layout shows it."""
     evidence = brief.top_evidence_refs if level is not TransferLevel.MINIMAL else []
-    stands = {
-        TAGS: brief.tags,
-        TOP_ASSUMPTIONS: brief.top_assumptions,
-        EVIDENCE: evidence,
-    }
+    stands = {TAGS: brief.tags, TOP_ASSUMPTIONS: brief.top_assumptions, EVIDENCE: evidence}
     return [heading for heading, content in stands.items() if content]
 
 
 def _fit(sections: dict[str, list[str]], budget: int, brief: Brief, level: TransferLevel) -> list[str]:
     """Leave out what does not fit, the least needed first; return the headings left out or cut."""
-    order = [
-        TAGS,
-        EVIDENCE,
-        REASONING_BRIEF,
-        TOP_ASSUMPTIONS,
-        FULL_REASONING,
-        FIDELITY,
-        CONTEXT,
-        CONCLUSION,
-    ]
+    order = [TAGS, EVIDENCE, REASONING_BRIEF, TOP_ASSUMPTIONS, FULL_REASONING, FIDELITY, CONTEXT, CONCLUSION]
     if brief.whole_graph:
         order.remove(FULL_REASONING)
         order.insert(order.index(CONTEXT), FULL_REASONING)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from ledger.events.brief import Veto
@@ -135,15 +136,21 @@ def _stands_elsewhere(slot_given: tuple[str, str, str], index: GraphIndex) -> bo
 
 
 def _negation_changed(clause: str, content: list[str], used: list[Source], index: GraphIndex) -> bool:
-    own_scopes = negation_scopes(clause, index.postings.keys())
+    """Tell whether a clause lost a negation of a source, or has one that none of its sources has.
+
+    A clause that joins two facts may carry the negation of either.
+    """
+    own_words, own_scopes = set(content), negation_scopes(clause, index.postings.keys())
     source_scopes = [negation_scopes(source.text, index.postings.keys()) for source in used]
-    covered = [scope for scopes in source_scopes for scope in scopes]
-    mostly = (
-        (source, scopes)
-        for source, scopes in zip(used, source_scopes, strict=True)
-        if 2 * len(set(source.content) & set(content)) > len(set(source.content))
-    )
-    return any(_negation_differs(content, own_scopes, source.content, scopes, covered) for source, scopes in mostly)
+    foreign = _unmet(own_scopes, [scope for scopes in source_scopes for scope in scopes])
+    for source, scopes in zip(used, source_scopes, strict=True):
+        source_words = frozenset(source.content)
+        if not _mostly_in(source_words, own_words):
+            continue
+        lost = any(_mostly_in(scope, own_words) for scope in _unmet(scopes, own_scopes))
+        if lost or any(_mostly_in(scope, source_words) for scope in foreign):
+            return True
+    return False
 
 
 def negation_scopes(text: str, vocabulary: Collection[str]) -> list[frozenset[str]]:
@@ -164,32 +171,12 @@ def _split_prefixes(content: Iterable[str], vocabulary: Collection[str]) -> list
     return split
 
 
-def _negation_differs(
-    clause: Iterable[str],
-    clause_scopes: list[frozenset[str]],
-    source: Iterable[str],
-    source_scopes: list[frozenset[str]],
-    covered_scopes: list[frozenset[str]],
-) -> bool:
-    """Tell whether a clause lost a negation of its source, or has one that none of its sources has.
-
-    ``covered_scopes`` are the scopes of all sources the clause draws on: a clause that joins two facts may
-    carry the negation of either.
-    """
-    own_words, source_words = set(clause), set(source)
-    lost = any(_mostly_in(scope, own_words) for scope in _unmet(source_scopes, clause_scopes))
-    added = any(_mostly_in(scope, source_words) for scope in _unmet(clause_scopes, covered_scopes))
-    return lost or added
-
-
 def _latin_scopes(tokens: list[str], vocabulary: Collection[str]) -> Iterable[frozenset[str]]:
     for position, token in enumerate(tokens):
         if stem(token) == NOT:
             nearby = content_of(tokens[position + 1 : position + 1 + _scope_reach_words])
             yield frozenset([word for word in nearby if word != NOT][:scope_words])
-            continue
-        root = _without_prefix(stem(token), vocabulary)
-        if root:
+        elif root := _without_prefix(stem(token), vocabulary):
             yield frozenset({root})
 
 
@@ -208,7 +195,7 @@ def _cjk_scopes(text: str) -> list[frozenset[str]]:
     return scopes
 
 
-def _mostly_in(scope: frozenset[str], present: set[str]) -> bool:
+def _mostly_in(scope: frozenset[str], present: AbstractSet[str]) -> bool:
     return 2 * len(scope & present) > len(scope)
 
 

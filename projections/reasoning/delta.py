@@ -139,9 +139,7 @@ def find_change(base: ReasoningMemory, target: ReasoningMemory) -> ReasoningDelt
     linked = {number: rests_on for number, rests_on in base.dependencies.items() if number in numbers}
     return ReasoningDelta(
         steps_added=[sent_step(step) for step in target.steps[len(kept) :]],
-        dependencies={
-            number: rests_on for number, rests_on in target.dependencies.items() if linked.get(number) != rests_on
-        },
+        dependencies={number: after for number, after in target.dependencies.items() if linked.get(number) != after},
         assumptions_updated=updated,
         steps_changed=[sent_step(step) for step in changed],
         steps_removed=[step.step_number for step in base.steps if step.step_number not in numbers],
@@ -192,17 +190,9 @@ def _is_named(ref: str, whole: str) -> bool:
 
 def write_full(memory: ReasoningMemory) -> str:
     """Return the payload of a whole graph."""
-    whole = _Whole(
-        task=memory.task,
-        conclusion=memory.conclusion,
-        steps=[sent_step(step) for step in memory.steps],
-        dependencies=memory.dependencies,
-        ai_id=memory.ai_id,
-        reasoning_strategy=memory.reasoning_strategy,
-        confidence_in_reasoning=sent_confidence(memory.confidence_in_reasoning),
-        known_limitations=memory.known_limitations,
-    )
-    return _encode(whole).decode()
+    values = {name: getattr(memory, name) for name in _Whole.__struct_fields__}
+    steps, confidence = map(sent_step, memory.steps), sent_confidence(memory.confidence_in_reasoning)
+    return _encode(_Whole(**values | {"steps": list(steps), "confidence_in_reasoning": confidence})).decode()
 
 
 def write_squashed(base: str, target: str, change: ReasoningDelta) -> str:

@@ -79,11 +79,7 @@ class DeltaRow(Row, frozen=True):
 
 
 REASONINGS: Final = Table(
-    "reasonings",
-    ReasoningRow,
-    primary_key=("id",),
-    owner="id",
-    indexes=(("author",), ("session",), ("started_index",)),
+    "reasonings", ReasoningRow, primary_key=("id",), owner="id", indexes=(("author",), ("session",), ("started_index",))
 )
 VERSIONS: Final = Table(
     "reasoning_versions", VersionRow, primary_key=("reasoning_id", "version"), indexes=(("ref",), ("event_index",))

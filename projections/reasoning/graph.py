@@ -80,8 +80,8 @@ class ReasoningDelta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     dependencies_removed: list[int] = []
 
 
-_encoder: Final = msgspec.json.Encoder()
-_decoder: Final = msgspec.json.Decoder(ReasoningDelta)
+encode_change: Final = msgspec.json.Encoder().encode
+decode_change: Final = msgspec.json.Decoder(ReasoningDelta).decode
 
 
 class GraphState(msgspec.Struct, frozen=True, array_like=True):
@@ -122,7 +122,8 @@ def apply_change(state: GraphState, change: ReasoningDelta) -> GraphState:
         steps = (*steps, *((step.step_number, _dump(step.whole().to_dict())) for step in change.steps_added))
     if change.dependencies:
         dependencies = dependencies | {number: tuple(rests_on) for number, rests_on in change.dependencies.items()}
-    steps = _settled(steps, change.assumptions_updated)
+    if change.assumptions_updated:
+        steps = _settled(steps, change.assumptions_updated)
     return msgspec.structs.replace(state, steps=steps, dependencies=dependencies, **scalars)
 
 
@@ -176,8 +177,6 @@ def memory_of(state: GraphState, reasoning_id: str) -> ReasoningMemory:
 
 
 def _settled(steps: Iterable[tuple[int, str]], updates: dict[int, str]) -> tuple[tuple[int, str], ...]:
-    if not updates:
-        return tuple(steps)
     return tuple((number, _updated(text, updates[number]) if number in updates else text) for number, text in steps)
 
 
@@ -189,16 +188,6 @@ def _updated(text: str, update: str) -> str:
 def settle(before: str, update: str) -> str:
     """Return a step's own conclusion after an update of its assumption."""
     return f"{before}; {update}" if before else update
-
-
-def encode_change(change: ReasoningDelta) -> bytes:
-    """Return the short JSON of a change."""
-    return _encoder.encode(change)
-
-
-def decode_change(text: str | bytes) -> ReasoningDelta:
-    """Return the change that ``encode_change`` wrote."""
-    return _decoder.decode(text)
 
 
 def sent_step(step: ReasoningStep) -> SentStep:
@@ -229,7 +218,7 @@ def change_of(data: Any) -> ReasoningDelta:
             )
         case kinds.ReasoningExtended():
             return ReasoningDelta(
-                steps_added=_steps_of(data.steps),
+                steps_added=[_recorded_step(step) for step in data.steps],
                 dependencies=data.dependencies,
                 assumptions_updated=data.assumptions_updated,
             )
@@ -237,21 +226,7 @@ def change_of(data: Any) -> ReasoningDelta:
             return ReasoningDelta()
 
 
-def _steps_of(steps: Iterable[kinds.Step]) -> list[SentStep]:
-    return [
-        SentStep(
-            step_number=step.step_number,
-            type=step.type,
-            content=step.content,
-            reasoning_type=step.reasoning_type,
-            evidence=step.evidence,
-            premises=step.premises,
-            alternatives_considered=step.alternatives_considered,
-            assumptions=step.assumptions,
-            confidence=sent_confidence(step.confidence),
-            needs_validation=UNSET if step.needs_validation is None else step.needs_validation,
-            validation_method=UNSET if step.validation_method is None else step.validation_method,
-            conclusion=UNSET if step.conclusion is None else step.conclusion,
-        )
-        for step in steps
-    ]
+def _recorded_step(step: kinds.Step) -> SentStep:
+    given = msgspec.structs.asdict(step).items()
+    values: dict[str, Any] = {name: UNSET if value is None else value for name, value in given}
+    return SentStep(**values | {"confidence": sent_confidence(step.confidence)})

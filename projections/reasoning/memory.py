@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
@@ -100,7 +101,6 @@ def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
 
     Raises:
         Refused: ``INVALID_FORMAT``, ``INVALID_FIELD``, ``TOO_LARGE`` or ``STEP_CONFLICT``, with ``field``.
-
     """
     if not isinstance(given, dict):
         raise Refused("INVALID_FORMAT", "A reasoning graph is a JSON object.", field="")
@@ -130,7 +130,6 @@ def check_graph(memory: ReasoningMemory) -> None:
 
     Raises:
         Refused: ``STEP_CONFLICT`` for a number used twice, a dependency on no step, or a cycle (which is named).
-
     """
     numbers: set[int] = set()
     for position, step in enumerate(memory.steps):
@@ -222,14 +221,6 @@ def _read_texts(value: Any, path: str) -> list[str]:
     return [_read_text(item, f"{path}[{position}]") for position, item in enumerate(value)]
 
 
-def _read_step_type(value: Any, path: str) -> str:
-    return _read_choice(value, path, STEP_TYPES)
-
-
-def _read_reasoning_type(value: Any, path: str) -> str:
-    return _read_choice(value, path, REASONING_TYPES)
-
-
 def _read_choice(value: Any, path: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise _invalid(path, f"is none of {', '.join(name for name in allowed if name)}")
@@ -261,9 +252,9 @@ def _conflict(path: str, message: str) -> Refused:
 
 _STEP_READERS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "step_number": _read_step_number,
-    "type": _read_step_type,
+    "type": partial(_read_choice, allowed=STEP_TYPES),
     "content": _read_text,
-    "reasoning_type": _read_reasoning_type,
+    "reasoning_type": partial(_read_choice, allowed=REASONING_TYPES),
     "evidence": _read_texts,
     "premises": _read_texts,
     "alternatives_considered": _read_texts,

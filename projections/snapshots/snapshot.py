@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Remark, Sizes, Tag
 from ledger.events.snapshot import SnapshotTaken
@@ -100,29 +99,13 @@ def snapshot_of(
     Raises:
         Refused: ``INVALID_FIELD`` when its embedding is none.
     """
-    return EnhancedEpistemicSnapshot(
-        snapshot_id=snapshot_id,
-        session_id=data.session_id,
-        vectors=AssessedVectors({name: getattr(data.vectors, name) for name in data.vectors.__struct_fields__}),
-        context_summary=data.context_summary,
-        reasoning_brief=data.reasoning_brief,
-        reasoning_tags=data.reasoning_tags,
-        top_assumptions=data.top_assumptions,
-        reasoning_embedding=None if data.reasoning_embedding is None else unpack(data.reasoning_embedding),
-        reasoning_ref=data.reasoning_ref,
-        reasoning_fidelity=data.reasoning_fidelity,
-        reasoning_size={} if data.reasoning_size is None else msgspec.to_builtins(data.reasoning_size),
-        conclusion=data.conclusion,
-        domain=data.domain,
-        evidence_refs=data.evidence_refs,
-        evidence_count=data.evidence_count,
-        top_evidence_refs=data.top_evidence_refs,
-        level=None if data.level is None else TransferLevel(data.level),
-        context_source=data.context_source,
-        author=author,
-        event_id=event_id,
-        briefs=data.briefs,
-    )
+    values = asdict(data) | {
+        "vectors": asdict(data.vectors),
+        "reasoning_embedding": None if data.reasoning_embedding is None else unpack(data.reasoning_embedding),
+        "reasoning_size": {} if data.reasoning_size is None else asdict(data.reasoning_size),
+        "level": None if data.level is None else TransferLevel(data.level),
+    }
+    return EnhancedEpistemicSnapshot(snapshot_id=snapshot_id, author=author, event_id=event_id, **values)
 
 
 def to_context_prompt(

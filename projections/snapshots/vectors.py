@@ -19,23 +19,18 @@ class AssessedVectors(Mapping[str, float]):
         self._values = {name.lower(): value for name, value in given.items() if value is not None}
 
     def __getitem__(self, name: str) -> float:
-        """Return a vector."""
         return self._values[name.lower()]
 
     def __contains__(self, name: object) -> bool:
-        """Return whether a vector was assessed."""
         return isinstance(name, str) and name.lower() in self._values
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names of the vectors that were assessed, in lower case."""
         return iter(self._values)
 
     def __len__(self) -> int:
-        """Return how many were assessed."""
         return len(self._values)
 
     def __repr__(self) -> str:
-        """Return the vectors as a dict shows them."""
         return repr(self._values)
 
 

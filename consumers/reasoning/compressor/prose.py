@@ -24,7 +24,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from consumers.sdk.llm.model import UNTRUSTED, LlmClient, Message, data_block, prompt_digest
+from consumers.sdk.llm.model import UNTRUSTED, LlmClient, Message, data_block
 from consumers.sdk.text import one_line
 from ledger.errors import Refused, Unavailable
 from ledger.events.brief import Fidelity, Prose, Sentence
@@ -89,11 +89,6 @@ def prose_messages(memory: ReasoningMemory) -> list[Message]:
     return [Message("system", _INSTRUCTIONS), Message("user", data_block("graph", _shown(memory)))]
 
 
-def prose_digest(memory: ReasoningMemory) -> str:
-    """Return the SHA-256, in hex, of the prompt that prose about a graph answers."""
-    return prompt_digest(prose_messages(memory))
-
-
 def measure_prose(sentences: list[Sentence], index: GraphIndex) -> Fidelity:
     """Return the fidelity of prose, by the metric that measures everything else."""
     return measure_indexed(index, "\n".join(sentence.text for sentence in sentences))
@@ -127,7 +122,8 @@ def _label_problems(sentence: Sentence, steps: dict[int, ReasoningStep], index: 
     if unknown:
         return [f"names step {unknown[0]}, which the graph has not"]
     text = unicodedata.normalize("NFKC", sentence.text)
-    allowed = _own_words(index.memory) + [word for number in sentence.steps for word in _step_words(steps[number])]
+    allowed = [index.memory.task, index.memory.conclusion, *index.memory.known_limitations]
+    allowed += [word for number in sentence.steps for word in _step_words(steps[number])]
     source = unicodedata.normalize("NFKC", "\n".join(allowed))
     foreign = sorted(anchors(text) - anchors(source)) + _foreign_places(text, source)
     if foreign:
@@ -151,10 +147,6 @@ def _foreign_places(text: str, source: str) -> list[str]:
     return [place for place in places if place not in source and not _INITIALS.fullmatch(place)]
 
 
-def _own_words(memory: ReasoningMemory) -> list[str]:
-    return [memory.task, memory.conclusion, *memory.known_limitations]
-
-
 def _step_words(step: ReasoningStep) -> list[str]:
     optional = [text for text in (step.conclusion, step.validation_method) if isinstance(text, str)]
     listed = [*step.premises, *step.alternatives_considered, *step.assumptions, *step.evidence]
@@ -162,17 +154,10 @@ def _step_words(step: ReasoningStep) -> list[str]:
 
 
 def _shown(memory: ReasoningMemory) -> dict[str, Any]:
-    return {
-        "task": memory.task,
-        "conclusion": memory.conclusion,
-        "known_limitations": memory.known_limitations,
-        "steps": [
-            {
-                name: value
-                for name, value in step.to_dict().items()
-                if value and name in {"step_number", "type", "content", "conclusion", "assumptions", "evidence"}
-            }
-            | {"rests_on": memory.dependencies.get(step.step_number, [])}
-            for step in memory.steps
-        ],
-    }
+    names = ("step_number", "type", "content", "evidence", "assumptions", "conclusion")
+    steps = []
+    for step in memory.steps:
+        given = {name: value for name, value in step.to_dict().items() if value and name in names}
+        steps.append(given | {"rests_on": memory.dependencies.get(step.step_number, [])})
+    own = {"task": memory.task, "conclusion": memory.conclusion, "known_limitations": memory.known_limitations}
+    return own | {"steps": steps}

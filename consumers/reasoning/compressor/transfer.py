@@ -128,13 +128,15 @@ def receive_brief(
     """
     reasoning = view("reasoning.show", {"id": ref})
     imported = reasoning.get("imported")
-    published = None if budget is not None or imported is not None else _published(view, ref, level)
+    published = None
+    if budget is None and imported is None:
+        published = find_answer(view, "briefs.best", {"ref": ref, "level": level.value}, _BriefAnswer)
     if published is None:
         memory = fetch(view, ref).memory
         context = None if imported is None else f"{IMPORTED} {memory.task}"
         brief = compress(memory, level, budget, context=context, domain=reasoning["domain"] or None)
     else:
-        brief = published.brief
+        brief = published.data.brief
     prompt = to_context_prompt(brief, level, budget)
     answer = should_fetch_full_reasoning(
         fidelity=brief.fidelity.value,
@@ -149,8 +151,8 @@ def receive_brief(
         answer,
         reasoning["domain"],
         is_published=published is not None,
-        prose=None if published is None else published.prose,
-        prose_missing="" if published is None else published.prose_missing,
+        prose=None if published is None else published.data.prose,
+        prose_missing="" if published is None else published.data.prose_missing,
         imported=imported,
     )
 
@@ -341,9 +343,10 @@ def describe_sent(sent: Sent) -> dict[str, Any]:
     }
 
 
-def _published(view: Ask, ref: str, level: TransferLevel) -> _BriefData | None:
+def find_answer(view: Ask, query: str, arguments: dict[str, Any], form: type[T]) -> T | None:
+    """Return the answer of a view as ``read_answer`` does; None where it refuses with ``NOT_FOUND``."""
     try:
-        return read_answer(view("briefs.best", {"ref": ref, "level": level.value}), _BriefAnswer).data
+        return read_answer(view(query, arguments), form)
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise

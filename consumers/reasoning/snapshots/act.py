@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer, verify_brief
+from consumers.reasoning.compressor.transfer import Fetched, fetch, find_answer, read_answer, verify_brief
 from consumers.reasoning.snapshots.take import receive_snapshot
 from consumers.sdk.text import cut
 from ledger.author import Author, Draft
@@ -332,7 +332,7 @@ def _ask_human(author: Author, view: Ask, asked: ReviewRequested, causes: list[s
     """
     for number in range(_ids_max):
         name = review_id(author.name, asked, number)
-        review = _review(view, name)
+        review = find_answer(view, "reviews.show", {"id": name}, Review)
         if review is None:
             try:
                 author.emit(Draft(stream=f"review/{name}", data=asked, causes=causes))
@@ -340,7 +340,7 @@ def _ask_human(author: Author, view: Ask, asked: ReviewRequested, causes: list[s
                 # Between our look and our request another process of ours, or a stranger, opened the stream.
                 if refusal.code != "TRANSITION_NOT_ALLOWED":
                     raise
-            review = _review(view, name)
+            review = find_answer(view, "reviews.show", {"id": name}, Review)
         if review is not None and review.author == author.name and review.reasoning_ref == asked.reasoning_ref:
             return review
     raise Refused("TRANSITION_NOT_ALLOWED", f"somebody else took every id for the review of {asked.question}")
@@ -350,15 +350,6 @@ def review_id(name: str, asked: ReviewRequested, number: int = 0) -> str:
     """Return the id of ``name``'s request on these grounds."""
     grounds = [name, asked.reasoning_ref, asked.snapshot_id, asked.rule, asked.reasons, asked.validations, number]
     return f"{name}-{hashlib.sha256(encode_canonical(grounds)).hexdigest()[:_id_digits]}"
-
-
-def _review(view: Ask, name: str) -> Review | None:
-    try:
-        return read_answer(view("reviews.show", {"id": name}), Review)
-    except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
-        return None
 
 
 class _Answer(msgspec.Struct):

@@ -27,6 +27,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from consumers.reasoning.validator.evidence import cut
@@ -89,8 +90,7 @@ def offered_check(method: str, assumption: str) -> Check | None:
         found = pattern.fullmatch(method.strip())
         if found is not None:
             text = found["a"] or found["b"] or found["c"] or found["d"]
-            path = found["path"]
-            return Check("no_match" if _NEGATED.search(assumption) else "any_match", (path, text))
+            return Check("no_match" if _NEGATED.search(assumption) else "any_match", (found["path"], text))
     return None
 
 
@@ -149,17 +149,9 @@ def _file_contains(reads: Reads, path: str, text: str) -> Result:
     outcome, content = _text_of(reads, path)
     if content is None:
         return _without_file(outcome)
-    return (
-        Result("held", _place(content, text)) if text in content else Result("refuted", "The text is not in the file")
-    )
-
-
-def _any_match(reads: Reads, pattern: str, text: str) -> Result:
-    return _searched(reads, pattern, text, where_found="held", where_not="refuted")
-
-
-def _no_match(reads: Reads, pattern: str, text: str) -> Result:
-    return _searched(reads, pattern, text, where_found="refuted", where_not="held")
+    if text not in content:
+        return Result("refuted", "The text is not in the file")
+    return Result("held", _place(content, text))
 
 
 def _json_value(reads: Reads, path: str, pointer: str, value: str) -> Result:
@@ -179,16 +171,6 @@ def _json_value(reads: Reads, path: str, pointer: str, value: str) -> Result:
     if json.dumps(there, sort_keys=True) == json.dumps(wanted, sort_keys=True):
         return Result("held", "The value is there")
     return Result("refuted", "There is another value")
-
-
-CHECKS: Final[dict[str, tuple[int, Callable[..., Result]]]] = {
-    "file_exists": (1, _file_exists),
-    "file_absent": (1, _file_absent),
-    "file_contains": (2, _file_contains),
-    "any_match": (2, _any_match),
-    "no_match": (2, _no_match),
-    "json_value": (3, _json_value),
-}
 
 
 def _text_of(reads: Reads, path: str) -> tuple[str, str | None]:
@@ -216,6 +198,16 @@ def _searched(
     if not is_complete:
         return Result("not_checked", f"The text is in none of {searched} files, but not all could be read")
     return Result(where_not, f"The text is in none of {searched} files")
+
+
+CHECKS: Final[dict[str, tuple[int, Callable[..., Result]]]] = {
+    "file_exists": (1, _file_exists),
+    "file_absent": (1, _file_absent),
+    "file_contains": (2, _file_contains),
+    "any_match": (2, partial(_searched, where_found="held", where_not="refuted")),
+    "no_match": (2, partial(_searched, where_found="refuted", where_not="held")),
+    "json_value": (3, _json_value),
+}
 
 
 def _search(reads: Reads, pattern: str, text: str) -> tuple[str, int, bool]:

@@ -138,11 +138,6 @@ def stands(text: str, line: str) -> bool:
     return False
 
 
-def line_digest(line: str) -> str:
-    """Return the digest by which a later validation recognises a line."""
-    return hashlib.sha256(line.encode()).hexdigest()[:line_digest_digits]
-
-
 def cut(text: str, limit: int = excerpt_max_chars) -> str:
     """Return a text of at most so many characters that an event can hold; what was cut or unsayable is marked."""
     return cut_to_chars(_SURROGATES.sub("�", text[: limit + 1]), limit)
@@ -184,7 +179,7 @@ def _compare(evidence: Evidence, parts: Parts, reads: Reads, known: Known) -> tu
     line = file.lines[evidence.line - 1]
     if len(line) > line_max_chars:
         return "unreadable", f"The line has more than {line_max_chars} characters", ""
-    digest = line_digest(line)
+    digest = hashlib.sha256(line.encode()).hexdigest()[:line_digest_digits]
     earlier = known.earlier if known.earlier is not None and known.earlier.line else None
     if evidence.form == "text" and not stands(evidence.text, line):
         return "line_changed", _whereabouts(evidence.text, file), digest

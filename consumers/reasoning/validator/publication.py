@@ -17,7 +17,7 @@ import hashlib
 import msgspec
 import structlog
 
-from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
+from consumers.reasoning.compressor.transfer import Fetched, fetch, find_answer, read_answer
 from consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
 from consumers.reasoning.validator.trees import Tree
 from consumers.reasoning.validator.validator import Judge, ReasoningValidator
@@ -57,8 +57,9 @@ def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge 
     """
     fetched = fetch(view, ref)
     shown = read_answer(view("reasoning.show", {"id": ref}), _Shown)
-    former = _former(view, fetched.ref, shown.author)
-    report = ReasoningValidator(tree, judge).validate(fetched.memory, earlier=former.evidence if former else ())
+    # Not one by the reasoning's own author: it would be no independent one.
+    former = find_answer(view, "validations.best", {"ref": fetched.ref, "not_by": shown.author}, _Former)
+    report = ReasoningValidator(tree, judge).validate(fetched.memory, earlier=former.data.evidence if former else ())
     return Validated(shown.id, fetched, report)
 
 
@@ -88,13 +89,3 @@ def idempotency_key(stream: str, data: ReasoningValidated) -> str:
     """Return the key under which equal validations are one event."""
     conditions = hashlib.sha256(encode_canonical([data.tree, data.judge])).hexdigest()
     return f"{VALIDATOR_NAME}/{VALIDATOR_VERSION}:{stream_token(stream)}:{data.reasoning_ref}:{conditions}"
-
-
-def _former(view: Ask, ref: str, owner: str) -> ReasoningValidated | None:
-    """Return the newest earlier report that passed, by another than the reasoning's author; None if there is none."""
-    try:
-        return read_answer(view("validations.best", {"ref": ref, "not_by": owner}), _Former).data
-    except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
-        return None

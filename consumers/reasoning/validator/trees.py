@@ -22,13 +22,14 @@ from __future__ import annotations
 import os
 import re
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EACCES, ELOOP, ENOTDIR, EPERM
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from consumers.sdk.git import Git
 from ledger.errors import Refused, Unavailable
@@ -75,27 +76,32 @@ class Listing(NamedTuple):
     complete: bool
 
 
-class Tree(Protocol):
-    """Something that holds files: a folder, or a commit."""
+class Tree(ABC):
+    """Something that holds files, a folder or a commit, until it is closed (by a ``with`` block, or by ``close``)."""
 
     kind: TreeSort
     commit: str
 
+    @abstractmethod
     def read(self, parts: Parts, size_max: int) -> Found:
         """Return what stands at a path; a file larger than ``size_max`` bytes is ``too_large``."""
-        ...
 
+    @abstractmethod
     def files(self, parts: Parts) -> Listing:
-        """Return the files below a folder of the tree."""
-        ...
+        """Return the files below a folder of the tree, without links and private files."""
 
+    @abstractmethod
     def earlier(self, parts: Parts, size_max: int) -> Iterator[bytes]:
-        """Yield earlier contents of a file, newest first, as far as the tree knows any."""
-        ...
+        """Yield earlier contents of a file, each once, newest first, as far as the tree knows any."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - not every tree holds anything open
         """Release what the tree holds open."""
-        ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
 
 
 def parts_of(path: str) -> tuple[Parts, Outcome]:
@@ -126,20 +132,7 @@ def _is_hidden(character: str) -> bool:
     return character < _FIRST_PRINTABLE or _C1[0] <= character <= _C1[1] or character in _BIDI
 
 
-class _OpenTree:
-    """What FolderTree and CommitTree share: being closed at the end of a ``with`` block."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Release what the tree holds open: nothing, unless it says otherwise."""
-
-
-class FolderTree(_OpenTree):
+class FolderTree(Tree):
     """A working folder. ``history``, asked only when a file has changed, finds the tree that knows what it held."""
 
     kind: TreeSort = "folder"
@@ -217,7 +210,7 @@ class _Entry(NamedTuple):
     size: int
 
 
-class CommitTree(_OpenTree):
+class CommitTree(Tree):
     """The files of one commit."""
 
     kind: TreeSort = "commit"

@@ -190,9 +190,7 @@ def _dependency_issues(dependencies: Mapping[int, Iterable[int]], known: set[int
         shown = " → ".join(circle[:cycle_shown_max]) + (" → …" if len(circle) > cycle_shown_max else "")
         issues.append(
             Issue(
-                "DEPENDENCY_CYCLE",
-                cut(f"Steps rest on each other in a circle: {shown}"),
-                _number_of(error.args[1][0]),
+                "DEPENDENCY_CYCLE", cut(f"Steps rest on each other in a circle: {shown}"), _number_of(error.args[1][0])
             )
         )
     return issues

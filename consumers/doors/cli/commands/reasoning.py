@@ -113,11 +113,7 @@ def assume(
         emit(app, name, ReasoningExtended(assumptions_updated={number: settled}))
         return
     assumed = Step(
-        step_number=following,
-        type="assumption",
-        content=content or "",
-        needs_validation=True,
-        validation_method=method,
+        step_number=following, type="assumption", content=content or "", needs_validation=True, validation_method=method
     )
     emit(app, name, ReasoningExtended(steps=[assumed]))
 

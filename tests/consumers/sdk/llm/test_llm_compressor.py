@@ -12,11 +12,11 @@ from llm_stub import Reply, Vendor, never, says, says_json
 from consumers.reasoning.compressor.prose import (
     Sentence,
     measure_prose,
-    prose_digest,
     prose_messages,
     prose_problems,
     write_prose,
 )
+from consumers.sdk.llm.model import prompt_digest
 from ledger.errors import Refused, Unavailable
 from projections.briefs.index import index_graph
 from projections.reasoning.memory import ReasoningMemory
@@ -55,7 +55,7 @@ def test_honest_prose_is_taken(vendor: Vendor, client: LlmClient) -> None:
     assert [(one.text, one.steps) for one in prose.sentences] == [(CONTENT[n], [n]) for n in (1, 2, 3)]
     assert prose.fidelity_kind == "lexical lower bound"
     assert prose.fidelity == measure_prose(prose.sentences, index_graph(AUDIT))
-    assert (prose.model, prose.prompt_sha256) == ("stub-model", prose_digest(AUDIT))
+    assert (prose.model, prose.prompt_sha256) == ("stub-model", prompt_digest(prose_messages(AUDIT)))
 
 
 def test_paraphrase_with_the_graphs_words_holds_and_is_marked_a_lower_bound() -> None:
@@ -77,8 +77,8 @@ def test_chinese_prose_holds() -> None:
 
 
 def test_the_same_graph_asks_the_same_question() -> None:
-    assert prose_digest(AUDIT) == prose_digest(audit_graph())
-    assert prose_digest(AUDIT) != prose_digest(graph(CHINESE))
+    assert prompt_digest(prose_messages(AUDIT)) == prompt_digest(prose_messages(audit_graph()))
+    assert prompt_digest(prose_messages(AUDIT)) != prompt_digest(prose_messages(graph(CHINESE)))
 
 
 # What is refused: the brief comes all the same (``test_llm_configured``)
