@@ -7,11 +7,10 @@ characters no more is looked at than can be kept. Which parts are worth their to
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from projections.briefs.tokens import count_tokens
+from projections.briefs.tokens import count_tokens, greatest
 from projections.reports.compressed import ELLIPSIS, shorten
 
 _chars_a_token_max: Final = 8
@@ -30,17 +29,6 @@ class Budget:
             return False
         self.left -= cost
         return True
-
-
-def greatest(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the greatest number from ``low`` to ``high`` that fits; every smaller one does too, ``low`` unasked."""
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 @lru_cache(maxsize=1024)

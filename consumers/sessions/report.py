@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 from blake3 import blake3
 
-from consumers.sdk.tokens import cut_to_chars, greatest
+from consumers.sdk.tokens import cut_to_chars
 from consumers.sessions.generator import ReportInputs, generate, warnings_of
 from ledger.author import Author, Draft
 from ledger.client import Ask, Client, read_event
@@ -28,7 +28,7 @@ from ledger.errors import Refused
 from ledger.events.body import Event
 from ledger.events.report import ReportGenerated
 from ledger.limits import data_size_max_bytes
-from projections.briefs.tokens import count_tokens, tokenizer
+from projections.briefs.tokens import count_tokens, greatest, tokenizer
 from projections.reports.calibration import ends_of
 from projections.reports.compressed import compressed_of
 from projections.reports.markdown import markdown_of

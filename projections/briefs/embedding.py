@@ -121,15 +121,7 @@ def pack(vector: Embedding) -> PackedEmbedding:
     scale = round(max(map(abs, vector), default=0.0) / _byte_max, _scale_digits)
     units = [round(value / scale) if scale else 0 for value in vector]
     values = bytes(max(-_byte_max, min(_byte_max, unit)) & 0xFF for unit in units)
-    name, version, dim, threshold = vector.embedder
-    return PackedEmbedding(
-        embedder=name,
-        version=version,
-        dim=dim,
-        threshold=threshold,
-        scale=scale,
-        values=base64.b64encode(values).decode(),
-    )
+    return PackedEmbedding(*vector.embedder, scale, base64.b64encode(values).decode())
 
 
 def unpack(packed: PackedEmbedding) -> Embedding:

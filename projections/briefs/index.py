@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from typing import Final
 
 import msgspec
 
 from projections.briefs.anchors import anchors, evidence_place
 from projections.briefs.critical import Unit, critical_edges, critical_numbers, critical_units, fact_text
 from projections.briefs.text import clauses, content_of, words
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep
-
-_document_floor: Final = 1
+from projections.reasoning.memory import ReasoningMemory
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -65,9 +62,12 @@ def index_graph(memory: ReasoningMemory) -> GraphIndex:
     critical = critical_numbers(memory)
     key_facts = [_key_fact(unit) for unit in critical_units(memory, critical)]
     steps = [step for step in memory.steps if step.step_number in critical]
-    documents = [set(content_of(words(text))) for text in _documents(memory)]
-    frequency = Counter(word for document in documents for word in document)
-    total = max(len(documents), _document_floor)
+    # For word frequencies a step counts as one document, and so does a limitation.
+    documents = [*(step.content for step in memory.steps), *memory.known_limitations]
+    frequency = Counter(word for text in documents for word in set(content_of(words(text))))
+    total = max(len(documents), 1)
+    evidence = [evidence_place(reference) for step in steps for reference in step.evidence]
+    critical_texts = [*(fact.unit.text for fact in key_facts), *evidence]
     texts = _all_texts(memory)
     sources, postings, verbatim = _sources(texts)
     return GraphIndex(
@@ -78,8 +78,8 @@ def index_graph(memory: ReasoningMemory) -> GraphIndex:
         sources=sources,
         postings=postings,
         verbatim=verbatim,
-        anchors=frozenset().union(*(anchors(text) for text in texts)),
-        critical_anchors=_critical_anchors(key_facts, steps),
+        anchors=frozenset().union(*map(anchors, texts)),
+        critical_anchors=frozenset().union(*map(anchors, critical_texts)),
         edges=critical_edges(memory, critical),
         step_spelled={step.step_number: spelled(words(fact_text(step))) for step in steps},
     )
@@ -97,11 +97,6 @@ def _rarity(count: int, total: int) -> float:
 def _key_fact(unit: Unit) -> KeyFact:
     tokens = words(unit.text)
     return KeyFact(unit=unit, spelled=spelled(tokens), content=content_of(tokens))
-
-
-def _documents(memory: ReasoningMemory) -> list[str]:
-    """Return the texts that count as documents for word frequencies: one a step, one a limitation."""
-    return [*(step.content for step in memory.steps), *memory.known_limitations]
 
 
 def _all_texts(memory: ReasoningMemory) -> list[str]:
@@ -131,13 +126,3 @@ def _sources(texts: list[str]) -> tuple[list[Source], dict[str, list[int]], set[
             sources.append(source)
             verbatim.add(spelled(tokens))
     return sources, dict(postings), verbatim
-
-
-def _critical_anchors(key_facts: list[KeyFact], steps: list[ReasoningStep]) -> frozenset[str]:
-    critical: set[str] = set()
-    for fact in key_facts:
-        critical |= anchors(fact.unit.text)
-    for step in steps:
-        for evidence in step.evidence:
-            critical |= anchors(evidence_place(evidence))
-    return frozenset(critical)

@@ -38,7 +38,7 @@ from projections.briefs.sentences import (
     remark_line,
 )
 from projections.briefs.text import CJK_MARKS, is_between_signs, one_line
-from projections.briefs.tokens import count_tokens, tokenizer
+from projections.briefs.tokens import count_tokens, greatest, tokenizer
 
 REF_HEX_DIGITS: Final = 12
 context_tokens_min: Final = 16
@@ -137,16 +137,10 @@ def cut_to_tokens(text: str, limit: int) -> str:
     """Return as much of a text as a number of tokens allows, ended at a word and marked; nothing if none fits."""
     if count_tokens(text) <= limit:
         return text
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count_tokens(text[:middle].rstrip() + " " + CUT) <= limit:
-            low = middle
-        else:
-            high = middle - 1
-    kept = text[:low]
-    if low < len(text) and kept and _joins(kept[-1], text[low]):
-        kept = kept[: len(kept) - len(_last_word(kept))]
+    end = greatest(0, len(text), lambda chars: count_tokens(f"{text[:chars].rstrip()} {CUT}") <= limit)
+    kept = text[:end]
+    if end < len(text) and kept and _joins(kept[-1], text[end]):
+        kept = kept.removesuffix(kept.rsplit(maxsplit=1)[-1])
     return f"{kept.rstrip()} {CUT}" if kept.strip() else ""
 
 
@@ -260,7 +254,3 @@ def _rounded_down(value: float) -> str:
 def _joins(before: str, after: str) -> bool:
     """Tell whether a cut between two characters would split a word (Chinese may be cut anywhere)."""
     return not (before.isspace() or after.isspace() or before in CJK_MARKS or is_between_signs(before, after))
-
-
-def _last_word(text: str) -> str:
-    return text.rsplit(maxsplit=1)[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -39,7 +39,7 @@ def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
         "ORDER BY fidelity DESC, tokens, event_index DESC LIMIT 1"
     )
     for row in moment.rows(sql, (ref, asked.level, asked.budget, asked.budget)):
-        return _brief(row)
+        return row | {"exact": bool(row["exact"]), "data": msgspec.json.decode(row["data"])}
     raise Refused("NOT_FOUND", f"no {asked.level} brief of {ref} was published", ref=ref, level=asked.level)
 
 
@@ -64,7 +64,3 @@ def whole_ref(moment: Moment, asked: str) -> str:
     sql = "SELECT ref FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"
     (row,) = moment.rows(sql, (name, version))
     return str(row["ref"])
-
-
-def _brief(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"exact": bool(row["exact"]), "data": msgspec.json.decode(row["data"])}

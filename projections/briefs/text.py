@@ -40,6 +40,7 @@ _STOP_WORDS: Final = frozenset(
 )
 _SUFFIXES: Final = ("ations", "ation", "ingly", "ions", "ion", "ings", "ing", "edly", "ed", "ies", "es", "s", "ly")
 _stem_min_chars: Final = 3
+_BEFORE_NT: Final = {"ca": "can", "wo": "will", "sha": "shall"}
 
 
 def words(text: str) -> list[str]:
@@ -51,7 +52,7 @@ def words(text: str) -> list[str]:
         if _is_cjk(token):
             tokens.extend(_bigrams(token))
         elif token.endswith(("n't", "n’t")):
-            tokens += [_whole_word(token[:-3]), "not"]
+            tokens += [_BEFORE_NT.get(token[:-3], token[:-3]), "not"]
         else:
             tokens.append(token if token.isalnum() else _APOSTROPHE.split(token, maxsplit=1)[0])
     return tokens or [sign for sign in text if not sign.isspace()]
@@ -109,10 +110,6 @@ def _tidy(root: str, suffix: str) -> str:
     if len(root) > _stem_min_chars and root[-1] == root[-2] and root[-1] not in "lsz":
         return root[:-1]  # "logged" → "log" + "g"
     return root.removesuffix("e") if len(root) > _stem_min_chars else root
-
-
-def _whole_word(token: str) -> str:
-    return {"ca": "can", "wo": "will", "sha": "shall"}.get(token, token)
 
 
 def _is_cjk(token: str) -> bool:

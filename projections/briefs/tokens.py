@@ -50,6 +50,17 @@ def estimate_tokens(text: str) -> int:
     return -(-len(_encodable(text).encode()) // _estimate_bytes_per_token)
 
 
+def greatest(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """Return the greatest number from ``low`` to ``high`` that fits; every smaller one does too, ``low`` unasked."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def _encodable(text: str) -> str:
     # One half of a surrogate pair has no UTF-8 form, and the tokenizer raises on it.
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -51,7 +51,7 @@ def show_snapshot(moment: Moment, asked: SnapshotName) -> Answer:
     """Return a snapshot with its whole ``data``."""
     whole = by_beginning(moment, "snapshots", asked.id.removeprefix("snapshot/"), asked.id, "snapshot")
     (row,) = moment.rows("SELECT * FROM snapshots WHERE id = ?", (whole,))
-    return _snapshot(row)
+    return row | {"data": msgspec.json.decode(row["data"])}
 
 
 def list_domains(moment: Moment, asked: DomainsOf) -> Answer:
@@ -61,7 +61,3 @@ def list_domains(moment: Moment, asked: DomainsOf) -> Answer:
         "WHERE reasoning_versions.ref = ? ORDER BY domain"
     )
     return {"domains": [row["domain"] for row in moment.rows(sql, (asked.reasoning_ref,))]}
-
-
-def _snapshot(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"data": msgspec.json.decode(row["data"])}

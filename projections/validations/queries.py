@@ -15,10 +15,6 @@ from ledger.errors import Refused
 from projections.briefs.queries import whole_ref
 from projections.query import Answer, Arguments, Moment
 
-_COLUMNS: Final = (
-    "event_index, event_id, reasoning_id, reasoning_ref, passed, issues, tree, commit_id, validator, "
-    "validator_version, author, accepted_ms, data"
-)
 _INDEPENDENT: Final = (
     " AND reasoning_id IN (SELECT reasoning_id FROM reasoning_versions WHERE ref = ?)"
     " AND author NOT IN (SELECT reasonings.author FROM reasonings"
@@ -48,7 +44,7 @@ def best_validation(moment: Moment, asked: ValidationWanted) -> Answer:
     """
     ref = whole_ref(moment, asked.ref)
     sql = (
-        f"SELECT {_COLUMNS} FROM validations WHERE reasoning_ref = ? AND passed = 1 AND author <> ? "  # noqa: S608
+        "SELECT * FROM validations WHERE reasoning_ref = ? AND passed = 1 AND author <> ? "
         "ORDER BY event_index DESC LIMIT 1"
     )
     for row in moment.rows(sql, (ref, asked.not_by)):
@@ -60,7 +56,7 @@ def list_validations(moment: Moment, asked: ValidationsOf) -> Answer:
     """Return ``{"validations", "total"}`` of a version with their ``data``, oldest first."""
     ref = whole_ref(moment, asked.ref)
     among = _INDEPENDENT if asked.independent else ""
-    sql = f"SELECT {_COLUMNS} FROM validations WHERE reasoning_ref = ?{among} ORDER BY event_index"  # noqa: S608
+    sql = f"SELECT * FROM validations WHERE reasoning_ref = ?{among} ORDER BY event_index"  # noqa: S608
     rows = moment.rows(sql, (ref, *([ref, ref] if among else [])))
     return {"validations": [_validation(row) for row in rows], "total": len(rows)}
 

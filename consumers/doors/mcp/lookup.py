@@ -17,11 +17,10 @@ from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shor
 from consumers.doors.mcp.reports import NUMBER, After, Id, PageSize
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
-from consumers.sdk.tokens import greatest
 from ledger.errors import Refused
 from projections.briefs.gates import check_level, choose_level
 from projections.briefs.prompt import TransferLevel
-from projections.briefs.tokens import count_tokens, tokenizer
+from projections.briefs.tokens import count_tokens, greatest, tokenizer
 
 LOSSLESS: Final = 1.0
 

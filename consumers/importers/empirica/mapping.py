@@ -19,13 +19,14 @@ import msgspec
 from consumers.importers.empirica.kinds import ASIDE, READ_BY, About
 from consumers.importers.empirica.values import Reading, label_max_chars, read_json, shown, unused
 from consumers.importers.records import Record, claimed_time, kept_aside
-from consumers.sdk.tokens import cut_to_chars, greatest
+from consumers.sdk.tokens import cut_to_chars
 from consumers.sessions.places import text_of
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.fields import STREAM_PATTERN
 from ledger.events.imported import DirtyValue, RecordClaims, RecordImported, read_mapped
 from ledger.limits import blob_size_max_bytes, data_size_max_bytes, stream_name_max_bytes
+from projections.briefs.tokens import greatest
 
 if TYPE_CHECKING:
     from consumers.importers.empirica.kinds import Meaning

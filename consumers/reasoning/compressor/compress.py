@@ -95,17 +95,12 @@ def compress(
     candidates = _candidates(index, shown_conclusion(empty))
     needed = _budget_needed(index, empty)
     if unfitted_tokens(fitting, limit) <= limit - _margin_tokens:
-        brief = _with_everything(whole, index)
+        everything = {step.step_number for step in memory.steps}
+        layout = Layout(tags=bool(whole.tags), whole=True)
+        brief = with_facts(whole, index, everything, _remarks(index), layout)
     else:
         brief = _with_chosen(empty, index, candidates, None if budget is not None else ENOUGH_FIDELITY)
     return _measured(replace(brief, budget_needed_for_090=needed), index)
-
-
-def _with_everything(whole: Brief, index: GraphIndex) -> Brief:
-    remarks = _remarks(index)
-    everything = {step.step_number for step in index.memory.steps}
-    layout = Layout(tags=bool(whole.tags), whole=True)
-    return with_facts(whole, index, everything, remarks, layout)
 
 
 def _with_chosen(empty: Brief, index: GraphIndex, candidates: list[Candidate], enough: float | None) -> Brief:

@@ -106,11 +106,9 @@ def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: 
     layout = replace(layout, lead=choose_lead(fact for fact in facts if fact.step not in layout.others))
     stated = {index.step_spelled[step] for step in held if step in index.step_spelled}
     concluded = spelled(words(shown_conclusion(brief)))
-    dropped = [
-        step.step_number
-        for step in index.memory.steps
-        if step.step_number not in held and not _is_stated(index.step_spelled.get(step.step_number), stated, concluded)
-    ]
+    # What stands in the prompt already, as another fact or within the conclusion, is not dropped.
+    shown = {step for step, run in index.step_spelled.items() if run in stated or run in concluded} | held
+    dropped = [step.step_number for step in index.memory.steps if step.step_number not in shown]
     return replace(
         brief,
         facts=facts,
@@ -119,11 +117,6 @@ def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: 
         dropped_steps=dropped,
         reasoning_brief=_reasoning_brief(facts, layout, index, dropped),
     )
-
-
-def _is_stated(run: str | None, stated: Collection[str], concluded: str) -> bool:
-    """Tell whether the words of a step stand in the prompt already, as a fact or within the conclusion."""
-    return run is not None and (run in stated or run in concluded)
 
 
 def _reasoning_brief(facts: list[Fact], layout: Layout, index: GraphIndex, dropped: list[int]) -> str:

@@ -22,7 +22,7 @@ from ledger.author import Author, Draft
 from ledger.client import Ask, read_event
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
-from ledger.events.brief import Brief, Sizes
+from ledger.events.brief import Sizes
 from ledger.events.session import Vectors
 from ledger.events.snapshot import SnapshotTaken
 from ledger.limits import data_size_max_bytes
@@ -118,7 +118,8 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     """
     if not name.startswith("reasoning/"):
         try:
-            return _taken(view, name)
+            shown = read_answer(view("snapshots.show", {"id": name}), _Shown)
+            return snapshot_of(shown.data, snapshot_id=shown.id, author=shown.author, event_id=shown.event_id)
         except Refused as refusal:
             if refusal.code != "NOT_FOUND" or name.startswith("snapshot/"):
                 raise
@@ -129,11 +130,6 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
             raise
         raise Refused("NOT_FOUND", f"there is no snapshot and no reasoning {name}", asked=name) from refusal
     return snapshot_of(data, snapshot_id="")
-
-
-def _taken(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
-    shown = read_answer(view("snapshots.show", {"id": name}), _Shown)
-    return snapshot_of(shown.data, snapshot_id=shown.id, author=shown.author, event_id=shown.event_id)
 
 
 def _assessed(session: Mapping[str, Any] | None) -> dict[str, float]:
@@ -167,18 +163,14 @@ def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotT
         evidence_count=len(references),
         top_evidence_refs=last.top_evidence_refs,
         level=last.level,
-        briefs=[_lean(brief) for brief in briefs],
+        # The snapshot holds these two once for all of its briefs.
+        briefs=[replace(brief, context="", embedding=None) for brief in briefs],
     )
     yield whole
     whole = replace(whole, reasoning_embedding=None)
     yield whole
     yield replace(whole, briefs=whole.briefs[-1:])
     yield _measured_bare(replace(whole, briefs=[]), memory)
-
-
-def _lean(brief: Brief) -> Brief:
-    """Return a brief without what the snapshot holds once for all of them."""
-    return replace(brief, context="", embedding=None)
 
 
 def _measured_bare(data: SnapshotTaken, memory: ReasoningMemory) -> SnapshotTaken:

@@ -88,21 +88,7 @@ class ValidationReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole report as plain values."""
-        values: dict[str, Any] = msgspec.to_builtins(
-            {
-                "reasoning_ref": self.reasoning_ref,
-                "passed": self.passed,
-                "issues": self.issues,
-                "evidence": self.evidence,
-                "assumptions": self.assumptions,
-                "inferences": self.inferences,
-                "tree": self.tree,
-                "counts": self.counts(),
-                "judge": self.judge,
-                "validator_name": VALIDATOR_NAME,
-                "validator_version": VALIDATOR_VERSION,
-            }
-        )
+        values: dict[str, Any] = msgspec.to_builtins(self._fields())
         if self.of_brief:
             values |= {"checkable": self.checkable, "not_checkable": self.not_checkable, "coverage": self.coverage}
         return values
@@ -110,27 +96,23 @@ class ValidationReport:
     def to_event(self, *, whole: str | None = None) -> ReasoningValidated:
         """Return the event's data, the worst first; ``whole`` is the blob with what it had to leave out."""
         room = _Room()
-        issues = room.take(self.issues)
-        evidence = room.take(sorted(self.evidence, key=lambda check: check.status in HOLDING))
-        assumptions = room.take(sorted(self.assumptions, key=lambda check: _ASSUMPTIONS.index(check.status)))
-        inferences = room.take(
-            sorted(self.inferences, key=lambda check: (check.sound, check.opinion != "does_not_follow"))
-        )
-        return ReasoningValidated(
-            reasoning_ref=self.reasoning_ref,
-            passed=self.passed,
-            issues=issues,
-            evidence=evidence,
-            assumptions=assumptions,
-            inferences=inferences,
-            tree=self.tree,
-            counts=self.counts(),
-            validator_name=VALIDATOR_NAME,
-            validator_version=VALIDATOR_VERSION,
-            judge=self.judge,
-            omitted=room.omitted,
-            whole=whole if room.omitted else None,
-        )
+        # Each takes of what is left, so their order is part of what is published.
+        kept = {
+            "issues": room.take(self.issues),
+            "evidence": room.take(sorted(self.evidence, key=lambda check: check.status in HOLDING)),
+            "assumptions": room.take(sorted(self.assumptions, key=lambda check: _ASSUMPTIONS.index(check.status))),
+            "inferences": room.take(
+                sorted(self.inferences, key=lambda check: (check.sound, check.opinion != "does_not_follow"))
+            ),
+        }
+        blob = whole if room.omitted else None
+        return ReasoningValidated(**self._fields() | kept, omitted=room.omitted, whole=blob)
+
+    def _fields(self) -> dict[str, Any]:
+        """Return what the report and its event have under the same names."""
+        names = ("reasoning_ref", "passed", "issues", "evidence", "assumptions", "inferences", "tree")
+        fields = {name: getattr(self, name) for name in names} | {"counts": self.counts(), "judge": self.judge}
+        return fields | {"validator_name": VALIDATOR_NAME, "validator_version": VALIDATOR_VERSION}
 
 
 class _Room:

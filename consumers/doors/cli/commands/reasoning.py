@@ -65,12 +65,12 @@ def start(app: App, *, task: str, id_: str | None, ai_id: str, strategy: str, do
 @reasoning.command()
 @click.argument("id_", metavar="ID")
 @click.option("--content", required=True, help="The step in words.")
-@click.option("--type", "type_", type=click.Choice(get_args(StepType)), default="inference", show_default=True)
+@click.option("--type", type=click.Choice(get_args(StepType)), default="inference", show_default=True)
 @click.option("--reasoning-type", type=click.Choice(get_args(ReasoningType)[1:]), help="How an inference infers.")
 @click.option("--evidence", multiple=True, metavar="PATH:LINE[:TEXT]", help="May be given more than once.")
 @click.option("--rests-on", multiple=True, type=click.IntRange(1), metavar="N", help="A step this one follows from.")
 @click.option("--premise", "premises", multiple=True, help="A premise in words.")
-@click.option("--alternative", "alternatives", multiple=True, help="An alternative that was considered.")
+@click.option("--alternative", "alternatives_considered", multiple=True, help="An alternative that was considered.")
 @click.option("--assuming", "assumptions", multiple=True, help="What the step takes for granted.")
 @click.option("--conclusion", help="The step's own conclusion.")
 @click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True)
@@ -80,18 +80,8 @@ def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, *
     """Record one step."""
     name, following = next_number(app, id_)
     number = number or following
-    one = Step(
-        step_number=number,
-        type=given["type_"],
-        content=given["content"],
-        reasoning_type=given["reasoning_type"] or "",
-        evidence=list(given["evidence"]),
-        premises=list(given["premises"]),
-        alternatives_considered=list(given["alternatives"]),
-        assumptions=list(given["assumptions"]),
-        confidence=given["confidence"],
-        conclusion=given["conclusion"],
-    )
+    fields = {option: list(value) if isinstance(value, tuple) else value for option, value in given.items()}
+    one = Step(step_number=number, **fields | {"reasoning_type": given["reasoning_type"] or ""})
     emit(app, name, ReasoningExtended(steps=[one], dependencies={number: list(rests_on)} if rests_on else {}))
 
 

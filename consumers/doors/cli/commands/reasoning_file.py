@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import click
@@ -33,7 +34,8 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
     if id_ is not None and len(graphs) > 1:
         raise Refused("USAGE", f"--id names one reasoning, and the file holds {len(graphs)}")
     given = {name: value for name, value in (("id", id_), ("domain", domain), ("session", session)) if value}
-    planned = [_planned(replace_hints(graph, given)) for graph in graphs]
+    # What the command line says stands in place of the file's own hints.
+    planned = [_planned(graph._replace(hints=replace(graph.hints, **given))) for graph in graphs]
     author = app.author()
     recorded = []
     with progress("recording", shown=not app.as_json) as step:
@@ -53,24 +55,17 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
     app.show("recorded", {"recorded": recorded, "total": len(recorded)}, text)
 
 
-def replace_hints(graph: ReadGraph, given: dict[str, str]) -> ReadGraph:
-    """Return the graph with what the command line says in place of the file's own hints."""
-    return graph._replace(hints=replace(graph.hints, **given))
-
-
 def _planned(graph: ReadGraph) -> tuple[ReadGraph, str, list[list[Draft]]]:
     """Return a graph with its id and the submissions that record it: refused before anything is signed."""
     name = graph.hints.id or default_id(graph.memory.task)
     events = extensions_of(graph.memory, domain=graph.hints.domain, session=graph.hints.session)
     ref = compute_reasoning_ref(graph.memory)
-    groups, number = [], 0
-    for group in submissions_of(events):
-        drafts = []
-        for data in group:
-            # The same graph under the same id is the same events: recording it again returns the first answers.
-            drafts.append(Draft(stream=f"reasoning/{name}", data=data, idem=f"record:{name}:{ref}:{number}"))
-            number += 1
-        groups.append(drafts)
+    numbers = count()
+    groups = [
+        # The same graph under the same id is the same events: recording it again returns the first answers.
+        [Draft(stream=f"reasoning/{name}", data=data, idem=f"record:{name}:{ref}:{next(numbers)}") for data in group]
+        for group in submissions_of(events)
+    ]
     return graph, name, groups
 
 
