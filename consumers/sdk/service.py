@@ -1,17 +1,41 @@
-"""The node's own agents: each has a key of its own, registered by the node key, and only the role ``service``."""
+"""Registering agents; and the node's own: each has a key of its own, registered by the node key as ``service``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ledger.author import Author, Draft
-from ledger.events.authority import AgentRegistered
+from ledger.events.authority import AgentRegistered, Role
 from ledger.home import Home, new_bus_key, public_bus_key
 from ledger.identity import Key, open_key, write_key
 from ledger.lifecycle.authority import NODE
 
 if TYPE_CHECKING:
+    from ledger.admission.decide import Accepted
     from ledger.local import LocalClient
+
+
+def register_agent(
+    author: Author, home: Home, name: str, roles: Sequence[Role], *, ai_id: str = "", passphrase: str | None = None
+) -> tuple[AgentRegistered, Accepted]:
+    """Register an agent, signed by ``author``, with the keys in the ledger's folder; those that are missing are made.
+
+    Raises:
+        Refused: the key there cannot be opened with ``passphrase``; the ledger does not admit the agent.
+    """
+    ledger = author.client.ledger
+    key = _identity_key(home, ledger, name, passphrase)
+    bus_key = home.nkey_file(name)
+    registered = AgentRegistered(
+        name=name,
+        key=key.public.hex(),
+        proof=key.prove_possession(ledger, name),
+        roles=list(roles),
+        nkey=public_bus_key(home.bus_seed(name)) if bus_key.exists() else new_bus_key(bus_key),
+        ai_id=ai_id,
+    )
+    return registered, author.emit(Draft(stream=f"agent/{name}", data=registered))[0]
 
 
 def service_author(client: LocalClient, name: str) -> Author:
@@ -23,22 +47,20 @@ def service_author(client: LocalClient, name: str) -> Author:
         Refused: the name belongs to an agent with another key.
     """
     home = Home(client.settings.home)
-    path = home.key_file(name)
-    if not path.exists():
-        write_key(path, Key.generate(), ledger=client.ledger, name=name)
-    key = open_key(path)
+    key = _identity_key(home, client.ledger, name)
     with client.log.snapshot() as snapshot:
         agent = snapshot.agent(name)
     if agent is None or agent.key != key.public.hex():
-        bus_key = home.nkey_file(name)
-        nkey = public_bus_key(home.bus_seed(name)) if bus_key.exists() else new_bus_key(bus_key)
-        registered = AgentRegistered(
-            name=name,
-            key=key.public.hex(),
-            proof=key.prove_possession(client.ledger, name),
-            roles=["service"],
-            nkey=nkey,
-        )
         node = open_key(home.key_file(NODE))
-        Author(client, NODE, lambda _: node).emit(Draft(stream=f"agent/{name}", data=registered))
+        register_agent(Author(client, NODE, lambda _: node), home, name, ["service"])
     return Author(client, name, lambda _: key)
+
+
+def _identity_key(home: Home, ledger: str, name: str, passphrase: str | None = None) -> Key:
+    # A key file without an agent is what a refused or killed registration leaves: it is used, not thrown away.
+    path = home.key_file(name)
+    if path.exists():
+        return open_key(path, passphrase)
+    key = Key.generate()
+    write_key(path, key, ledger=ledger, name=name, passphrase=passphrase)
+    return key

@@ -20,6 +20,7 @@ from consumers.reasoning.compressor.transfer import describe, fetch, receive_bri
 from consumers.sdk.ledger import Ledger
 from ledger.errors import BatonError, Refused
 from ledger.events import handoff, reasoning
+from ledger.events.authority import Role
 from ledger.events.handoff import HandoffCreated
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory, memory_from_dict
@@ -32,7 +33,7 @@ RETURN_2A: Final = "2026-02-12-reactive-phase-2a-return"
 PROPOSAL: Final = "proposals/2026-02-12-reactive-architecture.md"
 
 # name → roles, label
-AGENTS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+AGENTS: Final[dict[str, tuple[tuple[Role, ...], str]]] = {
     "claude-code": (("agent",), "claude-sonnet-4.5"),
     "kuro": (("agent",), "kuro"),
     "minimax": (("agent",), "minimax-m2"),
@@ -147,10 +148,9 @@ class Actor:
         """Tick everything of a claimed handoff and complete it; return the index of the completion."""
         found = self.ledger.ask("handoffs.show", id=name)
         stream = f"handoff/{name}"
-        for position in range(len(found["tasks"])):
-            self._emit(stream, handoff.HandoffTaskChecked(position=position))
-        for position in range(len(found["criteria"])):
-            self._emit(stream, handoff.HandoffCriterionChecked(position=position))
+        for items, checked in (("tasks", handoff.HandoffTaskChecked), ("criteria", handoff.HandoffCriterionChecked)):
+            for position in range(len(found[items])):
+                self._emit(stream, checked(position=position))
         done = handoff.HandoffCompleted(
             summary="event-bus.ts 完成，測試通過", artifacts=["src/event-bus.ts"], reasoning_ref=reasoning_ref
         )

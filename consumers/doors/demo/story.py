@@ -8,30 +8,29 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shlex
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from importlib.resources import as_file, files
 from pathlib import Path
 from shutil import copytree
-from types import TracebackType
 from typing import IO, Any, Final, NamedTuple, Self
 
 import msgspec
 
 from consumers.doors.demo.actor import AGENTS, AUDIT, PHASE_2A, PHASE_2C, RETURN_2A
-from ledger.author import Author, Draft
-from ledger.client import read_event
+from consumers.sdk.ledger import Ledger
+from consumers.sdk.service import register_agent
 from ledger.config import FOLDER, Settings
 from ledger.errors import BatonError, Corrupted, Unavailable
-from ledger.events.authority import AgentRegistered
 from ledger.events.body import Event
-from ledger.home import Home, create_ledger, new_bus_key
-from ledger.identity import Key, open_key, write_key
+from ledger.home import Home, create_ledger
+from ledger.identity import read_key_file
 from ledger.lifecycle.authority import ROOT
 from ledger.limits import map_size_bytes
-from ledger.local import LocalClient
 
 stop_wait_s: Final = 15.0
 wait_max_s: Final = 30.0
@@ -70,8 +69,7 @@ class Process:
             code = self._child.wait(stop_wait_s)
             raise Unavailable("BUS_UNAVAILABLE", f"process {self.pid} ended early with exit code {code}")
         answer: dict[str, Any] = msgspec.json.decode(line)
-        failed = answer.get("failed") or answer.get("error")
-        if failed:
+        if failed := answer.get("failed") or answer.get("error"):
             raise BatonError.from_dict(failed)
         return answer
 
@@ -112,12 +110,10 @@ class Stage:
         self._register()
 
     def __enter__(self) -> Self:
-        """Return the stage itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Take everything down, the last started first."""
-        self._exit.close()
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()  # the last started first
 
     def open(self) -> None:
         """Start the node, then the actors.
@@ -129,14 +125,8 @@ class Stage:
         self.url = node.read()["data"]["url"]
         for name in AGENTS:
             actor = self.start(["-m", "consumers.doors.demo.actor"])
-            actor.send(
-                {
-                    "name": name,
-                    "home": str(self.home.path),
-                    "server": self.url,
-                    "passphrase": self._passphrases.get(name),
-                }
-            )
+            passphrase = self._passphrases.get(name)
+            actor.send({"name": name, "home": str(self.home.path), "server": self.url, "passphrase": passphrase})
             self.actors[name] = actor
         for actor in self.actors.values():
             actor.read()
@@ -160,28 +150,16 @@ class Stage:
 
     def watch_command(self, *arguments: str) -> str:
         """Return a shell command that calls `baton` with ``arguments``, as a watcher runs it."""
-        from shlex import join  # noqa: PLC0415 - used here only
-
-        return join([sys.executable, "-m", "consumers.doors.cli", "--server", self.url, *arguments])
+        return shlex.join([sys.executable, "-m", "consumers.doors.cli", "--server", self.url, *arguments])
 
     def _register(self) -> None:
-        with LocalClient(self.settings) as client:
-            root = open_key(self.home.key_file(ROOT))
-            author = Author(client, ROOT, lambda _: root)
+        with Ledger(settings=self.settings) as ledger:
             for name, (roles, label) in AGENTS.items():
-                key = Key.generate()
                 passphrase = self._passphrases.get(name)
-                write_key(self.home.key_file(name), key, ledger=client.ledger, name=name, passphrase=passphrase)
-                registered = AgentRegistered(
-                    name=name,
-                    key=key.public.hex(),
-                    proof=key.prove_possession(client.ledger, name),
-                    roles=list(roles),  # type: ignore[arg-type]  # they are roles
-                    nkey=new_bus_key(self.home.nkey_file(name)),
-                    ai_id=label,
+                registered, _ = register_agent(
+                    ledger.author(ROOT), self.home, name, roles, ai_id=label, passphrase=passphrase
                 )
-                author.emit(Draft(stream=f"agent/{name}", data=registered))
-                self.keys[name] = key.public.hex()
+                self.keys[name] = registered.key
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
@@ -210,17 +188,9 @@ class Story:
     def acts(self) -> list[Callable[[], None]]:
         """The acts in order."""
         return [
-            self._cast,
-            self._reasoning,
-            self._handoffs,
-            self._gate,
-            self._dependency,
-            self._work,
-            self._reaction,
-            self._brief,
-            self._audit,
-            self._count,
-        ]
+            self._cast, self._reasoning, self._handoffs, self._gate, self._dependency, self._work, self._reaction,
+            self._brief, self._audit, self._count,
+        ]  # fmt: skip
 
     def _cast(self) -> None:
         self._stage.open()
@@ -283,11 +253,9 @@ class Story:
             found = self._do("minimax", "receive_brief", name=AUDIT, level=level)
             ref = found["reasoning_ref"]
             rule = found["rule_fired"]
-            wanted = ("tokens", "exact", "budget", "fidelity")
+            brief = {name: found[name] for name in ("tokens", "exact", "budget", "fidelity")}
             fired = None if rule is None else rule["name"]
-            self.data["brief"].append(
-                {"level": level.upper(), **{one: found[one] for one in wanted}, "rule_fired": fired}
-            )
+            self.data["brief"].append({"level": level.upper(), **brief, "rule_fired": fired})
             came = f"{found['tokens']} of {found['budget']} tokens, fidelity {found['fidelity']:.2f}"
             self._tell(Line("minimax", f"receives the {level} brief", came))
             if fired is None:
@@ -297,10 +265,7 @@ class Story:
         self._tell(Line("minimax", "fetches the whole graph and recomputes its hash", f"{ref[:19]}… is right"))
 
     def _audit(self) -> None:
-        root = self._stage.home.key_file("root")
-        from ledger.identity import read_key_file  # noqa: PLC0415 - only the auditor is given the fingerprint
-
-        fingerprint = read_key_file(root).public
+        fingerprint = read_key_file(self._stage.home.key_file(ROOT)).public
         pid, report = self._stage.run_baton("verify", "--views", "--root", fingerprint)
         bundle = self._stage.folder / "demo.tar"
         self._stage.run_baton("export", str(bundle))
@@ -320,11 +285,8 @@ class Story:
         self._tell(Line("auditor", "verifies the exported bundle", bundle.name))
 
     def _count(self) -> None:
-        kinds: dict[str, int] = {}
-        events = self._events()
-        for event in events:
-            kinds[event.kind] = kinds.get(event.kind, 0) + 1
-        self.data |= {"events": len(events), "kinds": kinds, "home": str(self._stage.home.path)}
+        kinds = Counter(event.kind for event in self._events())
+        self.data |= {"events": kinds.total(), "kinds": dict(kinds), "home": str(self._stage.home.path)}
 
     def _do(self, who: str, act: str, **arguments: Any) -> Any:
         answer = self._stage.actors[who].act(act, **arguments)
@@ -342,13 +304,8 @@ class Story:
         self._tell(Line(name, f"tries to {act} {handoff}", f"refused: {code}: {refusal['message']}"))
 
     def _events(self) -> list[Event]:
-        with LocalClient(self._stage.settings) as client:
-            events: list[Event] = []
-            page = client.entries(0)
-            while page.entries:
-                events += [read_event(index, data) for index, data in page.entries]
-                page = client.entries(page.next_index)
-        return events
+        with Ledger(settings=self._stage.settings) as ledger:
+            return list(ledger.events())
 
     def _wait(self, wanted: Callable[[list[Event]], list[Event]], *, at_least: int = 1) -> list[Event]:
         deadline = time.monotonic() + wait_max_s

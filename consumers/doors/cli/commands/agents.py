@@ -15,13 +15,14 @@ import msgspec
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import print_fields, print_table
 from consumers.doors.cli.program import Group
+from consumers.sdk.service import register_agent
 from ledger.author import Draft
 from ledger.client import open_client
 from ledger.config import check_name
 from ledger.errors import Refused, Unavailable
-from ledger.events.authority import AgentRegistered, KeyDelegated, KeyRevoked, Role
-from ledger.home import Home, new_bus_key, public_bus_key
-from ledger.identity import Key, KeyFile, open_key, read_key_file, write_key, write_session_key
+from ledger.events.authority import KeyDelegated, KeyRevoked, Role
+from ledger.home import Home
+from ledger.identity import Key, KeyFile, write_session_key
 from ledger.lifecycle.authority import ROOT
 
 let_in_wait_max_s: Final = 5.0
@@ -41,7 +42,7 @@ def agent() -> None:
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
 @click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
 @click.pass_obj
-def add(app: App, name: str, roles: tuple[str, ...], ai_id: str, *, unprotected: bool) -> None:
+def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
     """Make keys for a new agent and register it; signed by the root key, or by the admin given with --as.
 
     The key of a human is sealed with a passphrase: asked on a terminal, or read from --passphrase-fd, and so is any
@@ -50,21 +51,13 @@ def add(app: App, name: str, roles: tuple[str, ...], ai_id: str, *, unprotected:
     check_name(name)
     roles = roles or ("agent",)
     home = app.ledger_home()
-    client = app.client()
+    author = app.author(app.settings().agent or ROOT)
     passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
-    key = _identity_key(home, client.ledger, name, passphrase)
-    nkey = _bus_key(home, name)
-    registered = AgentRegistered(
-        name=name,
-        key=key.public.hex(),
-        proof=key.prove_possession(client.ledger, name),
-        roles=list(roles),  # type: ignore[arg-type]  # click has checked each against Role
-        nkey=nkey,
-        ai_id=ai_id,
-    )
-    accepted = app.author(app.settings().agent or ROOT).emit(Draft(stream=f"agent/{name}", data=registered))[0]
+    registered, accepted = register_agent(author, home, name, roles, ai_id=ai_id, passphrase=passphrase)
     wait_until_let_in(app, home, name)
-    data = {"name": name, "roles": list(roles), "key": key.public.hex(), "nkey": nkey, "index": accepted.index}
+    data = {
+        "name": name, "roles": list(roles), "key": registered.key, "nkey": registered.nkey, "index": accepted.index
+    }  # fmt: skip
 
     def text() -> None:
         click.echo(f"{name} is registered at entry {accepted.index} as {', '.join(roles)}")
@@ -115,7 +108,7 @@ def wait_until_let_in(app: App, home: Home, name: str) -> None:
             return
 
 
-def new_passphrase(app: App, name: str, roles: tuple[str, ...], *, unprotected: bool) -> str | None:
+def new_passphrase(app: App, name: str, roles: tuple[Role, ...], *, unprotected: bool) -> str | None:
     """Return the passphrase for a new key; None for one that may lie unsealed.
 
     Raises:
@@ -129,22 +122,6 @@ def new_passphrase(app: App, name: str, roles: tuple[str, ...], *, unprotected: 
         where = "at the prompt" if sys.stdin.isatty() else "with --passphrase-fd"
         raise Refused("USAGE", f"the key of a human is sealed: give a passphrase {where}, or say --unprotected")
     return passphrase
-
-
-def _identity_key(home: Home, ledger: str, name: str, passphrase: str | None) -> Key:
-    # A key file without an agent is what a refused or killed `agent add` leaves: it is used, not thrown away.
-    path = home.key_file(name)
-    if path.exists():
-        is_sealed = read_key_file(path).sealed is not None
-        return open_key(path, passphrase if is_sealed else None)
-    key = Key.generate()
-    write_key(path, key, ledger=ledger, name=name, passphrase=passphrase)
-    return key
-
-
-def _bus_key(home: Home, name: str) -> str:
-    path = home.nkey_file(name)
-    return public_bus_key(home.bus_seed(name)) if path.exists() else new_bus_key(path)
 
 
 @click.group(cls=Group)

@@ -25,31 +25,23 @@ R_co = TypeVar("R_co", covariant=True)
 A_co = TypeVar("A_co", covariant=True)
 
 
-class Publisher(Protocol[R_co, A_co]):
+class _Publisher(Protocol[R_co, A_co]):
     """What a noun needs of a ledger."""
 
-    def publish(self, stream: str, *data: EventData) -> R_co:
-        """Publish events of a stream."""
-        ...
+    def publish(self, stream: str, *data: EventData) -> R_co: ...
 
-    def publish_from(self, stream: str, make: Callable[[Client], Sequence[EventData]]) -> R_co:
-        """Publish the events that ``make`` makes of what the ledger says now."""
-        ...
+    def publish_from(self, stream: str, make: Callable[[Client], Sequence[EventData]]) -> R_co: ...
 
-    def ask(self, query: str, **arguments: Any) -> A_co:
-        """Return the answer of a view query."""
-        ...
+    def ask(self, query: str, **arguments: Any) -> A_co: ...
 
-    def compute(self, work: Callable[[Client], Any]) -> A_co:
-        """Return what ``work`` makes of the client."""
-        ...
+    def compute(self, work: Callable[[Client], Any]) -> A_co: ...
 
 
 class _Noun(Generic[R, A]):
     _family: str
 
     def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002 - the word that all use
-        self._ledger: Publisher[R, A] = ledger
+        self._ledger: _Publisher[R, A] = ledger
         self.id = id.removeprefix(f"{self._family}/")
         self.stream = f"{self._family}/{self.id}"
 
@@ -196,11 +188,10 @@ class Reasoning(_Noun[R, A]):
 
     def start(self, task: str, *, ai_id: str = "", strategy: str = "", domain: str = "", session: str = "") -> R:
         """Open it; from now on only its author extends it."""
-        return self._publish(
-            reasonings.ReasoningStarted(
-                task=task, ai_id=ai_id, reasoning_strategy=strategy, domain=domain, session=session
-            )
+        data = reasonings.ReasoningStarted(
+            task=task, ai_id=ai_id, reasoning_strategy=strategy, domain=domain, session=session
         )
+        return self._publish(data)
 
     def step(
         self,
@@ -215,7 +206,8 @@ class Reasoning(_Noun[R, A]):
         """Add one step, numbered after the last; ``fields`` are others of ``ledger.events.reasoning.Step``."""
 
         def make(client: Client) -> list[EventData]:
-            number = self._next_number(client)
+            steps = client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
+            number = max((step["step_number"] for step in steps), default=0) + 1
             step = reasonings.Step(
                 step_number=number, type=type, content=content, evidence=list(evidence), confidence=confidence, **fields
             )
@@ -234,11 +226,10 @@ class Reasoning(_Noun[R, A]):
 
     def conclude(self, conclusion: str, *, confidence: float = 1.0, limitations: Sequence[str] = ()) -> R:
         """Say what it comes to, and where it may be wrong."""
-        return self._publish(
-            reasonings.ReasoningConcluded(
-                conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
-            )
+        data = reasonings.ReasoningConcluded(
+            conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
         )
+        return self._publish(data)
 
     def brief(self, budget: int | None = None, *, level: Literal["minimal", "standard", "full"] = "standard") -> A:
         """Return its brief: ``prompt``, at most ``budget`` tokens, its measured ``fidelity``, and what it drops.
@@ -255,10 +246,6 @@ class Reasoning(_Noun[R, A]):
             return transfer.describe(received)
 
         return self._ledger.compute(work)
-
-    def _next_number(self, client: Client) -> int:
-        steps = client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
-        return max((step["step_number"] for step in steps), default=0) + 1
 
 
 class Session(_Noun[R, A]):
