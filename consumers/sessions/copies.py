@@ -1,4 +1,4 @@
-"""The copies of reports beside the log, in git notes and files: written, loaded, and brought into step with the log.
+"""The copies of reports beside the log, in git notes and files: written, and brought into step with the log.
 
 A report is one event, ``report.generated``, and what these stores hold is derived from it. So a store that cannot be
 written is told and never raised, the loss of a store loses nothing, and none is asked whether a report is true. (A
@@ -17,20 +17,18 @@ come while it runs are stored by whoever makes them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.sessions.files import read_files, write_files
+from consumers.sessions.files import write_files
 from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, report_in
 from consumers.sessions.places import Project, Status, Store, Stored, name_of, project_of
 from ledger.client import Ask
 from ledger.config import Settings
-from ledger.errors import BatonError, Corrupted, Refused
+from ledger.errors import BatonError, Refused
 
-Format = Literal["json", "markdown"]
 Step = Callable[[int, int], None]
 
 page_size: Final = 50
@@ -48,7 +46,7 @@ class Repaired(NamedTuple):
 
     def answer(self) -> dict[str, Any]:
         """Return the form that is printed."""
-        lists = {name: [stored.answer() for stored in getattr(self, name)] for name in ("skipped", "failed", "told")}
+        lists = {name: [stored._asdict() for stored in getattr(self, name)] for name in ("skipped", "failed", "told")}
         return {"reports": self.reports, "written": self.written, "unchanged": self.unchanged, **lists}
 
 
@@ -69,7 +67,7 @@ def with_copies(ask: Ask, settings: Settings, report: dict[str, Any]) -> dict[st
     ]
     return report | {
         "storage_location": there[0] if there else report["storage_location"],
-        "stored": [copy.answer() for copy in copies],
+        "stored": [copy._asdict() for copy in copies],
         "warnings": [*report["warnings"], *warnings],
     }
 
@@ -111,52 +109,13 @@ def _store_notes(report: dict[str, Any], project: Project, known: Collection[str
         status: Status = "skipped" if is_none else "failed"
         return [Stored("git_notes", "", status, error.message)]
     stored = []
-    for ref, content in (
-        (JSON_NOTES + name, report["compressed_json"]),
-        (MARKDOWN_NOTES + name, report["markdown"]),
-    ):
+    for ref, content in ((JSON_NOTES + name, report["compressed_json"]), (MARKDOWN_NOTES + name, report["markdown"])):
         try:
             written = notes.write(ref, content, version, known)
             stored.append(Stored("git_notes", f"git:{ref}", written.status, written.reason))
         except BatonError as error:
             stored.append(Stored("git_notes", f"git:{ref}", "failed", error.message))
     return stored
-
-
-def load_handoff(session_id: str, format: Format, project: Project) -> dict[str, Any] | None:  # noqa: A002 - as in the API
-    """Return a session's report from git notes, else from files: the JSON itself, or ``{"markdown": text}``.
-
-    None when neither has it. What is read is what a store holds, which anybody may have changed: ``reports.show``
-    answers from the signed log.
-
-    Raises:
-        Corrupted: ``CORRUPTED`` when the JSON is none. Refused: ``TOO_LARGE``. Unavailable: the last store failed.
-    """
-    text: str | None = None
-    problem: BatonError | None = None
-    if project.git is not None:
-        root = MARKDOWN_NOTES if format == "markdown" else JSON_NOTES
-        try:
-            text = Notes(project.git).read(root + name_of(session_id))
-        except BatonError as error:
-            problem = error
-    if text is None and project.files is not None:
-        text = read_files(project.files, session_id)[format == "markdown"]
-    if text is None:
-        if problem is not None and problem.code != "NOT_FOUND":
-            raise problem
-        return None
-    return {"markdown": text} if format == "markdown" else _parsed(text, session_id)
-
-
-def _parsed(text: str, session_id: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Corrupted("CORRUPTED", f"the stored report of session {session_id} is no JSON: {error}") from error
-    if not isinstance(parsed, dict):
-        raise Corrupted("CORRUPTED", f"the stored report of session {session_id} is no JSON object")
-    return parsed
 
 
 def repair(ask: Ask, project: Project, step: Step = lambda _done, _total: None) -> Repaired:
@@ -179,14 +138,12 @@ def repair(ask: Ask, project: Project, step: Step = lambda _done, _total: None) 
             project = msgspec.structs.replace(project, git=None)
         count += 1
         step(count, total)
-    return Repaired(
-        count,
-        sum(copy.status == "written" for copy in places),
-        sum(copy.status == "unchanged" for copy in places),
-        tuple(copy for copy in places if copy.status == "skipped"),
-        tuple(copy for copy in places if copy.status == "failed"),
-        tuple(copy for copy in places if copy.status == "written" and copy.reason),
-    )
+    by_status: dict[Status, list[Stored]] = {"written": [], "unchanged": [], "skipped": [], "failed": []}
+    for copy in places:
+        by_status[copy.status].append(copy)
+    written, unchanged, skipped, failed = by_status.values()
+    told = [copy for copy in written if copy.reason]
+    return Repaired(count, len(written), len(unchanged), tuple(skipped), tuple(failed), tuple(told))
 
 
 def _latest(ask: Ask) -> Iterator[tuple[dict[str, Any], int]]:
@@ -198,4 +155,4 @@ def _latest(ask: Ask) -> Iterator[tuple[dict[str, Any], int]]:
             yield report, page["total_found"]
         if page["next"] is None:
             return
-        arguments = {**arguments, "cursor": page["next"]}
+        arguments["cursor"] = page["next"]

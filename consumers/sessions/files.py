@@ -62,27 +62,6 @@ def write_files(root: Path, report: dict[str, Any]) -> list[Stored]:
     ]
 
 
-def read_files(root: Path, session_id: str) -> tuple[str | None, str | None]:
-    """Return a session's JSON and markdown from whichever agent's folder has them; None for what is not there.
-
-    Raises:
-        Refused: ``TOO_LARGE``, ``INVALID_FORMAT`` for what is no regular file. Unavailable: a file cannot be read.
-    """
-    name = name_of(session_id)
-    try:
-        folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
-    except FileNotFoundError:
-        folders = []
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{root} cannot be read: {error.strerror}", path=str(root)) from error
-    for folder in folders:
-        compact, markdown = read_file(folder / f"{name}.json"), read_file(folder / f"{name}.md")
-        if compact is not None or markdown is not None:
-            text = None if markdown is None else _LAST_LINE.sub(b"\n", markdown).decode("utf-8", "replace")
-            return None if compact is None else compact.decode("utf-8", "replace"), text
-    return None, None
-
-
 def _make(root: Path, folder: Path) -> None:
     """Make the folder of an agent.
 
@@ -96,9 +75,8 @@ def _make(root: Path, folder: Path) -> None:
     except FileExistsError:
         is_folder = False
     except OSError as error:
-        raise Unavailable(
-            "STORE_UNAVAILABLE", f"{folder} cannot be made: {error.strerror}", path=str(folder)
-        ) from error
+        text = f"{folder} cannot be made: {error.strerror}"
+        raise Unavailable("STORE_UNAVAILABLE", text, path=str(folder)) from error
     if not is_folder:
         raise Refused("INVALID_FORMAT", f"{folder} is no folder: links and files are left alone", path=str(folder))
 

@@ -22,7 +22,7 @@ event of what is generated.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -60,38 +60,13 @@ class ReportInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     artifacts_created: list[str] | None = None
 
 
-class Content(NamedTuple):
-    """The words of a report, given or derived."""
-
-    task_summary: str
-    key_findings: list[str]
-    remaining_unknowns: list[str]
-    next_session_context: str
-    artifacts_created: list[str]
-    accomplished: list[str]
-    tools: list[str]
-
-
-def inputs_of(
-    task_summary: str | None,
-    key_findings: list[str] | None,
-    remaining_unknowns: list[str] | None,
-    next_session_context: str | None,
-    artifacts_created: list[str] | None,
-) -> ReportInputs:
-    """Return what somebody gave, checked.
+def inputs_of(*given: str | list[str] | None) -> ReportInputs:
+    """Return what somebody gave, in the order of the fields, checked.
 
     Raises:
         Refused: ``INVALID_FIELD`` for a value of another type, as one text where a list is asked for.
     """
-    given = {
-        "task_summary": task_summary,
-        "key_findings": key_findings,
-        "remaining_unknowns": remaining_unknowns,
-        "next_session_context": next_session_context,
-        "artifacts_created": artifacts_created,
-    }
-    return converted(given, ReportInputs)
+    return converted(dict(zip(ReportInputs.__struct_fields__, given, strict=True)), ReportInputs)
 
 
 def generate(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequence[str]) -> ReportGenerated:
@@ -100,46 +75,57 @@ def generate(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequ
     Raises:
         Refused: ``INVALID_FIELD`` for a task or findings given empty, or where there is nothing to derive them from.
     """
-    content = content_of(session, given, accomplished)
-    if not content.task_summary:
+    report = _derived(session, given, accomplished)
+    if not report.task_summary:
         raise Refused(
             "INVALID_FIELD",
             "a report says what was done: give task_summary (--task-summary) in one or two sentences, or start the"
             " session with a task",
             field="task_summary",
         )
-    if not content.key_findings:
+    if not report.key_findings:
         raise Refused(
             "INVALID_FIELD",
             "a report says what was learned, and there is no finding: give key_findings (--finding, 3 to 5 times), or"
             " log them in the session before it ends (`baton session finding`) and leave them out here",
             field="key_findings",
         )
-    return _generated(session, content)
+    return report
 
 
 def unreported(session: Mapping[str, Any]) -> ReportGenerated:
     """Return what a session without a report can tell of itself; it may lack a task and findings, and is no event."""
-    return _generated(session, content_of(session, ReportInputs(), ()))
+    return _derived(session, ReportInputs(), ())
 
 
-def _generated(session: Mapping[str, Any], content: Content) -> ReportGenerated:
+def _derived(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequence[str]) -> ReportGenerated:
+    """Return the report, from what was given and, where nothing was, from the session.
+
+    The task or the findings are empty when neither says any.
+    """
+    task = derived_task(session) if given.task_summary is None else given.task_summary.strip()
+    findings, unknowns = (
+        _stripped(weighty(session[f"{name}s"], name) if texts is None else texts)
+        for name, texts in (("finding", given.key_findings), ("unknown", given.remaining_unknowns))
+    )
+    artifacts = _stripped(given.artifacts_created or [])
+    done = _stripped([*accomplished[:derived_items_max], *(f"Created {artifact}" for artifact in artifacts)])
     ends = ends_of(session["assessments"])
     before, after = _vectors(ends.preflight), _vectors(ends.postflight)
     compared = compare(before, after, given_before=_overall(ends.preflight), given_after=_overall(ends.postflight))
     return ReportGenerated(
         report_type=ends.report_type,
         ai_id=session["ai_id"] or session["author"],
-        task_summary=content.task_summary,
-        key_findings=content.key_findings,
-        recommended_next_steps=recommend(_latest_vectors(session, ends), content.remaining_unknowns, compared.status),
+        task_summary=task,
+        key_findings=findings,
+        recommended_next_steps=recommend(_latest_vectors(session, ends), unknowns, compared.status),
         calibration_status=compared.status,
-        accomplished=content.accomplished,
-        knowledge_gaps_filled=identify_filled_gaps(before or {}, after or {}, content.key_findings),
-        remaining_unknowns=content.remaining_unknowns,
-        investigation_tools=content.tools,
-        next_session_context=content.next_session_context,
-        artifacts_created=content.artifacts_created,
+        accomplished=done or _stripped([task]),
+        knowledge_gaps_filled=identify_filled_gaps(before or {}, after or {}, findings),
+        remaining_unknowns=unknowns,
+        investigation_tools=sorted({event["tool"] for event in session["tools"]})[:derived_tools_max],
+        next_session_context=(given.next_session_context or "").strip() or derived_context(session),
+        artifacts_created=artifacts,
         epistemic_deltas=Deltas(**compared.deltas),
         preflight=None if before is None else Vectors(**before),
         postflight=None if after is None else Vectors(**after),
@@ -155,11 +141,14 @@ def identify_filled_gaps(
 ) -> list[FilledGap]:
     """Return the gaps that a session filled."""
     gaps: list[FilledGap] = []
-    gained, fell = _difference(before, after, "know"), _difference(after, before, "uncertainty")
-    if gained is not None and gained >= know_gain_min:
-        gaps.append(_filled_gap("Domain knowledge", "know", before, after, gained))
-    if fell is not None and fell >= uncertainty_fall_min:
-        gaps.append(_filled_gap("Task uncertainty", "uncertainty", before, after, fell))
+    for gap, name, low, high, least in (
+        ("Domain knowledge", "know", before, after, know_gain_min),
+        ("Task uncertainty", "uncertainty", after, before, uncertainty_fall_min),
+    ):
+        change = round(high[name] - low[name], decimals) if name in low and name in high else 0.0
+        if change >= least:
+            was, now = (f"{name.upper()}: {values[name]:.2f}" for values in (before, after))
+            gaps.append(FilledGap(gap=gap, before=was, after=now, confidence_change=change))
     learned = [finding for finding in findings if any(word in finding.lower() for word in _LEARNED)]
     return gaps + [FilledGap(gap="Investigation finding", before="Unknown", after=finding) for finding in learned]
 
@@ -188,27 +177,6 @@ def last_ms_of(session: Mapping[str, Any]) -> int:
         return int(session["ended_ms"])
     logged = (session[name] for name in ("assessments", "findings", "unknowns", "dead_ends", "tools"))
     return int(max((event["happened_ms"] for events in logged for event in events), default=session["happened_ms"]))
-
-
-def content_of(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequence[str]) -> Content:
-    """Return what the report says, from what was given and, where nothing was, from the session.
-
-    The task or the findings are empty when neither says any.
-    """
-    task = derived_task(session) if given.task_summary is None else given.task_summary.strip()
-    findings, unknowns = given.key_findings, given.remaining_unknowns
-    context = (given.next_session_context or "").strip()
-    artifacts = _stripped(given.artifacts_created or [])
-    done = _stripped([*accomplished[:derived_items_max], *(f"Created {artifact}" for artifact in artifacts)])
-    return Content(
-        task_summary=task,
-        key_findings=_stripped(weighty(session["findings"], "finding") if findings is None else findings),
-        remaining_unknowns=_stripped(weighty(session["unknowns"], "unknown") if unknowns is None else unknowns),
-        next_session_context=context or derived_context(session),
-        artifacts_created=artifacts,
-        accomplished=done or _stripped([task]),
-        tools=sorted({event["tool"] for event in session["tools"]})[:derived_tools_max],
-    )
 
 
 def warnings_of(session: Mapping[str, Any], given: ReportInputs, count: int) -> list[str]:
@@ -274,19 +242,6 @@ def _vectors(assessment: Mapping[str, Any] | None) -> dict[str, float] | None:
 
 def _overall(assessment: Mapping[str, Any] | None) -> float | None:
     return None if assessment is None else assessment["overall_confidence"]
-
-
-def _difference(low: Mapping[str, float], high: Mapping[str, float], name: str) -> float | None:
-    return round(high[name] - low[name], decimals) if name in low and name in high else None
-
-
-def _filled_gap(
-    gap: str, name: str, before: Mapping[str, float], after: Mapping[str, float], change: float
-) -> FilledGap:
-    label = name.upper()
-    return FilledGap(
-        gap=gap, before=f"{label}: {before[name]:.2f}", after=f"{label}: {after[name]:.2f}", confidence_change=change
-    )
 
 
 def _stripped(texts: Sequence[str]) -> list[str]:

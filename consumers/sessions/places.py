@@ -30,7 +30,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
@@ -86,10 +86,6 @@ class Stored(NamedTuple):
     location: str
     status: Status
     reason: str = ""
-
-    def answer(self) -> dict[str, Any]:
-        """Return the form that is printed."""
-        return self._asdict()
 
 
 def project_of(settings: Settings) -> Project:

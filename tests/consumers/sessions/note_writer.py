@@ -19,4 +19,4 @@ print("ready", flush=True)
 sys.stdin.readline()
 for version in range(int(first), int(last)):
     stored = store_report(a_report(session.format(version), version), project)
-    print(json.dumps([one.answer() for one in stored]), flush=True)
+    print(json.dumps([one._asdict() for one in stored]), flush=True)

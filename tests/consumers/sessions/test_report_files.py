@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from repositories import a_report
+from stored_reports import load_handoff
 
-from consumers.sessions.copies import load_handoff, store_report
+from consumers.sessions.copies import store_report
 from consumers.sessions.places import Project, Stored
 from ledger.errors import Unavailable
 

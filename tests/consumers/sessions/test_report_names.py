@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from repositories import a_report, repository
+from stored_reports import load_handoff
 
-from consumers.sessions.copies import load_handoff, store_report
+from consumers.sessions.copies import store_report
 from consumers.sessions.places import Project, name_of, name_size_max_bytes, text_of
 
 HOSTILE = [

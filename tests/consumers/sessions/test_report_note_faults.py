@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from repositories import a_report, git, on_path, refs, repository
+from stored_reports import load_handoff
 
 from consumers.sessions import notes as notes_module
-from consumers.sessions.copies import load_handoff, store_report
+from consumers.sessions.copies import store_report
 from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
 from consumers.sessions.places import Project, Stored
 from ledger.errors import Refused, Unavailable

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from repositories import a_report, git, history, on_path, refs, repository
+from stored_reports import load_handoff
 
-from consumers.sessions.copies import load_handoff, store_report
+from consumers.sessions.copies import store_report
 from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES
 from consumers.sessions.places import Project
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from repositories import a_report, commit, git, history, on_path, refs, repository
+from stored_reports import load_handoff
 
-from consumers.sessions.copies import load_handoff, store_report
+from consumers.sessions.copies import store_report
 from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
 from consumers.sessions.places import Project
 from consumers.sessions.remotes import choose_remote, configure, fetch, push

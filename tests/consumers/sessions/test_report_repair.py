@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from repositories import a_report, commit, git, on_path, refs, repository
+from stored_reports import load_handoff
 
 from consumers.sdk.git import Git
-from consumers.sessions.copies import load_handoff, page_size, repair, store_report
+from consumers.sessions.copies import page_size, repair, store_report
 from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES
 from consumers.sessions.places import Project, name_of, project_of
 from ledger.config import Config, Settings, read_config

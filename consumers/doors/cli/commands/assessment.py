@@ -61,7 +61,7 @@ def assess(
     """
     name, word = session_and(app, words, "PHASE")
     phase = phase_of(word)
-    vectors = read_vectors(join_vectors(given, document))
+    vectors = read_vectors(parse_vectors(given, document))
     check_given(phase, vectors, reasoning, more)
     data = AssessmentRecorded(
         phase=phase,
@@ -70,7 +70,11 @@ def assess(
         round=more["round_"],
         overall_confidence=more["overall_confidence"],
     )
-    inputs = None if phase != "POSTFLIGHT" or more["no_report"] else inputs_of(more)
+    inputs: ReportInputs | None = None
+    if phase == "POSTFLIGHT" and not more["no_report"]:
+        from consumers.doors.cli.commands.session_report import inputs_from  # noqa: PLC0415 - only POSTFLIGHT
+
+        inputs = inputs_from(more)  # read before anything is signed, because a file may not be there
     name, accepted = append(app, name, data)
     # If we crash here, the assessment stands, and `baton session sweep` finds a POSTFLIGHT without its report.
     answer: dict[str, Any] = {"id": name, "phase": phase, "accepted": fields_of(accepted[0])}
@@ -86,10 +90,9 @@ def phase_of(word: str) -> Phase:
         Refused: ``USAGE`` with all there are.
     """
     phases: tuple[Phase, ...] = get_args(Phase)
-    for phase in phases:
-        if phase == word.upper():
-            return phase
-    raise Refused("USAGE", f"{word!r} is no phase: {', '.join(phases)}")
+    if word.upper() not in phases:
+        raise Refused("USAGE", f"{word!r} is no phase: {', '.join(phases)}")
+    return phases[phases.index(word.upper())]
 
 
 def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dict[str, Any]) -> None:
@@ -111,17 +114,6 @@ def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dic
                 raise Refused("USAGE", f"--{name} goes with POSTFLIGHT: {phase} makes no report")
 
 
-def inputs_of(more: dict[str, Any]) -> ReportInputs:
-    """Return what is given for the report: read before anything is signed, because a file may not be there.
-
-    Raises:
-        Refused: ``NOT_FOUND`` or ``INVALID_FORMAT``.
-    """
-    from consumers.doors.cli.commands.session_report import inputs_from  # noqa: PLC0415 - only POSTFLIGHT makes one
-
-    return inputs_from(more)
-
-
 def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
     """Return what came of making the report; a failure is part of the answer, because the assessment stands."""
     from consumers.doors.cli.commands import session_report  # noqa: PLC0415 - only POSTFLIGHT makes a report
@@ -132,18 +124,14 @@ def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
         if wants_traceback():
             raise
         # Whatever it was: the assessment is in the ledger, and its author must hear that beside what failed.
-        error = failure if isinstance(failure, BatonError) else unforeseen(failure)
+        message = f"{type(failure).__name__}: {failure} (please report it)"
+        error = failure if isinstance(failure, BatonError) else BatonError("UNEXPECTED", message)
         command = session_report.remedy(name, error.code)
         click.echo(f"warning: no report was made: {error.code}: {clean(error.message)}", err=True)
         click.echo(f"  the assessment stands; the report is made again with: {clean(command)}", err=True)
         return {"status": "failed", "error": error.to_dict(), "command": command}
     session_report.print_warnings(report)
     return report
-
-
-def unforeseen(failure: Exception) -> BatonError:
-    """Return an error that nobody foresaw as one that can be answered with."""
-    return BatonError("UNEXPECTED", f"{type(failure).__name__}: {failure} (please report it)")
 
 
 def print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
@@ -158,36 +146,21 @@ def print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
         print_made(report)
 
 
-def parse_vectors(given: tuple[str, ...]) -> dict[str, float]:
-    """Return the vectors of ``NAME=VALUE`` options, names as they were given.
+def parse_vectors(given: tuple[str, ...], document: str | None = None) -> dict[str, Any]:
+    """Return the vectors of ``NAME=VALUE`` options and of a JSON object, names as they were given.
 
     Raises:
-        Refused: ``INVALID_FIELD`` for what is not of that form.
+        Refused: ``INVALID_FIELD`` for what is not of that form or given twice, and the codes of ``parse_json``.
     """
-    vectors: dict[str, float] = {}
+    vectors: dict[str, Any] = {} if document is None else parse_json(document, "--vectors")
     for option in given:
         name, _, value = option.partition("=")
         try:
             number = float(value)
         except ValueError as error:
-            raise Refused(
-                "INVALID_FIELD", f"--vector is NAME=VALUE with a number, not {option!r}", field=name
-            ) from error
+            text = f"--vector is NAME=VALUE with a number, not {option!r}"
+            raise Refused("INVALID_FIELD", text, field=name) from error
         if name in vectors:
             raise Refused("INVALID_FIELD", f"the vector {name} is given twice", field=name)
         vectors[name] = number
-    return vectors
-
-
-def join_vectors(given: tuple[str, ...], document: str | None) -> dict[str, Any]:
-    """Return the vectors of ``--vector`` and of the JSON object given with ``--vectors``; neither is checked yet.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for one that both give, and the codes of ``parse_json``.
-    """
-    vectors: dict[str, Any] = {} if document is None else parse_json(document, "--vectors")
-    for name, value in parse_vectors(given).items():
-        if name in vectors:
-            raise Refused("INVALID_FIELD", f"the vector {name} is given twice", field=name)
-        vectors[name] = value
     return vectors

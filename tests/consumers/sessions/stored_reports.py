@@ -1,0 +1,72 @@
+"""Reports as the stores beside the log have them: for tests, because Baton itself answers from the signed log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from consumers.sdk.files import read_file
+from consumers.sessions.files import _LAST_LINE
+from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
+from consumers.sessions.places import Project, name_of
+from ledger.errors import BatonError, Corrupted, Unavailable
+
+Format = Literal["json", "markdown"]
+
+
+def load_handoff(session_id: str, format: Format, project: Project) -> dict[str, Any] | None:  # noqa: A002 - as in the API
+    """Return a session's report from git notes, else from files: the JSON itself, or ``{"markdown": text}``.
+
+    None when neither has it. What is read is what a store holds, which anybody may have changed: ``reports.show``
+    answers from the signed log.
+
+    Raises:
+        Corrupted: ``CORRUPTED`` when the JSON is none. Refused: ``TOO_LARGE``. Unavailable: the last store failed.
+    """
+    text: str | None = None
+    problem: BatonError | None = None
+    if project.git is not None:
+        root = MARKDOWN_NOTES if format == "markdown" else JSON_NOTES
+        try:
+            text = Notes(project.git).read(root + name_of(session_id))
+        except BatonError as error:
+            problem = error
+    if text is None and project.files is not None:
+        text = read_files(project.files, session_id)[format == "markdown"]
+    if text is None:
+        if problem is not None and problem.code != "NOT_FOUND":
+            raise problem
+        return None
+    return {"markdown": text} if format == "markdown" else _parsed(text, session_id)
+
+
+def _parsed(text: str, session_id: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Corrupted("CORRUPTED", f"the stored report of session {session_id} is no JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise Corrupted("CORRUPTED", f"the stored report of session {session_id} is no JSON object")
+    return parsed
+
+
+def read_files(root: Path, session_id: str) -> tuple[str | None, str | None]:
+    """Return a session's JSON and markdown from whichever agent's folder has them; None for what is not there.
+
+    Raises:
+        Refused: ``TOO_LARGE``, ``INVALID_FORMAT`` for what is no regular file. Unavailable: a file cannot be read.
+    """
+    name = name_of(session_id)
+    try:
+        folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
+    except FileNotFoundError:
+        folders = []
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{root} cannot be read: {error.strerror}", path=str(root)) from error
+    for folder in folders:
+        compact, markdown = read_file(folder / f"{name}.json"), read_file(folder / f"{name}.md")
+        if compact is not None or markdown is not None:
+            text = None if markdown is None else _LAST_LINE.sub(b"\n", markdown).decode("utf-8", "replace")
+            return None if compact is None else compact.decode("utf-8", "replace"), text
+    return None, None
