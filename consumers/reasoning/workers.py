@@ -1,13 +1,11 @@
 """The service agents of reasoning: when one is concluded, the compressor briefs it and the validator checks it.
 
-Both react on the log like any subscriber. Their effects are events in the same log, outside their own stores, so each
-carries an idempotency key: however often it is tried, one is published. What happens if we crash here: between the
-briefs, or between an event and the position, all of them are tried again, and those that are there are recognised by
-their keys.
+Their effects are events in the same log, outside their own stores, so each carries an idempotency key. What happens if
+we crash here: between the briefs, or between an event and the position, all of them are tried again, and those that are
+there are recognised by their keys.
 
 The graph is the one that stands when the worker gets to it, which may be newer than the conclusion it reacts to. The
-validator checks against one folder. It is never the author of a reasoning, so its report is the independent one that
-acting on a full graph needs.
+validator is never the author of a reasoning, so its report is the independent one that acting on a full graph needs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """What a compressor hands over in place of a graph, and how a receiver checks it.
 
-A ``Brief`` is the envelope: everything stands in it whole, also what its prompt had no room for. Its facts are byte for
-byte the trimmed contents of steps, so ``check_certificate`` finds every corruption by comparing; no prose has to be
-trusted. The prose fields (``reasoning_brief``, ``top_assumptions``, the summaries) are derived from the facts.
-
-An embedding is derived from the sentences too, and compared where the embedder is ours; one by another embedder cannot
-be checked, and is compared with nothing.
+A brief's facts are byte for byte the trimmed contents of steps, so ``check_certificate`` finds every corruption by
+comparing. The prose fields (``reasoning_brief``, ``top_assumptions``, the summaries) are derived from the facts, and so
+is an embedding; one by another embedder than ours cannot be checked, and is compared with nothing.
 """
 
 from __future__ import annotations

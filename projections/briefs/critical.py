@@ -7,9 +7,8 @@ Four kinds of key facts, each a ``Unit``:
 - known limitations; one that only repeats an assumption ("Assumption unvalidated: …") is not a second fact;
 - refuted alternatives: what a critical step considered and did not take.
 
-Everything else may be dropped without loss of fidelity. A graph that names no dependencies at all gives no ground to
-call any step dispensable, so there every step is critical; where only the conclusion names none, every step that
-infers, and what it rests on, is.
+A graph that names no dependencies gives no ground to call any step dispensable, so there every step is critical; where
+only the conclusion names none, every step that infers, and what it rests on, is.
 """
 
 from __future__ import annotations

@@ -4,19 +4,15 @@ The default embedder ``hash-v1`` needs no model: words, their character 3- and 4
 and Korean characters are hashed with BLAKE2b into 384 signed places; the vector has length 1. It knows spellings, not
 meanings: a paraphrase in other words is far away, the same words in another order are near.
 
-Rules this module keeps:
-
-- the same text gives the same floats in every process and on every machine: only sums, products and square roots,
-  which IEEE 754 rounds exactly, in the order of the text. Changing anything here needs another version;
-- who made a vector stands beside it, and vectors of different embedders are never compared;
-- a published vector is packed: one signed byte a place and one scale for all, 512 characters of base64. Unpacked, a
+- The same text gives the same floats everywhere: only sums, products and square roots, which IEEE 754 rounds exactly,
+  in the order of the text. Changing anything here needs another version.
+- Who made a vector stands beside it, and vectors of different embedders are never compared.
+- A published vector is packed: one signed byte a place and one scale for all, 512 characters of base64. Unpacked, a
   place is off by at most half the scale (itself at most 1/127); of 60,000 cosines measured none moved by .003.
 
-**The threshold.** Sentence models are commonly cut at a similarity of 0.8, which texts about different things
-practically never reach there. ``HASH_V1.threshold`` is the same operating point here: the lowest value, in twentieths,
-that at most one in a thousand unrelated pairs passes. Measured on 245 development cases: briefs against the tasks of
-*other* cases pass in 32 of 59,780 pairs (.05 %), and what passes is near (two sums about running and walking); a case's
-own task passes in 71 %, two sentences of the brief itself always (the lowest is .55).
+**The threshold** is the lowest value, in twentieths, that at most one in a thousand unrelated pairs passes, as .8 is
+for sentence models. On 245 development cases, briefs against the tasks of *other* cases pass in 32 of 59,780 pairs
+(.05 %), a case's own task in 71 %, two sentences of the brief itself always (the lowest is .55).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How much of a graph's reasoning a text keeps: measured, never asserted.
 
-``measure(memory, text)`` takes the graph and what the receiver reads (a rendered prompt, or any text) and needs
-nothing else, so a receiver who fetched the ref can repeat the sender's figure. Value:
+``measure(memory, text)`` takes the graph and what the receiver reads, and needs nothing else, so a receiver who fetched
+the ref can repeat the sender's figure. Value:
 
     min(cap, .75 R + .15 A + .10 E), renormalised over the parts that the graph has
 
@@ -9,14 +9,13 @@ R is the recall of key facts, A of anchors, E of dependencies with both ends kep
 is said only where the text holds the whole graph (a JSON form whose ref is the graph's); a perfect brief that is not
 the graph itself stops at .99. For a paraphrase the value is a lower bound: the comparison is lexical.
 
-A fact's content words are looked for within a window of 1.2 × their number + 2 content words of the text, never across
-the whole of it: a bag of all the right words must not count as the facts. Words weigh by how rare they are in the
-graph, half of the weight is worth nothing and all of it everything (the ramp), and words out of order cost up to a
-fifth. A run of exactly the fact's words is 1 whatever surrounds it.
+A fact's content words are looked for within a window of 1.2 × their number + 2 content words of the text: a bag of all
+the right words must not count as the facts. Words weigh by how rare they are in the graph, half of the weight is worth
+nothing and all of it everything (the ramp), and words out of order cost up to a fifth. A run of exactly the fact's
+words is 1 whatever surrounds it.
 
-The weights were fitted on human proof trees with distractors (Spearman .96 with the share of gold steps kept); the
-optimum is flat. Refused: matching over whole sentences (a bag of words got .94) and a plain hit threshold (biased by
-+.2 on partial facts).
+The weights were fitted on human proof trees with distractors (Spearman .96 with the share of gold steps kept). Refused:
+matching over whole sentences (a bag of words got .94) and a plain hit threshold (biased by +.2 on partial facts).
 """
 
 from __future__ import annotations

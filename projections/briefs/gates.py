@@ -1,10 +1,8 @@
 """When the brief is not enough: the rules for fetching the full graph, and the trust gates of levels, in one place.
 
-The answer names the rule that fired first, in their fixed order, and every vector that nobody assessed: such a vector
-fires nothing, because "not assessed" is not zero, and the receiver has to see that. The same holds for a similarity
-that could not be computed because another embedder made the vector. What was imported is vouched for by nobody here, so
-it is never acted on unless somebody validated it. Not a number is never below or above anything, so the comparisons are
-turned such that it fires.
+A vector that nobody assessed fires nothing, nor does a similarity to a vector of another embedder; because that is not
+zero, the answer names it. Not a number is never below or above anything, so the comparisons are turned such that it
+fires.
 """
 
 from __future__ import annotations

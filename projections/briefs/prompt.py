@@ -1,9 +1,8 @@
 """A brief as the text that the next agent reads, within a token budget.
 
-``TransferLevel`` says how far down the list a prompt goes; facts stand
-under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on (measured:
-.65 against .92 at 200 tokens). A prompt never exceeds its budget. What does not fit is left out section by section, the
-least needed first, and named in ``dropped``; CONTEXT and CONCLUSION are shortened before they are dropped, at a word.
+Facts stand under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on
+(measured: .65 against .92 at 200 tokens). A prompt never exceeds its budget. What does not fit is left out section by
+section, the least needed first, and named in ``dropped``; CONTEXT and CONCLUSION are shortened first, at a word.
 
 CONTEXT takes what the other sections leave, up to a quarter of the budget and at least a line: the sender's summary
 must not cost facts (at 200 tokens a full quarter cost three of them), and what no fact needs it may have.

@@ -1,13 +1,12 @@
 """The words of a text as the fidelity metric compares them.
 
 - *Words* are all tokens in order, lower case: what "verbatim" means.
-- *Content words* are what carries meaning: light stems without stop words, Chinese, Japanese and Korean as
-  character bigrams (those scripts have no spaces; splitting at spaces would make one word of a whole sentence).
+- *Content words* carry meaning: light stems without stop words, bigrams of unspaced scripts and of Korean.
 - *Clauses* end at sentence marks, semicolons, square brackets and newlines, so that text set side by side by a
   renderer is never read as one statement.
 
-Stemming is light on purpose: it joins ``logs``/``logged``/``logging``, it does not guess at synonyms. Every rule here
-is part of the metric: changing one changes published values, so ``METRIC_VERSION`` in ``fidelity`` changes with it.
+Stemming joins ``logs``/``logged``/``logging`` and does not guess at synonyms. Every rule here is part of the metric:
+changing one changes published values, so ``METRIC_VERSION`` in ``fidelity`` changes with it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """How many tokens a text costs the model that reads it.
 
-One function, one tokenizer: ``o200k`` where the optional package is installed, else UTF-8 bytes divided by four,
-rounded up, and marked as an estimate. Budgets are held against whichever of the two is in use, and every answer that
-carries a count says which one it was. The tokenizer is loaded at the first count, because it costs more than
-importing this package may.
+One tokenizer: ``o200k`` where the optional package is installed, else UTF-8 bytes divided by four, rounded up, and
+marked as an estimate. Every answer that carries a count says which one it was. It is loaded at the first count,
+because it costs more than importing this package may.
 """
 
 from __future__ import annotations

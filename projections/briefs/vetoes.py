@@ -7,10 +7,9 @@ Each clause of the text that is not, word for word, a clause of the graph is hel
 - a clause whose words the graph hardly knows: at most .89.
 
 A negator covers the next three content words. ``un-`` and ``non-`` count where the graph knows the word without the
-prefix ("unencrypted" negates "encrypted", "under" negates nothing). A word of a path negates nothing. Chinese negators
-count except inside words that negate nothing (不仅, 非常, 无论, …). Two texts agree if every scope of one meets a scope
-of the other, each of which one scope can meet (one negation does not excuse a second); which of two near synonyms
-negates, and where in the clause it stands, does not matter.
+prefix ("unencrypted" negates "encrypted", "under" negates nothing). A word of a path negates nothing, nor do Chinese
+negators inside certain words (不仅, 非常, 无论, …). Two texts agree if every scope of one meets a scope of the other,
+each of which one scope can meet: one negation does not excuse a second.
 
 These are heuristics for free text. A brief of verbatim facts is checked by ``check_certificate``, which misses none.
 """

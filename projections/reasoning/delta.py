@@ -1,7 +1,5 @@
 """Deltas between versions of a reasoning graph, the receiver's check of them, and what is sent of a version.
 
-    delta = make_delta(base, target)              # any two versions, however far apart: a squashed delta
-
 Nothing is believed: a delta for another base is refused, and what comes of it must hash to the ref it names. So a delta
 may come from anybody.
 
@@ -9,21 +7,20 @@ A *payload* is JSON text that a receiver turns into the graph and hashes:
 
 - ``full``: the graph as ``memory_from_dict`` reads it, without what has its default;
 - ``squashed``: ``{"reasoning_ref", "reasoning_delta", "target"}``, from the receiver's base straight to the ref;
-- ``chain``: ``{"reasoning_ref", "chain": [reasoning_delta, …], "target"}``, through every version in between. Their
-  refs are left out: whoever applies the chain computes them, and could believe none that was sent.
+- ``chain``: ``{"reasoning_ref", "chain": [reasoning_delta, …], "target"}``, through every version in between, whose
+  refs whoever applies the chain computes.
 
-Inside a payload a ref is 12 hex digits (7 tokens instead of 40), because it only says which version is meant. The whole
-refs stand once in the envelope around it, which is the same for all three, and only the whole ref is what the receiver
-compares the hash with.
+Inside a payload a ref is 12 hex digits (7 tokens instead of 40): it only says which version is meant. The envelope has
+the whole ref, with which the hash is compared.
 
-The smallest of the three is sent: fewest tokens where tokens are counted exactly, else fewest bytes. Tokens are counted
-when somebody asks and are stored nowhere: a machine without the tokenizer must fold the same rows.
+The smallest is sent: fewest tokens where they are counted exactly, else fewest bytes. Tokens are counted when somebody
+asks and are stored nowhere: a machine without the tokenizer must fold the same rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -64,7 +61,7 @@ class Delta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return values
 
 
-class Size(NamedTuple):
+class Size(msgspec.Struct, frozen=True):
     """How long a payload is: UTF-8 bytes, and tokens as they are counted here."""
 
     bytes: int
@@ -237,12 +234,6 @@ def read_payload(sent_as: str, payload: str, base: ReasoningMemory | None = None
             raise
         raise Corrupted("VERIFICATION_FAILED", f"what was sent is no graph: {refusal.message}") from refusal
     raise Corrupted("VERIFICATION_FAILED", f"what was sent as {sent_as!r} was not asked for")
-
-
-def describe_sizes(sizes: dict[SentAs, Size]) -> dict[str, Any]:
-    """Return sizes as plain values; None for what could not be sent to this receiver."""
-    names: tuple[SentAs, ...] = ("full", "chain", "squashed")
-    return {name: sizes[name]._asdict() if name in sizes else None for name in names}
 
 
 def _read_full(payload: str) -> ReasoningMemory:

@@ -1,15 +1,12 @@
 """The fold of reasoning graphs: their present version, and the chain of deltas that leads to every earlier one.
 
-No version is stored whole. ``reasoning_versions`` names, for each event, the version it made, and ``reasoning_deltas``
-holds what changed from the version before it (``base``) to it (``target``), in the short form in which it is sent:
-thirty versions of a 200-step graph cost one graph, not thirty. A version is read by applying the deltas up to it with
-the same function that folds the events, and its ref is computed anew and compared, so a damaged row can never pass for
-the graph that was asked for.
+No version is stored whole: thirty versions of a 200-step graph cost one graph, not thirty. A version is read by
+applying the deltas up to it with the function that folds the events, and its ref is computed anew and compared, so a
+damaged row can never pass for the graph that was asked for. A ref names content, not a stream: two reasonings with
+equal content have equal refs.
 
 ``bytes`` is the delta's length. Its tokens are counted when somebody asks (the query ``reasoning.deltas``): a machine
 without the tokenizer would fold other rows from the same log, and no two digests could be compared.
-
-Two reasonings with equal content have equal refs: a ref names content, not a stream.
 
 Imported records are folded as the events that they stand for; the row says where they came from.
 """

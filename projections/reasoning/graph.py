@@ -1,22 +1,18 @@
 """From events to a reasoning graph: its versions, and what changes from one to the next.
 
 Each event makes a new version of the graph, and each version has its ref. To hash a graph of n steps anew at every
-step would cost n² encodings, so a ``GraphState`` keeps each step as the very text that stands in the canonical form:
-only what is new is encoded, the rest is joined. ``canonical_text`` is byte for byte ``memory.canonical_json`` (a
-property test holds the two together), because there is one ref for a graph, not two.
+step would cost n² encodings, so a ``GraphState`` keeps each step as the very text that stands in the canonical form.
+``canonical_text`` is byte for byte ``memory.canonical_json`` (a property test holds the two together).
 
-An update of an assumption changes the step it names: ``needs_validation`` becomes false, and the text is written into
-the step's own ``conclusion`` (after what stands there already, parted by "; "). So the assumption's ``content`` stays
-as it was stated, the outcome is covered by the ref, briefs show it as what came of the step, and ``evidence`` holds
-nothing but references that a validator can check. An update settles an assumption either way: its text says which.
+An update of an assumption, whichever way it settles it, makes ``needs_validation`` false and writes its text into the
+step's own ``conclusion`` (after what stands there, parted by "; "). So ``content`` stays as it was stated, the ref
+covers the outcome, briefs show it, and ``evidence`` holds nothing but references that a validator can check.
 
 A later extension leaves the conclusion of an earlier ``reasoning.concluded`` standing until it is concluded anew.
 
-A ``ReasoningDelta`` is complete: between any two graphs, also backwards or to another graph altogether, there is one
-that turns the first into the second. In the order of the log only the first group of its fields is ever needed. Its
-JSON is short, because it is sent again and again: what is absent did not change, a step leaves out what has its
-default, and text stands as UTF-8. Whatever is left out comes back when the graph is hashed, so the short form never
-decides what a ref covers.
+Between any two graphs, also backwards or to another graph altogether, a ``ReasoningDelta`` turns the first into the
+second. Its JSON is sent again and again, so it is short: what is absent did not change, a step leaves out what has its
+default. All of that comes back when the graph is hashed, so the short form never decides what a ref covers.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
 """A reasoning graph: its shape, its one ref, and how foreign JSON becomes one.
 
 Three fields of a step are absent by default (``needs_validation``, ``validation_method``, its own ``conclusion``): an
-absent one is ``msgspec.UNSET`` and leaves no trace in the hash.
-
-Rules this module keeps:
+absent one is ``msgspec.UNSET`` and leaves no trace in the hash. Rules this module keeps:
 
 - one graph has one ref: ``compute_reasoning_ref`` hashes the ``json.dumps`` form with ``reasoning_id`` empty.
-  Dependency keys stay integers until the dump, so step 2 sorts before step 10; after a JSON round trip they would be
-  strings, "10" would come first, and the same graph would get another ref;
+  Dependency keys stay integers until the dump, so step 2 sorts before step 10; as strings, "10" would come first, and
+  the same graph would get another ref;
 - ``domain`` is never part of the graph: it belongs to the event that starts the reasoning;
 - ``memory_from_dict`` is the only way in for JSON: what is malformed is refused with the field named, what is unknown
   is handed back beside the graph, and nothing is dropped in silence.
-
-Folding events into a graph, versions and deltas are other modules' work.
 """
 
 from __future__ import annotations

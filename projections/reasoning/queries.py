@@ -29,7 +29,6 @@ from projections.query import (
 from projections.reasoning.delta import (
     SentAs,
     choose,
-    describe_sizes,
     find_change,
     write_chain,
     write_full,
@@ -187,7 +186,7 @@ def fetch(moment: Moment, asked: Fetch) -> Answer:
         "base": None if base is None else base.ref,
         "sent_as": sent_as,
         "payload": payloads[sent_as],
-        "sizes": describe_sizes(sizes),
+        "sizes": dict.fromkeys(("full", "chain", "squashed")) | msgspec.to_builtins(sizes),
         "tokenizer": tokenizer().name,
         "exact": tokenizer().exact,
     }

@@ -1,11 +1,9 @@
 """The fold of search: the human text of an event, and its words, added once and never changed.
 
-Which words of an event are human text: one function for each type of data that carries any. What repeats other events
-is left out, so that a thought is found once: requests of a Tree of Thoughts beside the nodes they become, briefs and
-validations beside the steps they are made of. A kind without text stands in no table here; tests count the tables
-against ``KINDS``, so that a new kind is decided upon.
-
-Between two fields of an event stands a word that no question can hold, so that a phrase is found within one field only.
+What repeats other events is left out, so that a thought is found once: requests of a Tree of Thoughts beside the nodes
+they become, briefs and validations beside the steps they are made of. Tests count the tables against ``KINDS``, so
+that a new kind is decided upon. Between two fields of an event stands a word that no question can hold, so that a
+phrase is found within one field only.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """The one question of search: which events say this?
 
 Hits are ranked by bm25, the newest first among equals. A page's cursor holds how long the log was at the first page,
-and how many hits were shown: events appended between two pages shift nothing and are counted by none, whatever they
-say. (Only their weight in bm25's averages is not undone: between two hits of nearly the same rank it may change who is
-first. A question asked anew sees everything.)
+and how many hits were shown: events appended between two pages shift nothing and are counted by none. (Only their
+weight in bm25's averages is not undone: it may change who is first of two hits of nearly the same rank.)
 
 A question's words must all be found, phrases stand in quotation marks, beginnings end in ``*``. Its text is never
-syntax of the index: it is cut into words as all text is, and the expression is put together here from words alone,
-which hold letters, digits and marks. A word that is several in the index (``JWT_SECRET``, 登录) is looked for as a
-phrase. A dozen or more hex digits are the beginning of a reference, as everywhere in Baton, and need no ``*``.
+syntax of the index: the expression is put together here from words alone, which hold letters, digits and marks. A word
+that is several in the index (``JWT_SECRET``, 登录) is looked for as a phrase. A dozen or more hex digits are the
+beginning of a reference, as everywhere in Baton, and need no ``*``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """What a word is, for the index and for the question alike: then whatever was written can be asked for as written.
 
 Text is normalised (Unicode NFKC, case folded) and cut into words of letters, digits and the marks that belong to them.
-So ``JWT_SECRET``, ``auth.py:42`` and ``2026-02-12-reactive-phase-2a`` are a few words each: found whole, as a phrase,
-and by part. Scripts that are written without spaces (Chinese, Japanese, Thai …) and Korean, whose words carry their
-particles, are cut into single characters: then a phrase of one, two or more of them finds what a tokenizer for spaced
-scripts would miss.
-
-Pure; it depends on nothing but the text. Accents are kept: the fold must not guess which language it reads.
+So ``JWT_SECRET`` and ``auth.py:42`` are a few words each: found whole, as a phrase, and by part. Scripts that are
+written without spaces (Chinese, Japanese, Thai …) and Korean, whose words carry their particles, are cut into single
+characters, of which a phrase of two or more finds what a tokenizer for spaced scripts would miss. Accents are kept: the
+fold must not guess which language it reads.
 """
 
 from __future__ import annotations

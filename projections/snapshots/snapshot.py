@@ -1,13 +1,12 @@
 """``EnhancedEpistemicSnapshot``: what travels from one agent to the next, and how it becomes a prompt.
 
-A prompt at a level stays within that level's budget. ``render_snapshot`` is the whole snapshot, context (500 tokens)
-and reasoning (400), within ``SNAPSHOT_TOKENS_MAX``. Both render the brief that was made and measured for the level;
-where a snapshot carries none, they render its own fields alone.
+A prompt at a level stays within that level's budget; ``render_snapshot`` is the whole, context (500 tokens) and
+reasoning (400). Both render the brief that was made and measured for the level; where a snapshot carries none, they
+render its own fields alone.
 
-``derive_context`` writes the summary of a snapshot whose author wrote none, from the session's events, in this order of
-worth: the task, how it ended, findings (the weightiest first, then the newest), open questions, dead ends. An item is
-whole or, if it alone would take more than its share, cut at a word and marked; what did not fit is counted, so the
-reader knows that there is more.
+``derive_context`` writes the summary of a snapshot whose author wrote none, from the session's events in order of
+worth. An item is whole or, if it alone would take more than its share, cut at a word and marked; what did not fit is
+counted, so the reader knows that there is more.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec.structs import asdict
 
 from consumers.sdk.text import clean
 from projections.reasoning.delta import make_delta, measure, write_squashed
@@ -104,7 +105,7 @@ def describe_diff(base: ReasoningMemory, target: ReasoningMemory) -> dict[str, A
     return {
         **delta.to_dict(),
         "is_equal": delta.reasoning_ref == delta.target,
-        "size": measure(write_squashed(delta.reasoning_ref, delta.target, change))._asdict(),
+        "size": asdict(measure(write_squashed(delta.reasoning_ref, delta.target, change))),
         "steps_added": [
             after[step.step_number].to_dict() | {"rests_on": target.dependencies.get(step.step_number, [])}
             for step in change.steps_added

@@ -1,11 +1,9 @@
 """The default compressor: deterministic, without a model, every fact a step's own words.
 
-It chooses critical steps along the dependency graph and the evidence of them under a hard token budget (``selection``),
-then spends what is left in this order: evidence, CONTEXT up to its share, how to check the first assumptions, the
-EVIDENCE section, links, tags, other steps. Without an asked budget it stops at a fidelity of .95 (links and other steps
-are then left out: they add tokens, not critical reasoning); an asked budget is filled. A graph that fits whole is sent
-whole, lossless, in the short form that ``fetch`` sends too. What the CONCLUSION line says word for word is not said
-again as a fact.
+It chooses critical steps and the evidence of them under a hard token budget (``selection``), then spends what is left
+as ``_offers`` says. Without an asked budget it stops at a fidelity of .95 (links and other steps are then left out:
+they add tokens, not critical reasoning); an asked budget is filled. A graph that fits whole is sent whole, lossless, in
+the short form that ``fetch`` sends too. What the CONCLUSION line says word for word is not said again as a fact.
 
 The brief's fidelity is measured on the prompt that the receiver reads at the brief's own level and budget, not on the
 envelope. ``budget_needed_for_0.90`` comes from the same sums as the choice, taken without a budget.

@@ -1,16 +1,14 @@
 """Prose about a graph that a language model writes beside the brief, and what is checked before anybody reads it.
 
-The brief is always the default compressor's: verbatim facts, measured, certified; gates and budgets see nothing else.
-Prose never replaces facts. It travels beside them, each sentence labelled with the steps it speaks of, its fidelity
-marked as a lexical lower bound (an honest paraphrase scores .3 to .8). It is taken whole or not at all: a text that is
-wrong in one place has lost the reader's trust in the others. Refused is prose
+Prose never replaces facts; gates and budgets see nothing of it. Each sentence is labelled with the steps it speaks of,
+and the fidelity of all is marked as a lexical lower bound (an honest paraphrase scores .3 to .8). It is taken whole or
+not at all: a text that is wrong in one place has lost the reader's trust in the others. Refused is prose
 
 - that has not 3 to 6 sentences, or names a step that the graph has not;
 - with a number, path, name or address that stands neither in the steps a sentence is labelled with nor in what the
   graph says of itself (task, conclusion, limitations): so a figure cannot wander from one step to another either;
 - that speaks of other things than the steps it is labelled with, by its words;
-- that any veto of the metric speaks against: a changed number, a changed negation, words the graph hardly knows. The
-  last is what catches a model that was talked into saying something else;
+- that any veto of the metric speaks against, which also catches a model that was talked into saying something else;
 - with control or direction characters, or a line that would read as a heading.
 
 A sentence that repeats what a hostile step says passes, labelled with that step: so does the step's own fact.

@@ -1,12 +1,11 @@
 """Which key facts to keep under a token budget, and the evidence of which.
 
 A greedy choice: again and again the line that adds most a token, a fact, a fact with its evidence, or the evidence of
-a fact that is kept. Refused: all facts before any evidence. Where a graph has many anchors it comes out so by itself,
-but of a graph with three one path is worth as much as two facts and costs half a fact, so both stand in one queue.
+a fact that is kept. Refused: all facts before any evidence. Of a graph with three anchors one path is worth as much as
+two facts and costs half a fact, so both stand in one queue.
 
 What a line adds is fidelity, and a little for every inference that comes nearer to standing there whole: an inference
-without its premises is kept, but nobody can check it. Facts are kept verbatim, so what the metric will say can be added
-up beforehand; the brief's figure is measured all the same.
+without its premises is kept, but nobody can check it.
 
 The queue is lazy: gains change only around a chosen fact, and only those are queued again, which keeps the work near
 linear (a 200-step graph may cost at most 20 times a 10-step one).
@@ -61,7 +60,7 @@ class Candidate:
 
 
 class Tally:
-    """The fidelity that the lines chosen so far will reach, kept up to date line by line."""
+    """The fidelity that the lines chosen so far will reach: facts are kept verbatim, so it can be added up."""
 
     def __init__(self, index: GraphIndex) -> None:
         """Begin with nothing kept."""

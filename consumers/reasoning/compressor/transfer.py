@@ -1,14 +1,8 @@
 """Receiving reasoning: the brief at a level, the rule that says whether it is enough, the full graph if it is not.
 
 The receiver trusts nobody: a fetched graph must hash to the reference it was asked for by, and the brief's facts and
-its fidelity are compared with that graph. Whoever asks by a reasoning's id instead of a reference takes the server's
-word for which graph that is.
-
-A ``GraphCache`` keeps the graphs that this folder has fetched, so that of their next versions only a delta need be
-asked for: ``cache/graphs/HEX.json`` holds the bytes whose SHA-256 is HEX, as they were hashed when they were fetched.
-They are hashed again when they are read, so a file that was changed counts as none. Everything there can be fetched
-again: the folder may be deleted at any time, and a graph that cannot be written is not an error of the fetch it came
-from.
+its fidelity are compared with that graph. Whoever asks by a reasoning's id takes the server's word for which graph
+that is.
 """
 
 from __future__ import annotations
@@ -134,27 +128,19 @@ def receive_brief(
     if published is None:
         memory = fetch(view, ref).memory
         context = None if imported is None else f"{IMPORTED} {memory.task}"
-        brief = compress(memory, level, budget, context=context, domain=reasoning["domain"] or None)
+        data = _BriefData(compress(memory, level, budget, context=context, domain=reasoning["domain"] or None))
     else:
-        brief = published.data.brief
-    prompt = to_context_prompt(brief, level, budget)
+        data = published.data
     answer = should_fetch_full_reasoning(
-        fidelity=brief.fidelity.value,
+        fidelity=data.brief.fidelity.value,
         domain=reasoning["domain"] or None,
         vectors=vectors,
-        evidence_refs=brief.top_evidence_refs,
+        evidence_refs=data.brief.top_evidence_refs,
         is_imported=imported is not None,
     )
-    return Received(
-        brief,
-        prompt,
-        answer,
-        reasoning["domain"],
-        is_published=published is not None,
-        prose=None if published is None else published.data.prose,
-        prose_missing="" if published is None else published.data.prose_missing,
-        imported=imported,
-    )
+    prompt, is_published = to_context_prompt(data.brief, level, budget), published is not None
+    own = (data.prose, data.prose_missing)
+    return Received(data.brief, prompt, answer, reasoning["domain"], is_published, *own, imported)
 
 
 def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetched:
@@ -210,7 +196,11 @@ def verify_brief(brief: Brief, fetched: Fetched) -> None:
 
 
 class GraphCache:
-    """Graphs by their refs, in a ledger's folder; the oldest of more than ``graphs_cached_max`` are deleted."""
+    """Graphs that were fetched here, by their refs, so that of their next versions only a delta need be asked for.
+
+    ``cache/graphs/HEX.json`` holds the bytes whose SHA-256 is HEX; they are hashed again when they are read, so a file
+    that was changed counts as none. The oldest of more than ``graphs_cached_max`` are deleted, and so may all be.
+    """
 
     def __init__(self, home: Path) -> None:
         """Keep graphs below the ledger's folder ``home``, here or on a remote agent's machine."""
@@ -304,7 +294,6 @@ def read_graph(text: bytes) -> ReasoningMemory:
 
 def describe(received: Received) -> dict[str, Any]:
     """Return what a receiver wants to know of a brief, as plain values."""
-    rule = received.answer.rule
     return {
         "reasoning_ref": received.brief.reasoning_ref,
         "level": received.prompt.level,
@@ -324,22 +313,11 @@ def describe(received: Received) -> dict[str, Any]:
         "published": received.is_published,
         "imported": received.imported,
         "fetch_full": received.answer.fetch,
-        "rule_fired": None if rule is None else {"name": rule.name, "reason": rule.reason},
+        "rule_fired": msgspec.to_builtins(received.answer.rule),
         "not_assessed": received.answer.not_assessed,
         "brief": msgspec.to_builtins(received.brief),
         "prose": msgspec.to_builtins(received.prose),
         "prose_missing": received.prose_missing,
-    }
-
-
-def describe_sent(sent: Sent) -> dict[str, Any]:
-    """Return how a graph arrived, as plain values."""
-    return {
-        "sent_as": sent.sent_as,
-        "base": sent.base,
-        "transferred": sent.transferred._asdict(),
-        "full": sent.full._asdict(),
-        "sizes": sent.sizes,
     }
 
 

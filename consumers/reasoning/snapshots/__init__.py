@@ -7,7 +7,5 @@
     decision = act_on(reader.answer, snapshot, author=receiver, task="Rotate the JWT secret")
     print(decision.action, decision.rule, decision.prompt.prompt)
 
-The words used here: to *take* is to sign a snapshot of a session and a reasoning; to *receive* is to read one at a
-level; a *decision* is the action that it comes to: ``act`` on the prompt, ``act_on_full`` on the
-fetched graph, or ``human_review_required``.
+To *take* is to sign a snapshot of a session and a reasoning, to *receive* is to read one at a level.
 """

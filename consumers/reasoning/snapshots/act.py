@@ -13,13 +13,10 @@ Rules this module keeps:
 - the rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the domain
   that is more at risk of the snapshot's and the reasoning's own: the one who shortens cannot talk a rule away;
 - what was only imported is never acted on by the prompt alone (``imported``), whatever its fidelity;
-- of each independent validator the newest report counts. One that passed speaks for the graph. One that did not speaks
-  against it, unless all it says is that it had no tree to look into: that is no finding. Who is right, where validators
-  disagree, is for a human to decide; so one voice against is enough;
-- the id of a request is made of who asks, what about, and on which grounds; so asking again finds the request that is
-  there, open or answered, and new grounds (another rule, a new report) make a new one;
-- a human's answer is shown and never turned into ``act_on_full``: that needs a validation. ``may_act`` says whether
-  the receiver may go on, by the gate's word or by the human's.
+- of each independent validator the newest report counts, and one voice against is enough: who is right is for a human
+  to decide. That there was no tree to look into is no finding;
+- a request's id is made of who asks, what about, and on which grounds: asking again finds the request that is there;
+- a human's answer is shown and never turned into ``act_on_full``: that needs a validation. ``may_act`` counts both.
 """
 
 from __future__ import annotations
@@ -212,7 +209,7 @@ def act_on(
 
 def describe(decision: Decision) -> dict[str, Any]:
     """Return what a receiver wants to know of a decision, as plain values."""
-    snapshot, report, review = decision.snapshot, decision.validation, decision.review
+    snapshot, report = decision.snapshot, decision.validation
     plain: dict[str, Any] = msgspec.to_builtins(decision.prompt)
     return plain | {
         "snapshot_id": snapshot.snapshot_id,
@@ -231,7 +228,7 @@ def describe(decision: Decision) -> dict[str, Any]:
         "validation": None
         if report is None
         else {"event_index": report.event_index, "event_id": report.event_id, "author": report.author},
-        "review": msgspec.to_builtins(review),
+        "review": msgspec.to_builtins(decision.review),
     }
 
 

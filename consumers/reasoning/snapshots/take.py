@@ -1,10 +1,9 @@
 """Taking a snapshot, and receiving one.
 
-It is taken of a session and a reasoning, as one signed event that fits an entry. The reasoning is compressed for both
-levels, with the snapshot's own context, and measured. What is too large for an entry is left out in this order: the
-embedding, the MINIMAL brief, then both briefs (the snapshot's own fields remain, and their fidelity is measured anew).
-Of the evidence only ``evidence_size_max_bytes`` travel, references to secrets first, because a gate reads them;
-``evidence_count`` says how many there are.
+The reasoning is compressed for both levels, with the snapshot's own context, and measured. What is too large for an
+entry is left out in this order: the embedding, the MINIMAL brief, then both briefs (the snapshot's own fields remain,
+and their fidelity is measured anew). Of the evidence only ``evidence_size_max_bytes`` travel, references to secrets
+first, because a gate reads them; ``evidence_count`` says how many there are.
 """
 
 from __future__ import annotations

@@ -8,16 +8,12 @@ the named checks below; each reads a bounded number of files of the tree and sea
     no_match PATH|GLOB TEXT      json_value PATH POINTER VALUE   (RFC 6901)
 
 Arguments are quoted as a shell would want it; a glob knows ``*``, ``?``, ``[…]`` and ``**``, and a folder stands for
-all below it. A method such as "grep logs/ for 'encryption'" is recognised, and the named check that it comes
-to is *offered*, not taken for a verdict: its words do not say which outcome would bear the assumption out.
+all below it. Of "grep logs/ for 'encryption'" the named check is *offered*, not taken for a verdict: the words do not
+say which outcome would bear the assumption out. A search proves absence only if it was complete.
 
-**What fails.** A validation fails over an assumption only when its check was made and speaks against it
-(``refuted``). One that nobody could check is listed as ``not_checked``, with its method, and does not fail: to state
-what one takes for granted is what an honest graph does, and failing it for that would teach agents to keep silent. The
-receiver sees the number. ``settled`` is what the author says was settled since; it was not checked here.
-
-A search proves absence only if it was complete: when a file could not be read, or there was none to search,
-``no_match`` is ``not_checked``.
+**What fails.** Only a check that was made and speaks against the assumption (``refuted``). What nobody could check is
+listed as ``not_checked`` and does not fail: to state what one takes for granted is what an honest graph does, and
+failing it for that would teach agents to keep silent. ``settled`` is what the author says; it was not checked here.
 """
 
 from __future__ import annotations

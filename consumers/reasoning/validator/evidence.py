@@ -1,23 +1,19 @@
 """Evidence: what a reference says, and whether it still stands in the tree.
 
 Three forms: ``path:line``, ``path:line:text`` (the text must stand on that line) and ``path:line:sha256:HEX`` (the hash
-of the whole file, at least 8 of its digits). Anything else is ``malformed``: evidence that nobody can look up is none.
+of the whole file, at least 8 of its digits). Anything else is ``malformed``. A path may hold colons and spaces: of two
+readings the first whose file is there counts.
 
 Rules this module keeps:
 
 - **the text stands on the line** when the line holds it, whatever the white space, and no word or number of it goes on:
   ``readers: 1`` does not stand on ``readers: 14``. The line may say more, and then the check says so;
-- **a hash of the author's own never raises trust**: the validator computes the file's hash; that the two differ is
-  news, that they agree only says that the file is the one that was meant;
-- a hash says that a file changed, not where. Whether the cited line is the same is known from an earlier check, from
-  another reference of the same graph that quotes the line, or from the version with that hash in git's history. Only
-  where none of these knows is the answer ``file_changed`` alone;
+- **a hash of the author's own never raises trust**: it says that a file changed, not where. Whether the cited line is
+  the same is known from an earlier check (hence the line's digest in each), from another reference that quotes the
+  line, or from the version with that hash in git's history; else the answer is ``file_changed``;
 - ``ok`` and ``file_changed_line_same`` hold; everything else is an issue, also what could not be looked up: a report
   that passes must mean that every reference was seen to stand;
 - no content of the tree enters a check: notes name lines by number.
-
-A path may hold colons and spaces, so a reference may be readable in two ways; the first reading whose file is there
-counts. A digest of the line goes into the check, so that a later validation can tell that it changed.
 """
 
 from __future__ import annotations
@@ -50,13 +46,6 @@ _SHA256_DIGITS: Final = 64
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _VERIFIED_IN: Final = re.compile(r"\(verified (?:in|at) ([^()]+)\)", re.IGNORECASE)
 _IDEOGRAPHS: Final = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
-
-
-class Known(NamedTuple):
-    """What else is known of a cited line: how another reference quotes it, and what a former check found."""
-
-    quote: str | None = None
-    earlier: EvidenceCheck | None = None
 
 
 class Evidence(NamedTuple):
@@ -121,8 +110,8 @@ def check_evidence(
     if outcome != "ok":
         return EvidenceCheck(step, shown, outcome, cut(note))
     file = reads.file(parts)
-    known = Known((quotes or {}).get((evidence.path, evidence.line)), earlier)
-    status, note, line = _compare(evidence, parts, reads, known)
+    quote = (quotes or {}).get((evidence.path, evidence.line))
+    status, note, line = _compare(evidence, parts, reads, quote, earlier if earlier and earlier.line else None)
     return EvidenceCheck(step, shown, status, cut(note), f"sha256:{file.digest}", line)
 
 
@@ -171,8 +160,13 @@ def _choose(possible: list[Evidence], reads: Reads) -> tuple[Evidence, Parts, Ev
     return problems[0]
 
 
-def _compare(evidence: Evidence, parts: Parts, reads: Reads, known: Known) -> tuple[EvidenceStatus, str, str]:
-    """Return the status, a note, and the digest of the line as it is."""
+def _compare(
+    evidence: Evidence, parts: Parts, reads: Reads, quote: str | None, earlier: EvidenceCheck | None
+) -> tuple[EvidenceStatus, str, str]:
+    """Return the status, a note, and the digest of the line as it is.
+
+    ``quote`` is how another reference quotes the line, ``earlier`` what a former check found there.
+    """
     file = reads.file(parts)
     if evidence.line > len(file.lines):
         return "no_such_line", f"The file has {len(file.lines)} lines", ""
@@ -180,13 +174,12 @@ def _compare(evidence: Evidence, parts: Parts, reads: Reads, known: Known) -> tu
     if len(line) > line_max_chars:
         return "unreadable", f"The line has more than {line_max_chars} characters", ""
     digest = hashlib.sha256(line.encode()).hexdigest()[:line_digest_digits]
-    earlier = known.earlier if known.earlier is not None and known.earlier.line else None
     if evidence.form == "text" and not stands(evidence.text, line):
         return "line_changed", _whereabouts(evidence.text, file), digest
     if earlier is not None and earlier.line != digest:
         return "line_changed", "The line is not what an earlier validation found", digest
     if evidence.form == "hash" and not file.digest.startswith(evidence.digest):
-        status, note = _with_other_hash(evidence, line, reads.earlier(parts), Known(known.quote, earlier))
+        status, note = _with_other_hash(evidence, line, reads.earlier(parts), quote, is_known=earlier is not None)
         return status, f"The file has another hash; {note}", digest
     if earlier is not None and earlier.file != f"sha256:{file.digest}":
         return "file_changed_line_same", "The file is not what an earlier validation found", digest
@@ -195,12 +188,12 @@ def _compare(evidence: Evidence, parts: Parts, reads: Reads, known: Known) -> tu
 
 
 def _with_other_hash(
-    evidence: Evidence, line: str, versions: Iterable[bytes], known: Known
+    evidence: Evidence, line: str, versions: Iterable[bytes], quote: str | None, *, is_known: bool
 ) -> tuple[EvidenceStatus, str]:
     """Return what is known of a line whose file no longer has the hash that the reference gives."""
-    if known.quote is not None and not stands(known.quote, line):
+    if quote is not None and not stands(quote, line):
         return "line_changed", "another reference quotes the line otherwise"
-    if known.earlier is not None:  # its digest of the line was compared before
+    if is_known:  # its digest of the line was compared before
         return "file_changed_line_same", "the line is what an earlier validation found"
     for content in versions:
         if hashlib.sha256(content).hexdigest().startswith(evidence.digest):
@@ -208,7 +201,7 @@ def _with_other_hash(
             if evidence.line <= len(before) and before[evidence.line - 1] == line:
                 return "file_changed_line_same", "in the version with that hash the line is the same"
             return "line_changed", "in the version with that hash the line is another"
-    if known.quote is not None:
+    if quote is not None:
         return "file_changed_line_same", "another reference quotes the line as it is"
     return "file_changed", "nothing tells whether the line is the same"
 

@@ -1,9 +1,7 @@
 """From a ref to a published report: fetch the graph, validate it, sign what was found.
 
-The graph is fetched as any receiver does, and hashed again: what is validated is what the ref names. The report goes on
-the reasoning's own stream, signed by whoever validated: the service agent ``validator`` or the acting reviewer. The
-ledger refuses a report by the stream's own author, because it would be no independent one; nor is one by
-him, published elsewhere on equal content, taken for what the lines were like before.
+The report goes on the reasoning's own stream, signed by whoever validated: the service agent ``validator`` or the
+acting reviewer. The ledger refuses one by the stream's own author, because it would be no independent one.
 
 The idempotency key is made of the validator's version, the stream, the ref, and the conditions: the tree as far as it
 was looked at, and the judge. Validating twice under equal conditions leaves one event. What happens if we crash here:

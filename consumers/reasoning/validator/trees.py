@@ -11,10 +11,9 @@ A reference is written by somebody else, so looking it up must not be usable aga
 - what is read is bounded in bytes, never in time: the same tree gives the same answer on any machine (``reads``).
 
 A commit's repository may be a stranger's, and its configuration may name programs. So only commands of git are used
-that read objects as they are (``rev-parse``, ``ls-tree``, ``rev-list``, ``cat-file``), in the profile for that: they
-run no hook, filter, pager or transport. The commit's files are listed once; a path is then looked up in that list, so
-what a report says of a commit can be repeated by anybody who has it. A link or submodule in the commit is named as such
-and never followed. In a subfolder of a repository, paths begin at that subfolder, as they do in the working folder.
+that read objects as they are (``rev-parse``, ``ls-tree``, ``rev-list``, ``cat-file``): they run no hook, filter, pager
+or transport. Links and submodules of a commit are named and never followed. In a subfolder of a repository, paths begin
+at that subfolder, as they do in the working folder.
 """
 
 from __future__ import annotations

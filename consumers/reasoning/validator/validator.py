@@ -1,15 +1,13 @@
 """``ReasoningValidator``: checks another agent's reasoning before anybody acts on it.
 
-What it checks: every reference (``evidence``), every assumption that a named check can decide (``assumptions``), and
-that the graph holds together. The report depends on nothing but the reasoning, the tree, an earlier report if one is
-given, and the judge: no clock, no network, no order of anything.
+It checks every reference (``evidence``), every assumption that a named check can decide (``assumptions``), and that the
+graph holds together. The report depends on nothing but the reasoning, the tree, an earlier report if one is given, and
+the judge: no clock, no network, no order of anything.
 
 **The rule**: a reasoning passes when nothing speaks against it *and* all its evidence was seen to stand. So a graph
 with evidence does not pass without a tree. Assumptions that nobody could check are listed and do not fail it.
 
-**A graph holds together** as far as can be said without understanding its words. ``check_inference`` is structural and
-says so: it sees that an inference has something to rest on, that this exists, and that it is not surer than what it
-rests on. Whether the words follow from each other, only a judge can say. Rules:
+**A graph holds together** as far as can be said without understanding its words:
 
 - step numbers are positive and unique, contents are not empty, confidences lie between 0 and 1;
 - dependencies name steps that exist and never run in a circle;
@@ -19,15 +17,12 @@ rests on. Whether the words follow from each other, only a judge can say. Rules:
   its confidence was left at its default of 1;
 - a graph has a conclusion, and going back from it one comes to a step with evidence.
 
-A graph that came through ``memory_from_dict`` or the ledger cannot break the first two; one that was built by hand, or
-by an older ledger, can, so nothing here relies on them.
+A graph built by hand or by an older ledger can break even the first two, so nothing here relies on them.
 
-**A judge** (a model, a person) may be asked whether each inference follows. It is asked after the structural checks
-and can only add: an inference that it doubts becomes an issue, one that it approves changes nothing that failed.
+**A judge** (a model, a person) may be asked after that whether each inference follows. It can only add: an inference
+that it doubts becomes an issue, one that it approves changes nothing that failed.
 
-**A brief** can be validated too: its references and assumptions are checked in the same way. ``checkable`` are the
-inferences that a receiver can check from the brief alone: all their premises stand in it, word for word. What the
-brief dropped is not known to it.
+**A brief** is checked in the same way; ``checkable`` are the inferences whose premises all stand in it, word for word.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import fields_of, page_options, print_fields, show_page
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_reasoning, print_tree
-from consumers.reasoning.compressor.transfer import GraphCache, describe_sent, find_base
+from consumers.reasoning.compressor.transfer import GraphCache, find_base
 from consumers.reasoning.compressor.transfer import fetch as fetch_graph
 from consumers.sdk.names import default_id
 from ledger.author import Draft
@@ -184,9 +184,9 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
         "tokenizer": tokenizer().name,
         "exact": tokenizer().exact,
         "base_from": base.origin,
-        "base_transferred": None if base.transferred is None else base.transferred._asdict(),
+        "base_transferred": msgspec.to_builtins(base.transferred),
         "cached": is_cached,
-        **describe_sent(found.sent),
+        **msgspec.to_builtins(found.sent),
     }
 
     def text() -> None:
