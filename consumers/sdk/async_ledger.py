@@ -11,17 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
-from consumers.sdk.ledger import LedgerBase, Passphrase, asking, close_shared, index_in, open_shared, poll_wait_s
+from consumers.sdk.ledger import LedgerBase, asking, clients, given, index_in, poll_wait_s
 from ledger.client import read_event
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from ledger.admission.decide import Accepted
     from ledger.author import Draft
     from ledger.client import Client
-    from ledger.config import Settings
     from ledger.events import EventData
     from ledger.events.body import Event
     from ledger.receipt import Receipt
@@ -38,22 +35,7 @@ class AsyncLedger(LedgerBase):
     cancelled while it is being admitted may have been admitted: publish it with ``idem`` to be able to call it again.
     """
 
-    def __init__(
-        self,
-        agent: str | None = None,
-        *,
-        home: Path | str | None = None,
-        server: str | None = None,
-        passphrase: Passphrase = None,
-        settings: Settings | None = None,
-    ) -> None:
-        """Prepare to open a ledger, as ``Ledger`` does; ``async with`` or ``open`` opens it.
-
-        Raises:
-            Unavailable: ``NO_LEDGER``.
-            Refused: a setting is wrong.
-        """
-        super().__init__(agent, home=home, server=server, passphrase=passphrase, settings=settings)
+    def _prepare(self) -> None:
         self._client: Any = None  # an AsyncRemoteClient, or a local client in threads
         self._threads: ThreadPoolExecutor | None = None
         self._beside: Client | None = None
@@ -63,9 +45,7 @@ class AsyncLedger(LedgerBase):
         await self.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def open(self) -> None:
@@ -81,7 +61,7 @@ class AsyncLedger(LedgerBase):
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="baton-ledger")
         try:
             if settings.server is None:
-                self._beside = await self._in_thread(open_shared, settings)
+                self._beside = await self._in_thread(clients.open, settings)
                 self._client = _Threaded(self._beside, self._in_thread)
             else:
                 from ledger.bus.remote import AsyncRemoteClient  # noqa: PLC0415 - loads nats
@@ -104,7 +84,7 @@ class AsyncLedger(LedgerBase):
             # A call that was cancelled goes on in its thread: the log must stay open until it is over.
             await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
         if beside is not None:
-            await asyncio.get_running_loop().run_in_executor(None, close_shared, beside, self.settings)
+            await asyncio.get_running_loop().run_in_executor(None, clients.close, beside, self.settings)
 
     async def publish(
         self,
@@ -135,8 +115,7 @@ class AsyncLedger(LedgerBase):
 
     async def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query, as ``Ledger.ask`` does."""
-        given = {name: value for name, value in arguments.items() if value is not None}
-        answer: dict[str, Any] = await self._open_client().view(query, given)
+        answer: dict[str, Any] = await self._open_client().view(query, given(arguments))
         return answer
 
     async def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> AsyncIterator[Event]:
@@ -172,7 +151,7 @@ class AsyncLedger(LedgerBase):
             client, handlers = self._open_client(), self._handlers
             reactor = AsyncReactor(client, subscriptions, name, handlers=handlers, wait_s=poll_wait_s)
             if after is not None:
-                subscriptions.start_at(name, after + 1)
+                reactor.start_at(after + 1)
             await reactor.run(self._stop, until=until)
 
     def stop(self) -> None:
@@ -209,9 +188,8 @@ class AsyncLedger(LedgerBase):
         return self._client
 
     async def _emit(self, client: Any, drafts: list[Draft]) -> list[Accepted]:
-        author = self._author(client, None)
         # Signing reads key files, and opens a sealed one by a slow hash.
-        accepted: list[Accepted] = await client.submit(await self._in_thread(author.sign, *drafts))
+        accepted: list[Accepted] = await client.submit(await self._in_thread(self._author(client, None).sign, *drafts))
         return accepted
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -219,7 +197,7 @@ class AsyncLedger(LedgerBase):
 
     def _compute(self, work: Callable[[Client], T]) -> T:
         if self._beside is None:
-            self._beside = open_shared(asking(self.settings))
+            self._beside = clients.open(asking(self.settings))
         return work(self._beside)
 
 

@@ -18,6 +18,8 @@ import time
 from collections.abc import Mapping
 from typing import BinaryIO, Final, NamedTuple
 
+from consumers.sdk.text import cut, one_line
+
 stop_poll_s: Final = 0.1
 errors_kept_max_bytes: Final = 4 * 1024
 errors_wait_s: Final = 0.5
@@ -62,10 +64,10 @@ def run_command(
         try:
             is_over = _wait(process, stdin, time.monotonic() + limit_s, stop)
         except BaseException:
-            _kill(process)  # as for an interrupt from the keyboard, which a session of its own does not get
+            kill_group(process)  # as for an interrupt from the keyboard, which a session of its own does not get
             raise
         if not is_over:
-            _kill(process)
+            kill_group(process)
     last_error = errors.last_line()
     if is_over and not process.returncode:
         return Ended(None)
@@ -88,10 +90,11 @@ def _wait(process: subprocess.Popen[bytes], stdin: bytes, until_s: float, stop: 
     return False
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    # Not waited for yet, so its number is still its own, and its group's.
-    if process.returncode is None:
-        os.killpg(process.pid, signal.SIGKILL)
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process that was started in a session of its own, with its children, unless it has ended by itself."""
+    if process.returncode is None:  # not waited for yet, so its number is still its own, and its group's
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 class _Errors:
@@ -108,9 +111,8 @@ class _Errors:
     def last_line(self) -> str:
         self._reader.join(errors_wait_s)
         for line in reversed(self._kept.decode("utf-8", "replace").split("\n")):
-            text = " ".join("".join(one if one.isprintable() else " " for one in line).split())
-            if text:
-                return text if len(text) <= error_max_chars else f"{text[: error_max_chars - 1]}…"
+            if text := one_line(line, " "):
+                return cut(text, error_max_chars)
         return ""
 
     def _copy(self, pipe: BinaryIO) -> None:

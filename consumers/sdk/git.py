@@ -12,23 +12,21 @@ missing. Its user calls only commands that read objects as they are (``rev-parse
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import select
 import selectors
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final, NamedTuple, Self
 
 from blake3 import blake3
 
+from consumers.sdk.command import kill_group
 from ledger.errors import BatonError, Refused, Unavailable
 
 git_time_max_s: Final = 10.0
@@ -123,7 +121,7 @@ class Git:
                     try:
                         return _answer(process, what, time_max_s, size_max)
                     finally:
-                        _end(process)
+                        kill_group(process)
         except OSError as error:
             raise Unavailable("STORE_UNAVAILABLE", f"{what} cannot be run: {error.strerror or error}") from error
 
@@ -198,7 +196,7 @@ class Objects:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def get(self, name: str, size_max: int) -> Found | None:
@@ -280,7 +278,7 @@ class Objects:
     def _stop(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            _end(process)
+            kill_group(process)
             with process:  # closes its pipes and collects it
                 pass
 
@@ -361,7 +359,7 @@ def _output(process: subprocess.Popen[bytes], deadline: float, size_max: int) ->
                 else:
                     out += chunk
             if len(out) > size_max:
-                _end(process)
+                kill_group(process)
                 break
     return bytes(out), complaint
 
@@ -379,10 +377,3 @@ def _end_of(process: subprocess.Popen[bytes], deadline: float) -> int:
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, exit_poll_max_s)
     return code
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that runs on, with its children."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)

@@ -33,8 +33,6 @@ from ledger.errors import Refused, Unavailable
 from ledger.events import EventData
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from consumers.sdk.reactor import EffectT, Handlers, Where
     from consumers.sdk.subscriptions import Subscriptions
     from ledger.admission.decide import Accepted
@@ -67,9 +65,24 @@ class LedgerBase:
         passphrase: Passphrase = None,
         settings: Settings | None = None,
     ) -> None:
+        """Take the settings of a ledger and prepare it: a ``Ledger`` is open now, an ``AsyncLedger`` in ``async with``.
+
+        ``home`` is the ledger's folder itself; ``server`` the URL of a node, as ``nats://127.0.0.1:4222``;
+        ``passphrase`` opens a sealed key, given as text or as a function that is asked with the agent's name.
+
+        Raises:
+            Unavailable: ``NO_LEDGER``; opening: ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
+            Refused: a setting is wrong; opening: ``USAGE`` for a server without an agent, ``KEY_FILE_MISSING``,
+                ``BUS_DENIED``.
+        """
         self.settings = settings or read_settings(home=None if home is None else Path(home), server=server, agent=agent)
         self._passphrase = passphrase
         self._handlers: Handlers | None = None
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make what this kind of ledger works with."""
+        raise NotImplementedError
 
     @cached_property
     def home(self) -> Home:
@@ -125,8 +138,8 @@ class LedgerBase:
         return self._passphrase(name) if callable(self._passphrase) else self._passphrase
 
 
-class _Shared:
-    """The local clients that are open in this process, by their folder.
+class _Clients:
+    """The clients that ledgers open; of a folder one for all of this process.
 
     LMDB's locks belong to a process, so it opens a folder once: the ledgers of several agents in one program share it.
     """
@@ -136,7 +149,9 @@ class _Shared:
         self._clients: dict[Path, tuple[Client, int]] = {}
 
     def open(self, settings: Settings) -> Client:
-        """Return the client of a folder, opened now if nobody has it open."""
+        """Return what ``settings`` name: a connection of its own, or the folder's client, opened if nobody has."""
+        if settings.server is not None:
+            return open_client(settings)
         folder = settings.home.resolve()
         with self._lock:
             client, users = self._clients.get(folder, (None, 0))
@@ -144,31 +159,21 @@ class _Shared:
             self._clients[folder] = client, users + 1
         return client
 
-    def close(self, settings: Settings) -> None:
-        """Leave the client of a folder; the last one out closes it."""
+    def close(self, client: Client, settings: Settings) -> None:
+        """Close what ``open`` returned; of a folder's client the last one out does."""
+        if settings.server is not None:
+            client.close()
+            return
         folder = settings.home.resolve()
         with self._lock:
-            client, users = self._clients.pop(folder)
+            _, users = self._clients.pop(folder)
             if users > 1:
                 self._clients[folder] = client, users - 1
             else:
                 client.close()
 
 
-_shared = _Shared()
-
-
-def open_shared(settings: Settings) -> Client:
-    """Open what ``settings`` name: a connection of its own, or the folder's client, which this process shares."""
-    return _shared.open(settings) if settings.server is None else open_client(settings)
-
-
-def close_shared(client: Client, settings: Settings) -> None:
-    """Close what ``open_shared`` opened."""
-    if settings.server is None:
-        _shared.close(settings)
-    else:
-        client.close()
+clients: Final = _Clients()
 
 
 def open_views(client: Client, settings: Settings) -> Views:
@@ -181,32 +186,14 @@ def open_views(client: Client, settings: Settings) -> Views:
 class Ledger(LedgerBase):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
-    def __init__(
-        self,
-        agent: str | None = None,
-        *,
-        home: Path | str | None = None,
-        server: str | None = None,
-        passphrase: Passphrase = None,
-        settings: Settings | None = None,
-    ) -> None:
-        """Open a ledger as ``agent``.
-
-        ``home`` is the ledger's folder itself; ``server`` the URL of a node, as ``nats://127.0.0.1:4222``;
-        ``passphrase`` opens a sealed key, given as text or as a function that is asked with the agent's name.
-
-        Raises:
-            Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
-            Refused: a setting is wrong; ``USAGE`` for a server without an agent; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
-        """
-        super().__init__(agent, home=home, server=server, passphrase=passphrase, settings=settings)
-        self._client: Client | None = open_shared(asking(self.settings))
+    def _prepare(self) -> None:
+        self._client: Client | None = clients.open(asking(self.settings))
         self._stop = threading.Event()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -214,7 +201,7 @@ class Ledger(LedgerBase):
         self._stop.set()
         client, self._client = self._client, None
         if client is not None:
-            close_shared(client, self.settings)
+            clients.close(client, self.settings)
 
     @property
     def client(self) -> Client:
@@ -286,7 +273,7 @@ class Ledger(LedgerBase):
         Raises:
             Refused: ``NOT_FOUND`` and what else the query refuses.
         """
-        return self.client.view(query, {name: value for name, value in arguments.items() if value is not None})
+        return self.client.view(query, given(arguments))
 
     def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> Iterator[Event]:
         """Yield the events of ``kinds`` (default: all) that are in the log now: those behind the index ``after``."""
@@ -381,6 +368,11 @@ def asking(settings: Settings) -> Settings:
     # What is signed still needs a name.
     is_here = Home(settings.home).nkey_file("root").exists()
     return msgspec.structs.replace(settings, agent="root") if is_here else settings
+
+
+def given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a query that are sent."""
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def index_in(ref: int | str) -> int | None:

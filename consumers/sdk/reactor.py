@@ -24,23 +24,24 @@ import inspect
 import sqlite3
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions
-from ledger.client import follow, read_event
+from ledger.client import Client, follow, read_event
 from ledger.errors import Refused, Unavailable, message_of
 from ledger.events.body import Event
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ledger.client import Client, HeadView, Page
+    from ledger.client import HeadView, Page
 
 # Called with the event and the connection to the subscriber's store; an AsyncReactor awaits what it returns.
 Effect = Callable[[Event, sqlite3.Connection], Any]
 EffectT = TypeVar("EffectT", bound=Effect)
+ClientT = TypeVar("ClientT")
 Where = Callable[[Event], bool]
 
 log = structlog.get_logger("baton.reactor")
@@ -115,12 +116,10 @@ class _Attempts:
         log.error("dead letter", subscription=self._name, index=event.index, id=event.id, error=reason)
 
 
-class Reactor:
-    """One subscription: a name, the kinds it asks for, and what it does with each event."""
-
+class _Subscription(Generic[ClientT]):
     def __init__(
         self,
-        client: Client,
+        client: ClientT,
         subscriptions: Subscriptions,
         name: str,
         *,
@@ -144,6 +143,10 @@ class Reactor:
     def start_at(self, index: int) -> None:
         """Begin at ``index`` if this subscription is new."""
         self._subscriptions.start_at(self._name, index)
+
+
+class Reactor(_Subscription[Client]):
+    """One subscription: a name, the kinds it asks for, and what it does with each event."""
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
         """React until ``stop`` is set, or until everything before index ``until`` was handled.
@@ -211,43 +214,20 @@ class Reactor:
 class AsyncReads(Protocol):
     """What an ``AsyncReactor`` asks of a ledger."""
 
-    async def head(self) -> HeadView:
-        """Return where the log ends."""
+    async def head(self) -> HeadView:  # noqa: D102 - as ``Client.head``
         ...
 
-    async def entries(
+    async def entries(  # noqa: D102 - as ``Client.entries``
         self, start: int, *, kinds: Collection[str] = (), stream: str | None = None, wait_s: float = 0.0
-    ) -> Page:
-        """Return entries from ``start`` on."""
-        ...
+    ) -> Page: ...
 
 
-class AsyncReactor:
+class AsyncReactor(_Subscription[AsyncReads]):
     """A ``Reactor`` on an event loop: functions may be coroutines, and cancelling ``run`` ends it.
 
     The store's transactions run on the loop itself: each takes a few milliseconds, and one that ran in a thread could
     begin after its task was cancelled, and stay open.
     """
-
-    def __init__(
-        self,
-        client: AsyncReads,
-        subscriptions: Subscriptions,
-        name: str,
-        *,
-        handlers: Handlers | None = None,
-        attempts: int = attempts_max,
-        retry_wait_s: float = retry_wait_first_s,
-        wait_s: float = poll_wait_s,
-    ) -> None:
-        """Subscribe as ``name``, as a ``Reactor`` does."""
-        self._handlers = handlers or Handlers()
-        self.on = self._handlers.on
-        self._client = client
-        self._subscriptions = subscriptions
-        self._name = name
-        self._attempts = _Attempts(subscriptions, name, attempts, retry_wait_s)
-        self._wait_s = wait_s
 
     async def run(self, stop: asyncio.Event, *, until: int | None = None) -> None:
         """React until ``stop`` is set, or until everything before index ``until`` was handled.

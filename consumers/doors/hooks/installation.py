@@ -150,11 +150,10 @@ class Installation:
             current, state = known.before, State.MISSING
         if state is State.MISSING:
             text = part.new_file if current is None else _text(current)
-            return current, _bytes(part.insert(text))
+            return current, part.insert(text).encode()
         text = _text(current or b"")
         rest = part.remove(text, _before(part, known))
-        is_ours_alone = known is not None and known.before is None and _is_blank(part, rest)
-        return None if is_ours_alone else _bytes(rest), _bytes(part.update(text))
+        return _rest(part, known, rest), part.update(text).encode()
 
     def _removal(self, path: Path, part: Part, *, force: bool) -> _Change:
         current, known = _read(path), self._known(path)
@@ -168,9 +167,7 @@ class Installation:
         if state is State.EDITED and not force:
             raise _edited(path, self.harness)
         rest = _in(path, lambda: part.remove(_text(current), _before(part, known)))
-        is_ours_alone = known is not None and known.before is None and _is_blank(part, rest)
-        after = None if is_ours_alone else _bytes(rest)
-        return _Change(path, current, after, None, Outcome(path, state, "removed"))
+        return _Change(path, current, _rest(part, known, rest), None, Outcome(path, state, "removed"))
 
     def _record(self, changes: list[_Change], folders: list[str]) -> Record:
         files = [one.record for one in changes if one.record is not None]
@@ -181,13 +178,12 @@ class Installation:
         """Copy the files in which a person edited our part, and return what was done with the copies named."""
         outcomes = []
         for change in changes:
+            copy = None
             if change.outcome.state is State.EDITED and change.before is not None:
                 make_folders(self.kept, mode=0o700)
                 copy = self.kept / f"{change.path.name}-{digest(change.before)[:_kept_digits]}"
                 write_file(copy, change.before)
-                outcomes.append(change.outcome._replace(kept=copy))
-            else:
-                outcomes.append(change.outcome)
+            outcomes.append(change.outcome._replace(kept=copy))
         return outcomes
 
     def _remove_leftovers(self) -> None:
@@ -214,8 +210,7 @@ def _write(changes: list[_Change]) -> None:
                 _put(one.path, one.after, expected=one.before)
                 written.append(one)
     except BatonError as error:
-        lost = [str(one.path) for one in reversed(written) if not _is_back(one)]
-        if lost:
+        if lost := [str(one.path) for one in reversed(written) if not _is_back(one)]:
             error.with_details(not_put_back=lost)
         raise
 
@@ -229,11 +224,10 @@ def _is_back(change: _Change) -> bool:
 
 
 def _put(path: Path, content: bytes | None, *, expected: bytes | None) -> None:
-    if _read(path) != expected:
-        raise Refused("EDITED_BY_HAND", f"{path} was saved by somebody just now: run it again", path=str(path))
-    if content is None:
+    is_expected = _read(path) == expected
+    if is_expected and content is None:
         remove_file(path)
-    elif not write_file(path, content, expected=expected):
+    elif not is_expected or not write_file(path, content or b"", expected=expected):
         raise Refused("EDITED_BY_HAND", f"{path} was saved by somebody just now: run it again", path=str(path))
 
 
@@ -241,8 +235,10 @@ def _before(part: Part, known: FileRecord | None) -> str:
     return part.new_file if known is None or known.before is None else _text(known.before)
 
 
-def _is_blank(part: Part, text: str) -> bool:
-    return "".join(text.split()) == "".join(part.new_file.split())
+def _rest(part: Part, known: FileRecord | None, text: str) -> bytes | None:
+    """Return what a file holds without our part; None where there was no file before it, and nothing came since."""
+    is_ours_alone = known is not None and known.before is None and "".join(text.split()) == part.new_file.strip()
+    return None if is_ours_alone else text.encode()
 
 
 def _text(content: bytes) -> str:
@@ -250,10 +246,6 @@ def _text(content: bytes) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Refused("INVALID_FORMAT", "the file is not UTF-8") from error
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8")
 
 
 def _in(path: Path, decide: Callable[[], T]) -> T:
@@ -265,12 +257,9 @@ def _in(path: Path, decide: Callable[[], T]) -> T:
 
 
 def _edited(path: Path, harness: Harness) -> Refused:
-    return Refused(
-        "EDITED_BY_HAND",
-        f"{path}: somebody edited what `baton setup {harness.name}` wrote there: move the change elsewhere, "
-        "or add --force (the file is kept)",
-        file=str(path),
-    )
+    advice = "move the change elsewhere, or add --force (the file is kept)"
+    message = f"{path}: somebody edited what `baton setup {harness.name}` wrote there: {advice}"
+    return Refused("EDITED_BY_HAND", message, file=str(path))
 
 
 class Launcher(NamedTuple):

@@ -107,7 +107,7 @@ def cut(text: str, path: tuple[str | int, ...], keep: frozenset[tuple[str | int,
 def _insert_first(text: str, container: Node, key: str | None, value: Any) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     opening = container.start + 1
-    if container.members and not _has_newline(text[opening : container.members[0].start]):
+    if container.members and "\n" not in text[opening : container.members[0].start]:
         space = text[opening : container.members[0].start]
         item = ("" if space.strip() else space) + _dumped(key, value, None, "", newline)
         return f"{text[:opening]}{item},{text[opening:]}"
@@ -117,7 +117,7 @@ def _insert_first(text: str, container: Node, key: str | None, value: Any) -> st
     item = f"{newline}{inner}{_dumped(key, value, unit, inner, newline)}"
     if container.members:
         return f"{text[:opening]}{item},{text[opening:]}"
-    closing = "" if _has_newline(text[opening : container.end - 1]) else f"{newline}{own}"
+    closing = "" if "\n" in text[opening : container.end - 1] else f"{newline}{own}"
     return f"{text[:opening]}{item}{closing}{text[opening:]}"
 
 
@@ -154,10 +154,6 @@ def _unless_blank(text: str) -> str:
 def _indent_of(text: str, place: int) -> str:
     line = text[text.rfind("\n", 0, place) + 1 : place].lstrip("\ufeff")
     return line[: len(line) - len(line.lstrip(" \t"))]
-
-
-def _has_newline(text: str) -> bool:
-    return "\n" in text
 
 
 def _in_the_way(path: tuple[str, ...]) -> Refused:

@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from consumers.doors.hooks import json_text
 from ledger.errors import Refused
@@ -39,36 +39,6 @@ class State(StrEnum):
     EDITED = "edited"
 
 
-class Part(Protocol):
-    """Our part of one file."""
-
-    @property
-    def new_file(self) -> str:
-        """What a file that is made for the part holds before it."""
-        ...
-
-    @property
-    def written(self) -> dict[str, Any]:
-        """What the record keeps, to tell later whether somebody changed it."""
-        ...
-
-    def state(self, text: str, written: Mapping[str, Any] | None) -> State:
-        """Return what became of the part; ``written`` is what the record kept, if there is one."""
-        ...
-
-    def insert(self, text: str) -> str:
-        """Return a text that holds the part, from one that does not."""
-        ...
-
-    def update(self, text: str) -> str:
-        """Return the text with the present part in the place of an earlier one."""
-        ...
-
-    def remove(self, text: str, before: str) -> str:
-        """Return the text without the part; what stood in ``before`` stays even where it is empty now."""
-        ...
-
-
 class Setting(NamedTuple):
     """One value in a settings file: an item of the array at ``path``, or the member there."""
 
@@ -80,22 +50,18 @@ class Setting(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Settings of ours in a JSON file."""
+    """Settings of ours in a JSON file; ``new_file`` is what one that is made for them holds before them."""
 
     settings: tuple[Setting, ...]
-
-    @property
-    def new_file(self) -> str:
-        """An empty object."""
-        return "{}\n"
+    new_file: str = "{}\n"
 
     @property
     def written(self) -> dict[str, Any]:
-        """The values by their path."""
+        """The values by their path: what the record keeps, to tell later whether somebody changed them."""
         return {".".join(one.path): one.value for one in self.settings}
 
     def state(self, text: str, written: Mapping[str, Any] | None) -> State:
-        """Return what became of the settings."""
+        """Return what became of the settings; ``written`` is what the record kept, if there is one."""
         found = self._found(text)
         values = {".".join(one.path): [value for _, value in places] for one, places in found if places}
         if not values:
@@ -119,7 +85,7 @@ class Settings(NamedTuple):
         return self.insert(self.remove(text, text))
 
     def remove(self, text: str, before: str) -> str:
-        """Return the text without the settings, and without what only they had made necessary."""
+        """Return the text without the settings and what only they made necessary; what is in ``before`` stays."""
         keep = _containers(json_text.scan(before, {one.path[0] for one in self.settings}), self.settings)
         while places := [place for _, found in self._found(text) for place, _ in found]:
             text = json_text.cut(text, places[0], keep)
@@ -190,11 +156,7 @@ class Block(NamedTuple):
     fence: Fence
     body: str
     note: str
-
-    @property
-    def new_file(self) -> str:
-        """Nothing."""
-        return ""
+    new_file: str = ""
 
     @property
     def written(self) -> dict[str, Any]:
@@ -208,7 +170,7 @@ class Block(NamedTuple):
             return State.MISSING
         if marks != 2 or len(blocks) != 1:
             return State.EDITED
-        body = _plain(blocks[0]["body"])
+        body = blocks[0]["body"].replace("\r\n", "\n")
         if _digest(body) != blocks[0]["digest"]:
             return State.EDITED
         return State.INSTALLED if body == self.body else State.OUTDATED
@@ -266,7 +228,7 @@ class Block(NamedTuple):
         if self.fence is TOML:
             old, new = _toml(before), _toml(after)
             if new != _merged(old, _toml(self.body)):
-                raise _no_table()
+                raise Refused("INVALID_FORMAT", "a table at the end of this TOML file would not mean what it says")
         return after
 
 
@@ -285,17 +247,13 @@ def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _no_table() -> Refused:
-    return Refused("INVALID_FORMAT", "a table at the end of this TOML file would not mean what it says")
-
-
 def _newline(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-def _plain(text: str) -> str:
-    return text.replace("\r\n", "\n")
-
-
 def _digest(body: str) -> str:
     return sha256(body.encode()).hexdigest()[:_digest_digits]
+
+
+Part = Settings | Block
+"""Our part of one file."""

@@ -8,6 +8,7 @@ under "Left out", with the command that shows it. A ledger with nothing in it sa
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from consumers.handoffs.acts import with_commands
@@ -44,8 +45,6 @@ _LISTS: Final = {
     "next_steps": "Next",
     "artifacts_created": "Artifacts",
 }
-
-
 _RECORDED: Final = ("key_findings", "remaining_unknowns", "epistemic_deltas", "assessments", "investigation_tools")
 
 
@@ -83,9 +82,8 @@ def prime(
         Refused: ``INVALID_FIELD`` for a budget under ``budget_min_tokens``. Unavailable: the ledger cannot be read.
     """
     if budget < budget_min_tokens:
-        raise Refused(
-            "INVALID_FIELD", f"a budget under {budget_min_tokens} tokens would not hold the page", field="budget"
-        )
+        message = f"a budget under {budget_min_tokens} tokens would not hold the page"
+        raise Refused("INVALID_FIELD", message, field="budget")
     waiting = _waiting(view, agent)
     resumed = resume(view, get_blob, detail_level=_LEVELS[0])
     packing = _Packing(budget)
@@ -186,9 +184,8 @@ def _session_line(view: Ask, agent: str, session: str | None) -> str:
 
 def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
     try:
-        return with_commands(
-            view("handoffs.next", {"limit": waiting_max} | ({} if agent is None else {"agent": agent}))
-        )
+        whom = {} if agent is None else {"agent": agent}
+        return with_commands(view("handoffs.next", {"limit": waiting_max, **whom}))
     except Refused as refusal:
         if refusal.code != "AGENT_UNKNOWN":
             raise
@@ -200,17 +197,15 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any]) -> _Section:
     items = [_wait_line(one, agent) for one in waiting["items"]]
     command = "baton next" if agent is None else f"baton next --as {agent}"
     if not items:
-        return _Section(
-            "what waits", f"Nothing waits{whom}", [f"- `{command}` shows it when something does."], 1, command
-        )
+        items = [f"- `{command}` shows it when something does."]
+        return _Section("what waits", f"Nothing waits{whom}", items, 1, command)
     return _Section("what waits", f"What waits{whom}", items, waiting["total"], command)
 
 
 def _wait_line(one: Mapping[str, Any], agent: str | None) -> str:
     whom = f"{one['agent']}: " if agent is None else ""
-    return (
-        f"- {whom}{one['action']} {one['id']}: {one_line(one['title'])} ({one_line(one['why'])})\n  `{one['command']}`"
-    )
+    about = f"{one_line(one['title'])} ({one_line(one['why'])})"
+    return f"- {whom}{one['action']} {one['id']}: {about}\n  `{one['command']}`"
 
 
 def _dead_ends(view: Ask, task: str | None, waiting: Mapping[str, Any], resumed: Mapping[str, Any]) -> _Section:
@@ -222,7 +217,11 @@ def _dead_ends(view: Ask, task: str | None, waiting: Mapping[str, Any], resumed:
     found += resumed["dead_ends"]
     lines = [f"- {one_line(one['approach'])}: {one_line(one['why_failed'])}" for one in found]
     items = list(dict.fromkeys(lines))
-    command = f"baton report similar {_quoted(wanted)}" if wanted.strip() else "baton report resume --detail-level full"
+    command = (
+        f"baton report similar {quote(one_line(wanted))}"
+        if wanted.strip()
+        else "baton report resume --detail-level full"
+    )
     return _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
 
 
@@ -252,12 +251,6 @@ def _session_items(one: Mapping[str, Any]) -> list[str]:
     if see := one.get("left_out", {}).get("see"):
         lines.append(f"More: `{see}`")
     return lines
-
-
-def _quoted(text: str) -> str:
-    from shlex import quote  # noqa: PLC0415 - only where something was left out
-
-    return quote(one_line(text))
 
 
 def agents_page() -> str:

@@ -119,16 +119,14 @@ def make_folders(folder: Path, *, mode: int = 0o755) -> list[Path]:
     Raises:
         Unavailable: ``STORE_UNAVAILABLE``.
     """
-    missing = missing_folders(folder)
     made: list[Path] = []
     try:
-        for one in missing:
+        for one in missing_folders(folder):
             one.mkdir(mode=mode)
             made.append(one)
     except OSError as error:
         for one in reversed(made):
             one.rmdir()
-        raise Unavailable(
-            "STORE_UNAVAILABLE", f"{folder} cannot be made: {error.strerror}", path=str(folder)
-        ) from error
+        message = f"{folder} cannot be made: {error.strerror}"
+        raise Unavailable("STORE_UNAVAILABLE", message, path=str(folder)) from error
     return made

@@ -114,9 +114,8 @@ def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
     budget = budget_tokens
     try:
         while True:
-            made = prime(
-                ledger.client.view, ledger.client.get_blob, agent=work.call.agent, session=session, budget=budget
-            )
+            client = ledger.client
+            made = prime(client.view, client.get_blob, agent=work.call.agent, session=session, budget=budget)
             if len(made.text) <= brief_max_chars:
                 return made.text
             budget = int(budget * _budget_step)

@@ -73,7 +73,7 @@ def supervise(call: Call, respond: Callable[[Work], bytes]) -> None:
             return  # no ledger here: this project has nothing to do with Baton
         work = _work_of(call, home, content)
         if work is not None:
-            _print(_answer(work, respond, until))
+            _write_all(1, _answer(work, respond, until))
     except OSError:
         return  # no pipe, no process, or nobody who reads: there is nothing left to do, and nobody to tell
 
@@ -118,18 +118,17 @@ def _home_of(call: Call, content: bytes | None) -> Path | None:
 
 def _work_of(call: Call, home: Path, content: bytes | None) -> Work | None:
     """Return what is to be done; None, and a line in the log, for what is no JSON object."""
+    code, problem = "INVALID_FORMAT", "standard input is no JSON object"
     if content is None:
-        log_failure(home, call.harness, "", "TOO_LARGE", f"standard input is over {input_size_max_bytes} bytes or open")
-        return None
-    try:
-        given = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        log_failure(home, call.harness, "", "INVALID_FORMAT", f"standard input is not JSON: {error}")
-        return None
-    if not isinstance(given, dict):
-        log_failure(home, call.harness, "", "INVALID_FORMAT", "standard input is no JSON object")
-        return None
-    return Work(call, home, given)
+        code, problem = "TOO_LARGE", f"standard input is over {input_size_max_bytes} bytes or open"
+    else:
+        try:
+            if isinstance(given := json.loads(content), dict):
+                return Work(call, home, given)
+        except (ValueError, RecursionError) as error:
+            problem = f"standard input is not JSON: {error}"
+    log_failure(home, call.harness, "", code, problem)
+    return None
 
 
 def _answer(work: Work, respond: Callable[[Work], bytes], until: float) -> bytes:
@@ -150,13 +149,13 @@ def _answer(work: Work, respond: Callable[[Work], bytes], until: float) -> bytes
             os.kill(child, signal.SIGKILL)
         # A child that hangs in the kernel cannot be waited for, not even after that.
         _, status = os.waitpid(child, os.WNOHANG if answer is None else 0)
+    if answer is not None and not status:
+        return answer
+    message = f"the hook's process ended with {os.waitstatus_to_exitcode(status)}"
     if answer is None:
         message = f"the hook took longer than {deadline_s} s and was ended"
-        log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", message)
-    elif status:
-        message = f"the hook's process ended with {os.waitstatus_to_exitcode(status)}"
-        log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", message)
-    return answer if answer is not None and not status else b""
+    log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", message)
+    return b""
 
 
 def _work(work: Work, respond: Callable[[Work], bytes], writing: int, until: float) -> None:
@@ -177,11 +176,6 @@ def _work(work: Work, respond: Callable[[Work], bytes], writing: int, until: flo
         status = 0
     finally:
         os._exit(status)
-
-
-def _print(answer: bytes) -> None:
-    if answer:
-        _write_all(1, answer)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -33,7 +33,10 @@ _note_tokens: Final = 60
 _log: Final = logging.getLogger(__name__)
 fields_named_max: Final = 8
 _message_tokens_max: Final = 500
-_TOO_LARGE: Final = frozenset({"string_too_long", "too_long", "bytes_too_long"})
+_CODES: Final = {
+    "string_too_long": "TOO_LARGE", "too_long": "TOO_LARGE", "bytes_too_long": "TOO_LARGE",
+    "extra_forbidden": "UNKNOWN_FIELD",
+}  # fmt: skip
 
 
 def compact(value: Any) -> str:
@@ -114,16 +117,10 @@ def refused_arguments(error: ValidationError) -> Refused:
         {"field": ".".join(str(part) for part in one["loc"]), "message": one["msg"], "type": one["type"]}
         for one in error.errors(include_url=False, include_input=False, include_context=False)
     ]
-    first = found[0]
-    code = "INVALID_FIELD"
-    if first["type"] in _TOO_LARGE:
-        code = "TOO_LARGE"
-    elif first["type"] == "extra_forbidden":
-        code = "UNKNOWN_FIELD"
+    field = found[0]["field"]
+    code = _CODES.get(found[0]["type"], "INVALID_FIELD")
     more = {"fields_left_out": len(found) - fields_named_max} if len(found) > fields_named_max else {}
-    return Refused(
-        code, f"{first['field']}: {first['message']}", field=first["field"], fields=found[:fields_named_max], **more
-    )
+    return Refused(code, f"{field}: {found[0]['message']}", field=field, fields=found[:fields_named_max], **more)
 
 
 def check_arguments(tool: str, properties: Sequence[str], arguments: Mapping[str, Any]) -> None:
@@ -134,15 +131,9 @@ def check_arguments(tool: str, properties: Sequence[str], arguments: Mapping[str
     """
     unknown = sorted(name for name in arguments if name not in properties)
     if unknown:
-        raise Refused(
-            "UNKNOWN_FIELD",
-            f"{tool} takes no {unknown[0][:80]!r}: it takes {', '.join(properties)}",
-            fields=[name[:80] for name in unknown[:fields_named_max]],
-        )
+        message = f"{tool} takes no {unknown[0][:80]!r}: it takes {', '.join(properties)}"
+        raise Refused("UNKNOWN_FIELD", message, fields=[name[:80] for name in unknown[:fields_named_max]])
     size = len(compact(arguments))
     if size > arguments_size_max_bytes:
-        raise Refused(
-            "TOO_LARGE",
-            f"the arguments have {size} bytes, and a call at most {arguments_size_max_bytes}: send them in several",
-            size=size,
-        )
+        message = f"the arguments have {size} bytes, and a call at most {arguments_size_max_bytes}"
+        raise Refused("TOO_LARGE", f"{message}: send them in several", size=size)

@@ -7,8 +7,9 @@ unknown fields are refused: what is signed for ever is what was meant.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ledger.events import reasoning as reasoning_kinds
@@ -16,6 +17,7 @@ from ledger.events import session as session_kinds
 from ledger.events.fields import EventData
 from projections.snapshots.vectors import read_vectors
 
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 Text = Annotated[str, Field(min_length=1, max_length=40_000)]
 Words = Annotated[str, Field(max_length=40_000)]
 Line = Annotated[str, Field(min_length=1, max_length=2_000)]
@@ -31,10 +33,30 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    def made(self, kind: type[StructT], **others: Any) -> StructT:
+        """Return a ``kind`` whose fields are those of the same name here, and ``others``."""
+        same = {name: getattr(self, name) for name in kind.__struct_fields__ if name in type(self).model_fields}
+        return kind(**same | others)
 
-class Assessment(Entry):
+
+class SessionEntry(Entry):
+    """One thing to record in a session."""
+
+    kind: ClassVar[type[EventData]]
+
+    def event(self) -> EventData:
+        """Return the event that records it.
+
+        Raises:
+            Refused: ``INVALID_FIELD`` for a vector that is none.
+        """
+        return self.made(self.kind)
+
+
+class Assessment(SessionEntry):
     """How well you know, can and are sure; POSTFLIGHT makes the report."""
 
+    kind = session_kinds.AssessmentRecorded
     type: Literal["assessment"]
     phase: session_kinds.Phase
     vectors: Annotated[
@@ -50,86 +72,57 @@ class Assessment(Entry):
     overall_confidence: Unit | None = None
 
     def event(self) -> EventData:
-        """Return the event that records it.
-
-        Raises:
-            Refused: ``INVALID_FIELD`` for a vector that is none.
-        """
-        return session_kinds.AssessmentRecorded(
-            phase=self.phase,
-            vectors=read_vectors(dict(self.vectors)),
-            reasoning=self.reasoning,
-            round=self.round,
-            overall_confidence=self.overall_confidence,
-        )
+        """Return the event that records it, its vectors read."""
+        return self.made(self.kind, vectors=read_vectors(dict(self.vectors)))
 
 
-class Finding(Entry):
+class Finding(SessionEntry):
     """Something you found out."""
 
+    kind = session_kinds.FindingLogged
     type: Literal["finding"]
     finding: Text
     evidence: Evidence = []
     impact: Unit | None = None
     subject: Subject = ""
 
-    def event(self) -> EventData:
-        """Return the event that records it."""
-        return session_kinds.FindingLogged(
-            finding=self.finding, evidence=self.evidence, impact=self.impact, subject=self.subject
-        )
 
-
-class Unknown(Entry):
+class Unknown(SessionEntry):
     """Something you do not know yet."""
 
+    kind = session_kinds.UnknownLogged
     type: Literal["unknown"]
     unknown: Text
     impact: Unit | None = None
     subject: Subject = ""
 
-    def event(self) -> EventData:
-        """Return the event that records it."""
-        return session_kinds.UnknownLogged(unknown=self.unknown, impact=self.impact, subject=self.subject)
 
-
-class DeadEnd(Entry):
+class DeadEnd(SessionEntry):
     """An approach that failed, so that nobody tries it again."""
 
+    kind = session_kinds.DeadEndLogged
     type: Literal["dead_end"]
     approach: Text
     why_failed: Text
     impact: Unit | None = None
     subject: Subject = ""
 
-    def event(self) -> EventData:
-        """Return the event that records it."""
-        return session_kinds.DeadEndLogged(
-            approach=self.approach, why_failed=self.why_failed, impact=self.impact, subject=self.subject
-        )
 
-
-class ToolUse(Entry):
+class ToolUse(SessionEntry):
     """A tool you used to find something out."""
 
+    kind = session_kinds.ToolUsed
     type: Literal["tool"]
     tool: Annotated[str, Field(min_length=1, max_length=200)]
     purpose: Words = ""
 
-    def event(self) -> EventData:
-        """Return the event that records it."""
-        return session_kinds.ToolUsed(tool=self.tool, purpose=self.purpose)
 
-
-class SessionEnd(Entry):
+class SessionEnd(SessionEntry):
     """The end of the session; its report can still be made."""
 
+    kind = session_kinds.SessionEnded
     type: Literal["session_end"]
     summary: Words = ""
-
-    def event(self) -> EventData:
-        """Return the event that records it."""
-        return session_kinds.SessionEnded(summary=self.summary)
 
 
 class Step(Entry):
@@ -161,20 +154,9 @@ class Step(Entry):
 
     def events(self, number: int) -> list[EventData]:
         """Return the events that record it under a number: an extension of one, and the conclusion it is, if it is."""
-        is_assumption = self.type == "assumption"
-        step = reasoning_kinds.Step(
-            step_number=number,
-            type=self.type,
-            content=self.content,
-            evidence=self.evidence,
-            confidence=self.confidence,
-            reasoning_type=self.reasoning_type,
-            premises=self.premises,
-            alternatives_considered=self.alternatives_considered,
-            assumptions=self.assumptions,
-            needs_validation=(is_assumption or None) if self.needs_validation is None else self.needs_validation,
-            validation_method=self.validation_method,
-        )
+        by_default = True if self.type == "assumption" else None
+        needs_validation = by_default if self.needs_validation is None else self.needs_validation
+        step = self.made(reasoning_kinds.Step, step_number=number, needs_validation=needs_validation)
         rests_on = {number: self.rests_on} if self.rests_on else {}
         extended = reasoning_kinds.ReasoningExtended(steps=[step], dependencies=rests_on)
         if self.type != "conclusion":
@@ -187,5 +169,6 @@ class Step(Entry):
         return [extended, concluded]
 
 
-SessionEntry = Assessment | Finding | Unknown | DeadEnd | ToolUse | SessionEnd
-AnyEntry = Annotated[SessionEntry | Step, Field(discriminator="type")]
+AnyEntry = Annotated[
+    Assessment | Finding | Unknown | DeadEnd | ToolUse | SessionEnd | Step, Field(discriminator="type")
+]

@@ -67,8 +67,33 @@ class FetchedReasoning(Answer):
     next: Annotated[str | None, Field(description="The cursor of the graph's next page; null on the last.")]
 
 
-class BriefTool:
-    """The tool that gives another agent's reasoning."""
+Sort = Literal["session", "reasoning", "handoff", "tot", "review", "ledger", "agent", "blob"]
+_excerpt_tokens = 200
+
+
+class Hit(Answer):
+    """One event whose text matches."""
+
+    event_index: int
+    event_id: str
+    kind: str
+    stream: str
+    author: str
+    accepted_ms: int
+    excerpt: str
+    shortened: list[str] | None = None
+
+
+class Hits(Answer):
+    """What a search found, best first."""
+
+    hits: list[Hit]
+    total: int
+    next: Annotated[int | None, Field(description="The cursor of the next page; null on the last.")]
+
+
+class LookupTools:
+    """The tools that look something up."""
 
     def __init__(self, ledger: ToolLedger) -> None:
         self._ledger = ledger
@@ -120,6 +145,26 @@ class BriefTool:
         if at + len(page) < len(text):
             answer["next"] = f"{graph.ref}@{at + len(page)}"
 
+    def search(
+        self,
+        text: Annotated[str, Field(min_length=1, max_length=1_000, description="Words to look for.")],
+        sort: Annotated[list[Sort] | None, Field(max_length=8, description="Only streams of these sorts.")] = None,
+        author: Annotated[Id | None, Field(description="Only what this agent signed.")] = None,
+        limit: PageSize = 10,
+        cursor: After = None,
+    ) -> Hits:
+        """Find events by their text: findings, steps, handoffs, reports."""
+
+        def page(rows: int) -> dict[str, Any]:
+            return self._ledger.ask("search.find", text=text, sort=sort, author=author, limit=rows, after=cursor)
+
+        found = page(limit)
+        hits = [shorten(one, ("excerpt",), _excerpt_tokens) for one in found["hits"]]
+        kept = fitting(hits, found | {"hits": []})
+        if kept < len(hits):
+            found = page(kept)
+        return Hits.model_validate(found | {"hits": hits[:kept]})
+
 
 def fields_of(found: Received, gate: dict[str, Any], *, with_prompt: bool) -> dict[str, Any]:
     """Return the fields of the answer for a brief; pages after the first repeat no prompt."""
@@ -158,55 +203,3 @@ def page_of(text: str, tokens: int) -> str:
         return text[: ends[-1]]
     following = _BREAK.search(text, chars)
     return text if following is None else text[: following.end()]
-
-
-Sort = Literal["session", "reasoning", "handoff", "tot", "review", "ledger", "agent", "blob"]
-_excerpt_tokens = 200
-
-
-class Hit(Answer):
-    """One event whose text matches."""
-
-    event_index: int
-    event_id: str
-    kind: str
-    stream: str
-    author: str
-    accepted_ms: int
-    excerpt: str
-    shortened: list[str] | None = None
-
-
-class Hits(Answer):
-    """What a search found, best first."""
-
-    hits: list[Hit]
-    total: int
-    next: Annotated[int | None, Field(description="The cursor of the next page; null on the last.")]
-
-
-class SearchTool:
-    """The tool that searches all text of the ledger."""
-
-    def __init__(self, ledger: ToolLedger) -> None:
-        self._ledger = ledger
-
-    def search(
-        self,
-        text: Annotated[str, Field(min_length=1, max_length=1_000, description="Words to look for.")],
-        sort: Annotated[list[Sort] | None, Field(max_length=8, description="Only streams of these sorts.")] = None,
-        author: Annotated[Id | None, Field(description="Only what this agent signed.")] = None,
-        limit: PageSize = 10,
-        cursor: After = None,
-    ) -> Hits:
-        """Find events by their text: findings, steps, handoffs, reports."""
-
-        def page(rows: int) -> dict[str, Any]:
-            return self._ledger.ask("search.find", text=text, sort=sort, author=author, limit=rows, after=cursor)
-
-        found = page(limit)
-        hits = [shorten(one, ("excerpt",), _excerpt_tokens) for one in found["hits"]]
-        kept = fitting(hits, found | {"hits": []})
-        if kept < len(hits):
-            found = page(kept)
-        return Hits.model_validate(found | {"hits": hits[:kept]})

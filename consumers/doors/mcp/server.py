@@ -33,7 +33,7 @@ from mcp.types import (
 
 from consumers.doors.mcp.answers import check_arguments, compact, error_dict, failed, fault_of
 from consumers.doors.mcp.handoffs import HandoffTools
-from consumers.doors.mcp.lookup import BriefTool, SearchTool
+from consumers.doors.mcp.lookup import LookupTools
 from consumers.doors.mcp.record import RecordTool
 from consumers.doors.mcp.reports import ReportTools
 from consumers.doors.mcp.resources import add_resources, latest
@@ -147,17 +147,9 @@ class BatonServer(MCPServer[Any]):
         self, ledger: ToolLedger, *, auth: AuthSettings | None = None, token_verifier: TokenVerifier | None = None
     ) -> None:
         """Serve the tools at the ledger; over HTTP only to who has the token."""
-        functions = (
-            ReportTools(ledger).generate_handoff_report,
-            ReportTools(ledger).resume_previous_session,
-            ReportTools(ledger).query_handoff_reports,
-            RecordTool(ledger).record_reasoning,
-            BriefTool(ledger).fetch_reasoning,
-            HandoffTools(ledger).handoff_next,
-            HandoffTools(ledger).handoff_act,
-            SearchTool(ledger).search,
-        )
-        tools = [make_tool(function) for function in functions]
+        # Each is a tool's method by its name in TEXTS.
+        boxes = (ReportTools(ledger), RecordTool(ledger), LookupTools(ledger), HandoffTools(ledger))
+        tools = [make_tool(getattr(box, name)) for name in TEXTS for box in boxes if hasattr(box, name)]
         super().__init__(
             NAME,
             title="Baton",
@@ -194,9 +186,8 @@ class BatonServer(MCPServer[Any]):
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> NoReturn:
         """Refuse every prompt: there is none, and the SDK would answer with an error that has no code."""
-        error = error_dict(
-            Refused("NOT_FOUND", f"there is no prompt {name[:80]!r}: this server has tools and resources")
-        )
+        refused = Refused("NOT_FOUND", f"there is no prompt {name[:80]!r}: this server has tools and resources")
+        error = error_dict(refused)
         raise MCPError(code=INVALID_PARAMS, message=error["message"], data=error)
 
     async def run_stdio_async(self) -> None:

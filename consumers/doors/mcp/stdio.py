@@ -21,7 +21,6 @@ import select
 import signal
 import threading
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
@@ -118,34 +117,26 @@ class Answering:
             anyio.EndOfStream: there is none.
         """
         while isinstance(item := await self._reading.receive(), Exception):
-            answer = answer_to(item)
-            if answer is not None:
+            if (answer := answer_to(item)) is not None:
                 await self._writing.send(SessionMessage(answer))
         return item
 
-    async def aclose(self) -> None:
-        """Close what is read from."""
+    async def aclose(self) -> None:  # noqa: D102 - the SDK's
         await self._reading.aclose()
 
     def __aiter__(self) -> Answering:
-        """Return this stream, which gives its messages one after the other."""
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        """Return the next message."""
         try:
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
     async def __aenter__(self) -> Self:
-        """Return this stream, closed at the end."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close what is read from."""
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

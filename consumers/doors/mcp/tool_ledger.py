@@ -31,18 +31,14 @@ class ToolLedger(Ledger):
         """
         agent = name or self.agent
         if agent is None:
-            raise Refused(
-                "USAGE",
-                "somebody must sign this, and this server acts for nobody: start it with `baton mcp --as NAME`, or set"
-                " BATON_AGENT; `baton agent add NAME` registers an agent",
+            advice = (
+                "start it with `baton mcp --as NAME`, or set BATON_AGENT; `baton agent add NAME` registers an agent"
             )
+            raise Refused("USAGE", f"somebody must sign this, and this server acts for nobody: {advice}")
         roles = roles_of(self.client, agent)
         if roles is None:
-            raise Refused(
-                "AGENT_UNKNOWN",
-                f"{agent} is not registered in this ledger: `baton agent add {agent}` does it",
-                name=agent,
-            )
+            message = f"{agent} is not registered in this ledger: `baton agent add {agent}` does it"
+            raise Refused("AGENT_UNKNOWN", message, name=agent)
         check_may_sign(agent, roles)
         return super().author(agent)
 
@@ -73,10 +69,6 @@ def check_may_sign(name: str, roles: frozenset[str]) -> None:
     held = [role for role in NEVER_SIGNED_AS if role in roles]
     if name in RESERVED_NAMES or held:
         reason = f"{name} has the role {held[0]}" if held else f"{name} is the ledger's own key"
-        raise Refused(
-            "NOT_AUTHORIZED",
-            f"{reason}, and no tool signs as that: a person decides with `baton` in a terminal; start the server as an"
-            " agent, with `baton mcp --as NAME`",
-            name=name,
-            roles=sorted(roles),
-        )
+        advice = "a person decides with `baton` in a terminal; start the server as an agent, with `baton mcp --as NAME`"
+        message = f"{reason}, and no tool signs as that: {advice}"
+        raise Refused("NOT_AUTHORIZED", message, name=name, roles=sorted(roles))

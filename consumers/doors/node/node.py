@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import nkeys
 import structlog
@@ -55,6 +55,9 @@ from ledger.home import Home, public_bus_key
 from ledger.lifecycle.authority import NODE, ROOT
 from ledger.local import LocalClient
 from projections.reader import Reader
+
+Work = Callable[[threading.Event], None]
+"""What runs in a thread of its own until the event is set; what it raises is logged, and it is started again."""
 
 log = structlog.get_logger("baton.node")
 
@@ -130,7 +133,7 @@ class Node:
         await self._publishing.start(self._nats)
         self._parts.push_async_callback(self._publish_left)
         self._start_tasks()
-        self._start_threads({f"baton-{name}": worker.run for name, worker in workers.items()})
+        self._start_threads(workers)
         committer = Committer(Gate(self.client.log))
         self._parts.push_async_callback(asyncio.to_thread, committer.close)
         self._service = Service(self.client, committer, self._news, reader.answer)
@@ -140,13 +143,9 @@ class Node:
 
     def _start_tasks(self) -> None:
         works = (
-            self._news.run,
-            self._publishing.run,
-            self._publishing.scrub,
-            self._publish_checkpoints,
-            self._follow_users,
-            self._watch_bus,
-        )
+            self._news.run, self._publishing.run, self._publishing.scrub, self._publish_checkpoints,
+            self._follow_users, self._watch_bus,
+        )  # fmt: skip
         tasks = [asyncio.create_task(_keep_running(work), name=work.__qualname__) for work in works]
 
         async def cancel() -> None:
@@ -156,11 +155,11 @@ class Node:
 
         self._parts.push_async_callback(cancel)
 
-    def _start_threads(self, works: dict[str, Callable[[threading.Event], None]]) -> None:
+    def _start_threads(self, works: dict[str, Work]) -> None:
         # One event for all: they end side by side, each within its own wait for news.
         stop = threading.Event()
         threads = [
-            threading.Thread(target=_keep_running_in_thread, args=(work, stop), name=name)
+            threading.Thread(target=_keep_running_in_thread, args=(work, stop), name=f"baton-{name}")
             for name, work in works.items()
         ]
 
@@ -275,7 +274,7 @@ async def _keep_running(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await asyncio.sleep(watch_interval_s)
 
 
-def _keep_running_in_thread(work: Callable[[threading.Event], None], stop: threading.Event) -> None:
+def _keep_running_in_thread(work: Work, stop: threading.Event) -> None:
     """Do the same in a thread, until ``stop`` is set."""
     while not stop.is_set():
         try:
@@ -291,15 +290,7 @@ async def _log_error(error: Exception) -> None:
     log.warning("bus", error=str(error) or type(error).__name__)
 
 
-class Worker(Protocol):
-    """What runs in a thread of its own until it is told to stop."""
-
-    def run(self, stop: threading.Event) -> None:
-        """Work until ``stop`` is set; raise what should be logged before it is started again."""
-        ...
-
-
-def workers_of(client: LocalClient, reader: Reader) -> dict[str, Worker]:
+def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
     """Return what the node runs, by name: the compressor and the router, and what is configured.
 
     Raises:
@@ -310,17 +301,19 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Worker]:
     llm = configured_client(config)
     author = service_author(client, "compressor")
     chains = ChainsFile(path / CHAINS_FILE, default_reviewer=config.default_reviewer)
-    workers: dict[str, Worker] = {
-        "compressor": CompressorWorker(author, reader, path / "compressor.db", llm),
-        "router": RouterWorker(service_author(client, ROUTER), reader.answer, path / "router.db", chains),
+    router = service_author(client, ROUTER)
+    workers: dict[str, Work] = {
+        "compressor": CompressorWorker(author, reader, path / "compressor.db", llm).run,
+        "router": RouterWorker(router, reader.answer, path / "router.db", chains).run,
     }
     if config.validator_tree is not None:
         judge = None if llm is None else ModelJudge(llm)
         author = service_author(client, "validator")
         tree = Path(config.validator_tree)
-        workers["validator"] = ValidatorWorker(author, reader, path / "validator.db", tree, judge)
+        workers["validator"] = ValidatorWorker(author, reader, path / "validator.db", tree, judge).run
     if config.notify:
-        workers["notifier"] = NotifierWorker(client, reader.answer, path / STORE_FILE, configured_channels(settings))
+        channels = configured_channels(settings)
+        workers["notifier"] = NotifierWorker(client, reader.answer, path / STORE_FILE, channels).run
     return workers
 
 
