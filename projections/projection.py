@@ -81,11 +81,6 @@ class NoState(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-def no_keys(_event: Event) -> tuple[str, ...]:
-    """Return no key: the event changes no state, it only adds rows."""
-    return ()
-
-
 @dataclass(frozen=True)
 class Projection(Generic[S]):
     """A view: its name, the version of its meaning, its tables and its pure functions.
@@ -100,7 +95,7 @@ class Projection(Generic[S]):
     tables: tuple[Table, ...]
     state: type[S]
     fold: Callable[[S, Event], S]
-    keys: Callable[[Event], tuple[str, ...]] = no_keys
+    keys: Callable[[Event], tuple[str, ...]] = lambda _event: ()  # it changes no state, it only adds rows
     rows: Callable[[S], Rows] = lambda _state: ()
     added: Callable[[S | None, Logged], Rows] = lambda _state, _logged: ()
 

@@ -74,10 +74,14 @@ class Where:
         self._texts.append(text)
         self.values.extend(values)
 
+    def given(self, text: str, value: Value) -> None:
+        """Add a condition on a value unless that is None."""
+        if value is not None:
+            self.add(text, value)
+
     def equal(self, column: str, value: Value) -> None:
         """Add ``column = value`` unless the value is None."""
-        if value is not None:
-            self.add(f"{column} = ?", value)
+        self.given(f"{column} = ?", value)
 
     @property
     def sql(self) -> str:

@@ -119,16 +119,6 @@ class Reader:
         on_demand = query.partition(".")[0] in ON_DEMAND
         return self._ask(lambda moment: found.run(moment, asked), on_demand=on_demand)
 
-    def resolve(self, ref: str) -> Answer:
-        """Return what a bare id, an index, a stream, a ref or a beginning of one stands for.
-
-        Raises:
-            Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
-        """
-        from projections.resolve import AnyRef, resolve  # noqa: PLC0415 - most questions name what they ask for
-
-        return self._ask(lambda moment: resolve(moment, AnyRef(ref=ref)))
-
     def full_reasoning(self, ref: str) -> FullReasoning:
         """Return a version of a graph by its ref, with the bytes whose SHA-256 the ref is.
 

@@ -52,14 +52,8 @@ def _version(moment: Moment, ref: str) -> dict[str, Any]:
     name, version = find_version(moment, ref)
     sql = "SELECT ref, event_index FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"
     (row,) = moment.rows(sql, (name, version))
-    return {
-        "sort": "reasoning",
-        "ref": row["ref"],
-        "stream": f"reasoning/{name}",
-        "event_index": row["event_index"],
-        "reasoning_id": name,
-        "version": version,
-    }
+    stream = {"stream": f"reasoning/{name}", "event_index": row["event_index"]}
+    return {"sort": "reasoning", "ref": row["ref"], **stream, "reasoning_id": name, "version": version}
 
 
 def _step(moment: Moment, ref: str, number: int) -> dict[str, Any]:
@@ -77,13 +71,8 @@ def _step(moment: Moment, ref: str, number: int) -> dict[str, Any]:
 
 
 def _stream(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "sort": "stream",
-        "ref": row["stream"],
-        "stream": row["stream"],
-        "event_index": row["last_index"],
-        "stream_version": row["version"],
-    }
+    place = {"event_index": row["last_index"], "stream_version": row["version"]}
+    return {"sort": "stream", "ref": row["stream"], "stream": row["stream"]} | place
 
 
 def _streams(moment: Moment, asked: str) -> list[dict[str, Any]]:

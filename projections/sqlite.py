@@ -20,6 +20,7 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
@@ -88,17 +89,13 @@ class SqliteStore:
         with self._lock:
             self._db.close()
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[_Transaction]:
+    def reading(self) -> AbstractContextManager[_Transaction]:
         """The views of one moment, as long as the block lasts."""
-        with self._transaction("BEGIN") as transaction:
-            yield transaction
+        return self._transaction("BEGIN")
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[_Transaction]:
+    def writing(self) -> AbstractContextManager[_Transaction]:
         """A write transaction: it waits for the write lock, and commits at the end of the block."""
-        with self._transaction("BEGIN IMMEDIATE") as transaction:
-            yield transaction
+        return self._transaction("BEGIN IMMEDIATE")
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[_Transaction]:
@@ -161,33 +158,27 @@ class _Transaction:
     """The ``Writing`` of a transaction that was begun, which says what each of these does."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
-        """Work within the open transaction of ``db``."""
         self._db = db
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
-        """Return the rows of a query as dicts."""
         cursor = self._db.execute(sql, tuple(values))
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def slots(self) -> list[Slot]:
-        """Return the slots as this transaction sees them."""
         rows = self._db.execute(_SLOTS)
         return [Slot(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in rows]
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
-        """Return, for each table of a live view and for its states, the BLAKE3 (hex) over its sorted rows."""
         return {table.name: self._digest(table) for table in _tables(view)}
 
     def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
-        """Return the packed states of those keys that have one."""
         name = _physical(states_table(slot.view).name, is_live=slot.is_live)
         sql = f'SELECT data FROM "{name}" WHERE key = ?'  # noqa: S608
         rows = ((key, self._db.execute(sql, (key,)).fetchone()) for key in keys)
         return {key: row[0] for key, row in rows if row is not None}
 
     def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
-        """Replace and add rows and states."""
         for table in _tables(view):
             # A row that is its state's only one is replaced by its key; of several, some may have gone.
             if table.owner is not None and table.primary_key != (table.owner,) and changes.replaced:
@@ -197,12 +188,10 @@ class _Transaction:
                 self._insert(slot, table, rows)
 
     def move(self, slot: Slot) -> None:
-        """Set the position and last event of a slot to what ``slot`` says."""
         sql = "UPDATE baton_views SET position = ?, last_id = ? WHERE view = ? AND is_live = ?"
         self._db.execute(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
 
     def start_building(self, view: Projection[Any]) -> None:
-        """Make an empty slot beside the live one (or in place of an older one being built)."""
         self._drop(view.name, is_live=False)
         for table in _tables(view):
             self._db.execute("INSERT INTO baton_tables VALUES (?, 0, ?)", (view.name, table.name))

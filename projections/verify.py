@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -49,14 +50,13 @@ def verify_views(
     with store.reading() as reading:
         size = max(slot.position for slot in reading.slots() if slot.is_live)
         stored = {view.name: reading.table_digests(view) for view in views}
-    with tempfile.TemporaryDirectory(prefix="baton-verify-") as folder:
-        fresh = SqliteStore(Path(folder) / "views.db", ledger=client.ledger)
-        try:
-            Runner(client, fresh, views, until=size).catch_up(progress=progress)
-            with fresh.reading() as reading:
-                rebuilt = {view.name: reading.table_digests(view) for view in views}
-        finally:
-            fresh.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="baton-verify-") as folder,
+        contextlib.closing(SqliteStore(Path(folder) / "views.db", ledger=client.ledger)) as fresh,
+    ):
+        Runner(client, fresh, views, until=size).catch_up(progress=progress)
+        with fresh.reading() as reading:
+            rebuilt = {view.name: reading.table_digests(view) for view in views}
     return [
         Difference(view, table, digest, rebuilt[view][table])
         for view, digests in stored.items()

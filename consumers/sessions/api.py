@@ -26,7 +26,7 @@ from ledger.client import Ask
 from ledger.errors import Refused
 from ledger.events.report import FilledGap, ReportGenerated
 from projections.reports.compressed import compressed_of
-from projections.reports.markdown import markdown_of
+from projections.reports.markdown import with_texts
 from projections.reports.report import Report, plain, read_report, report_of
 
 
@@ -62,15 +62,8 @@ def submit_preflight_assessment(
 ) -> dict[str, Any]:
     """Record the vectors before the work: any of the 13, each from 0 to 1; those left out were not assessed."""
     with Ledger(**where) as ledger:
-        return assess(
-            ledger.author(),
-            ledger.client.view,
-            session_id,
-            "PREFLIGHT",
-            vectors,
-            reasoning=reasoning,
-            overall_confidence=overall_confidence,
-        )
+        author, ask = ledger.author(), ledger.client.view
+        return assess(author, ask, session_id, "PREFLIGHT", vectors, reasoning, overall_confidence)
 
 
 def execute_postflight(
@@ -105,15 +98,7 @@ def submit_postflight_assessment(
     """
     with Ledger(**where) as ledger:
         author, ask = ledger.author(), ledger.client.view
-        done = assess(
-            author,
-            ask,
-            session_id,
-            "POSTFLIGHT",
-            vectors,
-            reasoning=reasoning,
-            overall_confidence=overall_confidence,
-        )
+        done = assess(author, ask, session_id, "POSTFLIGHT", vectors, reasoning, overall_confidence)
         return with_report(author, ask, ledger.settings, done, ReportInputs()) if generate_handoff else done
 
 
@@ -149,15 +134,8 @@ def resume_previous_session(
     Without ``ai_id`` of all agents; ``detail_level`` is summary, detailed or full.
     """
     with Ledger(**where) as ledger:
-        return resume(
-            ledger.client.view,
-            ledger.client.get_blob,
-            ai_id=ai_id,
-            resume_mode=resume_mode,
-            session_id=session_id,
-            count=count,
-            detail_level=detail_level,
-        )
+        client = ledger.client
+        return resume(client.view, client.get_blob, ai_id, resume_mode, session_id, count, detail_level)
 
 
 def query_handoff_reports(
@@ -170,15 +148,7 @@ def query_handoff_reports(
 ) -> dict[str, Any]:
     """Return reports by agent, date and task: ``reports``, ``total_found`` and ``next`` (see ``query``)."""
     with Ledger(**where) as ledger:
-        return query_reports(
-            ledger.client.view,
-            datetime.now(UTC),
-            ai_id=ai_id,
-            since=since,
-            task_pattern=task_pattern,
-            limit=limit,
-            cursor=cursor,
-        )
+        return query_reports(ledger.client.view, datetime.now(UTC), ai_id, since, task_pattern, limit, cursor)
 
 
 def load_handoff(
@@ -284,5 +254,4 @@ def _generated(ask: Ask, session_id: str, given: ReportInputs) -> dict[str, Any]
     session = ask("sessions.show", {"id": session_id})
     accomplished = ask("reports.accomplished", {"id": session["id"]})["accomplished"]
     report = report_of(session["id"], "", 0, session["author"], 0, generate(session, given, accomplished))
-    report = msgspec.structs.replace(report, timestamp=now())
-    return plain(report) | {"markdown": markdown_of(report), "compressed_json": compressed_of(report)}
+    return with_texts(msgspec.structs.replace(report, timestamp=now()))

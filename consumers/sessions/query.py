@@ -22,10 +22,9 @@ since_max_chars: Final = 64
 _LANGUAGES: Final = ["en", "zh"]
 
 
-def query_reports(
+def query_reports(  # noqa: PLR0917 - in the order that the API gives them
     ask: Ask,
     now: datetime,
-    *,
     ai_id: str | None = None,
     since: str | None = None,
     task_pattern: str | None = None,
@@ -49,19 +48,12 @@ def query_reports(
         "cursor": cursor,
     }
     page = ask("reports.list", {name: value for name, value in arguments.items() if value is not None})
-    return {
-        "reports": [_row(report) for report in page["reports"]],
-        "total_found": page["total_found"],
-        "next": page["next"],
-    }
+    return page | {"reports": [_row(report) for report in page["reports"]]}
 
 
 def _row(report: dict[str, Any]) -> dict[str, Any]:
     growth = report["overall_confidence_delta"]
-    return {
-        "session_id": report["session_id"],
-        "ai_id": report["ai_id"],
-        "timestamp": report["timestamp"],
+    return {name: report[name] for name in ("session_id", "ai_id", "timestamp")} | {
         "task": report["task_summary"],
         "key_findings": report["key_findings"],
         "epistemic_growth": 0.0 if growth is None else growth,

@@ -27,8 +27,8 @@ from ledger.codec import converted
 from ledger.errors import Refused
 from projections.briefs.tokens import count_tokens, tokenizer
 from projections.records.marks import Imported
-from projections.reports.compressed import compressed_of, short_ref
-from projections.reports.markdown import duration_text, head, markdown_of, sections
+from projections.reports.compressed import short_ref
+from projections.reports.markdown import duration_text, head, markdown_of, sections, with_texts
 from projections.reports.report import Report, plain, read_report, report_of
 
 Blobs = Callable[[str], bytes]
@@ -46,10 +46,9 @@ _similar_max: Final = 10
 _short_id_chars: Final = (8, 13, 18, 24)
 
 
-def resume(
+def resume(  # noqa: PLR0917 - in the order that the API gives them
     ask: Ask,
     get_blob: Blobs,
-    *,
     ai_id: str | None = None,
     resume_mode: str = "last",
     session_id: str | None = None,
@@ -130,9 +129,7 @@ def _dead_ends(ask: Ask, sessions: list[dict[str, Any]], task: str) -> Iterator[
         for session in sessions
         for event in session["dead_ends"]
     ]
-    similar: list[dict[str, Any]] = []
-    if task:
-        similar = ask("reports.dead_ends", {"task": task, "limit": _similar_max})["dead_ends"]
+    similar = ask("reports.dead_ends", {"task": task, "limit": _similar_max})["dead_ends"] if task else []
     for event in [*own[:_similar_max], *similar]:
         if (event["approach"], event["why_failed"]) in seen:
             continue
@@ -215,8 +212,7 @@ def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = res
 
 def whole(fields: Mapping[str, Any], get_blob: Blobs) -> dict[str, Any]:
     """Return a report of ``reports.show`` with its long texts whole, in its fields, Markdown and compressed JSON."""
-    report = read_report(restored(fields, get_blob, below=None))
-    return plain(report) | {"markdown": markdown_of(report), "compressed_json": compressed_of(report)}
+    return with_texts(read_report(restored(fields, get_blob, below=None)))
 
 
 def _head(report: Report, level: str) -> dict[str, Any]:

@@ -15,16 +15,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ledger.events.report import FilledGap
 from projections.briefs.text import one_line
 from projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
-from projections.reports.report import Report
+from projections.reports.compressed import compressed_of
+from projections.reports.report import Report, plain
 
 TITLE: Final = "# Epistemic Handoff Report"
 NOT_THERE: Final = "–"
-
 BLANK: Final = "(blank)"
 
 _TAG: Final = re.compile(r"<(?=[A-Za-z/!?])")
@@ -62,16 +62,20 @@ def markdown_of(report: Report) -> str:
     return "\n\n".join((head(report), *map(str, sections(report)))) + "\n"
 
 
+def with_texts(report: Report) -> dict[str, Any]:
+    """Return a report as plain JSON values, with its ``markdown`` and ``compressed_json``."""
+    return plain(report) | {"markdown": markdown_of(report), "compressed_json": compressed_of(report)}
+
+
 def head(report: Report) -> str:
     """Return the title and the five lines below it, of an imported report six."""
-    duration = duration_text(report.duration_seconds)
     return (
         f"{TITLE}\n\n"
         f"**Session:** {inline(report.session_id)}\n"
         f"**AI Agent:** {inline(report.ai_id)}\n"
         f"**Date:** {report.timestamp}\n"
         f"**Task:** {inline(report.task_summary)}{_whole(_refs(report), '/task_summary')}\n"
-        f"**Duration:** {duration or 'not recorded'}"
+        f"**Duration:** {duration_text(report.duration_seconds) or 'not recorded'}"
         f"{_imported(report)}"
     )
 
@@ -87,25 +91,23 @@ def _imported(report: Report) -> str:
 def sections(report: Report) -> list[Section]:
     """Return all sections in their order; each is there, the empty ones too."""
     refs = _refs(report)
-    accomplished = report.accomplished or [report.task_summary]
-    path = "/accomplished" if report.accomplished else "/task_summary"
-    context = report.next_session_context
+    text = report.next_session_context
+    context = paragraph(text) + _whole(refs, "/next_session_context") if text.strip() else _empty("context")
+    task = _items([(report.task_summary, "/task_summary")], refs, "")
+
+    def listed(field: str, what: str) -> str:
+        return _items([(text, f"/{field}/{place}") for place, text in enumerate(getattr(report, field))], refs, what)
+
     return [
         Section("Epistemic Trajectory", _trajectory(report)),
-        Section("What I Accomplished", _items(accomplished, refs, path, "")),
-        Section("What I Learned", _items(report.key_findings, refs, "/key_findings", "findings")),
+        Section("What I Accomplished", listed("accomplished", "") if report.accomplished else task),
+        Section("What I Learned", listed("key_findings", "findings")),
         Section("Knowledge Gaps Filled", _gaps(report.knowledge_gaps_filled, refs)),
-        Section("Remaining Unknowns", _items(report.remaining_unknowns, refs, "/remaining_unknowns", "unknowns")),
-        Section("Investigation Tools Used", _items(report.investigation_tools, refs, "/investigation_tools", "tools")),
-        Section(
-            "Context for Next Session",
-            paragraph(context) + _whole(refs, "/next_session_context") if context.strip() else _empty("context"),
-        ),
-        Section(
-            "Recommended Next Steps",
-            _items(report.recommended_next_steps, refs, "/recommended_next_steps", "next steps"),
-        ),
-        Section("Artifacts Created", _items(report.artifacts_created, refs, "/artifacts_created", "artifacts")),
+        Section("Remaining Unknowns", listed("remaining_unknowns", "unknowns")),
+        Section("Investigation Tools Used", listed("investigation_tools", "tools")),
+        Section("Context for Next Session", context),
+        Section("Recommended Next Steps", listed("recommended_next_steps", "next steps")),
+        Section("Artifacts Created", listed("artifacts_created", "artifacts")),
     ]
 
 
@@ -142,17 +144,9 @@ def _trajectory(report: Report) -> str:
             rows.append(_row(name.upper(), before.get(name), after.get(name), delta, status))
     overall = (report.overall_confidence_before, report.overall_confidence_after, report.epistemic_deltas.get(OVERALL))
     rows.append(_row("Overall Confidence", *overall, _LABELS[report.calibration_status], digits=3))
-    return "\n".join(
-        (
-            "**PREFLIGHT → POSTFLIGHT Deltas:**",
-            "",
-            *rows,
-            "",
-            f"**Calibration Status:** {_calibration(report)}",
-            "",
-            _how_overall(report),
-        )
-    )
+    table = "\n".join(rows)
+    status = f"**Calibration Status:** {_calibration(report)}"
+    return f"**PREFLIGHT → POSTFLIGHT Deltas:**\n\n{table}\n\n{status}\n\n{_how_overall(report)}"
 
 
 def _row(
@@ -186,12 +180,9 @@ def _how_overall(report: Report) -> str:
     return "*Overall Confidence: the mean of the vectors assessed both before and after, uncertainty as 1 - u.*"
 
 
-def _items(texts: Sequence[str], refs: dict[str, str], path: str, what: str) -> str:
-    found = []
-    for place, text in enumerate(texts):
-        where = path if path == "/task_summary" else f"{path}/{place}"
-        found.append(item(text) + _whole(refs, where))
-    return "\n".join(found) or _empty(what)
+def _items(texts: Sequence[tuple[str, str]], refs: dict[str, str], what: str) -> str:
+    """Return texts, each with its JSON pointer, as a list."""
+    return "\n".join(item(text) + _whole(refs, path) for text, path in texts) or _empty(what)
 
 
 def _gaps(gaps: Sequence[FilledGap], refs: dict[str, str]) -> str:

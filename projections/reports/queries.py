@@ -30,8 +30,7 @@ from projections.query import (
     prefix_range,
     with_json,
 )
-from projections.reports.compressed import compressed_of
-from projections.reports.markdown import markdown_of
+from projections.reports.markdown import with_texts
 from projections.reports.report import plain, read_report
 from projections.sessions.queries import find_session
 
@@ -123,9 +122,7 @@ def show_report(moment: Moment, asked: ReportName) -> Answer:
         fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], wanted)}
         index = fitting[only_match(list(fitting), wanted, f"report of session {session}")]
     (row,) = moment.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
-    report = read_report(msgspec.json.decode(row["report"]))
-    derived = {"markdown": markdown_of(report), "compressed_json": compressed_of(report)}
-    return {"report": plain(report) | derived, "versions": versions}
+    return {"report": with_texts(read_report(msgspec.json.decode(row["report"]))), "versions": versions}
 
 
 def list_reports(moment: Moment, asked: ReportList) -> Answer:
@@ -137,8 +134,7 @@ def list_reports(moment: Moment, asked: ReportList) -> Answer:
     where = Where()
     where.equal("r.ai_id", asked.ai_id)
     where.equal("r.author", asked.author)
-    if asked.since_ms is not None:
-        where.add("r.happened_ms >= ?", asked.since_ms)
+    where.given("r.happened_ms >= ?", asked.since_ms)
     _by_origin(where, "r", asked.imported)
     if asked.task_pattern is not None:
         return _matching(moment, where, asked, asked.task_pattern)

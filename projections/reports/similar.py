@@ -84,8 +84,8 @@ def dead_ends_like(moment: Moment, asked: LikeTask) -> Answer:
     for session, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])):
         sql = (
             "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.impact, d.at, "
-            "s.imported "
-            "FROM dead_ends d JOIN sessions s ON s.id = d.session_id WHERE d.session_id = ? ORDER BY d.event_index"
+            "s.imported FROM dead_ends d JOIN sessions s ON s.id = d.session_id "
+            "WHERE d.session_id = ? ORDER BY d.event_index"
         )
         rows = moment.rows(sql, (session,))
         dead_ends += [with_json(row, "imported") | {"score": score} for row in rows]
@@ -98,8 +98,7 @@ def overlapping(moment: Moment, asked: Since) -> Answer:
     Each tells both ``sessions``, ``alike`` (task, findings or both) with their scores, and the two nearest findings.
     """
     where = Where()
-    if asked.since_ms is not None:
-        where.add("happened_ms >= ?", asked.since_ms)
+    where.given("happened_ms >= ?", asked.since_ms)
     compared, left_out = _reports(moment, where, overlap_compared_max)
     pairs: list[tuple[float, Compared, Compared, dict[str, float]]] = []
     for newer, older in combinations(compared, 2):
@@ -125,12 +124,10 @@ def _like(
     moment: Moment, asked: LikeTask, condition: str | None = None
 ) -> tuple[list[tuple[Compared, float, str]], int]:
     """Return the reports above the threshold with score and what was alike, and how many were not compared."""
-    where = Where()
+    where = Where(asked, "ai_id")
     if condition is not None:
         where.add(condition)
-    where.equal("ai_id", asked.ai_id)
-    if asked.session_id is not None:
-        where.add("session_id <> ?", asked.session_id)
+    where.given("session_id <> ?", asked.session_id)
     compared, left_out = _reports(moment, where, similar_compared_max)
     wanted = embed_text(asked.task)
     found = []
@@ -149,8 +146,7 @@ def _unreported(moment: Moment, asked: LikeTask) -> tuple[dict[str, float], int]
     where.add("s.dead_ends > 0")
     where.add("NOT EXISTS (SELECT 1 FROM handoff_reports r WHERE r.session_id = s.id)")
     where.equal("coalesce(nullif(s.ai_id, ''), s.author)", asked.ai_id)
-    if asked.session_id is not None:
-        where.add("s.id <> ?", asked.session_id)
+    where.given("s.id <> ?", asked.session_id)
     total = moment.count(f"SELECT count(*) FROM sessions s{where.sql}", where.values)  # noqa: S608 - fixed texts
     sql = f"SELECT s.id, s.task FROM sessions s{where.sql} ORDER BY s.started_index DESC LIMIT ?"  # noqa: S608
     rows = moment.rows(sql, (*where.values, unreported_compared_max))

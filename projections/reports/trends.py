@@ -40,8 +40,7 @@ def calibration(moment: Moment, asked: OfAgent) -> Answer:
     Per agent ``points`` (oldest first), ``counts`` of labels, ``bias`` and what it means.
     """
     where = Where(asked, "ai_id")
-    if asked.since_ms is not None:
-        where.add("happened_ms >= ?", asked.since_ms)
+    where.given("happened_ms >= ?", asked.since_ms)
     left_out = moment.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)  # noqa: S608
     where.add("imported IS NULL")
     sql = (

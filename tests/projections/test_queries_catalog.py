@@ -29,7 +29,7 @@ def test_an_event_is_found_by_index_id_body_digest_and_beginnings(ledger: ViewLe
     for ref in asked:
         shown = reader.answer("catalog.show", {"ref": ref})
         assert (shown["event_index"], shown["id"], shown["size"]) == (7, event_id, len(entry))
-        assert reader.resolve(ref)["event_index"] == 7
+        assert reader.answer("resolve", {"ref": ref})["event_index"] == 7
 
 
 @pytest.mark.parametrize("ref", ["999999", "blake3:" + "0" * 64, "abc", "0" * 12, "99999999999999999999", ""])
@@ -134,11 +134,11 @@ def test_resolve_tells_streams_versions_and_steps_apart(ledger, reader):
     ledger.fill()
     shown = reader.answer("reasoning.show", {"id": "r1"})
     second = shown["versions"][1]
-    assert reader.resolve("handoff/a")["sort"] == "stream"
-    assert reader.resolve("a.md")["stream"] == "handoff/a"
-    found = reader.resolve(second["ref"][7:19])
+    assert reader.answer("resolve", {"ref": "handoff/a"})["sort"] == "stream"
+    assert reader.answer("resolve", {"ref": "a.md"})["stream"] == "handoff/a"
+    found = reader.answer("resolve", {"ref": second["ref"][7:19]})
     assert (found["sort"], found["version"], found["event_index"]) == ("reasoning", 2, second["event_index"])
-    step = reader.resolve(f"{shown['ref']}#1")
+    step = reader.answer("resolve", {"ref": f"{shown['ref']}#1"})
     assert (step["sort"], step["step"], step["event_index"]) == ("step", 1, second["event_index"])
     assert code_of(reader, "resolve", ref=f"{second['ref']}#2").code == "NOT_FOUND"  # added after that version
 

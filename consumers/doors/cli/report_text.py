@@ -21,11 +21,7 @@ SIX: Final = {
     "remaining_unknowns": "Still unknown",
     "next_steps": "Next steps",
 }
-BESIDE: Final = {
-    "accomplished": "What was done",
-    "investigation_tools": "Tools used",
-    "artifacts_created": "Artifacts",
-}
+BESIDE: Final = {"accomplished": "What was done", "investigation_tools": "Tools used", "artifacts_created": "Artifacts"}
 MORE: Final = {
     "summary": "--detail-level detailed adds tools, artifacts and what was done; full adds assessments and the report",
     "detailed": "--detail-level full adds assessments and the whole report",
@@ -90,13 +86,9 @@ def left_out_lines(left_out: dict[str, Any]) -> list[str]:
     """Return what an answer left out of a session, and the command that shows it."""
     parts = []
     for name, value in left_out.items():
-        if name == "see":
-            continue
-        words = name.replace("_", " ")
-        if isinstance(value, list):
-            parts.append(f"{words}: {', '.join(str(part).replace('_', ' ') for part in value)}")
-        else:
-            parts.append(f"{words}: {value}")
+        if name != "see":
+            words = ", ".join(str(part).replace("_", " ") for part in value) if isinstance(value, list) else value
+            parts.append(f"{name.replace('_', ' ')}: {words}")
     return ["; ".join(parts), f"to be had with: {left_out['see']}"]
 
 
@@ -131,15 +123,10 @@ def print_report(answer: dict[str, Any]) -> None:
 def print_similar(answer: dict[str, Any]) -> None:
     """Print sessions similar to a task, and what was compared."""
     rows = [
-        (
-            f"{report['score']:.2f}",
-            report["like"],
-            report["session_id"],
-            report["ai_id"],
-            _beginning(report["task_summary"]) + imported_by(report["imported"]),
-        )
+        (f"{report['score']:.2f}", report["like"], report["session_id"], report["ai_id"],
+         _beginning(report["task_summary"]) + imported_by(report["imported"]))
         for report in answer["reports"]
-    ]
+    ]  # fmt: skip
     print_table(("score", "by", "session", "agent", "task"), rows)
     _compared(answer)
 
@@ -175,15 +162,11 @@ def print_calibration(answer: dict[str, Any]) -> None:
         counted = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in agent["counts"].items() if count)
         click.echo(f"  {agent['total']} reports: {counted}")
         rows = [
-            (point["timestamp"], point["session_id"], _signed(point["dk"]), _signed(point["du"]),
+            (f"  {point['timestamp']}", point["session_id"], _signed(point["dk"]), _signed(point["du"]),
              _signed(point["bias"]), point["status"])
             for point in agent["points"]
         ]  # fmt: skip
-        print_table(("  report", "session", "know grew", "uncertainty fell", "bias", "label"), _indented(rows))
-
-
-def _indented(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    return [(f"  {first}", *rest) for first, *rest in rows]
+        print_table(("  report", "session", "know grew", "uncertainty fell", "bias", "label"), rows)
 
 
 def _compared(answer: dict[str, Any]) -> None:
@@ -223,12 +206,8 @@ def _deltas(deltas: dict[str, float]) -> str:
 
 def _assessment(assessment: dict[str, Any]) -> str:
     vectors = ", ".join(f"{name} {value:.2f}" for name, value in assessment.get("vectors", {}).items())
-    parts = [
-        f"{assessment['phase']} {assessment['round']}" if assessment.get("round") else assessment["phase"],
-        vectors,
-        assessment.get("reasoning", ""),
-    ]
-    return ": ".join(part for part in parts if part)
+    phase = f"{assessment['phase']} {assessment['round']}" if assessment.get("round") else assessment["phase"]
+    return ": ".join(filter(None, (phase, vectors, assessment.get("reasoning"))))
 
 
 def _signed(value: float | None) -> str:

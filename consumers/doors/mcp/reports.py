@@ -147,15 +147,8 @@ class ReportTools:
         ] = "summary",
     ) -> Resumed:
         """Read what the last session, or several, learned and left open."""
-        found = resume(
-            self._ledger.client.view,
-            self._ledger.client.get_blob,
-            ai_id=ai_id,
-            resume_mode=resume_mode,
-            session_id=session_id,
-            count=count,
-            detail_level=detail_level,
-        )
+        client = self._ledger.client
+        found = resume(client.view, client.get_blob, ai_id, resume_mode, session_id, count, detail_level)
         return Resumed.model_validate(found)
 
     def query_handoff_reports(
@@ -175,15 +168,7 @@ class ReportTools:
         """Find reports by agent, date and task."""
 
         def page(rows: int) -> dict[str, Any]:
-            return query_reports(
-                self._ledger.client.view,
-                datetime.now(UTC),
-                ai_id=ai_id,
-                since=since,
-                task_pattern=task_pattern,
-                limit=rows,
-                cursor=cursor,
-            )
+            return query_reports(self._ledger.client.view, datetime.now(UTC), ai_id, since, task_pattern, rows, cursor)
 
         found = page(limit)
         reports = [fit_found(one) for one in found["reports"]]

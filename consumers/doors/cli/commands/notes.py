@@ -37,8 +37,7 @@ def sync(app: App) -> None:
 
     def text() -> None:
         for label, places in (("", repaired.told), ("skipped: ", repaired.skipped), ("FAILED: ", repaired.failed)):
-            for copy in places:
-                click.echo(clean(f"{label}{copy.location or copy.store}: {copy.reason}"), err=True)
+            print_lines(label, [f"{copy.location or copy.store}: {copy.reason}" for copy in places])
         click.echo(
             f"{repaired.reports} reports: {repaired.written} places written, {repaired.unchanged} as they should be, "
             f"{len(repaired.skipped)} skipped, {len(repaired.failed)} failed"
@@ -64,12 +63,8 @@ def show(app: App, session: str, *, markdown: bool) -> None:
     content = kept.read(ref)
     if content is None:
         raise Refused("NOT_FOUND", f"there is no note {ref}: `baton notes sync` writes it", ref=ref)
-    data = {
-        "session_id": text_of(name),
-        "ref": ref,
-        "content": content,
-        "report": None if markdown else parsed(content),
-    }
+    report = None if markdown else parsed(content)
+    data = {"session_id": text_of(name), "ref": ref, "content": content, "report": report}
     app.show("note", data, lambda: click.echo(clean(content)))
 
 
@@ -81,14 +76,10 @@ def list_(app: App) -> None:
 
     def text() -> None:
         rows = [
-            (
-                row["session_id"] if row["session_id"] is not None else row["ref"],
-                when(row["written_ms"]),
-                "yes" if row["has_markdown"] else "no",
-                row["commit"][:12],
-            )
+            (row["ref"] if row["session_id"] is None else row["session_id"], when(row["written_ms"]),
+             "yes" if row["has_markdown"] else "no", row["commit"][:12])
             for row in listed
-        ]
+        ]  # fmt: skip
         print_table(("session", "written", "markdown", "commit"), rows)
 
     app.show("notes", {"notes": listed, "total": len(listed)}, text)

@@ -70,14 +70,8 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
 @click.option("--detail-level", type=click.Choice(LEVELS), default="summary", show_default=True,
               help="At most 400, 800 or 1,250 tokens a session.")  # fmt: skip
 @click.pass_obj
-def resume(
-    app: App,
-    *,
-    ai_id: str | None,
-    resume_mode: str | None,
-    session_id: str | None,
-    count: int | None,
-    detail_level: str,
+def resume(  # noqa: PLR0917 - the options, in the order of the API
+    app: App, ai_id: str | None, resume_mode: str | None, session_id: str | None, count: int | None, detail_level: str
 ) -> None:
     """Print what an agent should know to go on: the last session's report, or several.
 
@@ -86,15 +80,8 @@ def resume(
     from consumers.sessions.resume import resume as resume_sessions  # noqa: PLC0415 - loads the tokenizer
 
     mode = mode_of(resume_mode, session_id, count)
-    answer = resume_sessions(
-        app.query_with,
-        app.client().get_blob,
-        ai_id=ai_id,
-        resume_mode=mode,
-        session_id=session_id,
-        count=count or 1,
-        detail_level=detail_level,
-    )
+    get_blob = app.client().get_blob
+    answer = resume_sessions(app.query_with, get_blob, ai_id, mode, session_id, count or 1, detail_level)
     app.show("resumed", answer, lambda: print_resumed(answer))
 
 
@@ -112,10 +99,7 @@ def query(
     """Find reports, newest first: by agent, time and a pattern of the task."""
     from consumers.sessions.query import query_reports  # noqa: PLC0415 - not for the other verbs
 
-    now = datetime.now(UTC)
-    page = query_reports(
-        app.query_with, now, ai_id=ai_id, since=since, task_pattern=task_pattern, limit=limit, cursor=cursor
-    )
+    page = query_reports(app.query_with, datetime.now(UTC), ai_id, since, task_pattern, limit, cursor)
     options = {"ai-id": ai_id, "since": since, "task-pattern": task_pattern, "limit": limit, "cursor": page["next"]}
     following = None if page["next"] is None else command_line("baton report query", options)
 
@@ -198,12 +182,9 @@ def find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
             raise
         from shlex import quote  # noqa: PLC0415 - only advice needs it
 
-        has_none = "session_id" in refusal.details
-        advice = (
-            f"`baton report generate {quote(name)}` makes one"
-            if has_none
-            else "`baton report query` finds those there are"
-        )
+        advice = "`baton report query` finds those there are"
+        if "session_id" in refusal.details:
+            advice = f"`baton report generate {quote(name)}` makes one"
         raise Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details) from refusal
 
 
