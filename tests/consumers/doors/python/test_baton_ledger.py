@@ -98,6 +98,42 @@ def test_the_same_verbs_are_awaited_on_an_event_loop(place: Place) -> None:
     assert awaited(place, work, "claude-code")[-1] == "handoff.completed"
 
 
+def test_every_other_verb_of_a_handoff_leads_where_its_name_says(place: Place) -> None:
+    def status() -> str:
+        return str(kuro.ask("handoffs.facts", id=name)["status"])
+
+    def approved() -> None:
+        alex.handoff(name).approve(kuro.handoff(name).show()["version"])
+
+    name, other = fresh("work"), fresh("work")
+    with opened(place) as kuro, opened(place, "claude-code") as claude, opened(place, "alex") as alex:
+        work, review = claude.handoff(name), alex.handoff(name)
+        assert repr(work) == f"Handoff('{name}')"
+        for one in (name, other):
+            kuro.handoff(one).create(to="claude-code", reviewer="alex", title="It", criteria=["done", "shown"])
+        alex.handoff(other).reject("not now")
+        kuro.handoff(name).amend(title="That", reason="clearer")
+        approved()
+        work.claim(lease_seconds=600)
+        work.block("no key")
+        assert status() == "blocked"
+        review.unblock("here it is")
+        work.release("too much")
+        assert status() == "approved"
+        work.claim()
+        work.check(criteria=[1])
+        review.waive(2, "nobody looks at it")
+        work.complete("done")
+        review.request_changes("the name", "the date")
+        assert status() == "in_progress"
+        kuro.handoff(name).supersede(other, reason="that one says it all")
+        assert status() == "superseded"
+        third = fresh("work")
+        kuro.handoff(third).create(to="claude-code", reviewer="alex", title="Third")
+        kuro.handoff(third).cancel("not needed")
+        assert kuro.handoff(third).show()["status"] == "cancelled"
+
+
 def test_reasoning_is_recorded_and_its_brief_is_checked_against_the_graph(place: Place) -> None:
     name = fresh("why")
 

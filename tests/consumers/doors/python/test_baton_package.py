@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING
 
+import baton
 import pytest
 
 if TYPE_CHECKING:
@@ -42,6 +45,29 @@ def test_somebody_elses_package_of_our_name_is_named_at_once(tmp_path: Path, nam
     assert "Traceback" not in doctor.stderr
     # The installed command does not look into the present folder, so it works there.
     assert run(tmp_path, "-P", "-m", "baton", "--help").returncode == 0
+
+
+def test_a_package_that_is_nowhere_or_elsewhere_ends_the_command_and_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["program.py"])
+    baton._check_packages()
+    monkeypatch.setattr(baton, "find_spec", lambda _: None)
+    with pytest.raises(ImportError, match="Python finds nowhere"):
+        baton._check_packages()
+    theirs = ModuleSpec("ledger", None, origin=str(tmp_path / "ledger" / "__init__.py"))
+    monkeypatch.setattr(baton, "find_spec", lambda _: theirs)
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/baton", "doctor"])
+    with pytest.raises(SystemExit, match=f"^baton: .*Python finds {tmp_path}/ledger"):
+        baton._check_packages()
+
+
+def test_the_module_runs_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["baton", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("baton", run_name="__main__")
+    assert ended.value.code in (None, 0)
+    assert "Usage: baton" in capsys.readouterr().out
 
 
 def test_a_strict_type_checker_of_somebody_else_sees_our_types(tmp_path: Path) -> None:
