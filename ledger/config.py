@@ -102,11 +102,8 @@ def read_settings(
     start = start or (Path() if is_named else present_folder())
     folder = home or find_home(start, environment)
     if folder is None:
-        raise Unavailable(
-            "NO_LEDGER",
-            f"there is no {FOLDER} in {start} or any folder above it: run `baton init`, or name one with --home",
-            folder=str(start),
-        )
+        message = f"there is no {FOLDER} in {start} or any folder above it: run `baton init`, or name one with --home"
+        raise Unavailable("NO_LEDGER", message, folder=str(start))
     agent = agent or environment.get("BATON_AGENT") or None
     if agent is not None:
         check_name(agent)

@@ -86,11 +86,8 @@ def decode_entry(data: bytes) -> Entry:
         raise Refused("TOO_LARGE", f"an entry of {len(data)} bytes exceeds {entry_size_max_bytes}")
     entry = decode_packed(data, _entry_decoder)
     if entry.version != ENTRY_VERSION or entry.alg != ED25519:
-        raise Refused(
-            "UNSUPPORTED_VERSION",
-            f"an entry of version {entry.version} and algorithm {entry.alg} is not one this software reads",
-            version=entry.version,
-        )
+        message = f"an entry of version {entry.version} and algorithm {entry.alg} is not one this software reads"
+        raise Refused("UNSUPPORTED_VERSION", message, version=entry.version)
     if len(entry.key) != 32 or len(entry.sig) != 64:
         raise Refused("INVALID_FORMAT", "the entry's key or signature has the wrong length")
     if not 0 <= entry.batch_index < entry.batch_size <= batch_events_max or entry.accepted_ms < 0:

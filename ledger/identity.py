@@ -139,19 +139,15 @@ def open_key(path: Path, passphrase: str | None = None) -> Key:
         if content.seed is not None:
             return _matching(Key(bytes.fromhex(content.seed)), content, path)
         if passphrase is None:
-            raise Refused(
-                "KEY_LOCKED",
-                f"the key of {content.name} is sealed: give its passphrase with --passphrase-fd, or at the prompt",
-                name=content.name,
-            )
+            message = f"the key of {content.name} is sealed: give its passphrase with --passphrase-fd, or at the prompt"
+            raise Refused("KEY_LOCKED", message, name=content.name)
         box = secret.SecretBox(_stretch(passphrase, bytes.fromhex(content.salt or "")))
         return _matching(Key(box.decrypt(bytes.fromhex(content.sealed or ""))), content, path)
     except ValueError as error:  # before CryptoError: what has a wrong length is both to PyNaCl
         raise Refused("INVALID_FORMAT", f"{path} does not hold a key: {error}", path=str(path)) from error
     except exceptions.CryptoError as error:
-        raise Refused(
-            "KEY_LOCKED", f"this is not the passphrase of the key of {content.name}", name=content.name
-        ) from error
+        message = f"this is not the passphrase of the key of {content.name}"
+        raise Refused("KEY_LOCKED", message, name=content.name) from error
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -184,11 +180,8 @@ def read_private(path: Path) -> bytes:
     try:
         mode = path.stat().st_mode
         if stat.S_IMODE(mode) & 0o077 or not stat.S_ISREG(mode):
-            raise Refused(
-                "KEY_FILE_MODE",
-                f"{path} has mode {stat.S_IMODE(mode):04o}: run `chmod 600 {path}`",
-                path=str(path),
-            )
+            message = f"{path} has mode {stat.S_IMODE(mode):04o}: run `chmod 600 {path}`"
+            raise Refused("KEY_FILE_MODE", message, path=str(path))
         return path.read_bytes()
     except FileNotFoundError as error:
         message = f"there is no key file {path}: copy it here from where it was made, or register a new agent"

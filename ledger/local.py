@@ -6,8 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -18,6 +17,7 @@ from ledger.errors import Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.log import Log
+from ledger.resource import Resource
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -43,7 +43,7 @@ class Views(Protocol):
 OpenViews: TypeAlias = "Callable[[LocalClient, Settings], Views]"
 
 
-class LocalClient:
+class LocalClient(Resource):
     """A ``Client`` of a ledger in a folder; any number of processes may have one on the same folder."""
 
     def __init__(self, settings: Settings, *, log: Log | None = None, views: OpenViews | None = None) -> None:
@@ -67,12 +67,6 @@ class LocalClient:
             self.close()
             raise Unavailable("NO_LEDGER", f"the ledger in {settings.home} is empty: run `baton init` again")
         self.ledger: str = head.ledger
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the views, and the log if this client opened it."""

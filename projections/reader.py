@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -24,6 +23,7 @@ from ledger.codec import encode_arguments
 from ledger.config import VIEWS_FILE, Settings
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
+from ledger.resource import Resource
 from projections.projection import Projection
 from projections.query import Answer, Moment
 from projections.sqlite import SqliteStore
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # loaded where they are used: with all folds
 T = TypeVar("T")
 
 
-class Reader:
+class Reader(Resource):
     """Answers about one ledger; threads may share it, and any number of processes may have one on the same folder."""
 
     def __init__(
@@ -74,12 +74,6 @@ class Reader:
         from projections.runner import Runner  # noqa: PLC0415 - with all folds: half of a short command's start
 
         return Runner(self.client, self.store, views, until=self._until)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the views; the client stays open."""

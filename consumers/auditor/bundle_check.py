@@ -144,9 +144,8 @@ def _check_members(bundle: Bundle, replay: Replay | StreamReplay, findings: Find
     elif program != verify_program():
         findings.note(None, "UNSUPPORTED_VERSION", "verify.py is of another version of Baton: do not run it unread")
     if created is None:
-        findings.problem(
-            0, "VERIFICATION_FAILED", "entry 0 does not name the ledger's keys: nothing can be checked by them"
-        )
+        message = "entry 0 does not name the ledger's keys: nothing can be checked by them"
+        findings.problem(0, "VERIFICATION_FAILED", message)
         return None
     try:
         _check_keys(bundle, replay, findings)

@@ -67,9 +67,8 @@ def check_state(reader: PageReader, replay: Replay, findings: Findings) -> None:
             if wanted is None:
                 findings.problem(None, "CORRUPTED", f"the record of {_named(key)} follows from no entry")
             elif wanted != value and not _is_same(key, wanted, value):
-                findings.problem(
-                    _last_index(key, wanted), "CORRUPTED", f"the record of {_named(key)} is not what the entries give"
-                )
+                message = f"the record of {_named(key)} is not what the entries give"
+                findings.problem(_last_index(key, wanted), "CORRUPTED", message)
     if replay.lost_from is not None:
         findings.note(replay.lost_from, "CORRUPTED", "records of streams, agents and keys were not compared")
         return

@@ -180,12 +180,8 @@ class TreeCheck:
     def _bad_tile(self, level: int, number: int) -> None:
         width = TILE_WIDTH ** (level + 1)
         start = number * width
-        self._findings.problem(
-            start,
-            "CORRUPTED",
-            f"tile {number} of level {level} is not what entries {start} to {start + width - 1} give",
-            end=start + width,
-        )
+        message = f"tile {number} of level {level} is not what entries {start} to {start + width - 1} give"
+        self._findings.problem(start, "CORRUPTED", message, end=start + width)
 
 
 def mismatching_subtrees(

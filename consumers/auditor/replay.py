@@ -161,11 +161,8 @@ class Replay:
         self._clock.end()
         self._signatures.close()
         if self.lost_from is not None:
-            self._findings.note(
-                self.lost_from,
-                "VERIFICATION_FAILED",
-                f"entry {self.lost_from} is lost: what rules refuse after it is a note, not a problem",
-            )
+            message = f"entry {self.lost_from} is lost: what rules refuse after it is a note, not a problem"
+            self._findings.note(self.lost_from, "VERIFICATION_FAILED", message)
 
     def stop(self) -> None:
         """Stop the workers after an error."""

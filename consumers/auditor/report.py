@@ -177,9 +177,8 @@ class Anchor:
             return False
         trusted, created = self._trusted, replay.created
         if created is None:
-            self._findings.problem(
-                0, "VERIFICATION_FAILED", "entry 0 names no checkpoint key to check the trusted one by"
-            )
+            message = "entry 0 names no checkpoint key to check the trusted one by"
+            self._findings.problem(0, "VERIFICATION_FAILED", message)
             return False
         try:
             verify_checkpoint(self._note, CheckpointVerifier(created.origin, bytes.fromhex(created.checkpoint_key)))

@@ -158,12 +158,8 @@ class Batches:
         if not self._members:
             return
         first = self._members[0].at
-        self._findings.problem(
-            first,
-            "VERIFICATION_FAILED",
-            f"the batch that begins at entry {first} has {len(self._members)} of its {self._size} events",
-            end=first + len(self._members),
-        )
+        message = f"the batch that begins at entry {first} has {len(self._members)} of its {self._size} events"
+        self._findings.problem(first, "VERIFICATION_FAILED", message, end=first + len(self._members))
         self._members = []
 
     def _begin(self, index: int, entry: Entry) -> None:
@@ -171,11 +167,8 @@ class Batches:
         start = index - entry.batch_index
         self._members = [Member(missing, None, b"") for missing in range(start, index)]
         if any(missing not in self._lost for missing in range(start, index)):
-            self._findings.problem(
-                index,
-                "VERIFICATION_FAILED",
-                f"entry {index} is number {entry.batch_index} of a batch that does not stand before it",
-            )
+            message = f"entry {index} is number {entry.batch_index} of a batch that does not stand before it"
+            self._findings.problem(index, "VERIFICATION_FAILED", message)
 
     def _fits(self, index: int, entry: Entry) -> bool:
         if entry.batch_size == self._size and entry.batch_index == len(self._members):
@@ -184,11 +177,8 @@ class Batches:
         if known is None or (entry.key, entry.sig) != (known.key, known.sig):
             return False
         # It carries this batch's signature, which no other batch has: only its numbers are wrong.
-        self._findings.problem(
-            index,
-            "VERIFICATION_FAILED",
-            f"entry {index} is number {len(self._members)} of a batch of {self._size} and says otherwise",
-        )
+        message = f"entry {index} is number {len(self._members)} of a batch of {self._size} and says otherwise"
+        self._findings.problem(index, "VERIFICATION_FAILED", message)
         return True
 
     def _check_whole(self) -> None:
@@ -198,9 +188,8 @@ class Batches:
         first, end = members[0].at, members[-1].at + 1
         known = [(member.at, member.entry) for member in members if member.entry is not None]
         if len(known) < len(members):
-            self._findings.note(
-                first, "VERIFICATION_FAILED", f"the signature of entries {first} to {end - 1} cannot be checked"
-            )
+            message = f"the signature of entries {first} to {end - 1} cannot be checked"
+            self._findings.note(first, "VERIFICATION_FAILED", message)
             return
         if sum(len(entry.body) for _, entry in known) > batch_size_max_bytes:
             self._findings.problem(first, "TOO_LARGE", f"the batch exceeds {batch_size_max_bytes} bytes", end=end)
@@ -211,9 +200,8 @@ class Batches:
         usual, _ = Counter(entry.accepted_ms for _, entry in known).most_common(1)[0]
         for index, entry in known:
             if entry.accepted_ms != usual:
-                self._findings.problem(
-                    index, "VERIFICATION_FAILED", f"entry {index} has another time than the batch it belongs to"
-                )
+                message = f"entry {index} has another time than the batch it belongs to"
+                self._findings.problem(index, "VERIFICATION_FAILED", message)
 
     def _check_signature(self, known: list[tuple[int, Entry]], signed: bytes) -> None:
         first, count = known[0][0], len(known)
@@ -224,13 +212,8 @@ class Batches:
             self.verified += pairs[key, sig]
             for index, entry in known:
                 if (entry.key, entry.sig) != (key, sig):
-                    self._findings.problem(
-                        index, "SIGNATURE_INVALID", f"entry {index} has another key or signature than its batch"
-                    )
+                    message = f"entry {index} has another key or signature than its batch"
+                    self._findings.problem(index, "SIGNATURE_INVALID", message)
             return
-        self._findings.problem(
-            first,
-            "SIGNATURE_INVALID",
-            f"the signature of the batch does not fit entries {first} to {first + count - 1}",
-            end=first + count,
-        )
+        message = f"the signature of the batch does not fit entries {first} to {first + count - 1}"
+        self._findings.problem(first, "SIGNATURE_INVALID", message, end=first + count)

@@ -49,9 +49,8 @@ def verify_log(
         findings.problem(0, "WRONG_LEDGER", f"entry 0 is not of the ledger {head.ledger} that was asked for")
     frontier = replay.frontier
     if replay.size == head.size and frontier is not None and frontier.root().hex() != head.root:
-        findings.problem(
-            None, "VERIFICATION_FAILED", "the entries do not give the root of the log's head: `baton fsck` says which"
-        )
+        message = "the entries do not give the root of the log's head: `baton fsck` says which"
+        findings.problem(None, "VERIFICATION_FAILED", message)
     if views is not None:
         _check_views(client, views, findings)
     return anchor.report("log", replay)
@@ -108,9 +107,8 @@ def _replay_all(
         try:
             page = client.entries(position, limit=min(range_events_max, size - position))
         except Corrupted as error:
-            findings.problem(
-                position, error.code, f"entries from {position} on cannot be read: {error.message}", end=size
-            )
+            message = f"entries from {position} on cannot be read: {error.message}"
+            findings.problem(position, error.code, message, end=size)
             return
         entries = [data for offset, (index, data) in enumerate(page.entries) if index == position + offset]
         if not entries:

@@ -34,8 +34,7 @@ from ledger.bus.subjects import stream_token
 from ledger.codec import encode_canonical
 from ledger.errors import Refused, Unavailable
 from ledger.events.body import Event
-from ledger.events.reasoning import ReasoningBriefed
-from ledger.events.validation import Opinion
+from ledger.events.reasoning import Opinion, ReasoningBriefed
 from ledger.limits import data_size_max_bytes
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep

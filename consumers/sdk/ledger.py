@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ from ledger.client import follow, open_client, read_event
 from ledger.config import Settings, read_settings
 from ledger.errors import Refused, Unavailable
 from ledger.events import EventData
+from ledger.resource import Resource
 
 if TYPE_CHECKING:
     from consumers.sdk.reactor import EffectT, Handlers, Where
@@ -183,18 +184,12 @@ def open_views(client: Client, settings: Settings) -> Views:
     return Reader(client, settings)
 
 
-class Ledger(LedgerBase):
+class Ledger(LedgerBase, Resource):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
     def _prepare(self) -> None:
         self._client: Client | None = clients.open(asking(self.settings))
         self._stop = threading.Event()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop what runs or follows, and close the ledger; closing again does nothing."""

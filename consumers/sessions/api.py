@@ -24,7 +24,7 @@ from consumers.sessions.workflow import assess, execute_phase, start_session, wi
 from ledger.author import now
 from ledger.client import Ask
 from ledger.errors import Refused
-from ledger.events.report import FilledGap, ReportGenerated
+from ledger.events.session import FilledGap, ReportGenerated
 from projections.reports.compressed import compressed_of
 from projections.reports.markdown import with_texts
 from projections.reports.report import Report, plain, read_report, report_of

@@ -29,8 +29,7 @@ import msgspec
 from consumers.sessions.open_sessions import SWEPT
 from ledger.codec import converted
 from ledger.errors import Refused
-from ledger.events.report import Deltas, FilledGap, ReportGenerated
-from ledger.events.session import Vectors
+from ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
 from projections.reports.calibration import Ends, compare, decimals, ends_of
 
 know_gain_min: Final = 0.15

@@ -26,7 +26,7 @@ from ledger.client import Ask, Client, read_event
 from ledger.codec import converted, encode_canonical, encode_utf8
 from ledger.errors import Refused
 from ledger.events.body import Event
-from ledger.events.report import ReportGenerated
+from ledger.events.session import ReportGenerated
 from ledger.limits import data_size_max_bytes
 from projections.briefs.tokens import count_tokens, greatest, tokenizer
 from projections.reports.calibration import ends_of

@@ -76,11 +76,8 @@ def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
 
 def _candidate(raw: bytes, signed: bytes) -> Candidate:
     if len(raw) > body_size_max_bytes:
-        raise Refused(
-            "TOO_LARGE",
-            f"an event of {len(raw)} bytes exceeds {body_size_max_bytes}: put it in a blob",
-            size=len(raw),
-        )
+        message = f"an event of {len(raw)} bytes exceeds {body_size_max_bytes}: put it in a blob"
+        raise Refused("TOO_LARGE", message, size=len(raw))
     body, data = decode_body(raw)
     return Candidate(body, data, event_id(signed), raw)
 

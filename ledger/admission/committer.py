@@ -11,8 +11,6 @@ from __future__ import annotations
 import queue
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
-from typing import Self
 
 from ledger.admission.check import Checked, check
 from ledger.admission.decide import Accepted
@@ -20,6 +18,7 @@ from ledger.admission.gate import Gate
 from ledger.envelope import Submission
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.limits import group_commit_events_max, submit_queue_max
+from ledger.resource import Resource
 
 Answer = Future[list[Accepted]]
 _Item = tuple[Checked, Answer]
@@ -27,7 +26,7 @@ _Item = tuple[Checked, Answer]
 _check_threads_max = 2
 
 
-class Committer:
+class Committer(Resource):
     """Admits submissions of many callers to one log. Close it, or use it in a ``with`` block."""
 
     def __init__(self, gate: Gate) -> None:
@@ -39,12 +38,6 @@ class Committer:
         self._writer = threading.Thread(target=self._write, name="baton-writer", daemon=True)
         self._writer.start()
         self._is_closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def submit(self, submission: Submission) -> Answer:
         """Return the future answer; it resolves after the commit, or with ``Refused`` or ``Unavailable``.

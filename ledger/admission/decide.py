@@ -109,12 +109,8 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     before = layer.stream(body.stream)
     version = 0 if before is None else before.version
     if body.expect is not None and body.expect != version:
-        raise Refused(
-            "STREAM_CONFLICT",
-            f"{body.stream} is at version {version}, not {body.expect}: read it again",
-            expected=body.expect,
-            version=version,
-        )
+        message = f"{body.stream} is at version {version}, not {body.expect}: read it again"
+        raise Refused("STREAM_CONFLICT", message, expected=body.expect, version=version)
     if candidate.secret is not None:  # gate-only: not replayed, not part of the entry's version
         raise secret_refusal(candidate.secret)
     rule = RULES.get(body.kind)
@@ -174,11 +170,8 @@ def _repeats(checked: Checked, layer: Layer, accepted_ms: int) -> list[Accepted]
     ]
     if len(accepted) == len(indexes):
         return accepted
-    raise Refused(
-        "PARTIAL_RETRY",
-        f"{len(accepted)} of {len(indexes)} events are in the ledger already: submit only the others",
-        accepted=[{"index": event.index, "id": event.id} for event in accepted],
-    )
+    message = f"{len(accepted)} of {len(indexes)} events are in the ledger already: submit only the others"
+    raise Refused("PARTIAL_RETRY", message, accepted=[{"index": event.index, "id": event.id} for event in accepted])
 
 
 def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> int | None:

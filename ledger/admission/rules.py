@@ -204,11 +204,8 @@ def _require_reviewing_role(state: Layer, name: str) -> None:
 def _require_no_import_of_ones_own(event: Event, after: HandoffState, state: Layer) -> None:
     """Who imported a handoff acts for its sender: only a human may confirm his own import (as he may his own work)."""
     if after.importer and event.author in after.senders and "human" not in _known_agent(state, event.author).roles:
-        raise Refused(
-            "SELF_APPROVAL",
-            f"{event.author} sent or imported {event.name}: another reviewer, or a human, must confirm it",
-            reviewer=after.reviewer,
-        )
+        message = f"{event.author} sent or imported {event.name}: another reviewer, or a human, must confirm it"
+        raise Refused("SELF_APPROVAL", message, reviewer=after.reviewer)
 
 
 def _check_parties(event: Event, data: handoff.HandoffCreated | handoff.HandoffAmended, state: Layer) -> None:
@@ -231,12 +228,8 @@ def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None
             raise Refused("DEPENDENCY_MISSING", f"{event.name} depends on {wanted}, which does not exist", on=wanted)
         life = record.state
         if isinstance(life, HandoffState) and not is_unlocked(life.status, after.unlock_at):
-            raise Refused(
-                "DEPENDENCY_PENDING",
-                f"{event.name} waits for {wanted}, which is {life.status}",
-                on=wanted,
-                status=life.status,
-            )
+            message = f"{event.name} waits for {wanted}, which is {life.status}"
+            raise Refused("DEPENDENCY_PENDING", message, on=wanted, status=life.status)
 
 
 def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import tarfile
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
@@ -16,6 +15,7 @@ from ledger.errors import Corrupted, Refused
 from ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from ledger.receipt import receipt_size_max_bytes
+from ledger.resource import Resource
 
 members_max: Final = 4_000_000
 manifest_size_max_bytes: Final = 64 * 1024**2
@@ -59,7 +59,7 @@ def ending(size: int) -> bytes:
     return bytes(2 * _BLOCK) + padding(size + 2 * _BLOCK, _RECORD)
 
 
-class Bundle:
+class Bundle(Resource):
     """An open bundle whose members are all there, in order and of possible size; their content is unchecked."""
 
     def __init__(self, path: Path) -> None:
@@ -81,10 +81,8 @@ class Bundle:
             self._file.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def read(self, name: str) -> bytes:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from blake3 import blake3
@@ -29,12 +28,13 @@ from ledger.identity import read_key_file
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.blobs import check_blob
 from ledger.receipt import Receipt
+from ledger.resource import Resource
 from ledger.secrets import check_text
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class RemoteClient:
+class RemoteClient(Resource):
     """A ``Client`` of the ledger at ``settings.server``, connected as ``settings.agent``."""
 
     def __init__(self, settings: Settings) -> None:
@@ -51,12 +51,6 @@ class RemoteClient:
         self._submit_subject = subjects.submit_subject(self.ledger, agent)
         self._connection = Connection(settings.server or "", agent, home.bus_seed(agent))
         self._uploading = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connection."""

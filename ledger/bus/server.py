@@ -326,11 +326,8 @@ def find_server(override: Path | None = None) -> Path:
         refused.append(f"{program} " + (f"is {version[0]}.{version[1]}" if version else "does not run as nats-server"))
     looked = "; ".join(refused) or "there is none beside this Python or on PATH"
     needed = ".".join(map(str, version_min))
-    raise Unavailable(
-        "SERVER_MISSING",
-        f"no nats-server {needed} or later: {looked}. Install it with: pip install 'baton-ledger[server]'",
-        refused=refused,
-    )
+    message = f"no nats-server {needed} or later: {looked}. Install it with: pip install 'baton-ledger[server]'"
+    raise Unavailable("SERVER_MISSING", message, refused=refused)
 
 
 def _candidates() -> list[Path]:

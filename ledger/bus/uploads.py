@@ -107,11 +107,8 @@ def _checked(ref: str, number: str, chunk: bytes) -> tuple[int, int]:
     if position >= count:
         raise Refused("INVALID_FIELD", f"{number[:80]!r} is no chunk number of the form N/COUNT", path=CHUNK_HEADER)
     if len(chunk) > limits.blob_chunk_bytes or count > -(-limits.blob_size_max_bytes // limits.blob_chunk_bytes):
-        raise Refused(
-            "TOO_LARGE",
-            f"a blob has at most {limits.blob_size_max_bytes} bytes, in chunks of {limits.blob_chunk_bytes}",
-            ref=ref,
-        )
+        message = f"a blob has at most {limits.blob_size_max_bytes} bytes, in chunks of {limits.blob_chunk_bytes}"
+        raise Refused("TOO_LARGE", message, ref=ref)
     if position + 1 < count and len(chunk) != limits.blob_chunk_bytes:
         raise Refused("INVALID_FIELD", f"only the last chunk is shorter than {limits.blob_chunk_bytes} bytes", ref=ref)
     return position, count

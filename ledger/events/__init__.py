@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from ledger.events import authority, handoff, imported, reasoning, report, review, session, snapshot, tot, validation
+from ledger.events import authority, handoff, imported, reasoning, review, session, snapshot, tot
 from ledger.events.fields import EventData
 
 
@@ -54,13 +54,13 @@ KINDS: Final[dict[str, Kind]] = {
     "unknown.logged": Kind(session.UnknownLogged, "session"),
     "dead_end.logged": Kind(session.DeadEndLogged, "session"),
     "tool.used": Kind(session.ToolUsed, "session"),
-    "report.generated": Kind(report.ReportGenerated, "session"),
+    "report.generated": Kind(session.ReportGenerated, "session"),
     "session.ended": Kind(session.SessionEnded, "session"),
     "reasoning.started": Kind(reasoning.ReasoningStarted, "reasoning"),
     "reasoning.extended": Kind(reasoning.ReasoningExtended, "reasoning"),
     "reasoning.concluded": Kind(reasoning.ReasoningConcluded, "reasoning"),
     "reasoning.briefed": Kind(reasoning.ReasoningBriefed, "reasoning"),
-    "reasoning.validated": Kind(validation.ReasoningValidated, "reasoning"),
+    "reasoning.validated": Kind(reasoning.ReasoningValidated, "reasoning"),
     "snapshot.taken": Kind(snapshot.SnapshotTaken, "snapshot"),
     "review.requested": Kind(review.ReviewRequested, "review"),
     "review.answered": Kind(review.ReviewAnswered, "review"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ledger.codec import converted
 from ledger.errors import Refused
-from ledger.events import reasoning, report, session
+from ledger.events import reasoning, session
 from ledger.events.fields import EventData, Label, Line, OptionalText, Ref
 from ledger.events.handoff import HandoffClaims, HandoffContent
 
@@ -59,7 +59,7 @@ MAPPED: Final[dict[str, tuple[type[EventData], type[EventData]]]] = {
     "finding.logged": (session.FindingLogged, RecordClaims),
     "unknown.logged": (session.UnknownLogged, RecordClaims),
     "dead_end.logged": (session.DeadEndLogged, RecordClaims),
-    "report.generated": (report.ReportGenerated, RecordClaims),
+    "report.generated": (session.ReportGenerated, RecordClaims),
     "reasoning.started": (reasoning.ReasoningStarted, RecordClaims),
     "reasoning.extended": (reasoning.ReasoningExtended, RecordClaims),
     "reasoning.concluded": (reasoning.ReasoningConcluded, RecordClaims),

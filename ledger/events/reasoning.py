@@ -2,17 +2,56 @@
 
 ``domain`` stands on ``reasoning.started`` because it decides how much a receiver must fetch; it is never part of the
 graph's own ref.
+
+A validator's report of a large graph does not fit into an entry. So ``counts`` is always complete, the lists hold the
+worst first, ``omitted`` says how many lines were left out, and ``whole`` is then the blob that holds them all. Nothing
+in it is a line of the tree: a report is read by everybody, the tree perhaps not, so it carries digests and numbers. A
+tree is named by its commit, or by the digest of what the validator read of it; never by a path of the machine.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
-from ledger.events.brief import Brief, Prose, Tokens
-from ledger.events.fields import EventData, Line, OptionalText, StepNumber, Text, Unit
+import msgspec
+
+from ledger.events.brief import Brief, Part, Prose, Tokens
+from ledger.events.fields import Count, EventData, Label, Line, OptionalText, Ref, StepNumber, Text, Unit
 
 StepType = Literal["observation", "inference", "assumption", "hypothesis", "conclusion"]
 ReasoningType = Literal["", "deductive", "inductive", "abductive", "analogical"]
+EvidenceStatus: TypeAlias = Literal[
+    "ok",
+    "file_changed_line_same",
+    "file_changed",
+    "line_changed",
+    "no_such_line",
+    "gone",
+    "unreadable",
+    "outside",
+    "private",
+    "symlink",
+    "directory",
+    "not_a_file",
+    "too_large",
+    "malformed",
+    "not_checked",
+]
+AssumptionStatus: TypeAlias = Literal["held", "refuted", "settled", "not_checked"]
+Opinion: TypeAlias = Literal["follows", "does_not_follow", "unsure"]
+TreeSort: TypeAlias = Literal["none", "folder", "commit"]
+
+excerpt_max_chars = 300
+listed_max = 500
+
+Excerpt = Annotated[str, msgspec.Meta(max_length=excerpt_max_chars, description="A text, cut with … if it is longer.")]
+IssueCode = Annotated[str, msgspec.Meta(pattern=r"^[A-Z][A-Z_]{0,62}\Z", description="What is wrong, for programs.")]
+Commit = Annotated[
+    str, msgspec.Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?\Z", description="A git commit's id; empty: none.")
+]
+LineDigest = Annotated[
+    str, msgspec.Meta(pattern=r"^([0-9a-f]{16})?\Z", description="The first 16 hex digits of the line's SHA-256.")
+]
 
 
 class Step(EventData, frozen=True):
@@ -70,3 +109,93 @@ class ReasoningBriefed(EventData, frozen=True):
     tokens: Tokens
     prose: Prose | None = None
     prose_missing: OptionalText = ""
+
+
+class Issue(Part, frozen=True):
+    """Why a reasoning does not pass; ``step`` is None where no single step is at fault."""
+
+    code: IssueCode
+    message: Excerpt
+    step: StepNumber | None = None
+
+
+class EvidenceCheck(Part, frozen=True):
+    """One reference and what stands there; ``file`` and ``line`` are digests that the validator computed itself."""
+
+    step: StepNumber | None
+    reference: Excerpt
+    status: EvidenceStatus
+    note: Excerpt = ""
+    file: Ref | None = None
+    line: LineDigest = ""
+
+
+class AssumptionCheck(Part, frozen=True):
+    """One assumption; ``check`` is the named check that was run, or the one offered where none was."""
+
+    step: StepNumber | None
+    text: Excerpt
+    status: AssumptionStatus
+    method: Excerpt = ""
+    check: Excerpt = ""
+    note: Excerpt = ""
+
+
+class InferenceCheck(Part, frozen=True):
+    """One inference: whether its structure is sound, and what a judge thinks of it if one was asked."""
+
+    step: StepNumber | None
+    sound: bool
+    method: Literal["structural", "judged"] = "structural"
+    opinion: Opinion | None = None
+    reason: Excerpt = ""
+
+
+class JudgeMark(Part, frozen=True):
+    """Who gave the opinions: the model, and the hash of the prompt it was asked with."""
+
+    model: Label
+    prompt_hash: Ref
+
+
+class CheckedTree(Part, frozen=True):
+    """What the reasoning was checked against; ``digest`` covers the outcome of every look into the tree."""
+
+    sort: TreeSort
+    commit: Commit = ""
+    digest: Ref | None = None
+
+
+class Counts(Part, frozen=True):
+    """The complete numbers, whatever the lists had room for."""
+
+    steps: Count
+    issues: Count
+    evidence: Count
+    evidence_ok: Count
+    assumptions: Count
+    assumptions_held: Count
+    assumptions_refuted: Count
+    assumptions_settled: Count
+    inferences: Count
+    inferences_sound: Count
+    inferences_judged: Count
+    inferences_doubted: Count
+
+
+class ReasoningValidated(EventData, frozen=True):
+    """A validator's report on one version of a graph."""
+
+    reasoning_ref: Ref
+    passed: bool
+    issues: Annotated[list[Issue], msgspec.Meta(max_length=listed_max)]
+    evidence: Annotated[list[EvidenceCheck], msgspec.Meta(max_length=listed_max)]
+    assumptions: Annotated[list[AssumptionCheck], msgspec.Meta(max_length=listed_max)]
+    inferences: Annotated[list[InferenceCheck], msgspec.Meta(max_length=listed_max)]
+    tree: CheckedTree
+    counts: Counts
+    validator_name: Label
+    validator_version: Label
+    judge: JudgeMark | None = None
+    omitted: Count = 0
+    whole: Ref | None = None

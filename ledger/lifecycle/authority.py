@@ -95,9 +95,8 @@ def check_key(
         raise Refused("AUTHOR_MISMATCH", f"the key belongs to {record.agent}, not to {author}", owner=record.agent)
     for held in (record, identity):
         if held is not None and held.revoked_index is not None:
-            raise Refused(
-                "KEY_REVOKED", f"the key of {author} was revoked at entry {held.revoked_index}", author=author
-            )
+            message = f"the key of {author} was revoked at entry {held.revoked_index}"
+            raise Refused("KEY_REVOKED", message, author=author)
     if record.is_identity:
         return record
     if record.expires_ms is not None and now_ms >= record.expires_ms:

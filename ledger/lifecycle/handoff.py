@@ -177,12 +177,8 @@ def _approve(state: HandoffState, event: Event, data: kinds.HandoffApproved) -> 
     _require_reviewer(state, event)
     _require(state, event, "pending")
     if data.version != state.version:
-        raise Refused(
-            "VERSION_MISMATCH",
-            f"handoff {event.name} is now version {state.version}: read it again before approving",
-            version=state.version,
-            approved=data.version,
-        )
+        message = f"handoff {event.name} is now version {state.version}: read it again before approving"
+        raise Refused("VERSION_MISMATCH", message, version=state.version, approved=data.version)
     return msgspec.structs.replace(state, status="approved", claimed_status=None)
 
 
@@ -213,11 +209,8 @@ def _check_criterion(state: HandoffState, event: Event, data: kinds.HandoffCrite
     _require_party(event, state.receiver)
     _require(state, event, "in_progress")
     if not data.checked and state.criteria[data.position : data.position + 1] == ("waived",):
-        raise Refused(
-            "TRANSITION_NOT_ALLOWED",
-            f"criterion {data.position} of {event.name} was waived by its reviewer, not ticked",
-            status=state.status,
-        )
+        message = f"criterion {data.position} of {event.name} was waived by its reviewer, not ticked"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
     mark = "checked" if data.checked else "open"
     return msgspec.structs.replace(state, criteria=_replaced(state.criteria, data.position, mark, "criterion"))
 
@@ -335,11 +328,8 @@ def _require(state: HandoffState, event: Event, *allowed: Status) -> None:
 
 
 def _not_allowed(state: HandoffState, event: Event) -> NoReturn:
-    raise Refused(
-        "TRANSITION_NOT_ALLOWED",
-        f"{event.kind} cannot follow: handoff {event.name} is {state.status}",
-        status=state.status,
-    )
+    message = f"{event.kind} cannot follow: handoff {event.name} is {state.status}"
+    raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
 
 
 def _require_party(event: Event, *allowed: str) -> None:
@@ -352,9 +342,6 @@ def _require_reviewer(state: HandoffState, event: Event) -> None:
     if event.author == state.reviewer and event.author != state.receiver:
         return
     if event.author in (*state.senders, state.receiver):
-        raise Refused(
-            "SELF_APPROVAL",
-            f"{event.author} is party to {event.name}; its reviewer is {state.reviewer}",
-            reviewer=state.reviewer,
-        )
+        message = f"{event.author} is party to {event.name}; its reviewer is {state.reviewer}"
+        raise Refused("SELF_APPROVAL", message, reviewer=state.reviewer)
     raise Refused("NOT_AUTHORIZED", f"the reviewer of {event.name} is {state.reviewer}", reviewer=state.reviewer)

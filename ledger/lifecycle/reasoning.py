@@ -18,11 +18,10 @@ from ledger.errors import Refused
 from ledger.events import reasoning as kinds
 from ledger.events.body import Event, read_as
 from ledger.events.imported import RecordImported
-from ledger.events.validation import ReasoningValidated
 from ledger.lifecycle import require_imported
 
 # What is said about a graph, and does not change it.
-ABOUT: Final = (kinds.ReasoningBriefed, ReasoningValidated)
+ABOUT: Final = (kinds.ReasoningBriefed, kinds.ReasoningValidated)
 
 
 class ReasoningState(msgspec.Struct, frozen=True, array_like=True, tag="reasoning"):
@@ -59,7 +58,7 @@ def _changed(state: ReasoningState | None, event: Event) -> ReasoningState:
     if isinstance(event.data, ABOUT):
         if not state.steps:
             raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step yet")
-        if isinstance(event.data, ReasoningValidated) and event.author == state.owner:
+        if isinstance(event.data, kinds.ReasoningValidated) and event.author == state.owner:
             raise Refused("NOT_AUTHORIZED", f"{state.owner} cannot validate their own reasoning", owner=state.owner)
         return state
     if event.author != state.owner:

@@ -12,7 +12,6 @@ from ledger.errors import Refused
 from ledger.events import session as kinds
 from ledger.events.body import Event
 from ledger.events.imported import RecordImported
-from ledger.events.report import ReportGenerated
 from ledger.lifecycle import require_imported
 
 
@@ -44,7 +43,7 @@ def transition(state: SessionState | None, event: Event) -> SessionState:
         raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was never started: emit session.started first")
     if event.author != state.owner:
         raise Refused("NOT_AUTHORIZED", f"session {event.name} belongs to {state.owner}", owner=state.owner)
-    if isinstance(event.data, ReportGenerated):
+    if isinstance(event.data, kinds.ReportGenerated):
         return state
     if state.is_ended:
         raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} has ended")

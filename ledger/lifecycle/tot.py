@@ -296,9 +296,8 @@ def _require_growing(id_: str, node: NodeState) -> None:
 def _require_role(state: TotState, event: Event, role: str) -> None:
     agent, key = state.roles.get(role, ("", ""))
     if (event.author, event.key) != (agent, key):
-        raise Refused(
-            "NOT_AUTHORIZED", f"the {role} of {event.name} is {agent}, by the key bound at its start", role=role
-        )
+        message = f"the {role} of {event.name} is {agent}, by the key bound at its start"
+        raise Refused("NOT_AUTHORIZED", message, role=role)
 
 
 def _require_task(event: Event, task_id: str) -> None:

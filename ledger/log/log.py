@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import lmdb
 import msgspec
@@ -23,9 +21,10 @@ from ledger.log.read import Snapshot
 from ledger.log.tables import HEAD_KEY, Head, Tables, index_key
 from ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
 from ledger.merkle import Frontier, leaf_hash
+from ledger.resource import Resource
 
 
-class Log:
+class Log(Resource):
     """The log in a folder. Close it, or use it in a ``with`` block.
 
     ``map_size`` is the most bytes it can ever hold: address space, not disk, is reserved.
@@ -47,12 +46,6 @@ class Log:
         except BaseException:
             self.tables.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the log; it cannot be used afterwards."""
@@ -89,9 +82,8 @@ def _check_head(snapshot: Snapshot) -> None:
         raise Corrupted("CORRUPTED", "the log has a head and no entries: run `baton fsck`", index=0)
     snapshot.entry(head.size - 1)
     if snapshot.has_entry_beyond_end():
-        raise Corrupted(
-            "CORRUPTED", f"entries lie beyond the log's end at {head.size}: run `baton fsck`", index=head.size
-        )
+        message = f"entries lie beyond the log's end at {head.size}: run `baton fsck`"
+        raise Corrupted("CORRUPTED", message, index=head.size)
 
 
 class Pending(msgspec.Struct):

@@ -229,11 +229,8 @@ class Tables:
         except msgspec.DecodeError as error:
             raise Corrupted("CORRUPTED", f"the head of the log cannot be read: {error}") from error
         if head.format != FORMAT:
-            raise Refused(
-                "UNSUPPORTED_VERSION",
-                f"the log has format {head.format}, this software reads {FORMAT}: upgrade baton",
-                format=head.format,
-            )
+            message = f"the log has format {head.format}, this software reads {FORMAT}: upgrade baton"
+            raise Refused("UNSUPPORTED_VERSION", message, format=head.format)
         return head
 
 
@@ -245,14 +242,11 @@ def translated(folder: Path) -> Iterator[None]:
     except BatonError:
         raise
     except (lmdb.MapFullError, lmdb.DiskError) as error:
-        raise Unavailable(
-            "STORE_FULL",
-            f"the store in {folder} is full ({error}): free disk space, or raise map_size_bytes in config.toml",
-        ) from error
+        message = f"the store in {folder} is full ({error}): free disk space, or raise map_size_bytes in config.toml"
+        raise Unavailable("STORE_FULL", message) from error
     except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError) as error:
-        raise Corrupted(
-            "CORRUPTED", f"the store in {folder} is damaged ({error}): run `baton fsck`, restore a copy"
-        ) from error
+        message = f"the store in {folder} is damaged ({error}): run `baton fsck`, restore a copy"
+        raise Corrupted("CORRUPTED", message) from error
     except lmdb.Error as error:
         raise Unavailable("STORE_UNAVAILABLE", f"the store in {folder} cannot be used: {error}") from error
     except OSError as error:

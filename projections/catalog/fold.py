@@ -13,8 +13,7 @@ import msgspec
 
 from ledger.events.body import Event
 from ledger.events.handoff import HandoffCompleted, HandoffContent
-from ledger.events.reasoning import ReasoningBriefed
-from ledger.events.validation import ReasoningValidated
+from ledger.events.reasoning import ReasoningBriefed, ReasoningValidated
 from projections.projection import Logged, Projection, Row, Rows, Table
 from projections.views import VIEW_VERSIONS
 

@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from ledger.events.report import FilledGap
+from ledger.events.session import FilledGap
 from projections.briefs.text import one_line
 from projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
 from projections.reports.compressed import compressed_of

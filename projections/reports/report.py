@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.events.report import Calibration, Deltas, FilledGap, LongText, ReportGenerated, ReportType
-from ledger.events.session import Vectors
+from ledger.events.session import Calibration, Deltas, FilledGap, LongText, ReportGenerated, ReportType, Vectors
 from projections.records.marks import Imported
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from ledger.events.report import Calibration
+from ledger.events.session import Calibration
 from projections.query import Answer, Arguments, ById, Limit, Moment, Where
 from projections.reports.calibration import bias_above, bias_of, decimals, label_of_bias
 from projections.sessions.queries import find_session

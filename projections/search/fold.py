@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ledger.events import KINDS, EventData, handoff, reasoning, report, review, session, snapshot, tot
+from ledger.events import KINDS, EventData, handoff, reasoning, review, session, snapshot, tot
 from ledger.events.imported import RecordImported, read_mapped
 from projections.projection import Logged, Row, Rows, Table, event_rows
 from projections.search.words import words_of
@@ -87,7 +87,7 @@ def _extended(data: reasoning.ReasoningExtended) -> Iterable[str]:
         yield data.assumptions_updated[number]
 
 
-def _report(data: report.ReportGenerated) -> Iterable[str]:
+def _report(data: session.ReportGenerated) -> Iterable[str]:
     yield data.task_summary
     for texts in (data.key_findings, data.accomplished, data.remaining_unknowns, data.recommended_next_steps):
         yield from texts
@@ -136,7 +136,7 @@ _TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     session.DeadEndLogged: lambda data: (data.approach, data.why_failed, data.subject),
     session.ToolUsed: lambda data: (data.purpose, data.tool),
     session.SessionEnded: lambda data: (data.summary,),
-    report.ReportGenerated: _report,
+    session.ReportGenerated: _report,
     reasoning.ReasoningStarted: lambda data: (data.task, data.domain),
     reasoning.ReasoningExtended: _extended,
     reasoning.ReasoningConcluded: lambda data: (data.conclusion, *data.known_limitations),

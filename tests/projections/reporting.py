@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ledger.events.report import Deltas, FilledGap, ReportGenerated
-from ledger.events.session import Vectors
+from ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
 from projections.reports.report import Report, report_of
 
 SESSION: Final = "7f3a2b10-aaaa-bbbb-cccc-000000000001"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reporting import EVENT, report
 
-from ledger.events.report import Deltas
+from ledger.events.session import Deltas
 from projections.briefs.tokens import count_tokens
 from projections.reports.compressed import compressed_of, shorten
 from projections.reports.report import plain, read_report, timestamp_of

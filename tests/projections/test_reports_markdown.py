@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from reporting import report
 
-from ledger.events.report import Deltas, FilledGap, LongText
-from ledger.events.session import Vectors
+from ledger.events.session import Deltas, FilledGap, LongText, Vectors
 from projections.reports.calibration import VECTOR_NAMES
 from projections.reports.markdown import duration_text, item, markdown_of, number_text, sections
 

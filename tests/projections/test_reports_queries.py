@@ -7,7 +7,7 @@ from building import START_MS
 
 from ledger.errors import Refused
 from ledger.events import handoff, session
-from ledger.events.report import Deltas
+from ledger.events.session import Deltas
 
 TASKS = ["Test the login", "Validation of 登入", "Write the docs", "TESTING the pool", "Review"]
 

@@ -6,7 +6,7 @@ import pytest
 from folding import facts, rows_of
 from given import fact
 
-from ledger.events import KINDS, handoff, reasoning, report, review, session, snapshot, tot
+from ledger.events import KINDS, handoff, reasoning, review, session, snapshot, tot
 from ledger.events.imported import MAPPED, RecordImported
 from projections.handoffs.fold import LogRow
 from projections.projection import Table
@@ -83,7 +83,7 @@ def test_all_of_a_step_is_text():
 
 
 def test_all_of_a_report_is_text():
-    data = report.ReportGenerated(
+    data = session.ReportGenerated(
         report_type="complete",
         ai_id="x",
         task_summary="task",
@@ -91,7 +91,7 @@ def test_all_of_a_report_is_text():
         recommended_next_steps=["step"],
         calibration_status="well_calibrated",
         accomplished=["accomplished"],
-        knowledge_gaps_filled=[report.FilledGap(gap="gap", before="before", after="after")],
+        knowledge_gaps_filled=[session.FilledGap(gap="gap", before="before", after="after")],
         remaining_unknowns=["unknown"],
         next_session_context="context",
         artifacts_created=["a.py"],

@@ -8,7 +8,7 @@ import tot_story
 from building import Ledger
 
 from ledger.author import Draft
-from ledger.events import reasoning, report, review, session, snapshot, validation
+from ledger.events import reasoning, review, session, snapshot
 from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Sizes
 from projections.reasoning.graph import GraphState, apply_event, ref_of
 
@@ -61,12 +61,12 @@ class ViewLedger(Ledger):
             "evidence": [],
             "assumptions": [],
             "inferences": [],
-            "tree": validation.CheckedTree(sort="folder", digest="sha256:" + "4" * 64),
-            "counts": validation.Counts(**dict.fromkeys(validation.Counts.__struct_fields__, 0)),
+            "tree": reasoning.CheckedTree(sort="folder", digest="sha256:" + "4" * 64),
+            "counts": reasoning.Counts(**dict.fromkeys(reasoning.Counts.__struct_fields__, 0)),
             "validator_name": "baton-validator",
             "validator_version": "1",
         }
-        return self.emit(by, f"reasoning/{name}", validation.ReasoningValidated(**(made | fields)))
+        return self.emit(by, f"reasoning/{name}", reasoning.ReasoningValidated(**(made | fields)))
 
     def snap(self, name: str, *, by: str = "bob", **fields: Any) -> None:
         """Let somebody take a snapshot of no more than a context."""
@@ -135,11 +135,11 @@ class ViewLedger(Ledger):
             "remaining_unknowns": ["Who opens it"],
             "recommended_next_steps": ["Close the pool"],
             "calibration_status": "well_calibrated",
-            "epistemic_deltas": report.Deltas(know=0.5, uncertainty=-0.4),
+            "epistemic_deltas": session.Deltas(know=0.5, uncertainty=-0.4),
             "preflight": session.Vectors(know=0.2, uncertainty=0.6),
             "postflight": session.Vectors(know=0.7, uncertainty=0.2),
         }
-        return self.emit(by, f"session/{name}", report.ReportGenerated(**(made | fields)))
+        return self.emit(by, f"session/{name}", session.ReportGenerated(**(made | fields)))
 
     def fill(self) -> None:
         """Append some of everything: handoffs, a checked graph, a session, its report, a snapshot, a review, a tree."""

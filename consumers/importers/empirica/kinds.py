@@ -20,7 +20,7 @@ from consumers.importers.empirica.values import Reading, label_max_chars, line_m
 from consumers.sessions.generator import GO_ON
 from ledger.errors import Refused
 from ledger.events import session
-from ledger.events.report import Calibration, Deltas, FilledGap, ReportGenerated, ReportType
+from ledger.events.session import Calibration, Deltas, FilledGap, ReportGenerated, ReportType
 from ledger.limits import json_integer_max
 from projections.records.marks import UNKNOWN
 

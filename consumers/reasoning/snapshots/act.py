@@ -35,8 +35,8 @@ from ledger.author import Author, Draft
 from ledger.client import Ask
 from ledger.codec import encode_canonical
 from ledger.errors import Corrupted, Refused
+from ledger.events.reasoning import ReasoningValidated
 from ledger.events.review import ReviewRequested
-from ledger.events.validation import ReasoningValidated
 from projections.briefs.embedding import is_embedding_of, pack
 from projections.briefs.gates import (
     HIGH_RISK_DOMAINS,

@@ -31,7 +31,7 @@ from consumers.reasoning.validator.reads import Reads
 from consumers.reasoning.validator.trees import Parts, parts_of
 from ledger.codec import check_strict
 from ledger.errors import Refused
-from ledger.events.validation import AssumptionCheck, AssumptionStatus
+from ledger.events.reasoning import AssumptionCheck, AssumptionStatus
 from projections.briefs.critical import is_open_assumption
 from projections.reasoning.memory import ReasoningStep
 

@@ -26,7 +26,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from consumers.reasoning.validator.reads import FileText, Reads, lines_of, text_of
 from consumers.reasoning.validator.trees import Parts, parts_of
 from consumers.sdk.text import cut as cut_to_chars
-from ledger.events.validation import EvidenceCheck, EvidenceStatus, excerpt_max_chars
+from ledger.events.reasoning import EvidenceCheck, EvidenceStatus, excerpt_max_chars
 from projections.reasoning.memory import ReasoningStep
 
 Form: TypeAlias = Literal["line", "text", "hash"]

@@ -24,7 +24,7 @@ from ledger.bus.subjects import stream_token
 from ledger.client import Ask
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
-from ledger.events.validation import ReasoningValidated
+from ledger.events.reasoning import ReasoningValidated
 
 log = structlog.get_logger("baton.validator")
 

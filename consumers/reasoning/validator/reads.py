@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from consumers.reasoning.validator.trees import Listing, Outcome, Parts, Tree
-from ledger.events.validation import CheckedTree
+from ledger.events.reasoning import CheckedTree
 
 file_size_max_bytes: Final = 8 * 1024**2
 read_total_max_bytes: Final = 64 * 1024**2

@@ -16,7 +16,7 @@ import msgspec
 
 from consumers.reasoning.validator.evidence import HOLDING, cut
 from ledger.events.brief import Part
-from ledger.events.validation import (
+from ledger.events.reasoning import (
     AssumptionCheck,
     CheckedTree,
     Counts,

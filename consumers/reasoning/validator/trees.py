@@ -21,18 +21,18 @@ from __future__ import annotations
 import os
 import re
 import stat
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EACCES, ELOOP, ENOTDIR, EPERM
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Literal, NamedTuple, Self, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from consumers.sdk.git import Git
 from ledger.errors import Refused, Unavailable
-from ledger.events.validation import TreeSort
+from ledger.events.reasoning import TreeSort
+from ledger.resource import Resource
 
 Parts: TypeAlias = tuple[str, ...]
 Outcome: TypeAlias = Literal[
@@ -75,7 +75,7 @@ class Listing(NamedTuple):
     complete: bool
 
 
-class Tree(ABC):
+class Tree(Resource):
     """Something that holds files, a folder or a commit, until it is closed (by a ``with`` block, or by ``close``)."""
 
     kind: TreeSort
@@ -93,14 +93,8 @@ class Tree(ABC):
     def earlier(self, parts: Parts, size_max: int) -> Iterator[bytes]:
         """Yield earlier contents of a file, each once, newest first, as far as the tree knows any."""
 
-    def close(self) -> None:  # noqa: B027 - not every tree holds anything open
-        """Release what the tree holds open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+    def close(self) -> None:
+        """Release what the tree holds open, if it holds anything."""
 
 
 def parts_of(path: str) -> tuple[Parts, Outcome]:

@@ -39,7 +39,7 @@ from consumers.reasoning.validator.reads import Reads
 from consumers.reasoning.validator.report import ValidationReport
 from consumers.reasoning.validator.trees import Tree
 from ledger.events.brief import Brief
-from ledger.events.validation import AssumptionCheck, EvidenceCheck, InferenceCheck, Issue, JudgeMark, Opinion
+from ledger.events.reasoning import AssumptionCheck, EvidenceCheck, InferenceCheck, Issue, JudgeMark, Opinion
 from projections.briefs.critical import ancestors, concluding_steps
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref, step_number_max
 

@@ -18,8 +18,7 @@ from note_repository import ROOT, SESSION, blob, handoff, logged, many, one_of_e
 from consumers.importers.empirica.importer import Done, import_notes, read_notes, rehearsed
 from consumers.importers.empirica.notes import Repository
 from ledger.author import Author
-from ledger.events.report import ReportGenerated
-from ledger.events.session import SessionStarted
+from ledger.events.session import ReportGenerated, SessionStarted
 from projections import VIEWS, Reader
 from projections.verify import verify_views
 

@@ -9,8 +9,14 @@ import pytest
 from consumers.sessions.open_sessions import SWEPT, Activity, Swept, decide, sweep
 from ledger.author import Author
 from ledger.errors import Refused, Unavailable
-from ledger.events.report import ReportGenerated
-from ledger.events.session import AssessmentRecorded, FindingLogged, SessionEnded, SessionStarted, Vectors
+from ledger.events.session import (
+    AssessmentRecorded,
+    FindingLogged,
+    ReportGenerated,
+    SessionEnded,
+    SessionStarted,
+    Vectors,
+)
 from projections.reader import Reader
 
 if TYPE_CHECKING:

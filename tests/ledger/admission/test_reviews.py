@@ -10,9 +10,8 @@ from building import Ledger, key_named
 from event_examples import published
 
 from ledger.errors import Refused
-from ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
+from ledger.events.reasoning import ReasoningExtended, ReasoningStarted, ReasoningValidated, Step
 from ledger.events.review import ReviewAnswered, ReviewRequested
-from ledger.events.validation import ReasoningValidated
 
 if TYPE_CHECKING:
     from ledger.events import EventData

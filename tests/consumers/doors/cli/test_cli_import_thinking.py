@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from calling import environment, wait_until
 
-from ledger.events.validation import Counts
+from ledger.events.reasoning import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

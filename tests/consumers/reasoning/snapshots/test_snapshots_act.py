@@ -18,9 +18,9 @@ from ledger.author import Author
 from ledger.errors import Corrupted, Refused
 from ledger.events import reasoning
 from ledger.events.body import Event
+from ledger.events.reasoning import CheckedTree, Counts, Issue, ReasoningValidated
 from ledger.events.review import ReviewAnswered, ReviewRequested
 from ledger.events.session import AssessmentRecorded, FindingLogged, SessionStarted, Vectors
-from ledger.events.validation import CheckedTree, Counts, Issue, ReasoningValidated
 from ledger.local import LocalClient
 from projections.briefs.prompt import TransferLevel
 from projections.reader import Reader

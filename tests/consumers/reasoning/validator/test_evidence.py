@@ -16,7 +16,7 @@ from consumers.reasoning.validator import reads as reads_module
 from consumers.reasoning.validator.evidence import Evidence, check_evidence, parse_evidence, stands
 from consumers.reasoning.validator.reads import Reads
 from consumers.reasoning.validator.trees import CommitTree, FolderTree, Tree, open_tree, parts_of
-from ledger.events.validation import EvidenceCheck
+from ledger.events.reasoning import EvidenceCheck
 
 SOURCE = "one\n  limit = 14\nthree\n"
 

@@ -19,7 +19,7 @@ from consumers.reasoning.validator.validator import Verdict
 from ledger.author import Author
 from ledger.errors import Refused
 from ledger.events import reasoning
-from ledger.events.validation import Opinion
+from ledger.events.reasoning import Opinion
 from projections import Reader
 from projections.reasoning.memory import ReasoningMemory
 

@@ -19,7 +19,7 @@ from consumers.reasoning.validator.trees import open_tree
 from consumers.reasoning.validator.validator import ReasoningValidator, Verdict, judged_max
 from ledger.codec import encode_canonical
 from ledger.events.brief import Brief
-from ledger.events.validation import EvidenceCheck, Opinion, ReasoningValidated
+from ledger.events.reasoning import EvidenceCheck, Opinion, ReasoningValidated
 from projections.briefs.critical import critical_numbers
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
