@@ -151,7 +151,5 @@ def _meaning(text: str) -> frozenset[str]:
 
 
 def _repeats(first: frozenset[str], other: frozenset[str]) -> bool:
-    if not first or not other or (NOT in first) != (NOT in other):
-        return False
-    shared = len(first & other)
-    return shared / min(len(first), len(other)) >= _repeat_share and min(len(first), len(other)) > 1
+    shorter = min(len(first), len(other))
+    return shorter > 1 and (NOT in first) == (NOT in other) and len(first & other) / shorter >= _repeat_share

@@ -62,7 +62,6 @@ class Embedder(NamedTuple):
         return self[:3] == other[:3]
 
     def __str__(self) -> str:
-        """Return the embedder as a message names it."""
         return f"{self.name} (version {self.version}, {self.dim} places)"
 
 
@@ -90,7 +89,8 @@ def embed_text(text: str) -> Embedding:
     for feature, weight in weights.items():
         place, sign = _place_of(feature)
         places[place] += sign * math.sqrt(weight)  # said twice is not twice as much
-    return Embedding(_normalised(places), HASH_V1)
+    length = math.sqrt(math.fsum(place * place for place in places))
+    return Embedding((place / length for place in places) if length else places, HASH_V1)
 
 
 def cosine_similarity(one: Embedding, other: Embedding) -> float:
@@ -161,8 +161,3 @@ def _place_of(feature: str) -> tuple[int, float]:
     digest = blake2b(feature.encode("utf-8", "replace"), digest_size=8, person=_person).digest()
     number = int.from_bytes(digest, "big")
     return (number >> 1) % HASH_V1.dim, 1.0 if number & 1 else -1.0
-
-
-def _normalised(places: list[float]) -> list[float]:
-    length = math.sqrt(math.fsum(place * place for place in places))
-    return [place / length for place in places] if length else places

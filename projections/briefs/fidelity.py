@@ -136,7 +136,6 @@ class _ReadText(msgspec.Struct, frozen=True):
 
 
 def _read_text(text: str) -> _ReadText:
-    """Return a text tokenised for recall."""
     tokens = words(text)
     content = content_of(tokens)
     positions: dict[str, list[int]] = defaultdict(list)

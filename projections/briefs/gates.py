@@ -55,7 +55,6 @@ class FetchAnswer(msgspec.Struct, frozen=True):
         return self.rule is not None
 
     def __bool__(self) -> bool:
-        """Return whether any rule fired."""
         return self.fetch
 
 

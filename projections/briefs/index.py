@@ -60,7 +60,8 @@ def spelled(tokens: list[str]) -> str:
 def index_graph(memory: ReasoningMemory) -> GraphIndex:
     """Return the index of a graph."""
     critical = critical_numbers(memory)
-    key_facts = [_key_fact(unit) for unit in critical_units(memory, critical)]
+    units = [(unit, words(unit.text)) for unit in critical_units(memory, critical)]
+    key_facts = [KeyFact(unit, spelled(tokens), content_of(tokens)) for unit, tokens in units]
     steps = [step for step in memory.steps if step.step_number in critical]
     # For word frequencies a step counts as one document, and so does a limitation.
     documents = [*(step.content for step in memory.steps), *memory.known_limitations]
@@ -92,11 +93,6 @@ def _rarity(count: int, total: int) -> float:
     of those alone passed as half of the reasoning.
     """
     return 1 + math.log(1 + total / count) / math.log(1 + total)
-
-
-def _key_fact(unit: Unit) -> KeyFact:
-    tokens = words(unit.text)
-    return KeyFact(unit=unit, spelled=spelled(tokens), content=content_of(tokens))
 
 
 def _all_texts(memory: ReasoningMemory) -> list[str]:

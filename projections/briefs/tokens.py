@@ -31,11 +31,6 @@ def count_tokens(text: str) -> int:
 
 @cache
 def tokenizer() -> Tokenizer:
-    """Return the tokenizer in use, loaded once."""
-    return load_tokenizer()
-
-
-def load_tokenizer() -> Tokenizer:
     """Return the exact tokenizer if its package can be imported, else the estimate."""
     try:
         encodings = import_module("rs_bpe.bpe").openai

@@ -98,12 +98,8 @@ def _draw_on(content: list[str], index: GraphIndex) -> tuple[list[Source], float
 
 def _slots(content: list[str]) -> list[tuple[str, str, str]]:
     """Return each number with the words before and after it."""
-    padded = ["", *content, ""]
-    return [
-        (padded[position - 1], number_value(word), padded[position + 1])
-        for position, word in enumerate(padded)
-        if word and word[0].isdigit()
-    ]
+    beside = zip(["", *content], content, [*content[1:], ""], strict=False)
+    return [(before, number_value(word), after) for before, word, after in beside if word[:1].isdigit()]
 
 
 def _changed_number(content: list[str], used: list[Source], index: GraphIndex) -> str:
@@ -126,12 +122,12 @@ def _stands_elsewhere(slot_given: tuple[str, str, str], index: GraphIndex) -> bo
     """Tell whether some clause of the graph has this number beside one of these words (joined facts draw on many)."""
     before, value, after = slot_given
     neighbours = [word for word in (before, after) if word and not word[0].isdigit()]
-    for word in neighbours:
-        for position in index.postings.get(word, ()):
-            for slot in _slots(index.sources[position].content):
-                if slot[1] == value and ((slot[0] == before == word) or (slot[2] == after == word)):
-                    return True
-    return False
+    return any(
+        slot[1] == value and (slot[0] == before == word or slot[2] == after == word)
+        for word in neighbours
+        for position in index.postings.get(word, ())
+        for slot in _slots(index.sources[position].content)
+    )
 
 
 def _negation_changed(clause: str, content: list[str], used: list[Source], index: GraphIndex) -> bool:

@@ -141,7 +141,7 @@ def find_change(base: ReasoningMemory, target: ReasoningMemory) -> ReasoningDelt
         steps_changed=[sent_step(step) for step in changed],
         steps_removed=[step.step_number for step in base.steps if step.step_number not in numbers],
         dependencies_removed=[number for number in linked if number not in target.dependencies],
-        **{name: _unless_equal(getattr(base, name), getattr(target, name)) for name in _SCALARS},
+        **{name: new for name in _SCALARS if (new := getattr(target, name)) != getattr(base, name)},
     )
 
 
@@ -171,10 +171,6 @@ def _find_update(old: ReasoningStep, new: ReasoningStep) -> str | None:
     update = after.removeprefix(settle(before, ""))
     settled = replace(old, needs_validation=False, conclusion=settle(before, update))
     return update if settled == new else None
-
-
-def _unless_equal(before: Any, after: Any) -> Any:
-    return UNSET if before == after else after
 
 
 def _is_named(ref: str, whole: str) -> bool:

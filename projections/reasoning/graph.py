@@ -126,11 +126,7 @@ def apply_change(state: GraphState, change: ReasoningDelta) -> GraphState:
 def state_of(memory: ReasoningMemory) -> GraphState:
     """Return the version that a graph is; ``reasoning_id`` is no part of it."""
     return GraphState(
-        ai_id=memory.ai_id,
-        task=memory.task,
-        reasoning_strategy=memory.reasoning_strategy,
-        conclusion=memory.conclusion,
-        confidence_in_reasoning=memory.confidence_in_reasoning,
+        **{name: getattr(memory, name) for name in _SCALARS},
         known_limitations=tuple(memory.known_limitations),
         steps=tuple((step.step_number, _dump(step.to_dict())) for step in memory.steps),
         dependencies={number: tuple(rests_on) for number, rests_on in memory.dependencies.items()},
@@ -139,15 +135,9 @@ def state_of(memory: ReasoningMemory) -> GraphState:
 
 def canonical_text(state: GraphState) -> bytes:
     """Return the bytes whose SHA-256 is the version's ref: those of ``memory.canonical_json``."""
-    before = {
-        "ai_id": state.ai_id,
-        "conclusion": state.conclusion,
-        "confidence_in_reasoning": state.confidence_in_reasoning,
-        "dependencies": state.dependencies,
-        "known_limitations": state.known_limitations,
-        "reasoning_id": "",
-        "reasoning_strategy": state.reasoning_strategy,
-    }
+    # In the order of the keys the task stands behind the steps.
+    names = {*_SCALARS, "dependencies", "known_limitations"} - {"task"}
+    before = {name: getattr(state, name) for name in names} | {"reasoning_id": ""}
     steps = ", ".join([text for _, text in state.steps])
     return f'{_dump(before)[:-1]}, "steps": [{steps}], "task": {_dump(state.task)}}}'.encode()
 
@@ -161,13 +151,9 @@ def memory_of(state: GraphState, reasoning_id: str) -> ReasoningMemory:
     """Return the version as a graph; ``reasoning_id`` is its stream's name, which no ref covers."""
     return ReasoningMemory(
         reasoning_id=reasoning_id,
-        ai_id=state.ai_id,
-        task=state.task,
-        conclusion=state.conclusion,
+        **{name: getattr(state, name) for name in _SCALARS},
         steps=[_step_decoder.decode(text) for _, text in state.steps],
         dependencies={number: list(rests_on) for number, rests_on in state.dependencies.items()},
-        reasoning_strategy=state.reasoning_strategy,
-        confidence_in_reasoning=state.confidence_in_reasoning,
         known_limitations=list(state.known_limitations),
     )
 

@@ -7,7 +7,7 @@ smallest of the full graph, a delta chain and one squashed delta, with the sizes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -139,7 +139,11 @@ def show_reasoning(moment: Moment, asked: ReasoningId) -> Answer:
         (name,),
     )
     full = get_full_reasoning(moment, name)
-    return marked(row) | {"versions": versions, "asked_version": version, "memory": _plain(full.memory)}
+    return marked(row) | {
+        "versions": versions,
+        "asked_version": version,
+        "memory": msgspec.to_builtins(full.memory.to_dict(), str_keys=True),
+    }
 
 
 def full_reasoning(moment: Moment, asked: ReasoningRef) -> Answer:
@@ -152,7 +156,7 @@ def full_reasoning(moment: Moment, asked: ReasoningRef) -> Answer:
         "reasoning_id": full.reasoning_id,
         "version": full.version,
         "event_index": full.event_index,
-        "memory": _plain(full.memory),
+        "memory": msgspec.to_builtins(full.memory.to_dict(), str_keys=True),
         "canonical": full.canonical.decode(),
     }
 
@@ -267,9 +271,3 @@ def _whole(moment: Moment, name: str, version: int, deltas: Iterable[str]) -> Fu
     if ref != row["ref"]:
         raise Corrupted("CORRUPTED", f"version {version} of {name} is not {row['ref']}: run `baton project`", id=name)
     return FullReasoning(ref, name, version, row["event_index"], memory_of(graph, name), canonical_text(graph))
-
-
-def _plain(memory: ReasoningMemory) -> dict[str, Any]:
-    values = memory.to_dict()
-    values["dependencies"] = {str(number): rests_on for number, rests_on in values["dependencies"].items()}
-    return values

@@ -104,9 +104,7 @@ def _spaced(text: str) -> str:
     return unicodedata.normalize("NFKC", _patterns().unsure.sub(_belonging, folded))
 
 
-@lru_cache(clusters_cached_max)
-def _spaced_cluster(cluster: str) -> str:
-    return _spaced(cluster)
+_spaced_cluster: Final = lru_cache(clusters_cached_max)(_spaced)
 
 
 def _belonging(match: re.Match[str]) -> str:

@@ -15,7 +15,7 @@ class AssessedVectors(Mapping[str, float]):
     """Vectors by name, whatever its case: callers write ``UNCERTAINTY``, events hold ``uncertainty``."""
 
     def __init__(self, given: Mapping[str, float | None]) -> None:
-        """Take vectors; one that is None was not assessed and is not there."""
+        # One that is None was not assessed.
         self._values = {name.lower(): value for name, value in given.items() if value is not None}
 
     def __getitem__(self, name: str) -> float:

@@ -151,11 +151,10 @@ def _make_tags(memory: ReasoningMemory, domain: str | None) -> list[Tag]:
     """Return at most eight tags of four kinds, each with the step it stands for."""
     concluding = concluding_steps(memory)
     final = concluding[-1].step_number if concluding else None
-    findings: list[tuple[str, TagSort, int | None]] = [
+    wanted: list[tuple[str, TagSort, int | None]] = [
         (snake_case(_finding(step)), "finding", step.step_number) for step in _findings(memory, concluding)
     ]
-    action = _URGENT.sub(" ", _PATIENT.sub(" ", memory.conclusion))
-    wanted: list[tuple[str, TagSort, int | None]] = [*findings, (snake_case(action), "action", final)]
+    wanted.append((snake_case(_URGENT.sub(" ", _PATIENT.sub(" ", memory.conclusion))), "action", final))
     if _URGENT.search(memory.conclusion):
         wanted.append(("high_urgency", "urgency", final))
     elif _PATIENT.search(memory.conclusion):

@@ -63,7 +63,6 @@ class Tally:
     """The fidelity that the lines chosen so far will reach: facts are kept verbatim, so it can be added up."""
 
     def __init__(self, index: GraphIndex) -> None:
-        """Begin with nothing kept."""
         self._index = index
         self._weights = {fact.spelled: fact.unit.weight for fact in index.key_facts}
         self._weight = sum(self._weights.values())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -104,14 +103,7 @@ class Base(msgspec.Struct, frozen=True):
     transferred: Size | None = None
 
 
-def receive_brief(
-    view: Ask,
-    ref: str,
-    level: TransferLevel,
-    *,
-    budget: int | None = None,
-    vectors: Mapping[str, float | None] | None = None,
-) -> Received:
+def receive_brief(view: Ask, ref: str, level: TransferLevel, *, budget: int | None = None) -> Received:
     """Return the brief of a reasoning (id, ref or beginning of one) and the rule that fired, if any.
 
     The published brief is taken when there is one for this level and no budget was asked for; else it is made here. Of
@@ -134,7 +126,6 @@ def receive_brief(
     answer = should_fetch_full_reasoning(
         fidelity=data.brief.fidelity.value,
         domain=reasoning["domain"] or None,
-        vectors=vectors,
         evidence_refs=data.brief.top_evidence_refs,
         is_imported=imported is not None,
     )
@@ -294,21 +285,13 @@ def read_graph(text: bytes) -> ReasoningMemory:
 
 def describe(received: Received) -> dict[str, Any]:
     """Return what a receiver wants to know of a brief, as plain values."""
-    return {
+    prompt: dict[str, Any] = msgspec.to_builtins(received.prompt)
+    left_out = {"sections": prompt.pop("dropped"), "shortened": prompt.pop("shortened")}
+    return prompt | {
         "reasoning_ref": received.brief.reasoning_ref,
-        "level": received.prompt.level,
-        "prompt": received.prompt.prompt,
-        "tokens": received.prompt.tokens,
-        "exact": received.prompt.exact,
-        "tokenizer": received.prompt.tokenizer,
-        "budget": received.prompt.budget,
         "fidelity": received.brief.fidelity.value,
         "parts": msgspec.to_builtins(received.brief.fidelity),
-        "dropped": {
-            "steps": received.brief.dropped_steps,
-            "sections": received.prompt.dropped,
-            "shortened": received.prompt.shortened,
-        },
+        "dropped": {"steps": received.brief.dropped_steps, **left_out},
         "budget_needed_for_0.90": received.brief.budget_needed_for_090,
         "published": received.is_published,
         "imported": received.imported,

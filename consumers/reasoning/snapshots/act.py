@@ -106,11 +106,6 @@ class Reports(msgspec.Struct, frozen=True):
     passing: list[Report]
     against: list[Report]
 
-    @property
-    def holds(self) -> bool:
-        """Whether somebody independent found that the graph holds, and nobody that it does not."""
-        return bool(self.passing) and not self.against
-
     def problems(self) -> list[str]:
         """Return in sentences why the graph may not be acted on; empty when it may."""
         if not self.passing and not self.against:
@@ -291,7 +286,7 @@ def _validate(
     for brief in snapshot.briefs:
         verify_brief(replace(brief, context=snapshot.context_summary), fetched)
     reports = _weigh(view, fetched.ref)
-    problems = [] if reports.holds else reports.problems()
+    problems = reports.problems()
     if tree is not None:
         from consumers.reasoning.validator.validator import ReasoningValidator  # noqa: PLC0415 - only who brings a tree needs it
 

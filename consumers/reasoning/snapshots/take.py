@@ -34,6 +34,8 @@ from projections.snapshots.vectors import read_vectors
 
 evidence_size_max_bytes: Final = 6 * 1024
 _id_bytes: Final = 6
+# What a snapshot takes over from the last of its briefs.
+_SHARED: Final = ("conclusion", "reasoning_brief", "top_assumptions", "top_evidence_refs", "level")
 
 
 class _Shown(msgspec.Struct):
@@ -150,18 +152,14 @@ def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotT
     references = list(dict.fromkeys(text for step in memory.steps for text in step.evidence))
     whole = replace(
         data,
-        conclusion=last.conclusion,
-        reasoning_brief=last.reasoning_brief,
+        **{name: getattr(last, name) for name in _SHARED},
         reasoning_tags=[tag.tag for tag in last.tags],
-        top_assumptions=last.top_assumptions,
         reasoning_embedding=last.embedding,
         reasoning_ref=fetched.ref,
         reasoning_fidelity=last.fidelity.value,
         reasoning_size=last.sizes,
         evidence_refs=_most_telling(references),
         evidence_count=len(references),
-        top_evidence_refs=last.top_evidence_refs,
-        level=last.level,
         # The snapshot holds these two once for all of its briefs.
         briefs=[replace(brief, context="", embedding=None) for brief in briefs],
     )

@@ -45,9 +45,8 @@ git_time_max_s: Final = 30.0
 listing_size_max_bytes: Final = 32 * 1024**2
 versions_max: Final = 50
 
-_BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_FIRST_PRINTABLE: Final = " "
-_C1: Final = ("\x7f", "\x9f")
+# Control characters and those that turn the direction of reading.
+_HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PRIVATE: Final = (
     *(".git", ".baton", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".htpasswd"),
     *(".git-credentials", ".env", ".env.*", "id_rsa*", "id_ed25519*", "id_ecdsa*", "*.pem", "*.key", "*.p12", "*.pfx"),
@@ -99,7 +98,7 @@ class Tree(Resource):
 
 def parts_of(path: str) -> tuple[Parts, Outcome]:
     """Return the components of a path with ``file``, or without any the reason why it is not looked up."""
-    if not path or len(path) > path_max_chars or "\\" in path or "://" in path or any(map(_is_hidden, path)):
+    if not path or len(path) > path_max_chars or "\\" in path or "://" in path or _HIDDEN.search(path):
         return (), "malformed"
     try:
         path.encode()
@@ -119,10 +118,6 @@ def is_private(name: str) -> bool:
     if any(fnmatchcase(name, pattern) for pattern in _SHOWN_TO_ALL):
         return False
     return any(fnmatchcase(name, pattern) for pattern in _PRIVATE)
-
-
-def _is_hidden(character: str) -> bool:
-    return character < _FIRST_PRINTABLE or _C1[0] <= character <= _C1[1] or character in _BIDI
 
 
 class FolderTree(Tree):

@@ -223,15 +223,12 @@ def print_review(found: dict[str, Any]) -> None:
     """Print a request with its grounds and answer."""
     click.secho(clean(found["question"]), bold=True)
     click.echo(f"{found['id']}  [{found['status']}]  asked by {found['author']} {when(found['requested_ms'])}")
-    if found["task"]:
-        click.echo(f"  task: {clean(found['task'])}")
-    click.echo(f"  rule: {found['rule']}")
-    for reason in found["reasons"]:
-        click.echo(f"  - {clean(reason)}")
-    if found["reasoning_ref"]:
-        click.echo(f"  reasoning: {found['reasoning_ref']}")
-    if found["snapshot_id"]:
-        click.echo(f"  snapshot: {found['snapshot_id']}")
+    lines = [f"task: {found['task']}"] if found["task"] else []
+    lines += [f"rule: {found['rule']}", *(f"- {reason}" for reason in found["reasons"])]
+    lines += [f"reasoning: {found['reasoning_ref']}"] if found["reasoning_ref"] else []
+    lines += [f"snapshot: {found['snapshot_id']}"] if found["snapshot_id"] else []
+    for line in lines:
+        click.echo(f"  {clean(line)}")
     if found["verdict"]:
         said = f": {found['comment']}" if found["comment"] else ""
         click.echo(f"{found['verdict']} by {found['answered_by']}{clean(said)}")
