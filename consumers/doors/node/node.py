@@ -34,8 +34,7 @@ from consumers.doors.node.publication import Publishing
 from consumers.handoffs.notifier.settings import configured_channels
 from consumers.handoffs.notifier.store import STORE_FILE
 from consumers.handoffs.notifier.worker import NotifierWorker
-from consumers.handoffs.router.chains import CHAINS_FILE
-from consumers.handoffs.router.chains_file import ChainsFile
+from consumers.handoffs.router.chains_file import CHAINS_FILE, ChainsFile
 from consumers.handoffs.router.worker import NAME as ROUTER
 from consumers.handoffs.router.worker import RouterWorker
 from consumers.reasoning.workers import CompressorWorker, ModelJudge, ValidatorWorker

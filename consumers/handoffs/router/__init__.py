@@ -10,7 +10,7 @@ The operator writes ``chains.toml`` in the ledger's folder; the router follows t
     ... where = {to = "minimax", title = "Tests*"}
     ... then = {to = "claude", reviewer = "rita", title = "Validate: {title}", depends_on = ["{id}"]}
     ... ''')
-    >>> [(chain.name, sorted(chain.kinds), chain.hops_max) for chain in chains.chains]
+    >>> [(chain.name, sorted(chain.kinds), chain.hops_max) for chain in chains]
     [('validate', ['handoff.verified'], 8)]
 
 The words used here: a *chain* says when, where and then; a *step* is one handoff of its ``then``; the *cause* is the

@@ -1,4 +1,4 @@
-"""Chains as values: when an event meets conditions, then these handoffs. And every limit that a file of them has.
+"""Chains as values: when an event meets conditions, then these handoffs.
 
 A handoff's fields are templates: text with ``{placeholders}``, filled with what others wrote, which stays data. A
 placeholder that no event can fill is refused when the file is read, never when a handoff is due. What is put in can
@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from consumers.sdk.text import shorten
 from ledger.errors import Refused
+from ledger.events.handoff import UnlockAt
 
 PLACEHOLDERS: Final = (
     "id", "title", "from", "to", "reviewer", "author", "summary", "reasoning_ref", "artifacts", "chain", "hop", "day",
@@ -106,22 +109,12 @@ def _escaped(value: str) -> str:
     return "\\" + value if value.startswith(_OPENS_A_BLOCK) else value
 
 
-CHAINS_FILE: Final = "chains.toml"
-
-chains_size_max_bytes: Final = 256 * 1024
-chains_max: Final = 64
-steps_max: Final = 16
-conditions_values_max: Final = 64
-lines_max: Final = 64
-hops_default: Final = 8
-hops_limit: Final = 64
-
 # The limits of the fields of ``handoff.created`` (ledger.events.fields), which a template must not exceed either.
 label_max_chars: Final = 200
 line_max_chars: Final = 2000
 text_max_chars: Final = 40_000
 
-CONDITIONS: Final = ("from", "to", "reviewer", "author", "id", "title", "kind", "chain")
+Text = TypeVar("Text")
 
 
 class Condition(NamedTuple):
@@ -135,21 +128,21 @@ class Condition(NamedTuple):
         return any(fits(pattern, value) for pattern in self.patterns)
 
 
-class Step(NamedTuple):
-    """One handoff of a chain, as templates."""
+class Step(msgspec.Struct, Generic[Text], frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One handoff of a chain: in the file its fields are texts, in a chain templates."""
 
-    to: Template
-    title: Template
-    reviewer: Template | None
-    id: Template | None
-    task: Template | None
-    context: Template | None
-    proposal: Template | None
-    answers: Template | None
-    tasks: tuple[Template, ...]
-    criteria: tuple[Template, ...]
-    depends_on: tuple[Template, ...]
-    unlock_at: Literal["completed", "verified"]
+    to: Text
+    reviewer: Text | None = None
+    title: Text
+    id: Text | None = None
+    task: Text | None = None
+    context: Text | None = None
+    proposal: Text | None = None
+    answers: Text | None = None
+    tasks: tuple[Text, ...] = ()
+    criteria: tuple[Text, ...] = ()
+    depends_on: tuple[Text, ...] = ()
+    unlock_at: UnlockAt = "completed"
 
 
 class Chain(NamedTuple):
@@ -158,14 +151,8 @@ class Chain(NamedTuple):
     name: str
     kinds: frozenset[str]
     where: tuple[Condition, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Step[Template], ...]
     hops_max: int
-
-
-class Chains(NamedTuple):
-    """All chains of a file, in its order."""
-
-    chains: tuple[Chain, ...] = ()
 
 
 def fits(pattern: str, text: str) -> bool:

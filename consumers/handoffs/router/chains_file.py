@@ -10,30 +10,20 @@ import re
 import time
 import tomllib
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 import structlog
 
 from consumers.handoffs.acts import KINDS_OF_HANDOFFS
 from consumers.handoffs.router.chains import (
-    CHAINS_FILE,
-    CONDITIONS,
     Chain,
-    Chains,
     Condition,
     Step,
     Template,
-    chains_max,
-    chains_size_max_bytes,
-    conditions_values_max,
-    hops_default,
-    hops_limit,
     label_max_chars,
     line_max_chars,
-    lines_max,
     parse_template,
-    steps_max,
     text_max_chars,
 )
 from consumers.handoffs.router.checks import check_breadth
@@ -43,10 +33,20 @@ from ledger.events.fields import NAME_PATTERN, Name
 
 log = structlog.get_logger("baton.router")
 
+CHAINS_FILE: Final = "chains.toml"
+CONDITIONS: Final = ("from", "to", "reviewer", "author", "id", "title", "kind", "chain")
+
 settle_wait_s: Final = 0.1
 settle_reads_max: Final = 20
+chains_size_max_bytes: Final = 256 * 1024
+chains_max: Final = 64
+steps_max: Final = 16
+conditions_values_max: Final = 64
+lines_max: Final = 64
+hops_default: Final = 8
+hops_limit: Final = 64
 
-_SINGLE: Final = {
+_CHARS_MAX: Final = {
     "to": label_max_chars,
     "reviewer": label_max_chars,
     "title": label_max_chars,
@@ -55,33 +55,20 @@ _SINGLE: Final = {
     "context": text_max_chars,
     "proposal": line_max_chars,
     "answers": label_max_chars,
+    "tasks": line_max_chars,
+    "criteria": line_max_chars,
+    "depends_on": label_max_chars,
 }
-_LISTS: Final = {"tasks": line_max_chars, "criteria": line_max_chars, "depends_on": label_max_chars}
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The base of what stands in the file: nothing that is unknown."""
 
 
-class _Step(_Table, frozen=True):
-    to: str
-    title: str
-    reviewer: str | None = None
-    id: str | None = None
-    task: str | None = None
-    context: str | None = None
-    proposal: str | None = None
-    answers: str | None = None
-    tasks: list[str] = []
-    criteria: list[str] = []
-    depends_on: list[str] = []
-    unlock_at: Literal["completed", "verified"] = "completed"
-
-
 class _Chain(_Table, frozen=True):
     name: Name
     when: str | list[str]
-    then: _Step | list[_Step]
+    then: Step[str] | list[Step[str]]
     where: dict[str, str | list[str]] = {}
     hops_max: Annotated[int, msgspec.Meta(ge=1, le=hops_limit)] = hops_default
 
@@ -90,7 +77,7 @@ class _File(_Table, frozen=True):
     chain: list[_Chain] = []
 
 
-def read_chains(content: bytes, file: str = CHAINS_FILE) -> Chains:
+def read_chains(content: bytes, file: str = CHAINS_FILE) -> tuple[Chain, ...]:
     """Return the chains in a TOML file's bytes; an empty file has none.
 
     Raises:
@@ -107,13 +94,12 @@ def read_chains(content: bytes, file: str = CHAINS_FILE) -> Chains:
         names = [chain.name for chain in chains]
         for position, name in enumerate(names):
             _require(name not in names[:position], f"$.chain[{position}].name", f"there are two chains {name!r}")
-        found = Chains(tuple(chains))
-        check_breadth(found)
+        check_breadth(chains)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused("INVALID_FORMAT", f"{file} is not TOML: {error}", file=file) from error
     except Refused as refusal:
         raise Refused(refusal.code, f"{file}: {refusal.message}", **(refusal.details | {"file": file})) from refusal
-    return found
+    return tuple(chains)
 
 
 class ChainsFile:
@@ -125,9 +111,9 @@ class ChainsFile:
         self.default_reviewer = default_reviewer
         self.problem: Refused | Unavailable | None = None
         self._content: bytes | None = None
-        self._chains: Chains | None = None
+        self._chains: tuple[Chain, ...] | None = None
 
-    def current(self) -> Chains | None:
+    def current(self) -> tuple[Chain, ...] | None:
         """Return the chains as the file says now; no file, no chains.
 
         A file that became unreadable or wrong is reported once (``problem``, and the log), and what it said before
@@ -139,15 +125,15 @@ class ChainsFile:
                 self._content = content
                 self._chains = read_chains(content, str(self.path))
                 self.problem = None
-                log.info("chains read", file=str(self.path), chains=len(self._chains.chains))
+                log.info("chains read", file=str(self.path), chains=len(self._chains))
         except (Refused, Unavailable) as error:
             if self.problem is None or self.problem.message != error.message:
-                kept = None if self._chains is None else len(self._chains.chains)
+                kept = None if self._chains is None else len(self._chains)
                 log.error("chains file not used", code=error.code, error=error.message, chains_kept=kept)
             self.problem = error
         return self._chains
 
-    def read(self) -> Chains:
+    def read(self) -> tuple[Chain, ...]:
         """Return the chains, or say what is wrong with the file.
 
         Raises:
@@ -211,27 +197,24 @@ def _condition(name: str, given: str | list[str], path: str) -> Condition:
     return Condition(name, patterns)
 
 
-def _step(step: _Step, path: str, text: str) -> Step:
-    found: dict[str, Template | None] = {}
-    for name, chars_max in _SINGLE.items():
-        given: str | None = getattr(step, name)
-        found[name] = None if given is None else _template(given, chars_max, f"{path}.{name}", text)
-    lists: dict[str, tuple[Template, ...]] = {}
-    for name, chars_max in _LISTS.items():
-        lines: list[str] = getattr(step, name)
-        _require(len(lines) <= lines_max, f"{path}.{name}", f"there are more than {lines_max}")
-        lists[name] = tuple(
-            _template(line, chars_max, f"{path}.{name}[{position}]", text) for position, line in enumerate(lines)
-        )
-    to, title = found.pop("to"), found.pop("title")
-    assert to is not None  # noqa: S101 - required by the table
-    assert title is not None  # noqa: S101 - as above
-    for name, template in (("to", to), ("reviewer", found["reviewer"])):
+def _step(table: Step[str], path: str, text: str) -> Step[Template]:
+    templates: dict[str, Any] = {}
+    for name, chars_max in _CHARS_MAX.items():
+        given: str | tuple[str, ...] | None = getattr(table, name)
+        if isinstance(given, str):
+            templates[name] = _template(given, chars_max, f"{path}.{name}", text)
+        elif given is not None:
+            _require(len(given) <= lines_max, f"{path}.{name}", f"there are more than {lines_max}")
+            templates[name] = tuple(
+                _template(line, chars_max, f"{path}.{name}[{position}]", text) for position, line in enumerate(given)
+            )
+    step = Step[Template](unlock_at=table.unlock_at, **templates)
+    for name, template in (("to", step.to), ("reviewer", step.reviewer)):
         literal = None if template is None else template.literal
         is_name = literal is None or re.match(NAME_PATTERN, literal) is not None
         _require(is_name, f"{path}.{name}", f"{literal!r} is no agent's name")
-    _require(bool(title.source.strip()), f"{path}.title", "it is empty")
-    return Step(to=to, title=title, unlock_at=step.unlock_at, **found, **lists)  # type: ignore[arg-type]  # by name
+    _require(bool(step.title.source.strip()), f"{path}.title", "it is empty")
+    return step
 
 
 def _template(given: str, chars_max: int, path: str, text: str) -> Template:

@@ -9,18 +9,22 @@ So a file whose chains could make more than ``handoffs_at_once_max`` handoffs of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
-from consumers.handoffs.router.chains import Chain, Chains, Step, Template, fits, one_line
+import msgspec
+
+from consumers.handoffs.router.chains import Chain, Step, Template, fits, one_line
 from ledger.errors import Refused
+
+Roles: TypeAlias = Mapping[str, frozenset[str]]
 
 handoffs_at_once_max: Final = 1000
 OWN_KIND: Final = "handoff.created"
 """What the router signs that a chain may react to at once; ``handoff.ready`` needs an approval first."""
 
 
-def feeds(maker: Chain, step: Step, taker: Chain, *, router: str = "router", kind: str | None = None) -> bool:
+def feeds(maker: Chain, step: Step[Template], taker: Chain, *, router: str = "router", kind: str | None = None) -> bool:
     """Return whether a handoff that ``step`` of ``maker`` makes could fire ``taker`` (with an event of ``kind``)."""
     if kind is not None and kind not in taker.kinds:
         return False
@@ -49,15 +53,13 @@ def _could_give(template: Template, pattern: str) -> bool:
     return begun.startswith(wanted) or wanted.startswith(begun)
 
 
-def find_loops(chains: Chains, *, router: str = "router") -> list[tuple[str, ...]]:
+def find_loops(chains: Sequence[Chain], *, router: str = "router") -> list[tuple[str, ...]]:
     """Return the loops of chains that can feed themselves, each once, as names from a chain back to itself."""
     after = {
         maker.name: [
-            taker.name
-            for taker in chains.chains
-            if any(feeds(maker, step, taker, router=router) for step in maker.steps)
+            taker.name for taker in chains if any(feeds(maker, step, taker, router=router) for step in maker.steps)
         ]
-        for maker in chains.chains
+        for maker in chains
     }
     found: dict[frozenset[str], tuple[str, ...]] = {}
     for name in after:
@@ -67,19 +69,19 @@ def find_loops(chains: Chains, *, router: str = "router") -> list[tuple[str, ...
     return list(found.values())
 
 
-def check_breadth(chains: Chains, *, router: str = "router") -> None:
+def check_breadth(chains: Sequence[Chain], *, router: str = "router") -> None:
     """Refuse chains that could make too many handoffs of one event without anybody's act in between.
 
     Raises:
         Refused: ``TOO_LARGE`` with the ``count`` that was reached.
     """
     # How many handoffs each step makes of one event that fires every chain, then of those handoffs, and so on.
-    making = {(chain.name, number): 1 for chain in chains.chains for number in range(len(chain.steps))}
-    own = {chain.name: chain for chain in chains.chains}
+    making = {(chain.name, number): 1 for chain in chains for number in range(len(chain.steps))}
+    own = {chain.name: chain for chain in chains}
     fed = {
         (maker, number): [
             taker
-            for taker in chains.chains
+            for taker in chains
             if feeds(own[maker], own[maker].steps[number], taker, router=router, kind=OWN_KIND)
         ]
         for maker, number in making
@@ -119,10 +121,6 @@ def _way_back(name: str, after: dict[str, list[str]]) -> tuple[str, ...] | None:
     return None
 
 
-_SINGLE = ("to", "reviewer", "title", "id", "task", "context", "proposal", "answers")
-_LISTS = ("tasks", "criteria", "depends_on")
-
-
 def described(chain: Chain) -> dict[str, Any]:
     """Return a chain in plain values, as its file says it."""
     return {
@@ -134,14 +132,14 @@ def described(chain: Chain) -> dict[str, Any]:
     }
 
 
-def advise(chains: Chains, agents: Mapping[str, frozenset[str]] | None, default_reviewer: str | None) -> list[str]:
+def advise(chains: Sequence[Chain], agents: Roles | None, default_reviewer: str | None) -> list[str]:
     """Return warnings: loops, and, where the roles of the registered ``agents`` are known, who is missing."""
-    hops = {chain.name: chain.hops_max for chain in chains.chains}
+    hops = {chain.name: chain.hops_max for chain in chains}
     warnings = [
         f"loop: {' → '.join(loop)} can go on by itself; it stops after {max(hops[name] for name in loop)} hops"
         for loop in find_loops(chains)
     ]
-    for chain in chains.chains:
+    for chain in chains:
         for number, step in enumerate(chain.steps, 1):
             warnings += [
                 f"chain {chain.name}, step {number}: {text}" for text in _missing(step, agents, default_reviewer)
@@ -149,7 +147,7 @@ def advise(chains: Chains, agents: Mapping[str, frozenset[str]] | None, default_
     return warnings
 
 
-def _missing(step: Step, agents: Mapping[str, frozenset[str]] | None, default_reviewer: str | None) -> Iterator[str]:
+def _missing(step: Step[Template], agents: Roles | None, default_reviewer: str | None) -> Iterator[str]:
     reviewer = default_reviewer if step.reviewer is None else step.reviewer.literal
     if step.reviewer is None and default_reviewer is None:
         yield "names no reviewer, and there is no default_reviewer in config.toml: the gate will refuse it"
@@ -165,7 +163,9 @@ def _missing(step: Step, agents: Mapping[str, frozenset[str]] | None, default_re
         yield f"{reviewer} is neither reviewer nor human"
 
 
-def _described(step: Step) -> dict[str, Any]:
-    shown: dict[str, Any] = {name: one.source for name in _SINGLE if (one := getattr(step, name)) is not None}
-    shown |= {name: [one.source for one in lines] for name in _LISTS if (lines := getattr(step, name))}
-    return shown | ({"unlock_at": step.unlock_at} if step.unlock_at != "completed" else {})
+def _described(step: Step[Template]) -> dict[str, Any]:
+    return {
+        name: value.source if isinstance(value, Template) else [one.source for one in value]
+        for name, value in msgspec.structs.asdict(step).items()
+        if value and name != "unlock_at"
+    } | ({"unlock_at": step.unlock_at} if step.unlock_at != "completed" else {})

@@ -28,9 +28,9 @@ from ledger.events.handoff import HandoffCreated
 from ledger.limits import data_size_max_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from consumers.handoffs.router.chains import Chain, Chains, Step, Template
+    from consumers.handoffs.router.chains import Chain, Step, Template
     from consumers.handoffs.router.worker import Source
     from ledger.events.body import Event
 
@@ -159,7 +159,9 @@ def handoff_id(text: str) -> str:
     return _cut(name, _digest(name))
 
 
-def _content(step: Step, values: Mapping[str, str], chain: str, default_reviewer: str | None) -> HandoffCreated:
+def _content(
+    step: Step[Template], values: Mapping[str, str], chain: str, default_reviewer: str | None
+) -> HandoffCreated:
     to = fill_line(step.to, values)
     if step.reviewer is not None:
         reviewer: str | None = fill_line(step.reviewer, values)
@@ -170,7 +172,7 @@ def _content(step: Step, values: Mapping[str, str], chain: str, default_reviewer
         to=to,
         reviewer=reviewer,
         created=values["day"],
-        proposal=_optional(step.proposal, values),
+        proposal=None if step.proposal is None else fill_line(step.proposal, values, line_max_chars) or None,
         depends_on=list(dict.fromkeys(filter(None, (handoff_id(fill_line(one, values)) for one in step.depends_on)))),
         unlock_at=step.unlock_at,
         task="" if step.task is None else fill_text(step.task, values, text_max_chars),
@@ -185,10 +187,6 @@ def _content(step: Step, values: Mapping[str, str], chain: str, default_reviewer
 def _lines(templates: tuple[Template, ...], values: Mapping[str, str]) -> list[str]:
     """Return lines of a list; one that came out empty has nothing to say and is left out."""
     return [line for one in templates if (line := fill_line(one, values, line_max_chars))]
-
-
-def _optional(template: Template | None, values: Mapping[str, str]) -> str | None:
-    return None if template is None else fill_line(template, values, line_max_chars) or None
 
 
 def _fitting(data: HandoffCreated) -> HandoffCreated:
@@ -217,14 +215,8 @@ def _cut(name: str, digest: str, *, always: bool = False) -> str:
     return f"{kept.rstrip()}-{digest}"
 
 
-def not_created(planned: Planned, name: str) -> Refused:
-    """Return the refusal for a step whose ids are all taken by other handoffs."""
-    message = f"both {planned.id} and {planned.spare_id} are other handoffs already"
-    return Refused("TRANSITION_NOT_ALLOWED", message, chain=planned.chain, step=planned.step, id=name)
-
-
 def rehearse(
-    chains: Chains, event: Event, source: Source, default_reviewer: str | None, *, every_chain: bool = False
+    chains: Sequence[Chain], event: Event, source: Source, default_reviewer: str | None, *, every_chain: bool = False
 ) -> dict[str, Any]:
     """Return ``{"index", "id", "kind", "handoff", "hop", "chains"}`` with what each chain would make of ``event``.
 
@@ -237,7 +229,7 @@ def rehearse(
     if not event.stream.startswith("handoff/"):
         raise Refused("USAGE", f"entry {event.index} is {event.kind} on {event.stream}: chains are about handoffs")
     facts = source.facts(event)
-    asked = [chain for chain in chains.chains if every_chain or event.kind in chain.kinds]
+    asked = [chain for chain in chains if every_chain or event.kind in chain.kinds]
     return {
         "index": event.index,
         "id": event.id,

@@ -19,7 +19,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,20 +30,11 @@ import structlog
 from consumers.handoffs.acts import KINDS_OF_HANDOFFS, READY_KINDS
 from consumers.handoffs.router.chains import Chain
 from consumers.handoffs.router.chains_file import ChainsFile
-from consumers.handoffs.router.plans import (
-    Facts,
-    Lineage,
-    Planned,
-    mismatch,
-    not_created,
-    plan_step,
-    read_lineage,
-    stopped,
-)
+from consumers.handoffs.router.plans import Facts, Lineage, Planned, mismatch, plan_step, read_lineage, stopped
 from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions
 from ledger.author import Author, Draft
-from ledger.client import Ask, Client, read_event
+from ledger.client import Ask, Client, every_row, read_event
 from ledger.errors import Refused
 from ledger.events.body import Event
 from ledger.events.handoff import HandoffCompleted, HandoffContent, HandoffReady
@@ -51,8 +44,6 @@ CONTENT_KINDS: Final = frozenset({"handoff.created", "handoff.amended", "record.
 WAITING_KINDS: Final = frozenset({*CONTENT_KINDS, "handoff.approved", "handoff.claimed", "handoff.released"})
 """After these a handoff waits for its receiver, or will once the lease runs out."""
 SERVICE: Final = "service"
-
-page_rows: Final = 500
 
 
 class Source:
@@ -148,14 +139,8 @@ class Source:
 
     def _rows(self, stream: str, until: int | None) -> list[dict[str, Any]]:
         """Return the rows of a stream's events, up to and with the index ``until``."""
-        rows: list[dict[str, Any]] = []
-        after = -1
-        while True:
-            page = self._answer("catalog.find", {"stream": stream, "after": after, "limit": page_rows})
-            rows += [row for row in page["events"] if until is None or row["event_index"] <= until]
-            if page["next"] is None or (until is not None and page["next"] > until):
-                return rows
-            after = page["next"]
+        rows = every_row(self._answer, "catalog.find", "events", {"stream": stream})
+        return list(rows if until is None else takewhile(lambda row: row["event_index"] <= until, rows))
 
     def _event(self, index: int) -> Event:
         return read_event(index, self._client.entry(index))
@@ -207,8 +192,7 @@ class RouterWorker:
             Unavailable: the ledger or the store cannot be used; call again to go on.
         """
         client = self._author.client
-        subscriptions = Subscriptions(self._store)
-        try:
+        with closing(Subscriptions(self._store)) as subscriptions:
             reactor = self._reactor(subscriptions)
             reactor.start_at(client.head().size)
             swept: float | None = None
@@ -222,8 +206,6 @@ class RouterWorker:
                 if until is not None:
                     return
                 client.entries(size, limit=1, wait_s=stop_wait_s)
-        finally:
-            subscriptions.close()
 
     def retry(self, index: int) -> None:
         """Handle the event of a dead letter again; what is refused again is a dead letter again.
@@ -234,11 +216,8 @@ class RouterWorker:
         """
         if self._chains.current() is None:
             self._chains.read()  # Says why; without chains nothing would come of the event, and it would be forgotten.
-        subscriptions = Subscriptions(self._store)
-        try:
+        with closing(Subscriptions(self._store)) as subscriptions:
             self._reactor(subscriptions).retry(index)
-        finally:
-            subscriptions.close()
 
     def sweep(self) -> int:
         """Announce everything that is ready and was not announced; return how many."""
@@ -261,8 +240,7 @@ class RouterWorker:
 
     def _run_chains(self, event: Event) -> list[str]:
         """Create the handoffs that an event causes; return why others could not be."""
-        found = self._chains.current()
-        chains = [chain for chain in (found.chains if found else ()) if event.kind in chain.kinds]
+        chains = [chain for chain in self._chains.current() or () if event.kind in chain.kinds]
         if not chains:
             return []
         facts = self._source.facts(event)
@@ -307,7 +285,8 @@ class RouterWorker:
                 if not accepted.is_repeat:
                     log.info("handoff created", handoff=name, chain=planned.chain, step=planned.step)
                 return
-        raise not_created(planned, planned.id)
+        message = f"both {planned.id} and {planned.spare_id} are other handoffs already"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, chain=planned.chain, step=planned.step, id=planned.id)
 
     def _announce(self, about: str | None) -> int:
         """Sign ``handoff.ready`` for one handoff and those that wait for it, or for all; return how many."""

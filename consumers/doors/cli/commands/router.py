@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from shlex import join
 from typing import Any, Final
@@ -15,8 +16,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import configure_logging, print_fields, print_table, stopped_by_signals
 from consumers.doors.cli.program import Group
 from consumers.handoffs.acts import KINDS_OF_HANDOFFS
-from consumers.handoffs.router.chains import CHAINS_FILE
-from consumers.handoffs.router.chains_file import ChainsFile
+from consumers.handoffs.router.chains_file import CHAINS_FILE, ChainsFile
 from consumers.handoffs.router.checks import advise, described
 from consumers.handoffs.router.plans import rehearse
 from consumers.handoffs.router.worker import NAME, SERVICE, RouterWorker, Source
@@ -58,7 +58,7 @@ def check(app: App, file: Path | None) -> None:
     warnings = advise(chains, agents, source.default_reviewer)
     data = {
         "file": str(source.path),
-        "chains": [described(chain) for chain in chains.chains],
+        "chains": [described(chain) for chain in chains],
         "warnings": warnings,
         "agents_checked": agents is not None,
     }
@@ -80,7 +80,7 @@ def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit
     chains = source.read()
     client = app.client()
     reading = Source(client, app.query_with, app.settings().agent or NAME)
-    kinds = frozenset[str]().union(*(chain.kinds for chain in chains.chains))
+    kinds = frozenset[str]().union(*(chain.kinds for chain in chains))
     found: list[dict[str, Any]] = []
     following: int | None = None
     for event in [read_event(index, client.entry(index))] if index is not None else events_after(app, after, kinds):
@@ -114,8 +114,8 @@ def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
     configure_logging(verbose=verbose)
     worker = RouterWorker(author, app.query_with, store(app, author.name), source)
     stop = stopped_by_signals()
-    data = {"agent": author.name, "file": str(source.path), "chains": [chain.name for chain in chains.chains]}
-    counted = "1 chain" if len(chains.chains) == 1 else f"{len(chains.chains)} chains"
+    data = {"agent": author.name, "file": str(source.path), "chains": [chain.name for chain in chains]}
+    counted = "1 chain" if len(chains) == 1 else f"{len(chains)} chains"
     app.show("routing", data, lambda: click.echo(f"{author.name} routes {counted} of {source.path}"))
     sys.stdout.flush()
     if once:
@@ -143,7 +143,7 @@ def status(app: App, retry: int | None) -> None:
     head = app.client().head().size
     data: dict[str, Any] = {"agent": name, "file": str(source.path), "chains": [], "problem": None}
     try:
-        data["chains"] = [chain.name for chain in source.read().chains]
+        data["chains"] = [chain.name for chain in source.read()]
     except BatonError as error:
         data["problem"] = {"code": error.code, "message": error.message}
     position, letters = kept(path)
@@ -195,11 +195,8 @@ def kept(path: Path) -> tuple[int | None, list[Any]]:
     """Return the position and the dead letters in a router's store; a store that is not there is not made."""
     if not path.exists():
         return None, []
-    subscriptions = Subscriptions(path)
-    try:
+    with closing(Subscriptions(path)) as subscriptions:
         return subscriptions.position(NAME), list(subscriptions.dead_letters(NAME))
-    finally:
-        subscriptions.close()
 
 
 def events_after(app: App, after: int, kinds: frozenset[str]) -> Iterator[Event]:

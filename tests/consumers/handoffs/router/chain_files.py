@@ -43,7 +43,7 @@ def chain(text: str = "", *, name: str = "c", when: str = "handoff.verified", th
     """Return the one chain with what ``text`` adds to it."""
     step = then or 'to = "bob"\ntitle = "Go on: {title}"'
     content = f'[[chain]]\nname = "{name}"\nwhen = "{when}"\n{text}\n[chain.then]\n{step}\n'
-    (found,) = read_chains(content.encode()).chains
+    (found,) = read_chains(content.encode())
     return found
 
 

@@ -59,7 +59,7 @@ def test_breadth_that_the_router_makes_by_itself_is_bounded(steps: int, hops: in
 def test_breadth_behind_an_approval_is_not_the_routers_own() -> None:
     then = ",".join(['{to = "b", title = "t"}'] * 8)
     text = f'[[chain]]\nname = "c"\nwhen = "handoff.verified"\nthen = [{then}]\n'
-    (chain,) = read_chains(text.encode()).chains
+    (chain,) = read_chains(text.encode())
     assert sum(len(chain.steps) ** hop for hop in range(1, chain.hops_max + 1)) > handoffs_at_once_max
     with pytest.raises(Refused) as refused:
         read_chains(text.replace("verified", "created").encode())
@@ -83,7 +83,7 @@ def test_loop_is_warned_of_with_its_bound() -> None:
 
 
 def test_chain_is_described_as_its_file_says_it() -> None:
-    shown = described(read_chains(STORY).chains[0])
+    shown = described(read_chains(STORY)[0])
     assert shown["then"][0]["title"] == "Validate: {title}"
     assert shown["then"][0]["unlock_at"] == "verified"
     assert shown["where"] == {"to": ["minimax"], "title": ["Tests*"]}

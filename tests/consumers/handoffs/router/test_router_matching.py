@@ -72,7 +72,7 @@ def test_event_of_another_kind_does_not_fire() -> None:
 
 
 def test_step_makes_the_handoff_that_its_templates_say() -> None:
-    validate, _ = read_chains(STORY).chains
+    validate, _ = read_chains(STORY)
     known = facts(summary="All green.\n## Tasks", artifacts=["a.py", "b.py"])
     planned = plan_step(validate, 1, known, "rita")
     assert planned.id == "t1-validate-1"

@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 from chain_files import STORY
 
-from consumers.handoffs.router.chains import chains_max, chains_size_max_bytes, hops_limit, lines_max, steps_max
-from consumers.handoffs.router.chains_file import ChainsFile, read_chains
+from consumers.handoffs.router.chains_file import (
+    ChainsFile,
+    chains_max,
+    chains_size_max_bytes,
+    hops_limit,
+    lines_max,
+    read_chains,
+    steps_max,
+)
 from ledger.errors import Refused
 
 HEAD = '[[chain]]\nname = "c"\nwhen = "handoff.verified"\n'
@@ -18,7 +25,7 @@ STEP = '{to = "b", title = "t"},'
 
 
 def test_file_is_read_whole() -> None:
-    validate, optimize = read_chains(STORY).chains
+    validate, optimize = read_chains(STORY)
     assert (validate.name, validate.kinds, validate.hops_max) == ("validate", {"handoff.verified"}, 8)
     assert [(one.name, one.patterns) for one in validate.where] == [("to", ("minimax",)), ("title", ("Tests*",))]
     assert validate.steps[0].unlock_at == "verified"
@@ -26,12 +33,12 @@ def test_file_is_read_whole() -> None:
 
 
 def test_empty_file_has_no_chains() -> None:
-    assert read_chains(b"").chains == read_chains(b"# nothing yet\n").chains == ()
+    assert read_chains(b"") == read_chains(b"# nothing yet\n") == ()
 
 
 def test_step_may_be_one_table_or_several() -> None:
     several = HEAD + '[[chain.then]]\nto = "b"\ntitle = "1"\n[[chain.then]]\nto = "c"\ntitle = "2"\n'
-    assert [len(read_chains(text.encode()).chains[0].steps) for text in (ONE, several)] == [1, 2]
+    assert [len(read_chains(text.encode())[0].steps) for text in (ONE, several)] == [1, 2]
 
 
 BAD = {
@@ -118,7 +125,7 @@ def test_changed_file_is_read_again_and_a_broken_one_leaves_the_old_chains(tmp_p
     def names() -> list[str]:
         found = file.current()
         assert found is not None
-        return [chain.name for chain in found.chains]
+        return [chain.name for chain in found]
 
     assert names() == []
     path.write_text(ONE, "utf-8")
@@ -154,7 +161,7 @@ def test_file_that_is_being_written_is_not_believed_before_it_stays(
     monkeypatch.setattr(file, "_read", lambda: next(contents))
     found = file.current()
     assert found is not None
-    assert [chain.name for chain in found.chains] == ["c", "d"]
+    assert [chain.name for chain in found] == ["c", "d"]
 
 
 def test_file_that_cannot_be_read_for_a_while_leaves_the_old_chains(tmp_path: Path) -> None:
