@@ -13,7 +13,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ledger.errors import Refused, Unavailable
 
@@ -39,7 +39,12 @@ class DeadLetter(NamedTuple):
 
 
 class Subscriptions:
-    """The subscriptions kept in one file; ``db`` is the connection that effects write through."""
+    """The subscriptions kept in one file; ``db`` is the connection that effects write through.
+
+    A subclass keeps tables of its own beside them, made by its ``schema``.
+    """
+
+    schema: ClassVar[str] = ""
 
     def __init__(self, path: Path) -> None:
         """Open or make the file.
@@ -53,7 +58,7 @@ class Subscriptions:
             path.touch(mode=0o600)
             self.db = sqlite3.connect(path, timeout=_busy_timeout_s, isolation_level=None, check_same_thread=False)
             try:
-                self.db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _SCHEMA)
+                self.db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _SCHEMA + self.schema)
             except BaseException:
                 self.db.close()
                 raise

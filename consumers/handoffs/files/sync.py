@@ -59,12 +59,8 @@ def sender_notice(id_: str, what: str, file: Path, sender: str | None, client: C
     return held_notice(id_, Held(what, sender or "", command))
 
 
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS files (
-    id TEXT PRIMARY KEY, base BLOB NOT NULL, position INTEGER NOT NULL, seen TEXT NOT NULL, said TEXT NOT NULL
-) WITHOUT ROWID;
-"""
-_NAME: Final = "files"
+FILES: Final = "files"
+"""The subscription whose position is the index of the log up to which a folder is in step."""
 
 
 class Agreed(NamedTuple):
@@ -80,53 +76,30 @@ class Agreed(NamedTuple):
     said: str = ""
 
 
-class SyncStore:
+class SyncStore(Subscriptions):
     """The memory of one watcher; every change is one transaction, and durable when its method returns."""
 
-    def __init__(self, path: Path) -> None:
-        """Open or make the file.
-
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``, as from every method.
-        """
-        self._subscriptions = Subscriptions(path)
-        self._db = self._subscriptions.db
-        self._translated = self._subscriptions.translated
-        try:
-            with self._translated():
-                self._db.executescript(_SCHEMA)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Close the file."""
-        self._subscriptions.close()
+    schema = """
+    CREATE TABLE IF NOT EXISTS files (
+        id TEXT PRIMARY KEY, base BLOB NOT NULL, position INTEGER NOT NULL, seen TEXT NOT NULL, said TEXT NOT NULL
+    ) WITHOUT ROWID;
+    """
 
     def agreed(self, id_: str) -> Agreed | None:
         """Return what is remembered of a handoff's file, or None."""
-        with self._translated():
-            row = self._db.execute("SELECT base, position, seen, said FROM files WHERE id = ?", (id_,)).fetchone()
+        with self.translated():
+            row = self.db.execute("SELECT base, position, seen, said FROM files WHERE id = ?", (id_,)).fetchone()
         return None if row is None else Agreed(*row)
 
     def agree(self, id_: str, agreed: Agreed) -> None:
         """Remember what file and ledger agree on."""
-        with self._translated():
-            self._db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", (id_, *agreed))
+        with self.translated():
+            self.db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", (id_, *agreed))
 
     def ids(self) -> list[str]:
         """Return the handoffs (and, with their ending, the tables) whose files are remembered."""
-        with self._translated():
-            return [row[0] for row in self._db.execute("SELECT id FROM files ORDER BY id")]
-
-    def position(self) -> int | None:
-        """Return the index of the log up to which the folder is in step, or None when it never was."""
-        return self._subscriptions.position(_NAME)
-
-    def move(self, next_index: int) -> None:
-        """Remember the index up to which the folder is in step."""
-        with self._subscriptions.transaction():
-            self._subscriptions.move(_NAME, next_index)
+        with self.translated():
+            return [row[0] for row in self.db.execute("SELECT id FROM files ORDER BY id")]
 
 
 class SyncContext(NamedTuple):

@@ -10,16 +10,16 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from consumers.handoffs.files.folder import CONFLICT, Folder
 from consumers.handoffs.files.mapping import file_name
-from consumers.handoffs.files.sync import Notice, SyncContext
+from consumers.handoffs.files.sync import FILES, Notice, SyncContext
 from consumers.handoffs.files.syntax.sections import is_handoff_id
 from consumers.sdk.files import settled_for_s
-from ledger.client import follow
+from ledger.client import every_row, follow
 from ledger.errors import BatonError, Unavailable
 from projections.handoffs.fold import HANDLED
 
@@ -28,7 +28,6 @@ rescan_interval_s: Final = 30.0
 retry_wait_s: Final = 1.0
 retry_wait_max_s: Final = 5.0
 follow_wait_s: Final = 0.5
-page_rows: Final = 500
 _notify_step_ms: Final = 20
 _notify_debounce_ms: Final = 80
 _notify_timeout_ms: Final = 200
@@ -61,7 +60,8 @@ class Watcher:
         """
         head = self._client.head().size
         # Files come first: a table says of which handoffs it has the rows.
-        ids = list(dict.fromkeys([*self._scan(), *self._wanted_ids(), *self._store.ids()]))
+        wanted = every_row(self._answer, "handoffs.files", "ids", {"finished": self._is_everything})
+        ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))
         failures: list[Unavailable] = []
         ids.sort(key=lambda id_: self._unsettled_s(id_) or 0.0)  # what is being written comes last
         for done, id_ in enumerate(ids, 1):
@@ -72,12 +72,12 @@ class Watcher:
                 self._asked.put((id_, None))
             step(done, len(ids))
         if not failures:
-            self._store.move(head)
+            self._move(head)
         return failures
 
     def run(self, stop: threading.Event) -> None:
         """Watch until ``stop`` is set; an outage of the ledger or the folder is waited out, and told."""
-        self._position = self._store.position() or 0
+        self._position = self._store.position(FILES) or 0
         threads = [
             threading.Thread(target=self._until_stopped, args=(what, work, stop), name=f"baton-{what}")
             for what, work in (("log", self._follow_log), ("files", self._follow_files))
@@ -134,9 +134,13 @@ class Watcher:
     def _position_done(self, position: int) -> None:
         """Remember that all up to an index is in step; what is not remembered is only looked at again."""
         try:
-            self._store.move(position)
+            self._move(position)
         except Unavailable as error:
             self._told_waiting("", error)
+
+    def _move(self, position: int) -> None:
+        with self._store.transaction():
+            self._store.move(FILES, position)
 
     def _unsettled_s(self, id_: str) -> float | None:
         """Return for how long to wait until a file was left alone for ``settle_s``; None when it was."""
@@ -217,19 +221,6 @@ class Watcher:
                 wait_s = retry_wait_s if time.monotonic() - started > retry_wait_max_s else wait_s
                 stop.wait(wait_s)
                 wait_s = min(2 * wait_s, retry_wait_max_s)
-
-    def _wanted_ids(self) -> Iterable[str]:
-        """Yield the handoffs that should have a file."""
-        after: int | None = None
-        while True:
-            arguments: dict[str, Any] = {"limit": page_rows, "after": after, "finished": self._is_everything}
-            page = self._answer(
-                "handoffs.files", {name: value for name, value in arguments.items() if value is not None}
-            )
-            yield from page["ids"]
-            after = page["next"]
-            if after is None:
-                return
 
     def _scan(self) -> list[str]:
         """Return the handoffs that files are named after, remembering what each file looks like from outside."""

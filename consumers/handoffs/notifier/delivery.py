@@ -12,6 +12,7 @@ import base64
 import hmac
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -133,13 +134,10 @@ class Sender:
         Raises:
             Unavailable: the store cannot be used.
         """
-        store = NotifierStore(self._path)
-        try:
+        with closing(NotifierStore(self._path)) as store:
             while not stop.is_set():
                 self.send_due(store, stop)
                 stop.wait(outbox_poll_s)
-        finally:
-            store.close()
 
     def send_due(self, store: NotifierStore, stop: threading.Event) -> None:
         """Send everything that is due now, once, in the order in which it came to be due."""
@@ -150,7 +148,7 @@ class Sender:
             elif delivery.attempts >= self._channel.settings.attempts_max:
                 store.failed(delivery, "the notifier ended while it sent this", None)
             else:
-                store.count_attempt(delivery)
+                store.begin_attempt(delivery)
                 outcome = attempt(self._channel, delivery.notification, self._clock_ms(), stop=stop)
                 self._record(store, delivery, outcome)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ import msgspec
 
 from consumers.handoffs.acts import Wait
 from consumers.sdk.http import is_loopback
-from ledger.codec import schema_error
+from ledger.codec import converted
 from ledger.config import Settings, environment_variable
 from ledger.errors import Refused
 from ledger.events.fields import NAME_PATTERN
@@ -80,18 +81,16 @@ def read_channels(
         Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the file and the path of the field.
     """
     tables = settings.config.notify
-    if len(tables) > channels_max:
-        raise _wrong(settings, Refused("INVALID_FIELD", f"there are at most {channels_max} channels", path="$.notify"))
     channels: list[Channel] = []
-    for number, table in enumerate(tables):
-        try:
+    with _naming_the_file(settings):
+        if len(tables) > channels_max:
+            raise Refused("INVALID_FIELD", f"there are at most {channels_max} channels", path="$.notify")
+        for number, table in enumerate(tables):
             channel = _channel(table, f"$.notify[{number}]", variable)
-        except Refused as refusal:
-            raise _wrong(settings, refusal) from refusal
-        if channel.name in [other.name for other in channels]:
-            message = f"another channel is called {channel.name} or has the same target: give each a name"
-            raise _wrong(settings, Refused("INVALID_FIELD", message, path=f"$.notify[{number}].name"))
-        channels.append(channel)
+            if channel.name in [other.name for other in channels]:
+                message = f"another channel is called {channel.name} or has the same target: give each a name"
+                raise Refused("INVALID_FIELD", message, path=f"$.notify[{number}].name")
+            channels.append(channel)
     return tuple(channels)
 
 
@@ -104,26 +103,27 @@ def configured_channels(
         Refused: as ``read_channels``, and ``INVALID_FIELD`` when the environment lacks the variable of a secret.
     """
     channels = read_channels(settings, variable)
-    for number, channel in enumerate(channels):
-        if channel.settings.webhook is not None and channel.secret is None:
-            message = f"the environment has no {channel.settings.secret_variable}"
-            path = f"$.notify[{number}].secret_variable"
-            raise _wrong(settings, Refused("INVALID_FIELD", message, path=path))
+    with _naming_the_file(settings):
+        for number, channel in enumerate(channels):
+            if channel.settings.webhook is not None and channel.secret is None:
+                message = f"the environment has no {channel.settings.secret_variable}"
+                raise Refused("INVALID_FIELD", message, path=f"$.notify[{number}].secret_variable")
     return channels
 
 
-def _wrong(settings: Settings, refusal: Refused) -> Refused:
-    """Return a refusal that names the file and the path."""
-    file, path = str(settings.home / "config.toml"), refusal.details["path"]
-    where = "" if refusal.message.endswith(path) else f" at {path}"
-    return Refused(refusal.code, f"{file}: {refusal.message}{where}", **refusal.details, file=file)
+@contextmanager
+def _naming_the_file(settings: Settings) -> Iterator[None]:
+    """Let refusals name the file and the path."""
+    try:
+        yield
+    except Refused as refusal:
+        file, path = str(settings.home / "config.toml"), refusal.details["path"]
+        where = "" if refusal.message.endswith(path) else f" at {path}"
+        raise Refused(refusal.code, f"{file}: {refusal.message}{where}", **refusal.details, file=file) from refusal
 
 
 def _channel(table: object, path: str, variable: Callable[[str], str | None]) -> Channel:
-    try:
-        chosen = msgspec.convert(table, ChannelSettings)
-    except msgspec.ValidationError as error:
-        raise schema_error(error, path) from error
+    chosen = converted(table, ChannelSettings, path)
     if (chosen.command is None) == (chosen.webhook is None):
         raise Refused("INVALID_FIELD", "a channel has either a command or a webhook", path=path)
     if chosen.command is not None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -51,26 +50,10 @@ class Delivery(NamedTuple):
     created_ms: int
 
 
-class NotifierStore:
+class NotifierStore(Subscriptions):
     """The notifier's tables in its file, and the position beside them."""
 
-    def __init__(self, path: Path) -> None:
-        """Open or make the file.
-
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``, as from every method.
-        """
-        self.subscriptions = Subscriptions(path)
-        try:
-            with self.subscriptions.translated():
-                self.subscriptions.db.executescript(_SCHEMA)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Close the file."""
-        self.subscriptions.close()
+    schema = _SCHEMA
 
     def open_episodes(self) -> dict[Key, Open]:
         """Return the episodes that are on."""
@@ -101,7 +84,7 @@ class NotifierStore:
         found = self._deliveries(sql, (channel, now_ms))
         return found[0] if found else None
 
-    def count_attempt(self, delivery: Delivery) -> None:
+    def begin_attempt(self, delivery: Delivery) -> None:
         """Count an attempt that is about to be made; the delivery stays due until it is known what came of it."""
         self._run("UPDATE deliveries SET attempts = attempts + 1 WHERE number = ?", (delivery.number,))
 
@@ -111,7 +94,7 @@ class NotifierStore:
 
     def failed(self, delivery: Delivery, error: str, next_ms: int | None) -> None:
         """Remember when a delivery is tried again, or that it is a dead letter; the oldest of too many are dropped."""
-        with self.subscriptions.transaction():
+        with self.transaction():
             self._run(
                 "UPDATE deliveries SET error = ?, next_ms = ? WHERE number = ?", (error, next_ms, delivery.number)
             )
@@ -119,7 +102,7 @@ class NotifierStore:
 
     def stop_channel(self, channel: str, error: str, now_ms: int) -> None:
         """Give up all that waits for a channel whose receiver wants no more, and what will wait for it."""
-        with self.subscriptions.transaction():
+        with self.transaction():
             self._run("INSERT OR REPLACE INTO stopped_channels VALUES (?, ?, ?)", (channel, error, now_ms))
             sql = "UPDATE deliveries SET error = ?, next_ms = NULL WHERE channel = ? AND next_ms IS NOT NULL"
             self._run(sql, (error, channel))
@@ -145,7 +128,7 @@ class NotifierStore:
         """
         where = "next_ms IS NULL" if episode_id is None else "next_ms IS NULL AND episode_id = ?"
         values = () if episode_id is None else (episode_id,)
-        with self.subscriptions.transaction():
+        with self.transaction():
             restart = f"DELETE FROM stopped_channels WHERE channel IN (SELECT channel FROM deliveries WHERE {where})"  # noqa: S608 - fixed texts
             self._run(restart, values)
             sql = f"UPDATE deliveries SET next_ms = ?, attempts = 0 WHERE {where} RETURNING number"  # noqa: S608 - fixed texts
@@ -187,13 +170,10 @@ class NotifierStore:
         return [Delivery(number, channel, _read(stored), *more) for number, channel, stored, *more in rows]
 
     def _run(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        with self.subscriptions.translated():
-            cursor: sqlite3.Cursor = self.subscriptions.db.execute(sql, values)
+        with self.translated():
+            cursor: sqlite3.Cursor = self.db.execute(sql, values)
             return cursor.fetchall()
 
 
+_read: Final = msgspec.msgpack.Decoder(Notification).decode
 _SELECT: Final = "SELECT number, channel, notification, attempts, next_ms, error, created_ms FROM deliveries"
-
-
-def _read(stored: bytes) -> Notification:
-    return msgspec.msgpack.decode(stored, type=Notification)

@@ -168,7 +168,7 @@ class NotifierWorker:
 
         A look is followed by a pause as long as it took, so that looking never takes more than half of the time.
         """
-        position = store.subscriptions.position(NAME)
+        position = store.position(NAME)
         if position is None:
             position = self._begin(store)
         looked_s = ready_s = 0.0
@@ -193,9 +193,9 @@ class NotifierWorker:
     def _begin(self, store: NotifierStore) -> int:
         """Take what waits already as known, and return the position to go on from."""
         seen_size, waiting = self._reader.look()
-        with store.subscriptions.transaction():
+        with store.transaction():
             self._open(store, waiting, seen_size, is_told=self._notify_existing)
-            store.subscriptions.move(NAME, seen_size)
+            store.move(NAME, seen_size)
         return seen_size
 
     def _record(
@@ -205,7 +205,7 @@ class NotifierWorker:
 
         Without a look the ended episodes are closed all the same: the look that follows must find them begun anew.
         """
-        with store.subscriptions.transaction():
+        with store.transaction():
             known = store.open_episodes()
             over = interrupted(known, [(event.index, event.kind, event.name) for event in events])
             store.end(over)
@@ -213,7 +213,7 @@ class NotifierWorker:
                 begun, ended = episodes(known.keys() - over, waiting)
                 store.end(ended)
                 self._open(store, begun, seen_size, is_told=True)
-            store.subscriptions.move(NAME, position)
+            store.move(NAME, position)
 
     def _open(self, store: NotifierStore, begun: list[Waiting], seen_size: int, *, is_told: bool) -> None:
         now_ms = self._clock_ms()

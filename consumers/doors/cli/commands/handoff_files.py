@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +106,7 @@ def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
     configure_logging(verbose=False)
     settings, author = app.settings(), app.author()
     name = hashlib.sha256(f"{folder.resolve()}\0{author.name}".encode()).hexdigest()[:16]
-    store = SyncStore(settings.home / "subscribers" / f"files-{name}.db")
-    try:
+    with closing(SyncStore(settings.home / "subscribers" / f"files-{name}.db")) as store:
         reviewer = settings.config.default_reviewer
         context = SyncContext(folder, author, app.query_with, store, lambda told: tell(app, told), reviewer)
         watcher = Watcher(Folder(context), context, is_everything=is_everything)
@@ -115,10 +115,7 @@ def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
         if once and failures:
             raise failures[0]
         if not once:
-            stop = stopped_by_signals()
-            watcher.run(stop)
-    finally:
-        store.close()
+            watcher.run(stopped_by_signals())
 
 
 def tell(app: App, told: Notice) -> None:

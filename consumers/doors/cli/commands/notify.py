@@ -128,11 +128,8 @@ def open_store(path: Path) -> Iterator[NotifierStore | None]:
     if not path.exists():
         yield None
         return
-    store = NotifierStore(path)
-    try:
+    with contextlib.closing(NotifierStore(path)) as store:
         yield store
-    finally:
-        store.close()
 
 
 def chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tuple[int, Channel]]:

@@ -145,7 +145,7 @@ def test_file_that_cannot_be_read_is_waited_for(folder: SyncedFolder, monkeypatc
         assert [one.what for one in bob.told] == ["signed", "waiting"]
         watcher.reconcile()
         assert [one.what for one in bob.told] == ["signed", "waiting"]
-    assert bob.store.position() is None
+    assert bob.store.position("files") is None
 
 
 def test_edit_and_event_meet_while_it_runs(folder: SyncedFolder, running: tuple[Running, Hand]) -> None:

@@ -57,8 +57,8 @@ def test_full_store_records_nothing_by_half(
 
     def open_nearly_full(store: NotifierStore, path: Path) -> None:
         open_whole(store, path)
-        (pages,) = store.subscriptions.db.execute("PRAGMA page_count").fetchone()
-        store.subscriptions.db.execute(f"PRAGMA max_page_count = {pages + 8}")
+        (pages,) = store.db.execute("PRAGMA page_count").fetchone()
+        store.db.execute(f"PRAGMA max_page_count = {pages + 8}")
 
     scripted.answer.items = [wait_for("bob", "claim", f"h{number}") for number in range(60)]
     with monkeypatch.context() as patch:

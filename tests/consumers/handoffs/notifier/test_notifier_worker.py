@@ -224,13 +224,13 @@ def test_views_that_cannot_answer_move_nothing(scripted: Notifying, ledger: Ledg
     with pytest.raises(Unavailable):
         scripted.catch_up()
     with scripted.store() as store:
-        assert store.subscriptions.position("notifier") == ledger.head()[0] - 1
+        assert store.position("notifier") == ledger.head()[0] - 1
     answer.items = [wait_for("rita", "approve")]
     scripted.answer = answer
     scripted.catch_up()
     assert told(receiver) == [("rita", "approve", "h1")]
     with scripted.store() as store:
-        assert store.subscriptions.position("notifier") == ledger.head()[0]
+        assert store.position("notifier") == ledger.head()[0]
 
 
 def test_kinds_that_matter_are_followed() -> None:
