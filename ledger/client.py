@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,18 @@ if TYPE_CHECKING:
 
 Ask: TypeAlias = "Callable[[str, dict[str, Any]], dict[str, Any]]"
 """What answers view queries by name and arguments: ``Client.view``, or a reader's ``answer``."""
+rows_per_page: Final = 500
+
+
+def every_row(ask: Ask, query: str, of: str, arguments: dict[str, Any]) -> Iterator[Any]:
+    """Yield the rows that a query lists under the name ``of``, page by page."""
+    after: dict[str, Any] = {}
+    while True:
+        page = ask(query, {**arguments, **after, "limit": rows_per_page})
+        yield from page[of]
+        if page["next"] is None:
+            return
+        after = {"after": page["next"]}
 
 
 class HeadView(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from ledger.author import Author, Draft
-from ledger.client import Ask
+from ledger.client import Ask, every_row, rows_per_page
 from ledger.errors import BatonError, Refused
 from ledger.events.session import SessionEnded
 
@@ -26,7 +26,6 @@ SWEPT: Final = "never closed: swept"
 
 REPORTING_PHASES: Final = ("POSTFLIGHT", "CHECK")
 candidates_max: Final = 10
-_page_rows: Final = 500
 
 MakesReport = Callable[[str], dict[str, Any]]
 
@@ -140,7 +139,7 @@ def _activities(ask: Ask, agent: str) -> Iterator[tuple[Activity, int]]:
     """Yield the agent's sessions that may need something, each with the version of its stream."""
     reports = _last_by_stream(ask, "report.generated", agent)
     assessments = _last_by_stream(ask, "assessment.recorded", agent)
-    for row in _pages(ask, "sessions.list", "sessions", {"author": agent}):
+    for row in every_row(ask, "sessions.list", "sessions", {"author": agent}):
         if row["imported"] is not None:
             continue
         name, is_open = row["id"], row["status"] == "open"
@@ -158,22 +157,11 @@ def _activities(ask: Ask, agent: str) -> Iterator[tuple[Activity, int]]:
 
 def _last_event(ask: Ask, stream: str, index: int) -> tuple[int, int]:
     """Return when the last event was accepted, at ``index`` or since then, and the version of its stream."""
-    page = ask("catalog.find", {"stream": stream, "after": index - 1, "limit": _page_rows})
+    page = ask("catalog.find", {"stream": stream, "after": index - 1, "limit": rows_per_page})
     return page["events"][-1]["accepted_ms"], page["total"]
 
 
 def _last_by_stream(ask: Ask, kind: str, agent: str) -> dict[str, int]:
     """Return the index of the last event of ``kind`` in each of the agent's streams."""
-    rows = _pages(ask, "catalog.find", "events", {"kind": kind, "author": agent})
+    rows = every_row(ask, "catalog.find", "events", {"kind": kind, "author": agent})
     return {row["stream"]: row["event_index"] for row in rows}
-
-
-def _pages(ask: Ask, query: str, of: str, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a list, page by page."""
-    after: dict[str, Any] = {}
-    while True:
-        page = ask(query, {**arguments, **after, "limit": _page_rows})
-        yield from page[of]
-        if page["next"] is None:
-            return
-        after = {"after": page["next"]}

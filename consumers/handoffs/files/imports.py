@@ -30,7 +30,7 @@ from consumers.handoffs.files.syntax.sections import is_handoff_id
 from consumers.importers.records import Aside, Record, existing_records, kept_aside
 from ledger.client import Ask
 from ledger.errors import Refused, Unavailable
-from ledger.events.handoff import HandoffClaims
+from ledger.events.handoff import HandoffClaims, HandoffContent
 from ledger.events.imported import RecordImported
 from projections.handoffs.queries import TABLE_FORMAT
 from projections.query import page_rows_max
@@ -169,17 +169,10 @@ def _file(source: Source, original: str, reviewer: str | None) -> Found:
         raise Refused("INVALID_FIELD", f"no handoff can be called {source.stem!r}: rename the file")
     if not file.meta and file.status is None:
         raise Refused("INVALID_FORMAT", "it has no Meta block and no status: it is no handoff")
-    data = RecordImported(
-        original=original,
-        source=_source(source),
-        format=file.format,
-        mapped_kind="handoff.created",
-        mapped=_builtins(content_of_file(file, skeleton=original, reviewer=reviewer)),
-        claimed_author=claimed_author(file.sender),
-        claimed_at=shortened(file.created, label_max_chars) if file.created else None,
-        claims=_builtins(claims_of_file(file)),
-    )
-    return Found((Record(f"handoff/{source.stem}", data),), tuple(_warned(source, file.problems)))
+    content = content_of_file(file, skeleton=original, reviewer=reviewer)
+    claims = claims_of_file(file)
+    data = _claimed(original, _source(source), file.format, content, claims, sender=file.sender, created=file.created)
+    return Found((Record(f"handoff/{source.stem}", data),), _warned(source, file.problems))
 
 
 def _rows(source: Source, original: str, reviewer: str | None) -> Found:
@@ -196,7 +189,7 @@ def _rows(source: Source, original: str, reviewer: str | None) -> Found:
         records.append(Record(f"handoff/{name}", _row(row, original, where, reviewer)))
     if not records:
         records.append(kept_aside(original, _source(source), TABLE_FORMAT, "the table has no row that can be read"))
-    return Found(tuple(records), tuple(_warned(source, table.problems)))
+    return Found(tuple(records), _warned(source, table.problems))
 
 
 def _row(row: TableRow, original: str, where: str, reviewer: str | None) -> RecordImported:
@@ -204,30 +197,38 @@ def _row(row: TableRow, original: str, where: str, reviewer: str | None) -> Reco
         status=shortened(row.status + row.status_rest, line_max_chars) or None,
         done=shortened(row.done, label_max_chars) if row.done else None,
     )
-    return RecordImported(
-        original=original,
-        source=where,
-        format=TABLE_FORMAT,
-        mapped_kind="handoff.created",
-        mapped=_builtins(content_of_row(row, reviewer=reviewer)),
-        claimed_author=claimed_author(row.sender),
-        claimed_at=shortened(row.created, label_max_chars) if row.created else None,
-        claims=_builtins(claims),
-    )
+    content = content_of_row(row, reviewer=reviewer)
+    return _claimed(original, where, TABLE_FORMAT, content, claims, sender=row.sender, created=row.created)
 
 
 def _source(source: Source) -> str:
     return shortened(source.name, line_max_chars - 20) or "—"
 
 
-def _builtins(data: msgspec.Struct) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(data)
-    return found
+def _claimed(
+    original: str,
+    source: str,
+    read_as: str,
+    content: HandoffContent,
+    claims: HandoffClaims,
+    *,
+    sender: str | None,
+    created: str | None,
+) -> RecordImported:
+    return RecordImported(
+        original=original,
+        source=source,
+        format=read_as,
+        mapped_kind="handoff.created",
+        mapped=msgspec.to_builtins(content),
+        claimed_author=claimed_author(sender),
+        claimed_at=shortened(created, label_max_chars) if created else None,
+        claims=msgspec.to_builtins(claims),
+    )
 
 
-def _warned(source: Source, problems: tuple[Problem, ...]) -> Iterator[Warned]:
-    for problem in problems:
-        yield Warned(source.name, problem.line, problem.text)
+def _warned(source: Source, problems: tuple[Problem, ...]) -> tuple[Warned, ...]:
+    return tuple(Warned(source.name, problem.line, problem.text) for problem in problems)
 
 
 def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record], int]:
@@ -271,7 +272,5 @@ def _says_the_same(data: RecordImported, found: dict[str, Any]) -> bool:
         return True
     if data.format != TABLE_FORMAT or found["claimed_status"] is None:
         return False
-    return (data.claims.get("status") or "", data.claims.get("done")) == (
-        found["claimed_status"],
-        found["claimed_done"],
-    )
+    claims = data.claims.get("status") or "", data.claims.get("done")
+    return claims == (found["claimed_status"], found["claimed_done"])

@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from consumers.handoffs.acts import ACTS, REVIEWS, Verb, hint, setting, way
 from consumers.handoffs.files.syntax.comparison import Edits, differences, is_text_changed, moved, with_progress_of
-from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile, LogLine
+from consumers.handoffs.files.syntax.document import HandoffFile, LogLine
 from consumers.handoffs.files.syntax.lines import apply_edits, join_lines
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.writer import replace_at
@@ -194,17 +193,19 @@ class _Planner:
         """Tick what was ticked, and take back what was not; ``edits`` has the positions of ``base``."""
         works = "in_progress" in (self._handoff.status, *(ACTS[verb].leads for verb in way))
         may = self._acting == self._handoff.receiver and works
-        for position, checked in _missing(moved(edits.tasks, base.tasks, ledger.tasks), ledger.tasks):
-            if may:
-                self._steps.append(kinds.HandoffTaskChecked(position=position, checked=checked))
-            else:
-                self._hold_tick("task", position, checked=checked)
+        tasks = moved(edits.tasks, base.tasks, ledger.tasks)
         criteria = moved(edits.criteria, base.criteria, ledger.criteria)
-        for position, checked in _missing(criteria, ledger.criteria):
-            if may:
-                self._steps.append(kinds.HandoffCriterionChecked(position=position, checked=checked))
-            else:
-                self._hold_tick("criterion", position, checked=checked)
+        for what, data, ticks, boxes in (
+            ("task", kinds.HandoffTaskChecked, tasks, ledger.tasks),
+            ("criterion", kinds.HandoffCriterionChecked, criteria, ledger.criteria),
+        ):
+            for position, checked in ticks.items():
+                if position >= len(boxes) or boxes[position].is_checked == checked:
+                    continue
+                if may:
+                    self._steps.append(data(position=position, checked=checked))
+                else:
+                    self._hold_tick(what, position, checked=checked)
         if may and "complete" in way:
             # An imported tick is only a claim; who completes the work with it in the file makes it his own.
             for position in self._handoff.claimed:
@@ -253,12 +254,6 @@ class _Planner:
         verb, _, options = command.partition(" ")
         words = f"baton handoff {verb} {shlex.quote(self._handoff.id)}" + (f" {options}" if options else "")
         self._held.append(Held(what, name, words if verb == "why" else f"{words} --as {name}"))
-
-
-def _missing(ticks: Mapping[int, bool], boxes: Sequence[Checkbox]) -> Iterator[tuple[int, bool]]:
-    for position, checked in ticks.items():
-        if position < len(boxes) and boxes[position].is_checked != checked:
-            yield position, checked
 
 
 def _reason(edited: HandoffFile, ledger: HandoffFile) -> str:

@@ -11,14 +11,20 @@ While a file holds edits that nobody here may sign, they stay where they are, an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile, LogLine
 from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines
 from consumers.handoffs.files.syntax.writer import Progress, render, replace_at, tick
+
+Line = TypeVar("Line")
+
+_key: Final = attrgetter("day", "author", "text")
+_said: Final = attrgetter("author", "text")
 
 _FIELDS: Final = ("title", "sender", "to", "reviewer", "created", "proposal", "depends_on", "task", "context")
 
@@ -48,7 +54,7 @@ def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
         tasks=_changed_ticks(base.tasks, edited.tasks),
         criteria=_changed_ticks(base.criteria, edited.criteria),
         log=tuple(added),
-        is_content_changed=not is_log_kept or with_progress_of(edited, base) != base.content,
+        is_content_changed=not is_log_kept or is_text_changed(base, edited),
         fields=tuple(_changed_fields(base, edited)),
     )
 
@@ -94,19 +100,17 @@ def _changed_ticks(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict
     return dict(sorted(changed.items()))
 
 
-def _key(line: LogLine) -> tuple[str | None, str | None, str]:
-    return line.day, line.author, line.text
-
-
 def _added_log(base: HandoffFile, edited: HandoffFile) -> list[LogLine]:
-    known = Counter(map(_key, base.log))
-    added: list[LogLine] = []
-    for line in edited.log:
-        if known[_key(line)]:
-            known[_key(line)] -= 1
+    return list(unknown(edited.log, _key, Counter(map(_key, base.log))))
+
+
+def unknown(lines: Iterable[Line], key: Callable[[Line], Hashable], known: Counter[Any]) -> Iterator[Line]:
+    """Yield the lines that are not known: each is as often as it is counted, since the same may be said twice."""
+    for line in lines:
+        if known[key(line)]:
+            known[key(line)] -= 1
         else:
-            added.append(line)
-    return added
+            yield line
 
 
 def _status_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
@@ -208,20 +212,14 @@ def merge(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> byt
                 criteria=moved(ours.criteria, base.criteria, ledger.criteria),
             ),
         )
-    known = Counter((line.author, line.text) for line in ours.log)  # the same words may be logged twice
-    news = []
-    for line in theirs.log:
-        if known[line.author, line.text]:
-            known[line.author, line.text] -= 1
-        else:
-            news.append(f"- {line.day} [{line.author}] {line.text}")
+    news = unknown(theirs.log, _said, Counter(map(_said, ours.log)))
     return render(
         edited,
         Progress(
             status=theirs.status if ours.status is None else None,
             tasks=moved(theirs.tasks, base.tasks, edited.tasks),
             criteria=moved(theirs.criteria, base.criteria, edited.criteria),
-            log=news,
+            log=[f"- {line.day} [{line.author}] {line.text}" for line in news],
         ),
     )
 
@@ -230,7 +228,3 @@ def moved(ticks: Mapping[int, bool], base: Sequence[Checkbox], other: Sequence[C
     """Return ticks at the positions that their boxes have in another file; boxes that are gone are left out."""
     places = {place: position for position, place in matched(base, other).items()}
     return {places[position]: tick for position, tick in ticks.items() if position in places}
-
-
-def _said(line: LogLine) -> tuple[str | None, str]:
-    return line.author, line.text

@@ -58,15 +58,19 @@ def revise(file: HandoffFile, changes: Revision) -> bytes:
     if not isinstance(changes.title, UnsetType) and changes.title.strip() != file.title:
         edits.append(_title_edit(file, changes.title))
     edits += _meta_edits(file, changes)
-    if not isinstance(changes.task, UnsetType):
-        edits += _text_edits(file, "Task", changes.task, file.task)
-    if not isinstance(changes.tasks, UnsetType):
-        edits += _list_edits(file, "Tasks", [one_line(text, "tasks").strip() for text in changes.tasks], file.tasks)
-    if not isinstance(changes.criteria, UnsetType):
-        texts = [one_line(text, "criteria").strip() for text in changes.criteria]
-        edits += _list_edits(file, "Acceptance Criteria", texts, file.criteria)
-    if not isinstance(changes.context, UnsetType):
-        edits += _text_edits(file, "Context", changes.context, file.context)
+    for name, heading in (
+        ("task", "Task"),
+        ("tasks", "Tasks"),
+        ("criteria", "Acceptance Criteria"),
+        ("context", "Context"),
+    ):
+        if name not in given:
+            continue
+        if name in ("tasks", "criteria"):
+            texts = [one_line(text, name).strip() for text in given[name]]
+            edits += _list_edits(file, heading, texts, getattr(file, name))
+        else:
+            edits += _text_edits(file, heading, given[name], getattr(file, name))
     written = join_lines(apply_edits(file.lines, edits), has_mark=file.has_mark)
     read_back(written, {name: value for name, value in fields_of(file).items() if name != "log"} | given)
     return written
