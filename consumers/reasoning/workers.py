@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from consumers.reasoning.validator.publication import publish, validate_ref
 from consumers.reasoning.validator.trees import open_tree
 from consumers.reasoning.validator.validator import Judge, Verdict
 from consumers.sdk.llm.judge import LlmJudge, instructions_digest
+from consumers.sdk.llm.model import LlmClient
 from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Author, Draft
@@ -37,11 +38,8 @@ from ledger.events.body import Event
 from ledger.events.reasoning import Opinion, ReasoningBriefed
 from ledger.limits import data_size_max_bytes
 from projections.briefs.prompt import TransferLevel, to_context_prompt
+from projections.reader import Reader
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep
-
-if TYPE_CHECKING:
-    from consumers.sdk.llm.model import LlmClient
-    from projections.reader import Reader
 
 log = structlog.get_logger("baton.compressor")
 

@@ -8,21 +8,33 @@ equal content have equal refs.
 ``bytes`` is the delta's length. Its tokens are counted when somebody asks (the query ``reasoning.deltas``): a machine
 without the tokenizer would fold other rows from the same log, and no two digests could be compared.
 
-Imported records are folded as the events that they stand for; the row says where they came from.
+Imported records are folded as the events that they stand for. The row has the importer as ``author``; where it came
+from, and what its original claims, every answer shows under ``imported``: nobody here vouches for it.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from ledger.events import reasoning as kinds
 from ledger.events.body import Event, read_as
-from projections.projection import Logged, Projection, Row, Rows, Table, by_name_of_stream, row_of
+from ledger.events.imported import RecordImported
+from projections.projection import Logged, Projection, Row, Rows, Table, by_name_of_stream, json_text, row_of
 from projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, ref_of
-from projections.reasoning.imported import Origin, kind_of, origin_of
 from projections.views import VIEW_VERSIONS
+
+
+class Origin(msgspec.Struct, frozen=True, array_like=True):
+    """Where imported reasoning came from, and what its original claims of itself; ``claims`` is JSON."""
+
+    source: str
+    format: str
+    original: str
+    claimed_author: str | None
+    claimed_at: str | None
+    claims: str
 
 
 class ReasoningRow(Row, frozen=True):
@@ -82,6 +94,31 @@ VERSIONS: Final = Table(
     "reasoning_versions", VersionRow, primary_key=("reasoning_id", "version"), indexes=(("ref",), ("event_index",))
 )
 DELTAS: Final = Table("reasoning_deltas", DeltaRow, primary_key=("reasoning_id", "version"))
+
+
+def origin_of(event: Event) -> Origin | None:
+    """Return where the data of an event came from; None for an agent's own event."""
+    data = event.data
+    if not isinstance(data, RecordImported):
+        return None
+    claims = json_text(data.claims)
+    return Origin(data.source, data.format, data.original, data.claimed_author, data.claimed_at, claims)
+
+
+def kind_of(event: Event) -> str:
+    """Return the kind of an event, or the kind that an imported one stands for."""
+    data = event.data
+    return (data.mapped_kind or event.kind) if isinstance(data, RecordImported) else event.kind
+
+
+def marked(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of a reasoning with its mark, ``imported``, in place of the columns; None marks one of our own."""
+    columns = Origin.__struct_fields__
+    kept = {name: value for name, value in row.items() if name not in columns}
+    if row["original"] is None:
+        return kept | {"imported": None}
+    origin = {name: row[name] for name in columns} | {"claims": msgspec.json.decode(row["claims"])}
+    return kept | {"imported": {"importer": row["author"], **origin}}
 
 
 class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -6,7 +6,7 @@ smallest of the full graph, a delta chain and one squashed delta, with the sizes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
@@ -26,16 +26,9 @@ from projections.query import (
     page_rows_max,
     prefix_range,
 )
-from projections.reasoning.delta import (
-    SentAs,
-    choose,
-    find_change,
-    write_chain,
-    write_full,
-    write_squashed,
-)
+from projections.reasoning.delta import SentAs, choose, find_change, write_chain, write_full, write_squashed
+from projections.reasoning.fold import marked
 from projections.reasoning.graph import GraphState, apply_change, canonical_text, decode_change, memory_of, ref_of
-from projections.reasoning.imported import marked
 from projections.reasoning.memory import ReasoningMemory
 
 LISTING: Final = Listing("SELECT * FROM reasonings", "reasonings", "started_index")
@@ -125,7 +118,7 @@ def get_full_reasoning(moment: Moment, asked: str) -> FullReasoning:
         Corrupted: the stored deltas do not lead to the ref they are stored under.
     """
     name, version = find_version(moment, asked)
-    return _whole(moment, name, version, list(_deltas(moment, name, version)))
+    return _whole(moment, name, version, _deltas(moment, name, version))
 
 
 def show_reasoning(moment: Moment, asked: ReasoningId) -> Answer:
@@ -171,7 +164,7 @@ def fetch(moment: Moment, asked: Fetch) -> Answer:
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``, for either.
     """
     name, version = find_version(moment, asked.ref)
-    deltas = list(_deltas(moment, name, version))
+    deltas = _deltas(moment, name, version)
     full = _whole(moment, name, version, deltas)
     payloads: dict[SentAs, str] = {"full": write_full(full.memory)}
     base = None
@@ -179,9 +172,13 @@ def fetch(moment: Moment, asked: Fetch) -> Answer:
         base = get_full_reasoning(moment, asked.have)
         change = find_change(base.memory, full.memory)
         payloads["squashed"] = write_squashed(base.ref, full.ref, change)
-        start = _grew_from(moment, name, version, base.ref)
-        if start is not None:
-            payloads["chain"] = write_chain(base.ref, full.ref, deltas[start:])
+        # The last version of the same reasoning that is the base, if the wanted one grew out of it.
+        sql = (
+            "SELECT max(version) AS newest FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? AND ref = ?"
+        )
+        (row,) = moment.rows(sql, (name, version, base.ref))
+        if row["newest"] is not None:
+            payloads["chain"] = write_chain(base.ref, full.ref, deltas[row["newest"] :])
     sent_as, sizes = choose(payloads)
     return {
         "ref": full.ref,
@@ -242,19 +239,10 @@ def origins(moment: Moment, asked: VersionRef) -> Answer:
     return {"own": row["own"], "imported": row["number"] - row["own"]}
 
 
-def _deltas(moment: Moment, name: str, version: int) -> Iterator[str]:
-    """Yield the deltas from nothing to a version, as they are stored."""
+def _deltas(moment: Moment, name: str, version: int) -> list[str]:
+    """Return the deltas from nothing to a version, as they are stored."""
     sql = "SELECT delta FROM reasoning_deltas WHERE reasoning_id = ? AND version <= ? ORDER BY version"
-    for row in moment.rows(sql, (name, version)):
-        yield row["delta"]
-
-
-def _grew_from(moment: Moment, name: str, version: int, base: str) -> int | None:
-    """Return the last version of the same reasoning, up to ``version``, that is ``base``; None when there is none."""
-    sql = "SELECT max(version) AS newest FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? AND ref = ?"
-    (row,) = moment.rows(sql, (name, version, base))
-    newest: int | None = row["newest"]
-    return newest
+    return [row["delta"] for row in moment.rows(sql, (name, version))]
 
 
 def _whole(moment: Moment, name: str, version: int, deltas: Iterable[str]) -> FullReasoning:

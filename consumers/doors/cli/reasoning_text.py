@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from msgspec.structs import asdict
 
 from consumers.sdk.text import clean
 from projections.reasoning.delta import make_delta, measure, write_squashed
-
-if TYPE_CHECKING:
-    from projections.reasoning.memory import ReasoningMemory
+from projections.reasoning.memory import ReasoningMemory
 
 _SCALARS: Final = {
     "task": "task",

@@ -251,11 +251,7 @@ def _place(content: str, text: str) -> str:
 
 
 def _at(value: Any, pointer: str) -> Any:
-    """Return what a JSON pointer (RFC 6901) leads to.
-
-    Raises:
-        LookupError: it leads to nothing.
-    """
+    """Return what a JSON pointer (RFC 6901) leads to; raises ``LookupError`` where that is nothing."""
     if pointer and not pointer.startswith("/"):
         raise LookupError(pointer)
     for token in pointer.split("/")[1:]:

@@ -15,19 +15,17 @@ import msgspec
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.reasoning_text import said_of_import
-from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
+from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
 from consumers.sdk.text import clean
 from ledger.errors import Corrupted, Refused
 from projections.briefs.certificate import check_certificate
 from projections.briefs.critical import critical_numbers
 from projections.briefs.fidelity import measure
 from projections.briefs.prompt import TransferLevel
+from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 if TYPE_CHECKING:
-    from consumers.reasoning.compressor.transfer import Received
     from consumers.reasoning.validator.publication import Validated
-    from projections.reasoning.memory import ReasoningMemory, ReasoningStep
-
 
 LEVELS = [level.value for level in TransferLevel]
 issues_shown_max: Final = 500

@@ -52,14 +52,13 @@ def reasoning() -> None:
 @click.option("--task", required=True, help="What is to be reasoned about.")
 @click.option("--id", "id_", help="Its id (default: day and task).")
 @click.option("--ai-id", default="", help="A label of the model, as claude-sonnet-4.5.")
-@click.option("--strategy", default="", help="As top-down, bottom-up or hypothesis-driven.")
+@click.option("--strategy", "reasoning_strategy", default="", help="As top-down, bottom-up or hypothesis-driven.")
 @click.option("--domain", default="", help="As security, medical or legal: those are always fetched whole.")
 @click.option("--session", default="", help="The session it belongs to.")
 @click.pass_obj
-def start(app: App, *, task: str, id_: str | None, ai_id: str, strategy: str, domain: str, session: str) -> None:
+def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
     """Start a reasoning; the acting agent owns it."""
-    started = ReasoningStarted(task=task, ai_id=ai_id, reasoning_strategy=strategy, domain=domain, session=session)
-    emit(app, id_ or default_id(task), started)
+    emit(app, id_ or default_id(task), ReasoningStarted(task=task, **given))
 
 
 @reasoning.command()
