@@ -149,10 +149,8 @@ def repair(ask: Ask, project: Project, step: Step = lambda _done, _total: None) 
 def _latest(ask: Ask) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield the latest report of every session, with how many there are."""
     arguments: dict[str, Any] = {"limit": page_size, "imported": False}
-    while True:
+    page: dict[str, Any] = {"next": 0}
+    while page["next"] is not None:
         page = ask("reports.list", arguments)
-        for report in page["reports"]:
-            yield report, page["total_found"]
-        if page["next"] is None:
-            return
+        yield from ((report, page["total_found"]) for report in page["reports"])
         arguments["cursor"] = page["next"]

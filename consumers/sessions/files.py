@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from consumers.sdk.files import read_file, write_file
-from consumers.sessions.notes import Report, report_in
+from consumers.sessions.notes import Report, encoded, report_in
 from consumers.sessions.places import Stored, name_of
 from ledger.errors import BatonError, Refused, Unavailable
 
@@ -48,7 +48,7 @@ def write_files(root: Path, report: dict[str, Any]) -> list[Stored]:
     if last is not None and int(last["index"]) > version.event_index:
         reason = f"the files are of a later report, {last['id'].decode()}"
         return [Stored("files", str(place), "skipped", reason) for place in (path, json_path)]
-    markdown, compact = _with_newline(report["markdown"]), _with_newline(report["compressed_json"])
+    markdown, compact = encoded(report["markdown"]), encoded(report["compressed_json"])
     digest, digest_there = _digest(compact), _digest(json_there)
     is_json_ours = last is not None and digest_there in {last["json"].decode(), (last["before"] or b"").decode()}
     before = digest_there if is_json_ours and digest_there != digest else None
@@ -114,7 +114,3 @@ def _last_line(markdown: bytes | None) -> re.Match[bytes] | None:
 
 def _digest(content: bytes | None) -> str:
     return hashlib.sha256((content or b"").replace(b"\r\n", b"\n")).hexdigest()
-
-
-def _with_newline(text: str) -> bytes:
-    return (text if text.endswith("\n") else text + "\n").encode("utf-8", "replace")

@@ -149,7 +149,7 @@ class Notes:
             Refused: ``INVALID_FORMAT`` when another tool's ref stands in the way.
             Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``; ``STORE_IN_USE`` when others held the ref all the time.
         """
-        blob = self._blob_of(_bytes(content))
+        blob = self._blob_of(encoded(content))
         return until_free(lambda: self._write_once(ref, content, blob, report, known))
 
     def read(self, ref: str) -> str | None:
@@ -207,7 +207,7 @@ class Notes:
         if notes and notes[0].report is not None and notes[0].report.order > report.order:
             return Written("skipped", f"the note is of a later report, {notes[0].report.report_id}")
         target = self._noted()
-        self.git.ask("hash-object", "-w", "--stdin", data=_bytes(content))
+        self.git.ask("hash-object", "-w", "--stdin", data=encoded(content))
         gone = {note.path for note in there if note.object_id == target or note in forged}
         entries = {path: blob for path, blob in tip.entries.items() if path not in gone} if tip else {}
         self.put(ref, tip, {**entries, target: blob}, report, f"Handoff report {ref.removeprefix(NOTES)}")
@@ -347,7 +347,7 @@ def report_in(report: dict[str, Any]) -> Report:
     return Report(max(at_s, 0), index if isinstance(index, int) else -1, given if _REPORT_ID.fullmatch(given) else "-")
 
 
-def _bytes(content: str) -> bytes:
+def encoded(content: str) -> bytes:
     """Return a text as it is stored: with one newline at its end, as git's own notes have."""
     return (content if content.endswith("\n") else content + "\n").encode("utf-8", "replace")
 
@@ -355,8 +355,8 @@ def _bytes(content: str) -> bytes:
 def _displaced(notes: list[Note], forged: list[Note], target: str) -> str:
     """Say what became of notes that are not ours."""
     if forged:
-        return f"a note of a report that the ledger does not have gave way: it stays in the ref's history as blob \
-{forged[0].blob}"
+        what, blob = "a note of a report that the ledger does not have", forged[0].blob
+        return f"{what} gave way: it stays in the ref's history as blob {blob}"
     foreign = [note for note in notes if note.report is None]
     here = [note for note in foreign if note.object_id == target]
     if here:

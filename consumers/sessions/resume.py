@@ -42,6 +42,7 @@ dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}
 restored_below_tokens: Final = 160
 """A text that its report holds with fewer tokens than this is read whole from its blob, before it is packed."""
 
+_RESUMED_AS: Final = {"task_summary": "task", "recommended_next_steps": "next_steps"}
 _similar_max: Final = 10
 _short_id_chars: Final = (8, 13, 18, 24)
 
@@ -188,7 +189,7 @@ def source_of(
         short_id=short_id,
         markdown=markdown_of(report) if is_full else "",
         sections=[("Head", head(report)), *((part.title, str(part)) for part in sections(report))] if is_full else [],
-        shortened=frozenset(_resumed_as(long.path.split("/")[1]) for long in report.long_texts),
+        shortened=frozenset(_RESUMED_AS.get(field := long.path.split("/")[1], field) for long in report.long_texts),
         last=frozenset({"next_session_context"} if report.next_session_context.startswith(DERIVED) else ()),
     )
 
@@ -258,11 +259,6 @@ def _assessments(session: Mapping[str, Any]) -> list[dict[str, Any]]:
     )
     kept = ("phase", "round", "vectors", "reasoning", "overall_confidence")
     return [{name: event[name] for name in kept if event[name] not in (None, "", {})} for event in ranked]
-
-
-def _resumed_as(field: str) -> str:
-    """Return the name under which a field of the report is resumed."""
-    return {"task_summary": "task", "recommended_next_steps": "next_steps"}.get(field, field)
 
 
 def _delta_weight(delta: tuple[str, float]) -> tuple[bool, float]:

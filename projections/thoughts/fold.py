@@ -177,10 +177,9 @@ def _changes_of(state: TaskRecord, event: Event) -> dict[str, Any]:
         case kinds.EvaluationResults(payload=kinds.ResultsPayload() as payload):
             nodes = dict(state.nodes)
             for result in payload.evaluations:
-                evaluation = kinds.Evaluation(
-                    score=result.score, confidence=result.confidence, reasoning=result.reasoning
-                )
-                nodes[result.node_id] = msgspec.structs.replace(nodes[result.node_id], evaluation=evaluation)
+                judged = {name: getattr(result, name) for name in ("score", "confidence", "reasoning")}
+                node = nodes[result.node_id]
+                nodes[node.id] = msgspec.structs.replace(node, evaluation=kinds.Evaluation(**judged))
             return {"nodes": nodes, "llm_calls": state.llm_calls + payload.llm_calls}
         case kinds.GeneratedThoughts() | kinds.EvaluationResults():
             return {"llm_calls": state.llm_calls + failed_ask_calls}
@@ -211,10 +210,7 @@ def _added_nodes(state: TaskRecord, event: Event, data: kinds.TotNodesAdded) -> 
     origins = {
         node.id: Origin(event.index, temp_id, source) for node, temp_id in zip(data.nodes, temp_ids, strict=True)
     }
-    return {
-        "nodes": state.nodes | {node.id: node for node in data.nodes},
-        "origins": state.origins | origins,
-    }
+    return {"nodes": state.nodes | {node.id: node for node in data.nodes}, "origins": state.origins | origins}
 
 
 def rows(state: TaskRecord) -> Rows:
@@ -253,7 +249,6 @@ def status_of(state: TaskRecord) -> str:
 
 
 def _node(state: TaskRecord, position: int, node: kinds.ThoughtNode) -> NodeRow:
-    evaluation = node.evaluation
     return row_of(
         NodeRow,
         node,
@@ -261,9 +256,7 @@ def _node(state: TaskRecord, position: int, node: kinds.ThoughtNode) -> NodeRow:
         task_id=state.id,
         position=position,
         children_ids=json_text(node.children_ids),
-        score=None if evaluation is None else evaluation.score,
-        confidence=None if evaluation is None else evaluation.confidence,
-        reasoning=None if evaluation is None else evaluation.reasoning,
+        **{name: getattr(node.evaluation, name, None) for name in ("score", "confidence", "reasoning")},
         metadata=json_text(node.metadata),
     )
 

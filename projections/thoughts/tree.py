@@ -60,7 +60,9 @@ def frontier(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> l
 
 def best_path(nodes: Mapping[str, ThoughtNode]) -> list[str]:
     """Return the ids from the root to the best node; the root alone while nothing is evaluated."""
-    end = _best(nodes)
+    cut = _cut_off(nodes)
+    ends = [node for node in nodes.values() if node.evaluation is not None and node.id not in cut]
+    end = max(ends, key=_worth, default=None)
     at = root_of(nodes) if end is None else end.id
     path: list[str] = []
     while at is not None:
@@ -81,12 +83,6 @@ def stats_of(nodes: Mapping[str, ThoughtNode], *, backtracks: int, llm_calls: in
         rounds=rounds,
         best_score=max(scores, default=None),
     )
-
-
-def _best(nodes: Mapping[str, ThoughtNode]) -> ThoughtNode | None:
-    cut = _cut_off(nodes)
-    ends = [node for node in nodes.values() if node.evaluation is not None and node.id not in cut]
-    return max(ends, key=_worth, default=None)
 
 
 def _worth(node: ThoughtNode) -> tuple[bool, float, float, int]:

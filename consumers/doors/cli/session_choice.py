@@ -84,23 +84,13 @@ def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]
     except Refused as refusal:
         if refusal.code not in {"TRANSITION_NOT_ALLOWED", "NOT_AUTHORIZED"}:
             raise
-        name = whole_id(app, given)
+        name = str(find_session(app, given)["id"])
         if name == given:
             raise _with_advice(refusal, name, author.name) from refusal
     try:
         return name, emit(name)
     except Refused as refusal:
         raise _with_advice(refusal, name, author.name) from refusal
-
-
-def whole_id(app: App, given: str) -> str:
-    """Return the id of a session of which ``given`` is the id or its beginning.
-
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-    """
-    name: str = find_session(app, given)["id"]
-    return name
 
 
 def find_session(app: App, given: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import click
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import fields_of, imported_by, page_options, print_table, show_page, when
 from consumers.doors.cli.program import Group, Lazy
-from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and, whole_id
+from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and
 from consumers.sdk.text import clean, one_line
 from ledger.author import Draft
 from ledger.errors import Refused
@@ -60,10 +60,11 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
     data = kinds.SessionStarted(
         task=read_text(task, "--task"),
         ai_id=author.name if ai_id is None else ai_id,
-        resumes="" if resumes is None else whole_id(app, resumes),
+        resumes="" if resumes is None else find_session(app, resumes)["id"],
     )
     # Asked before anything is signed: where the views fail, no session has begun whose id nobody was told.
-    dead_ends = failed_before(app, data.task)
+    similar = {"task": data.task, "limit": dead_ends_max}
+    dead_ends = app.query("reports.dead_ends", **similar)["dead_ends"] if data.task.strip() else []
     try:
         accepted = author.emit(Draft(stream=f"session/{name}", data=data))[0]
     except Refused as refusal:
@@ -177,20 +178,24 @@ def record(app: App, given: str, data: EventData, what: str) -> None:
     )
 
 
-def failed_before(app: App, task: str) -> list[dict[str, Any]]:
-    """Return the dead ends of sessions with a similar task."""
-    if not task.strip():
-        return []
-    dead_ends: list[dict[str, Any]] = app.query("reports.dead_ends", task=task, limit=dead_ends_max)["dead_ends"]
-    return dead_ends
-
-
 def print_session(session: dict[str, Any]) -> None:
     """Print a session (the answer of ``sessions.show``)."""
     _print_head(session)
     if session["assessments"]:
-        _print_vectors(session["assessments"])
-    _print_logged(session)
+        _heading("Vectors")
+        header, rows, left_out = trajectory(session["assessments"])
+        print_table(header, rows)
+        if left_out:
+            click.echo(f"({left_out} assessments between the first and the last ones are not shown: --json has all)")
+    findings = [
+        "\n      ".join([f"{clean(event['finding'])}{_weight(event)}", *map(clean, event["evidence"])])
+        for event in session["findings"]
+    ]
+    _print_newest("Findings", findings)
+    _print_newest("Unknowns", [f"{clean(event['unknown'])}{_weight(event)}" for event in session["unknowns"]])
+    _print_newest("Dead ends", [f"{dead_end_line(event)}{_weight(event)}" for event in session["dead_ends"]])
+    tools = [filter(None, (clean(event["tool"]), clean(event["purpose"]))) for event in session["tools"]]
+    _print_newest("Tools", [": ".join(words) for words in tools])
 
 
 def _print_head(session: dict[str, Any]) -> None:
@@ -209,30 +214,6 @@ def _print_head(session: dict[str, Any]) -> None:
     if session["summary"]:
         click.echo(f"  summary: {clean(session['summary'])}")
     click.echo("  " + ", ".join(f"{name.replace('_', ' ')}: {number}" for name, number in session["counts"].items()))
-
-
-def _print_vectors(assessments: Sequence[dict[str, Any]]) -> None:
-    _heading("Vectors")
-    header, rows, left_out = trajectory(assessments)
-    print_table(header, rows)
-    if left_out:
-        click.echo(f"({left_out} assessments between the first and the last ones are not shown: --json has all)")
-
-
-def _print_logged(session: dict[str, Any]) -> None:
-    _print_newest(
-        "Findings",
-        [
-            "".join(
-                [f"{clean(event['finding'])}{_weight(event)}", *(f"\n      {clean(at)}" for at in event["evidence"])]
-            )
-            for event in session["findings"]
-        ],
-    )
-    _print_newest("Unknowns", [f"{clean(event['unknown'])}{_weight(event)}" for event in session["unknowns"]])
-    _print_newest("Dead ends", [f"{dead_end_line(event)}{_weight(event)}" for event in session["dead_ends"]])
-    tools = [(clean(event["tool"]), clean(event["purpose"])) for event in session["tools"]]
-    _print_newest("Tools", [f"{name}{': ' if purpose else ''}{purpose}" for name, purpose in tools])
 
 
 def _print_newest(title: str, lines: Sequence[str]) -> None:
@@ -254,15 +235,14 @@ def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[l
     if len(columns) > columns_max:
         columns = [columns[0], *columns[len(columns) - columns_max + 1 :]]
     header = ["vector", *(_phase(column) for column in columns), "change"]
+    left_out = len(assessments) - len(columns)
+    series = {name: [assessment["vectors"].get(name) for assessment in assessments] for name in VECTOR_NAMES}
+    series["overall (own)"] = [assessment["overall_confidence"] for assessment in assessments]
     rows = []
-    for name in VECTOR_NAMES:
-        values = [assessment["vectors"].get(name) for assessment in assessments]
+    for name, values in series.items():
         if any(value is not None for value in values):
-            rows.append([name, *(_number(column["vectors"].get(name)) for column in columns), _change(values)])
-    overall = [assessment["overall_confidence"] for assessment in assessments]
-    if any(value is not None for value in overall):
-        rows.append(["overall (own)", *(_number(column["overall_confidence"]) for column in columns), _change(overall)])
-    return header, rows, len(assessments) - len(columns)
+            rows.append([name, *map(_number, values[:1] + values[1 + left_out :]), _change(values)])
+    return header, rows, left_out
 
 
 def print_dead_ends(dead_ends: Sequence[dict[str, Any]]) -> None:
