@@ -1,10 +1,9 @@
 """The reader: brings the views up to date, then answers, all from one moment of the store.
 
-The command line uses it on the folder beside it, the bus service on behalf of agents elsewhere: ``answer`` takes a
-query's name and plain arguments, and returns plain JSON values, so both give the same answers. Whoever reads a view
+The command line uses it on the folder beside it, the bus service on behalf of agents elsewhere. Whoever reads a view
 folds first: an answer holds everything that was in the log when the question was asked. Most commands ask one question
-of views that nobody has to fold, because nothing happened since the last one: whether that is so is asked without
-loading any fold, which is half of a short command's start (measured).
+when nothing happened since the last one: whether that is so is asked without loading any fold, which is half of a short
+command's start (measured).
 """
 
 from __future__ import annotations

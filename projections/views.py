@@ -4,8 +4,7 @@ Both are loaded when first asked for: a command that asks one question of views 
 of queries and no fold, which is half of its start (measured).
 
 To add a view: write its package with ``fold.py`` and ``queries.py``, and add it to both tables. A query is a function
-of a ``Moment`` and the type of its arguments. Tests count the packages against these tables, and hold that no two views
-own a table of the same name.
+of a ``Moment`` and the type of its arguments.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The copies of reports beside the log, in git notes and files: written, and brought into step with the log.
 
 A report is one event, ``report.generated``, and what these stores hold is derived from it. So a store that cannot be
-written is told and never raised, the loss of a store loses nothing, and none is asked whether a report is true. (A
-third store, SQL, is a view: ``projections.reports``.) The words used here: a *note* is git's, a text on an object in a
-ref of its own; *ours* are notes whose commit names a report; a *store* is all of them or all files; a *place* is one
-ref or one file.
+written is told and never raised, the loss of a store loses nothing, and none is asked whether a report is true. Words:
+*ours* are notes whose commit names a report; a *store* is all notes or all files; a *place* is one ref or one file.
 
 Refused: one ref for all sessions (writers of different sessions would collide); a library for git (none writes refs as
 git's own transactions do, and the operator's git is the one whose configuration counts); files as the source of truth

@@ -6,11 +6,10 @@ Rules kept here:
   folder of an agent must be a folder, not a link to one, and links are never written through.
 - A file is replaced whole or not at all (``sdk.files``).
 - What a person wrote is never overwritten. The markdown's last line, a comment that no reader of markdown shows, holds
-  the digests of both files as Baton wrote them. A file that no longer fits its digest, or never had one, is left as it
-  is and reported, with what to do to have it written anew. Nothing is written beside it: the report is in the log, and
-  a second version of every edited file would make the folder say things twice. An older report does not take the place
-  of a later one, which two writers at once could do otherwise. A digest says who wrote a file last, not
-  that it is true: the ledger's signatures do that.
+  the digests of both files as Baton wrote them (who wrote last, not what is true: the ledger's signatures say that). A
+  file that no longer fits its digest, or never had one, is left as it is and reported, with what to do to have it
+  written anew; a second version beside it would make the folder say things twice.
+- An older report does not take the place of a later one, which two writers at once could do otherwise.
 """
 
 from __future__ import annotations

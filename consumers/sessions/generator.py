@@ -1,7 +1,6 @@
 """The generator of handoff reports: what a session's events and its author's words come to. Pure.
 
-A report is made from what its author gives, and from what the session's events say about the rest: only what nobody
-recorded has to be given. What was given wins; what was left out (None) is derived:
+What its author gives wins; what was left out (None) is derived from the session's events:
 
 - the task from the words at POSTFLIGHT, else the session's summary or task, else the words at PREFLIGHT;
 - findings and unknowns from what was logged, the weightiest first, then the newest;
@@ -14,9 +13,6 @@ A task or findings that were given empty are refused, not replaced: whoever says
 - differences are rounded to 4 decimals before they are compared with a threshold;
 - recommendations are never empty: a session about which nothing is remarkable goes on as planned;
 - without a POSTFLIGHT the recommendations rest on the vectors that were assessed last.
-
-Which assessments are compared is ``projections.reports.calibration.ends_of``. Nothing here writes: ``report`` makes an
-event of what is generated.
 """
 
 from __future__ import annotations

@@ -5,20 +5,16 @@ JSON is read by ``git notes --ref empirica/handoff/ID show HEAD`` at the commit 
 repository without commits it is on the empty tree, where ``show HEAD`` has no HEAD to show). Baton reads independently
 of HEAD: the latest report among the notes of the ref.
 
-The tree of a notes ref maps the noted object's id (perhaps with slashes in it, "fan-out") to a blob. The tree has no
-times, so these are read from the ref's history: the newest commit that put a blob where it is wrote that note. Commits
-of Baton name their report; all others are another tool's. Baton's notes come first: a note of another tool in our ref
-is kept, and read only where there is none of ours.
+The tree of a notes ref maps the noted object's id (perhaps with slashes in it, "fan-out") to a blob. It has no times:
+the newest commit of the ref's history that put a blob where it is wrote that note. Commits of Baton name their report;
+all others are another tool's, whose notes are kept, and read only where there is none of ours. Rules:
 
-Rules kept here:
-
-- ``git notes add`` replaces a ref without looking whether it is still the one it read, so of two writers at once one
-  may be lost. Here the new commit takes the ref's place only if the ref is where it was read; else it is tried again.
-- A note of the same content is left alone: writing twice adds nothing, wherever HEAD is by then.
-- An older report never takes a newer one's place. Which is newer says the commit of the notes ref: its author date is
-  the report's time, and ``Baton-Report`` in its message names event and index.
-- What another tool wrote on the same commit gives way, as with ``git notes add -f``, but its content stays in the
-  history of the ref and the answer says so; what it wrote on other commits stays where it is.
+- A new commit takes the ref's place only if the ref is where it was read, else it is tried again: ``git notes add``
+  does not look, so of two writers at once one may be lost.
+- A note of the same content is left alone, and an older report never takes a newer one's place. The commit of the notes
+  ref says which is newer: its author date is the report's time, ``Baton-Report`` in its message names event and index.
+- What another tool wrote on the same commit gives way, as with ``git notes add -f``, but stays in the history of the
+  ref, and the answer says so; what it wrote on other commits stays where it is.
 - No history is ever rewritten, and nothing but the notes ref changes: no index, work tree, branch or reflog of HEAD.
 """
 

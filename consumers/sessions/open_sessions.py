@@ -5,10 +5,8 @@ or a CHECK of a session that is over, has no report behind it. Rules:
 
 - a session is ended only when it is open and idle for longer than was asked;
 - a CHECK asks for a report only in a session that is over: one that goes on may still reach its POSTFLIGHT;
-- so what was swept once needs nothing the next time.
-
-Only the sessions of the acting agent are swept: nobody else may write to them. What the agent imported is left alone:
-it is not his to end or to report on. What cannot be done for one session is kept with its error, and the others go on.
+- only the sessions of the acting agent are swept, and not what it imported: nobody else may write to them;
+- what cannot be done for one session is kept with its error, and the others go on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Packing one session into a number of tokens: what an agent reads to go on with it.
 
-The count is exact: that of the session's JSON as commands print it, compact and with sorted keys. Words are never
-cut: a text is whole, or ends between words in ``…`` and is named under ``left_out.shortened``. How tokens are spent:
+The count is that of the session's JSON as commands print it. Words are never cut: a text is whole, or ends between
+words in ``…`` and is named under ``left_out.shortened``. How tokens are spent:
 
 1. the first of everything, shortened to a share, so that no question is left without an answer;
 2. at level full the Markdown report, if it fits whole;

@@ -11,13 +11,11 @@ Paths are relative to the project: the folder that holds ``.baton``, else the cu
 - files are written when the project has the folder ``docs/`` (they go to ``docs/sessions/handoffs``): files of the work
   tree are somebody's next commit, so a project that has no place for documents is given none.
 
-The name of a session or agent is one component of a git ref and of a path. A session's id is any text, a component is
-not: ``git check-ref-format`` refuses spaces, ``..``, ``~^:?*[\``, ``@{``, a dot in front, ``.lock`` at the end; a slash
-would begin another component, and a session ``a`` could not live beside a session ``a/b``. So bytes that cannot stand
-are written ``%XX``, as in a URL, and so is ``%`` itself: then no two ids have one name. An id that is legal and has no
-``%`` stands as it is, Chinese too, so that the ref ``empirica/handoff/ID`` is found under the id. No text at all is a
-single ``%``. What is longer than a file system takes ends in ``%-`` and the SHA-256 of the whole; that alone cannot be
-read back.
+The name of a session or agent is one component of a git ref and of a path, where its id may be any text: what
+``git check-ref-format`` refuses, slashes, and ``%`` itself, are written ``%XX`` as in a URL, so no two ids have one
+name. A legal id without ``%`` stands as it is, Chinese too, so that the ref ``empirica/handoff/ID`` is found under the
+id. No text at all is a single ``%``. What is longer than a file system takes ends in ``%-`` and the SHA-256 of the
+whole; that alone cannot be read back.
 
     >>> name_of("45a42346-364e-467c-9b2f-d15a8de0c52c")
     '45a42346-364e-467c-9b2f-d15a8de0c52c'

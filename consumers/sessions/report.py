@@ -1,13 +1,12 @@
 """Publishing a report: what was generated becomes one signed event of its session.
 
-The event follows from the two assessments that it compares. Publishing the same content again adds nothing: the report
-that stands is found, or, when two do it at once, the idempotency key is the same, so the ledger answers both with one
-event. Content that an older version had is published anew, because the latest version counts.
+Publishing the same content again adds nothing: the report that stands is found, or, when two do it at once, the
+idempotency key is the same, so the ledger answers both with one event. Content that an older version had is published
+anew, because the latest version counts.
 
-Texts that an entry cannot hold are shortened at a word and stand whole as blobs; nothing is shortened that fits. Where
-the whole report is too large, its longest texts are shortened to one length, the greatest that fits; so a few texts of
-10 KB do not cost the short ones beside them a word. Each shortened text is named by its JSON pointer in ``long_texts``.
-Equal texts share a blob, so making a report again adds none.
+Texts that an entry cannot hold are shortened at a word and stand whole as blobs, named by their JSON pointers in
+``long_texts``. Where the whole report is too large, its longest texts are shortened to one length, the greatest that
+fits; so a few texts of 10 KB do not cost the short ones beside them a word.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Resuming: what the next agent reads of the sessions before it, within a stated number of tokens.
 
-Selected are the last session, the last few, or one by its id (a beginning of it will do); without an agent, of all
-agents. The whole answer, dead ends included, has at most as many tokens as its sessions may have (400, 800 or 1,250
-each), counted exactly as commands print it. A session without a report resumes from its events, marked ``no_report``: a
-crashed agent leaves no report, and that is when resuming matters most.
-
-Dead ends come beside the sessions, those of the resumed sessions first, then those of sessions about similar tasks:
-what failed is not to be tried again. What another tool recorded is marked ``imported``: nobody of this ledger stands
-for it but the importer, who only says where it comes from.
+The whole answer, dead ends included, has at most as many tokens as its sessions may have (400, 800 or 1,250 each),
+counted exactly as commands print it. A session without a report resumes from its events, marked ``no_report``: a
+crashed agent leaves no report, and that is when resuming matters most. Dead ends come beside the sessions: what failed
+is not to be tried again. What another tool recorded is marked ``imported``: nobody of this ledger stands for it.
 
 Long texts that the report itself holds shortened stand whole in blobs. They are read where a resume may show more of
 them than the report has; a blob that is not here leaves its text as it is, marked as shortened.

@@ -1,13 +1,12 @@
 """The report as small JSON: for git notes and quick resumption.
 
-Pure, derived from the whole report and never the other way round. Keys and limits are those that readers of such notes
-know, with three differences that keep a reader from being misled: nothing is cut in the middle of a word (a cut text
-ends in ``…``), ``more`` says what is left out or shortened, and ``ref`` leads to the whole report.
+Pure. Keys and limits are those that readers of such notes know, with three differences that keep a reader from being
+misled: nothing is cut in the middle of a word (a cut text ends in ``…``), ``more`` says what is left out or shortened,
+and ``ref`` leads to the whole report.
 
 A wide sign (Chinese, Japanese, Korean) counts as two towards a limit: it says about as much and costs as many tokens
-as two letters, so a report stays near 800 tokens in these scripts too. Chinese and Japanese have no spaces: a text
-is cut after a sign of punctuation if that keeps half of it, else between any two ideographs or hiragana, because where
-a word ends only a dictionary knows.
+as two letters. Chinese and Japanese have no spaces: a text is cut after a sign of punctuation if that keeps half of it,
+else between any two ideographs or hiragana, because where a word ends only a dictionary knows.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """The report as Markdown, by one template: the same sections in the same order.
 
-Pure and deterministic: the same report gives the same bytes everywhere, and no time stands in it but that of its
-event. Every section is there; an empty one says so, because a reader must tell "nothing" from "left out".
+Pure and deterministic: the same report gives the same bytes everywhere. Every section is there; an empty one says so,
+because a reader must tell "nothing" from "left out".
 
-Texts of agents stay text, whatever they hold: a report is read by people and by models, so a finding must not be able
-to open a section, close a table, hide text in HTML or swallow what follows in a code fence. Every line is disarmed
-where Markdown would read it as a block; inside a line only HTML is, because nothing else reaches beyond its own list
-item or paragraph. What stands on a line shared with others (the head) is disarmed wholly, and the table holds no text
-but Baton's own. Words are never changed, lines are kept.
+Texts of agents stay text: a finding must not be able to open a section, close a table, hide text in HTML or swallow
+what follows in a code fence. Every line is disarmed where Markdown would read it as a block; inside a line only HTML
+is, because nothing else reaches beyond its own list item or paragraph. What stands on a line shared with others (the
+head) is disarmed wholly, and the table holds no text but Baton's own. Words are never changed, lines are kept.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Filters, the pattern too, work before any limit; ``total_found`` counts all that
 the page after. A list holds the latest version of each session, newest first: by the ledger's clock, and of imported
 ones by the time that they claim.
 
-A pattern is RE2's: matching takes time linear in the text, whatever the pattern. It has neither backreferences nor
-look-around; such a pattern is refused, never tried with another engine. Its program is bounded too: what compiles to
-more instructions than ``program_instructions_max`` is refused before it runs.
+A pattern is RE2's: matching takes time linear in the text, and a pattern that it cannot read (backreferences,
+look-around) is refused, never tried with another engine; so is one that compiles to too many instructions.
 """
 
 from __future__ import annotations

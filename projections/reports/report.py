@@ -1,8 +1,7 @@
 """One shape for a report, wherever it comes from: a published event, a row of the view, or a report just made.
 
-Pure: every room that renders, stores or resumes a report takes a ``Report``; its fields have the names that
-other tools know. What was not assessed is absent: a delta that could not be taken is not 0, a missing assessment is
-None. Markdown and compressed JSON are derived from it and never kept in the event.
+Pure. Its fields have the names that other tools know. What was not assessed is absent: a delta that could not be taken
+is not 0, a missing assessment is None. Markdown and compressed JSON are derived from it, never kept in the event.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`baton session assess`: the agent's own assessment, and after the last one the report.
 
 The assessment is committed first and stands whatever happens then. A report that fails is said on stderr and in the
-JSON, with exit code 0, and is made again by `baton session sweep`. Vectors are given as ``--vector know=0.7``, or
-several at once as JSON.
+JSON, with exit code 0, and is made again by `baton session sweep`.
 """
 
 from __future__ import annotations
