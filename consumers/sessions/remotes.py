@@ -2,7 +2,7 @@
 
 A remote's notes are fetched into refs of their own, ``refs/notes/remotes/REMOTE/empirica/*`` (by a plain ``git fetch``
 too: the refspec is configured once), and then merged into ``refs/notes/empirica/*``. Refused: a refspec straight into
-those, with which ``git fetch --prune`` deletes every note that was not pushed yet, and ``git pull`` fails as soon as two
+those, with which ``git fetch --prune`` deletes every note that was not pushed yet and ``git pull`` fails as soon as two
 clones wrote notes; ``remote.NAME.push``, which would change what a plain ``git push`` pushes; force.
 
 Merging: where one side's history holds the other's, the longer one is taken. Else a commit with both as parents holds
