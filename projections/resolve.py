@@ -38,8 +38,11 @@ def resolve(moment: Moment, asked: AnyRef) -> Answer:
         sql = "SELECT DISTINCT ref FROM reasoning_versions WHERE ref >= ? AND ref < ? ORDER BY ref LIMIT ?"
         for row in moment.rows(sql, (*bounds, candidates_max + 1)):
             matches[row["ref"]] = _version(moment, row["ref"])
-    if not matches:
-        matches = {row["stream"]: _stream(row) for row in _streams(moment, asked.ref)}
+    name = asked.ref.removesuffix(".md")
+    if not matches and name:
+        sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"
+        rows = moment.rows(sql, (asked.ref, name, asked.ref, name, candidates_max + 1))
+        matches = {row["stream"]: _stream(row) for row in rows}
     return matches[only_match(list(matches), asked.ref, "event, reasoning or stream")]
 
 
@@ -73,11 +76,3 @@ def _step(moment: Moment, ref: str, number: int) -> dict[str, Any]:
 def _stream(row: dict[str, Any]) -> dict[str, Any]:
     place = {"event_index": row["last_index"], "stream_version": row["version"]}
     return {"sort": "stream", "ref": row["stream"], "stream": row["stream"]} | place
-
-
-def _streams(moment: Moment, asked: str) -> list[dict[str, Any]]:
-    name = asked.removesuffix(".md")
-    if not name:
-        return []
-    sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"
-    return moment.rows(sql, (asked, name, asked, name, candidates_max + 1))

@@ -82,19 +82,14 @@ def measure(memory: ReasoningMemory, text: str) -> Fidelity:
 def measure_indexed(index: GraphIndex, text: str) -> Fidelity:
     """Return the fidelity of a text against a graph that is indexed already."""
     if holds_whole_graph(text, index.memory):
-        return lossless(index)
+        anchors_kept, edges_kept = 1.0 if index.critical_anchors else None, 1.0 if index.edges else None
+        return Fidelity(LOSSLESS, band_of(LOSSLESS), 1.0, anchors_kept, edges_kept, NO_CAP, [], dict(WEIGHTS))
     readable = readable_text(text)
     parts = _parts(index, readable)
     vetoes = find_vetoes(readable, index) if readable.strip() else []
     cap = min((veto.cap for veto in vetoes), default=NO_CAP)
     value = combine(parts, cap)
     return Fidelity(value, band_of(value), parts["R"], parts["A"], parts["E"], cap, vetoes, dict(WEIGHTS))
-
-
-def lossless(index: GraphIndex) -> Fidelity:
-    """Return the fidelity of the graph itself."""
-    anchors_kept, edges_kept = 1.0 if index.critical_anchors else None, 1.0 if index.edges else None
-    return Fidelity(LOSSLESS, band_of(LOSSLESS), 1.0, anchors_kept, edges_kept, NO_CAP, [], dict(WEIGHTS))
 
 
 def holds_whole_graph(text: str, memory: ReasoningMemory) -> bool:

@@ -57,12 +57,12 @@ def fact_sentence(fact: Fact, layout: Layout) -> str:
     if fact.conclusion:
         text += f" → {one_line(fact.conclusion)}"
     # The stop stands behind the details, so that a fact with them is still one sentence.
-    stop = "" if text.endswith(_ENDS) else _full_stop(text)
+    stop = "" if text.endswith(_ENDS) else "。" if "\u3400" <= text[-1:] <= "\u9fff" else "."
     if text.endswith((".", "。")):
         text, stop = text[:-1], text[-1]
     details = evidence_detail(fact) if fact.step in layout.evidence else ""
     if fact.step in layout.links:
-        details += f" {link(fact.step, fact.rests_on)}"
+        details += f" [#{fact.step}{'<' if fact.rests_on else ''}{','.join(map(str, fact.rests_on))}]"
     return f"{text}{details}{stop}"
 
 
@@ -108,15 +108,6 @@ def choose_lead(facts: Iterable[Fact]) -> list[int]:
 def lead_sentences(facts: Iterable[Fact], layout: Layout) -> list[str]:
     """Return the sentences of the lead, one a fact."""
     return [fact_sentence(fact, layout) for fact in facts if fact.step in layout.lead]
-
-
-def _full_stop(text: str) -> str:
-    return "。" if text and "\u3400" <= text[-1] <= "\u9fff" else "."
-
-
-def link(step: int, premises: list[int]) -> str:
-    """Return the label that says which step a fact is and which steps it rests on."""
-    return f"[#{step}{'<' if premises else ''}{','.join(str(number) for number in premises)}]"
 
 
 def counting_sentences(steps: int, critical: int, left_out: int) -> list[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 NOT: Final = "¬"
@@ -49,7 +50,7 @@ def words(text: str) -> list[str]:
     tokens: list[str] = []
     for token in _TOKEN.findall(text.lower()):
         if _is_cjk(token):
-            tokens.extend(_bigrams(token))
+            tokens += map("".join, pairwise(token)) if len(token) > 1 else [token]
         elif token.endswith(("n't", "n’t")):
             tokens += [_BEFORE_NT.get(token[:-3], token[:-3]), "not"]
         else:
@@ -120,7 +121,3 @@ def is_between_signs(before: str, after: str) -> bool:
     """Return whether a word may end between two signs: beside an ideograph or hiragana, not before a mark on it."""
     is_beside = _UNSPACED.match(before) or _UNSPACED.match(after)
     return bool(is_beside) and after not in CJK_MARKS and not unicodedata.category(after).startswith("M")
-
-
-def _bigrams(run: str) -> list[str]:
-    return [run[start : start + 2] for start in range(len(run) - 1)] or [run]

@@ -222,7 +222,9 @@ def read_payload(sent_as: str, payload: str, base: ReasoningMemory | None = None
         if sent_as == "full":
             return _read_full(payload)
         if sent_as in {"squashed", "chain"} and base is not None:
-            return _read_deltas(payload, base)
+            sent = msgspec.json.decode(payload, type=_Deltas)
+            changes = sent.chain if sent.reasoning_delta is None else [sent.reasoning_delta]
+            return apply_chain(base, sent.reasoning_ref, changes, sent.target)
     except (msgspec.DecodeError, RecursionError) as error:
         raise Corrupted("VERIFICATION_FAILED", f"what was sent cannot be read: {error}") from error
     except Refused as refusal:
@@ -237,12 +239,6 @@ def _read_full(payload: str) -> ReasoningMemory:
     if unknown:
         raise Refused("UNKNOWN_FIELD", f"it has unknown fields: {', '.join(unknown)}")
     return memory
-
-
-def _read_deltas(payload: str, base: ReasoningMemory) -> ReasoningMemory:
-    sent = msgspec.json.decode(payload, type=_Deltas)
-    changes = sent.chain if sent.reasoning_delta is None else [sent.reasoning_delta]
-    return apply_chain(base, sent.reasoning_ref, changes, sent.target)
 
 
 def _short(ref: str) -> str:

@@ -83,8 +83,7 @@ def _extended(data: reasoning.ReasoningExtended) -> Iterable[str]:
     for step in data.steps:
         yield from (step.content, step.conclusion or "", *step.evidence, *step.premises)
         yield from (*step.alternatives_considered, *step.assumptions, step.validation_method or "")
-    for number in sorted(data.assumptions_updated):
-        yield data.assumptions_updated[number]
+    yield from (text for _, text in sorted(data.assumptions_updated.items()))
 
 
 def _report(data: session.ReportGenerated) -> Iterable[str]:

@@ -165,11 +165,6 @@ def _tally(index: GraphIndex, conclusion: str) -> Tally:
     return tally
 
 
-def _heading_tokens(index: GraphIndex) -> int:
-    assumed = any(fact.unit.kind.startswith("assumption") for fact in index.key_facts)
-    return count_tokens(f"\n{REASONING_BRIEF}: ") + (count_tokens(f"\n{TOP_ASSUMPTIONS}: ") if assumed else 0)
-
-
 def _budget_needed(index: GraphIndex, empty: Brief) -> int | None:
     """Return the smallest budget at which this compressor reaches .90, or None if no budget does."""
     tally = _tally(index, index.memory.conclusion)
@@ -177,7 +172,9 @@ def _budget_needed(index: GraphIndex, empty: Brief) -> int | None:
     if tally.value() < HIGH_BAND:
         return None
     bare = replace(empty, context="", conclusion="")
-    fixed = unfitted_tokens(bare, _no_limit) + _heading_tokens(index) + _margin_tokens + 1
+    assumed = any(fact.unit.kind.startswith("assumption") for fact in index.key_facts)
+    headings = count_tokens(f"\n{REASONING_BRIEF}: ") + (count_tokens(f"\n{TOP_ASSUMPTIONS}: ") if assumed else 0)
+    fixed = unfitted_tokens(bare, _no_limit) + headings + _margin_tokens + 1
     conclusion = count_tokens(f"{CONCLUSION}: {one_line(empty.conclusion)}\n")
     context = count_tokens(f"{CONTEXT}: {one_line(empty.context)}\n")
     without_context = max(fixed + chosen.tokens + conclusion, math.ceil(conclusion / conclusion_share_max))

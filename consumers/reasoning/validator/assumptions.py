@@ -186,9 +186,16 @@ def _without_file(outcome: str) -> Result:
 def _searched(
     reads: Reads, pattern: str, text: str, *, where_found: AssumptionStatus, where_not: AssumptionStatus
 ) -> Result:
-    place, searched, is_complete = _search(reads, pattern, text)
-    if place:
-        return Result(where_found, place)
+    files, is_complete = _matching(reads, pattern)
+    searched = 0
+    for parts in files:
+        content = reads.file(parts).text
+        if content is None:
+            is_complete = False
+        elif text in content:
+            return Result(where_found, f"{'/'.join(parts)}: {_place(content, text)}")
+        else:
+            searched += 1
     if not searched:
         return Result("not_checked", "There is no file to search there")
     if not is_complete:
@@ -206,22 +213,8 @@ CHECKS: Final[dict[str, tuple[int, Callable[..., Result]]]] = {
 }
 
 
-def _search(reads: Reads, pattern: str, text: str) -> tuple[str, int, bool]:
-    """Return where a text was found (or ""), the number of files searched, and whether that was all of them."""
-    files, is_complete = _matching(reads, pattern)
-    searched = 0
-    for parts in files:
-        content = reads.file(parts).text
-        if content is None:
-            is_complete = False
-            continue
-        searched += 1
-        if text in content:
-            return f"{'/'.join(parts)}: {_place(content, text)}", searched, True
-    return "", searched, is_complete
-
-
 def _matching(reads: Reads, pattern: str) -> tuple[list[Parts], bool]:
+    """Return the files to search, and whether those are all of them."""
     parts, outcome = parts_of(pattern)
     if outcome == "directory":  # "." or "./": the whole tree
         listing = reads.listing(())

@@ -72,7 +72,9 @@ def publish(author: Author, validated: Validated) -> int | None:
     if data.omitted:
         data = validated.report.to_event(whole=author.client.put_blob(encode_canonical(validated.report.to_dict())))
     stream = f"reasoning/{validated.reasoning_id}"
-    draft = Draft(stream=stream, data=data, idem=idempotency_key(stream, data))
+    conditions = hashlib.sha256(encode_canonical([data.tree, data.judge])).hexdigest()
+    idem = f"{VALIDATOR_NAME}/{VALIDATOR_VERSION}:{stream_token(stream)}:{data.reasoning_ref}:{conditions}"
+    draft = Draft(stream=stream, data=data, idem=idem)
     try:
         return author.emit(draft)[0].index
     except Refused as refusal:
@@ -81,9 +83,3 @@ def publish(author: Author, validated: Validated) -> int | None:
         # Same tree, same validator, other words: a judge answered otherwise. The first report stands.
         log.warning("report was published before", stream=stream, idem=draft.idem)
         return None
-
-
-def idempotency_key(stream: str, data: ReasoningValidated) -> str:
-    """Return the key under which equal validations are one event."""
-    conditions = hashlib.sha256(encode_canonical([data.tree, data.judge])).hexdigest()
-    return f"{VALIDATOR_NAME}/{VALIDATOR_VERSION}:{stream_token(stream)}:{data.reasoning_ref}:{conditions}"
