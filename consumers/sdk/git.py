@@ -72,6 +72,9 @@ _OPTIONS: Final = (
     "-c", "i18n.commitEncoding=UTF-8", "-c", "i18n.logOutputEncoding=UTF-8",
 )  # fmt: skip
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
+_LOCKED: Final = (
+    r"cannot lock ref|could not lock config file|Unable to create '.*\.lock'|but expected|reference already exists"
+)
 _SECRET: Final = re.compile(r"(?i)((?:token|password|passwd|secret|access_key)=)[^&\s'\"]+")
 
 
@@ -298,10 +301,7 @@ def failure(answer: Answer, what: str, folder: Path) -> BatonError:
         return Unavailable("STORE_FULL", text, **details)
     if re.search(r"exists; cannot create|there are still refs under|cannot process .* at the same time", complaint):
         return Refused("INVALID_FORMAT", f"{text}: another tool has a ref where this one must stand", **details)
-    if re.search(
-        r"cannot lock ref|could not lock config file|Unable to create '.*\.lock'|but expected|reference already exists",
-        complaint,
-    ):
+    if re.search(_LOCKED, complaint):
         is_denied = re.search(r"Permission denied|Read-only|Not a directory", complaint)
         return Unavailable("STORE_UNAVAILABLE" if is_denied else "STORE_IN_USE", text, **details)
     return Unavailable("STORE_UNAVAILABLE", text, **details)

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
-    from types import ModuleType
 
     import httpx
 
@@ -70,13 +69,13 @@ def post(
     Raises:
         NoAnswer: the last attempt had none. TimeoutError: ``limit_s`` passed.
     """
+    import httpx  # noqa: PLC0415 - slow to load, and most commands send nothing
 
     async def call() -> Answer:
-        library = _load_library()
-        timeouts = library.Timeout(None, connect=connect_timeout_s)
+        timeouts = httpx.Timeout(None, connect=connect_timeout_s)
         async with (
             asyncio.timeout(limit_s) as deadline,
-            library.AsyncClient(timeout=timeouts, follow_redirects=False, trust_env=False) as http,
+            httpx.AsyncClient(timeout=timeouts, follow_redirects=False, trust_env=False) as http,
         ):
             request = http.build_request("POST", url, content=body, headers={"accept-encoding": "identity", **headers})
 
@@ -87,7 +86,7 @@ def post(
 
     try:
         return asyncio.run(call())
-    except _load_library().InvalidURL as error:
+    except httpx.InvalidURL as error:
         raise NoAnswer("the address cannot be used", may_pass=False) from error
 
 
@@ -124,6 +123,8 @@ async def _try_until_answered(
 async def _try_once(
     http: httpx.AsyncClient, request: httpx.Request, passing: frozenset[int], answer_max_bytes: int | None
 ) -> Answer:
+    import httpx  # noqa: PLC0415 - loaded by whoever calls this
+
     try:
         response = await http.send(request, stream=True)
         try:
@@ -135,7 +136,7 @@ async def _try_once(
             return Answer(status, await _read(response, answer_max_bytes or 0) if is_read else b"", wait_s)
         finally:
             await response.aclose()
-    except _load_library().TransportError as error:
+    except httpx.TransportError as error:
         raise NoAnswer(f"the connection failed ({type(error).__name__})", may_pass=True) from error
 
 
@@ -176,9 +177,3 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _load_library() -> ModuleType:
-    import httpx  # noqa: PLC0415 - slow to load, and most commands send nothing
-
-    return httpx

@@ -273,13 +273,8 @@ class Ledger(LedgerBase, Resource):
     def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> Iterator[Event]:
         """Yield the events of ``kinds`` (default: all) that are in the log now: those behind the index ``after``."""
         check_kinds(kinds)
-        position, size = after + 1, self.client.head().size
-        while position < size:
-            page = self.client.entries(position, kinds=kinds, stream=stream)
-            for index, data in page.entries:
-                if index < size:
-                    yield read_event(index, data)
-            position = page.next_index
+        for index, data in entries_now(self.client, after + 1, kinds=kinds, stream=stream):
+            yield read_event(index, data)
 
     def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> Iterator[Event]:
         """Yield events as they come, until ``stop``: those behind the index ``after`` (default: only new ones)."""
@@ -352,6 +347,17 @@ class Ledger(LedgerBase, Resource):
     def publish_from(self, stream: str, make: Callable[[Client], Sequence[EventData]]) -> list[Accepted]:
         """Publish the events that ``make`` makes of what the ledger says now."""
         return self.publish(stream, *make(self.client))
+
+
+def entries_now(
+    client: Client, start: int = 0, *, kinds: Sequence[str] = (), stream: str | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the entries, each with its index, that are in the log now, from ``start`` on."""
+    size = client.head().size
+    while start < size:
+        page = client.entries(start, kinds=kinds, stream=stream)
+        yield from ((index, data) for index, data in page.entries if index < size)
+        start = page.next_index
 
 
 def asking(settings: Settings) -> Settings:

@@ -259,11 +259,8 @@ class AsyncReactor(_Subscription[AsyncReads]):
                         if inspect.isawaitable(result):
                             await result
                     self._subscriptions.move(self._name, event.index + 1)
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, Unavailable):
                 self._attempts.take_back(event)  # whoever ends the program does not count against the event
-                raise
-            except Unavailable:
-                self._attempts.take_back(event)
                 raise
             except Exception as error:  # noqa: BLE001 - an effect may fail in any way; it is counted and kept
                 wait_s = self._attempts.failed(event, attempt, error)

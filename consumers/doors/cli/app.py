@@ -29,7 +29,6 @@ class App:
     """One run of the command line."""
 
     def __init__(self) -> None:
-        """Start with nothing read or opened."""
         self.home: Path | None = None
         self.server: str | None = None
         self.agent: str | None = None

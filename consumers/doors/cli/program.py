@@ -68,7 +68,6 @@ class Command(click.Command):
     """A verb, with the common options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Add the common options after the verb's own."""
         super().__init__(*args, **kwargs)
         self.params += common_options()
 
@@ -81,7 +80,6 @@ class Group(click.Group):
     def __init__(
         self, *args: Any, lazy: dict[str, Lazy] | None = None, aliases: dict[str, str] | None = None, **kwargs: Any
     ) -> None:
-        """Take the table of lazily imported verbs and of other names for them."""
         super().__init__(*args, **kwargs)
         self.params += common_options()
         self._lazy = lazy or {}

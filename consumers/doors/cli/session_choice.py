@@ -109,7 +109,6 @@ def find_session(app: App, given: str) -> dict[str, Any]:
 
 
 def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
-    """Return the refusal with what can be done instead."""
     from shlex import quote  # noqa: PLC0415 - only advice needs it
 
     command = f"`baton session start --resumes {quote(name)} --as {agent}`"
@@ -126,8 +125,5 @@ def _several(agent: str, meant: Meant) -> Refused:
     names = [session["id"] for session in meant.candidates]
     lines = [f"\n  {session['id']}  {one_line(session['task'])[:_task_cells_max]}" for session in meant.candidates]
     more = f"\n  and {meant.total - len(names)} more" if meant.total > len(names) else ""
-    return Refused(
-        "REF_AMBIGUOUS",
-        f"{agent} has {meant.total} open sessions: give the ID of one, or set BATON_SESSION{''.join(lines)}{more}",
-        candidates=names,
-    )
+    advice = f"give the ID of one, or set BATON_SESSION{''.join(lines)}{more}"
+    return Refused("REF_AMBIGUOUS", f"{agent} has {meant.total} open sessions: {advice}", candidates=names)

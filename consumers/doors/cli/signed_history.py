@@ -12,6 +12,7 @@ import click
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import when
+from consumers.sdk.ledger import entries_now
 from consumers.sdk.text import clean
 from ledger.bundle.layout import fingerprint
 from ledger.client import Client, read_event
@@ -41,7 +42,8 @@ def signed_history(app: App, found: dict[str, Any]) -> list[dict[str, Any]]:
     client = app.client()
     keys = {one["key"]: one for one in app.query("agents.keys")["keys"]}
     texts = {line["event_index"]: line["text"] for line in found["log"]}
-    return [_signed(client, index, data, keys, texts) for index, data in _entries(client, f"handoff/{found['id']}")]
+    entries = entries_now(client, stream=f"handoff/{found['id']}")
+    return [_signed(client, index, data, keys, texts) for index, data in entries]
 
 
 def print_history(history: list[dict[str, Any]]) -> None:
@@ -71,17 +73,6 @@ def is_signed(client: Client, index: int, entry: Entry) -> bool:
             return False
         members += [pae(decode_entry(data).body) for _, data in page.entries]
     return verify(entry.key, batch_pae(members), entry.sig)
-
-
-def _entries(client: Client, stream: str) -> list[tuple[int, bytes]]:
-    found: list[tuple[int, bytes]] = []
-    position = 0
-    while True:
-        page = client.entries(position, stream=stream)
-        found += page.entries
-        if page.next_index >= page.size or page.next_index == position:
-            return found
-        position = page.next_index
 
 
 def _signed(

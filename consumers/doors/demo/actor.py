@@ -107,7 +107,6 @@ class Actor:
     """One agent at work."""
 
     def __init__(self, *, name: str, home: str, server: str, passphrase: str | None) -> None:
-        """Connect to the ledger as ``name``."""
         self.ledger = Ledger(name, home=home, server=server, passphrase=passphrase)
 
     def record_audit(self, name: str) -> list[int]:

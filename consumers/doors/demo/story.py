@@ -35,13 +35,13 @@ from ledger.limits import map_size_bytes
 stop_wait_s: Final = 15.0
 wait_max_s: Final = 30.0
 poll_s: Final = 0.02
+_BATON: Final = ("-m", "consumers.doors.cli")
 
 
 class Process:
     """A child process that answers a JSON line for each JSON line."""
 
     def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
-        """Start ``python ARGUMENTS``."""
         # In a session of its own: ^C reaches the demo alone, which then ends its processes in order.
         self._child = subprocess.Popen(  # noqa: S603 - this Python, with arguments of our own
             [sys.executable, *arguments],
@@ -95,7 +95,6 @@ class Stage:
     """A ledger in ``folder`` with its agents registered; ``open`` starts the node and the actors."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the sample project and the ledger beside it."""
         self.folder = folder
         self.home = Home(folder / FOLDER)
         self.settings = Settings(home=self.home.path)
@@ -121,8 +120,7 @@ class Stage:
         Raises:
             Unavailable: something did not start.
         """
-        node = self.start(["-m", "consumers.doors.cli", "serve", "--json"])
-        self.url = node.read()["data"]["url"]
+        self.url = self.start([*_BATON, "serve", "--json"]).read()["data"]["url"]
         for name in AGENTS:
             actor = self.start(["-m", "consumers.doors.demo.actor"])
             passphrase = self._passphrases.get(name)
@@ -144,13 +142,13 @@ class Stage:
         Raises:
             BatonError: what the command refused or failed with.
         """
-        process = self.start(["-m", "consumers.doors.cli", *arguments, "--json"])
+        process = self.start([*_BATON, *arguments, "--json"])
         data: dict[str, Any] = process.read()["data"]
         return process.pid, data
 
     def watch_command(self, *arguments: str) -> str:
         """Return a shell command that calls `baton` with ``arguments``, as a watcher runs it."""
-        return shlex.join([sys.executable, "-m", "consumers.doors.cli", "--server", self.url, *arguments])
+        return shlex.join([sys.executable, *_BATON, "--server", self.url, *arguments])
 
     def _register(self) -> None:
         with Ledger(settings=self.settings) as ledger:
@@ -179,7 +177,6 @@ class Story:
     """Plays the acts on a stage; ``tell`` gets each line as it happens, ``data`` holds what a checker wants."""
 
     def __init__(self, stage: Stage, tell: Callable[[Line], None]) -> None:
-        """Play on ``stage``."""
         self._stage = stage
         self._tell = tell
         self.data: dict[str, Any] = {"refusals": [], "brief": [], "agents": {}}
@@ -220,9 +217,7 @@ class Story:
         self._refused("minimax", "claim", PHASE_2C, "DEPENDENCY_PENDING")
         command = self._stage.watch_command("--as", "minimax", "handoff", "claim", PHASE_2C, "--json")
         arguments = ["--as", "minimax", "--server", self._stage.url, "watch", "--kind", "handoff.completed"]
-        watcher = self._stage.start(
-            ["-m", "consumers.doors.cli", *arguments, "--from-start", "--exec", command + " >/dev/null"]
-        )
+        watcher = self._stage.start([*_BATON, *arguments, "--from-start", "--exec", command + " >/dev/null"])
         self.data["agents"]["minimax"]["subscriber_pid"] = watcher.pid
         self._tell(Line("minimax", "subscribes to handoff.completed", f"baton watch, pid {watcher.pid}"))
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from ledger.config import environment_variable
@@ -41,24 +42,27 @@ class Files(NamedTuple):
     page: Path
 
 
+_FOUR_EVENTS: Final[Mapping[str, Does]] = MappingProxyType(
+    {"SessionStart": "start", "PreCompact": "save", "Stop": "save", "SessionEnd": "save"}
+)
+
+
 class Harness(NamedTuple):
     """A program that agents run in."""
 
     name: str
     title: str
-    events: Mapping[str, Does]
-    timeout_units_per_s: int
     project: Files
-    servers_format: Literal["json", "toml"]
-    server_fields: Mapping[str, str]
-    has_env_file: bool
     advice: str
+    events: Mapping[str, Does] = _FOUR_EVENTS
+    timeout_units_per_s: int = 1
+    servers_format: Literal["json", "toml"] = "json"
+    server_fields: Mapping[str, str] = MappingProxyType({})
+    has_env_file: bool = False
 
     def files(self, folder: Path, *, is_user: bool) -> Files:
         """Return where its files are: in a project's ``folder``, or in the user's home."""
-        if not is_user:
-            return Files(*(folder / path for path in self.project))
-        return _USER[self.name](folder)
+        return _USER[self.name](folder) if is_user else Files(*(folder / path for path in self.project))
 
     def timeout(self, event: str) -> int:
         """Return the timeout of a hook in the harness's own unit."""
@@ -82,12 +86,6 @@ def _gemini_user(home: Path) -> Files:
 
 
 _USER: Final = {"claude-code": _claude_user, "codex": _codex_user, "gemini": _gemini_user}
-_FOUR_EVENTS: Final[Mapping[str, Does]] = {
-    "SessionStart": "start",
-    "PreCompact": "save",
-    "Stop": "save",
-    "SessionEnd": "save",
-}
 
 HARNESSES: Final = {
     one.name: one
@@ -95,10 +93,7 @@ HARNESSES: Final = {
         Harness(
             name="claude-code",
             title="Claude Code",
-            events=_FOUR_EVENTS,
-            timeout_units_per_s=1,
             project=Files(Path(".claude/settings.json"), Path(".mcp.json"), Path("CLAUDE.md")),
-            servers_format="json",
             server_fields={"type": "stdio"},
             has_env_file=True,
             advice="Claude Code asks once whether to use the server of .mcp.json.",
@@ -106,12 +101,8 @@ HARNESSES: Final = {
         Harness(
             name="codex",
             title="Codex CLI",
-            events=_FOUR_EVENTS,
-            timeout_units_per_s=1,
             project=Files(Path(".codex/hooks.json"), Path(".codex/config.toml"), Path("AGENTS.md")),
             servers_format="toml",
-            server_fields={},
-            has_env_file=False,
             advice="Codex runs new hooks once you have trusted them with /hooks, and a project's once it is trusted.",
         ),
         Harness(
@@ -120,9 +111,6 @@ HARNESSES: Final = {
             events={"SessionStart": "start", "PreCompress": "save", "AfterAgent": "save", "SessionEnd": "save"},
             timeout_units_per_s=1000,
             project=Files(Path(".gemini/settings.json"), Path(".gemini/settings.json"), Path("GEMINI.md")),
-            servers_format="json",
-            server_fields={},
-            has_env_file=False,
             advice="Gemini CLI warns once of the new hooks.",
         ),
     )

@@ -100,7 +100,7 @@ def _places(root: json_text.Node, setting: Setting) -> list[tuple[Place, Any]]:
     """Return where values of ours stand for one setting."""
     node: json_text.Node | None = root
     for key in setting.path:
-        node = None if node is None or not isinstance(node.value, dict) else node.member(key)
+        node = node and node.member(key)
     if node is None:
         return []
     if not setting.is_item:
@@ -125,7 +125,7 @@ def _containers(root: json_text.Node, settings: tuple[Setting, ...]) -> frozense
     for one in settings:
         node: json_text.Node | None = root
         for depth, key in enumerate(one.path if one.is_item else one.path[:-1]):
-            node = None if node is None or not isinstance(node.value, dict) else node.member(key)
+            node = node and node.member(key)
             if node is None:
                 break
             kept.add(one.path[: depth + 1])

@@ -21,7 +21,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -82,25 +82,21 @@ def _read_all(until: float) -> bytes | None:
     """Return standard input; None when it is too long or does not end in time."""
     if sys.stdin is None or sys.stdin.isatty():
         return None
+    content = _read(sys.stdin.fileno(), until, input_size_max_bytes + 1)
+    return None if content is None or len(content) > input_size_max_bytes else content
+
+
+def _read(descriptor: int, until: float, size_max_bytes: int) -> bytes | None:
+    """Return so much of what comes from a descriptor to its end; None when the time is over first."""
     kept = bytearray()
-    for piece in _pieces(sys.stdin.fileno(), until):
-        if piece is None:
-            return None
-        kept += piece[: input_size_max_bytes + 1 - len(kept)]
-    return bytes(kept) if len(kept) <= input_size_max_bytes else None
-
-
-def _pieces(descriptor: int, until: float) -> Iterator[bytes | None]:
-    """Yield what comes from a descriptor to its end; None when the time is over first."""
     while True:
         left = until - time.monotonic()  # asked each time, for what never ends and is always ready
         if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-            yield None
-            return
+            return None
         piece = os.read(descriptor, _chunk_bytes)
         if not piece:
-            return
-        yield piece
+            return bytes(kept)
+        kept += piece[: size_max_bytes - len(kept)]
 
 
 def _home_of(call: Call, content: bytes | None) -> Path | None:
@@ -139,10 +135,9 @@ def _answer(work: Work, respond: Callable[[Work], bytes], until: float) -> bytes
         os.close(reading)
         _work(work, respond, writing, until)
     os.close(writing)
-    answer: bytes | None = b""
+    answer: bytes | None = None
     try:
-        for piece in _pieces(reading, until):
-            answer = None if piece is None or answer is None else answer + piece
+        answer = _read(reading, until, output_size_max_bytes)
     finally:
         os.close(reading)
         if answer is None:

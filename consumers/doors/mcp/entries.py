@@ -162,9 +162,7 @@ class Step(Entry):
         if self.type != "conclusion":
             return [extended]
         concluded = reasoning_kinds.ReasoningConcluded(
-            conclusion=self.content,
-            confidence_in_reasoning=self.confidence,
-            known_limitations=self.known_limitations,
+            conclusion=self.content, confidence_in_reasoning=self.confidence, known_limitations=self.known_limitations
         )
         return [extended, concluded]
 

@@ -50,7 +50,6 @@ class OneToken:
     """Verifies the one bearer token there is (the SDK's ``TokenVerifier``)."""
 
     def __init__(self, token: str) -> None:
-        """Know the token."""
         self._token = token.encode()
 
     async def verify_token(self, token: str) -> AccessToken | None:
@@ -107,6 +106,7 @@ async def serve_http(ledger: ToolLedger, listening: socket.socket, token: str, r
     """Serve until SIGINT or SIGTERM; ``ready`` is called when calls are answered."""
     port = listening.getsockname()[1]
     hosts = [f"{name}:{port}" for name in (HOST, "localhost")]
+    origins = [f"http://{host}" for host in hosts]
     server = BatonServer(
         ledger,
         # Nobody issues tokens here; the SDK asks for an address none the less, and tells it to nobody.
@@ -118,9 +118,7 @@ async def serve_http(ledger: ToolLedger, listening: socket.socket, token: str, r
         max_request_body_size=body_size_max_bytes,
         max_sessions=sessions_max,
         session_idle_timeout=session_idle_max_s,
-        transport_security=TransportSecuritySettings(
-            allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts]
-        ),
+        transport_security=TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins),
     )
     app.router.redirect_slashes = False  # a redirect would lead to the Host that was sent, before it is checked
     config = uvicorn.Config(

@@ -78,8 +78,8 @@ class ToolText(NamedTuple):
 
     title: str
     description: str
-    reads: bool
-    repeatable: bool
+    reads: bool = True
+    repeatable: bool = True
 
 
 TEXTS: Final[dict[str, ToolText]] = {
@@ -88,19 +88,14 @@ TEXTS: Final[dict[str, ToolText]] = {
         "Sign the report of a session so that the next agent resumes from it. Use it at the end of the work; what you"
         " leave out is taken from what the session recorded. Making the same report again adds nothing.",
         reads=False,
-        repeatable=True,
     ),
     "resume_previous_session": ToolText(
         "Resume from earlier sessions",
         "Read what the last session learned, what failed, what is open and what is next. Use it when you start.",
-        reads=True,
-        repeatable=True,
     ),
     "query_handoff_reports": ToolText(
         "Find handoff reports",
         "Find reports by agent, date and task pattern: what did minimax work on last week?",
-        reads=True,
-        repeatable=True,
     ),
     "record_reasoning": ToolText(
         "Record work and reasoning",
@@ -114,14 +109,10 @@ TEXTS: Final[dict[str, ToolText]] = {
         "Read another agent's reasoning",
         "Get a brief of a reasoning with its measured fidelity and whether that may be relied on; level full gives the"
         " whole graph, its hash recomputed, in pages.",
-        reads=True,
-        repeatable=True,
     ),
     "handoff_next": ToolText(
         "What waits for me",
         "List the handoffs that wait for you, most urgent first, each with the tool call that goes on with it.",
-        reads=True,
-        repeatable=True,
     ),
     "handoff_act": ToolText(
         "Act on a handoff",
@@ -134,8 +125,6 @@ TEXTS: Final[dict[str, ToolText]] = {
     "search": ToolText(
         "Search the ledger",
         "Find events by words: findings, reasoning steps, handoffs, reports.",
-        reads=True,
-        repeatable=True,
     ),
 }
 

@@ -101,7 +101,6 @@ class Answering:
     """The SDK's stream of messages, from which each line that is none was answered and taken out."""
 
     def __init__(self, reading: ReadStream[SessionMessage | Exception], writing: WriteStream[SessionMessage]) -> None:
-        """Read from one stream, and answer on the other."""
         self._reading = reading
         self._writing = writing
 

@@ -111,7 +111,6 @@ class Node:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop everything, in order."""
         await self._parts.aclose()
 
     async def _start(self) -> None:

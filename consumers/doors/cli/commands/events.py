@@ -88,9 +88,8 @@ def read_batch(given: bytes) -> list[Draft]:
             refusal = schema_error(error)
             raise Refused(refusal.code, f"line {number}: {refusal.message}", line=number) from error
         except Refused as refusal:
-            raise Refused(
-                refusal.code, f"line {number}: {refusal.message}", **refusal.details, line=number
-            ) from refusal
+            message = f"line {number}: {refusal.message}"
+            raise Refused(refusal.code, message, **refusal.details, line=number) from refusal
         drafts.append(Draft(**{name: getattr(line, name) for name in line.__struct_fields__}))
     if not drafts:
         raise Refused("USAGE", "standard input holds no event: give one JSON object a line")
@@ -153,11 +152,8 @@ def show(app: App, ref: str, *, dsse: bool, receipt: bool) -> None:
         envelope = envelope_of(app, index)
         app.show("dsse", envelope, lambda: app.line(envelope))
         return
-    data = describe(event) | {
-        "sig": entry.sig.hex(),
-        "batch": {"index": entry.batch_index, "size": entry.batch_size},
-        "bytes": len(raw),
-    }
+    batch = {"index": entry.batch_index, "size": entry.batch_size}
+    data = describe(event) | {"sig": entry.sig.hex(), "batch": batch, "bytes": len(raw)}
     app.show("event", data, lambda: print_fields(data))
 
 

@@ -74,14 +74,7 @@ def _project(home: Path | None) -> Path:
 
 
 def _launcher(
-    app: App,
-    harness: Harness,
-    home: Path | None,
-    folder: Path,
-    record: Record | None,
-    *,
-    is_user: bool,
-    is_new: bool,
+    app: App, harness: Harness, home: Path | None, folder: Path, record: Record | None, *, is_user: bool, is_new: bool
 ) -> Launcher:
     """Return what hooks are called with: as given, else as setup was called before, else by default."""
     given = None if home is None else app.settings().agent

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -49,12 +50,9 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
     ledger = create_ledger(home, origin=origin, map_size=read_config(path).map_size_bytes, passphrase=passphrase)
     root = read_key_file(home.key_file(ROOT)).public
     data = {
-        "home": str(path),
-        "ledger": ledger,
-        "origin": origin,
-        "root": root,
+        "home": str(path), "ledger": ledger, "origin": origin, "root": root,
         "root_fingerprint": fingerprint(bytes.fromhex(root)),
-    }
+    }  # fmt: skip
 
     def text() -> None:
         click.echo(f"A new ledger {ledger} in {path}")
@@ -142,11 +140,8 @@ def ledger_checks(app: App, home: Home) -> Iterator[Check]:
 def gate(home: Home, client: Client) -> tuple[str, list[str]]:
     """Return ``bound`` when root and every reviewer's key is sealed or elsewhere, else ``open`` and whose is not."""
     reviewers = [one.name for one in client.agents() if one.roles & {"reviewer", "human"}]
-    unsealed = []
-    for name in (ROOT, *reviewers):
-        path = home.key_file(name)
-        if path.exists() and read_key_file(path).sealed is None:
-            unsealed.append(name)
+    files = [(name, home.key_file(name)) for name in (ROOT, *reviewers)]
+    unsealed = [name for name, path in files if path.exists() and read_key_file(path).sealed is None]
     return ("open" if unsealed else "bound"), unsealed
 
 
@@ -187,16 +182,11 @@ def project(app: App, views: tuple[str, ...], *, rebuild: bool) -> None:
     from projections.views import VIEWS  # noqa: PLC0415 - only this verb names them all
 
     names = list(views) or [view.name for view in VIEWS]
-    reader = Reader(app.local_client(), app.settings())
-    try:
+    with Reader(app.local_client(), app.settings()) as reader:
         with progress("folding", shown=not app.as_json) as step:
-            if rebuild:
-                position = reader.rebuild(names, progress=lambda done: step(*done))
-            else:
-                position = reader.catch_up(progress=lambda done: step(*done))
+            fold = partial(reader.rebuild, names) if rebuild else reader.catch_up
+            position = fold(progress=lambda done: step(*done))
         digests = {name: reader.runner.digest(name) for name in names}
-    finally:
-        reader.close()
     rows = [(name, position, digest[:16]) for name, digest in digests.items()]
     data = {"position": position, "digests": digests}
     app.show("views", data, lambda: print_table(("view", "position", "digest"), rows))

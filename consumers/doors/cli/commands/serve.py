@@ -38,23 +38,16 @@ def serve(app: App, port: int | None, *, verbose: bool) -> None:
     from consumers.doors.node.node import Node  # noqa: PLC0415 - loads the bus, which `baton mcp` does not need
 
     configure_logging(verbose=verbose)
-    node = Node(settings, port=port)
-
-    def ready() -> None:
-        click.echo(f"ledger {node.client.ledger} at {node.url}")
-        sys.stdout.flush()
-
-    asyncio.run(_serve(app, node, ready))
+    asyncio.run(_serve(app, Node(settings, port=port)))
 
 
-async def _serve(app: App, node: Node, ready: object) -> None:
+async def _serve(app: App, node: Node) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with node:
-        assert callable(ready)  # noqa: S101 - given by serve
-        app.show("serving", {"ledger": node.client.ledger, "url": node.url}, ready)
+        ledger, url = node.client.ledger, node.url
+        app.show("serving", {"ledger": ledger, "url": url}, lambda: click.echo(f"ledger {ledger} at {url}"))
         sys.stdout.flush()
         await stop.wait()
 
@@ -78,7 +71,8 @@ def mcp(app: App, port: int | None, token_file: Path | None, *, is_http: bool, v
     """
     if not is_http and (port is not None or token_file is not None):
         raise Refused("USAGE", "--port and --token-file go with --http: over stdio there is neither")
-    log_in_lines(verbose=verbose)
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with open_tools(app) as ledger:
         if is_http:
             serve_loopback(app, ledger, port or 0, token_file)
@@ -96,12 +90,8 @@ def open_tools(app: App) -> ToolLedger:
     try:
         from consumers.doors.mcp import server  # noqa: F401, PLC0415 - loads the SDK, a second that no other verb pays
     except ModuleNotFoundError as error:
-        raise Unavailable(
-            "EXTRA_MISSING",
-            f"baton mcp needs the package {error.name}: pip install 'baton-ledger[mcp]'",
-            package=str(error.name),
-            extra="mcp",
-        ) from error
+        message = f"baton mcp needs the package {error.name}: pip install 'baton-ledger[mcp]'"
+        raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="mcp") from error
     from consumers.doors.mcp.tool_ledger import ToolLedger, check_may_sign, roles_of  # noqa: PLC0415 - as above
 
     settings, passphrase = app.settings(), None
@@ -142,9 +132,3 @@ def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Path | N
             sys.stdout.flush()
 
         asyncio.run(http.serve_http(ledger, listening, token, ready))
-
-
-def log_in_lines(*, verbose: bool) -> None:
-    """Log to stderr, one line an entry."""
-    level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
