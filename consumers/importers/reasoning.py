@@ -21,6 +21,7 @@ A graph without a conclusion is started and extended, and stays open.
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -44,7 +45,6 @@ file_size_max_bytes: Final = 64 * 1024**2
 graphs_max: Final = 10_000
 problems_shown_max: Final = 20
 
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _REF_PREFIX: Final = "sha256:"
 envelope_reserve_bytes: Final = 6 * 1024
 """Room for the longest stream, correlation and idempotency key, a few causes, key and signature."""
@@ -91,7 +91,7 @@ def read_reasoning_file(content: bytes) -> list[ReadGraph]:
     if len(content) > file_size_max_bytes:
         message = f"the file has {len(content)} bytes; at most {file_size_max_bytes} are read"
         raise Refused("TOO_LARGE", message, size=len(content))
-    text = content.removeprefix(_BYTE_ORDER_MARK)
+    text = content.removeprefix(BOM_UTF8)
     items = _read_lines(text) if _is_json_lines(text) else _read_whole(text)
     if not items:
         raise Refused("INVALID_FORMAT", "the file holds no reasoning graph")

@@ -13,15 +13,17 @@ the years 2001 and 2286, and no moment that a tool could have recorded has so ma
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ledger.author import Author, Draft
 from ledger.codec import encode_canonical, encode_sorted
-from ledger.errors import Refused
+from ledger.errors import Refused, Unavailable
 from ledger.events.imported import KEPT_ASIDE, RecordImported
 from projections.query import page_rows_max
 
@@ -111,6 +113,36 @@ class Outcome(NamedTuple):
     def is_mapped(self) -> bool:
         """Whether it was to stand for a kind of event."""
         return self.record.data.mapped_kind is not None
+
+
+def find_files(path: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """Return the one file, or the files of a folder and its subfolders that end so, in the order of their names.
+
+    Hidden files and folders are passed over, and so are links: what is imported lies where it was looked for.
+
+    Raises:
+        Refused: ``NOT_FOUND``. Unavailable: ``STORE_UNAVAILABLE`` when a folder cannot be read.
+    """
+
+    def fail(error: OSError) -> None:
+        raise Unavailable("STORE_UNAVAILABLE", f"{error.filename} cannot be read: {error.strerror}") from error
+
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise Refused("NOT_FOUND", f"there is no file or folder {path}", path=str(path))
+    found: list[Path] = []
+    for folder, names, files in os.walk(path, onerror=fail):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        here = path.__class__(folder)
+        wanted = (here / name for name in sorted(files) if name.endswith(suffixes) and not name.startswith("."))
+        found += [file for file in wanted if not file.is_symlink()]
+    return found
+
+
+def name_in(file: Path, root: Path) -> str:
+    """Return what a file is called in the ledger: its place under the folder that was given."""
+    return os.fsencode(file.name if file == root else file.relative_to(root)).decode("utf-8", "replace")
 
 
 def kept_aside(original: str, source: str, read_as: str, reason: str) -> Record:

@@ -8,7 +8,7 @@ agent send a message that the ledger refuses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, assert_never
 
 import msgspec
 
@@ -52,14 +52,11 @@ def outgoing(state: TreeState, action: Action) -> Outgoing | None:
         case search.AddNodes():
             added = kinds.TotNodesAdded(nodes=list(action.nodes), temp_ids=list(action.temp_ids))
             return Outgoing(added, [action.answer])
-        case search.Prune():
-            return Outgoing(_marked(action, "pruned"))
-        case search.MarkTerminal():
-            return Outgoing(_marked(action, "terminal"))
+        case search.Mark():
+            ids = list(action.node_ids)
+            return Outgoing(kinds.TotNodesMarked(node_ids=ids, status=action.status, reason=action.reason))
         case search.Backtrack():
-            return Outgoing(
-                kinds.TotBacktracked(node_id=action.node_id, to_node_id=action.to_node_id, reason=action.reason)
-            )
+            return Outgoing(kinds.TotBacktracked(**msgspec.structs.asdict(action)))
         case search.Generate():
             data: kinds.Message = message(kinds.GenerateThoughts, state.task_id, _generate(state, action))
         case search.Evaluate():
@@ -141,10 +138,6 @@ def _checked(answer: T | kinds.Failure, form: type[T]) -> tuple[T | None, kinds.
     except (msgspec.ValidationError, msgspec.EncodeError, TypeError, ValueError) as error:
         text = f"the thinker's answer breaks the protocol: {error}"[:1_000]
         return None, kinds.Failure(code="INVALID_FORMAT", message=text, recoverable=True)
-
-
-def _marked(action: search.Prune | search.MarkTerminal, status: Literal["pruned", "terminal"]) -> kinds.TotNodesMarked:
-    return kinds.TotNodesMarked(node_ids=list(action.node_ids), status=status, reason=action.reason)
 
 
 def _generate(state: TreeState, action: search.Generate) -> kinds.GeneratePayload:

@@ -59,17 +59,11 @@ class Evaluate(msgspec.Struct, frozen=True):
     node_ids: tuple[str, ...]
 
 
-class Prune(msgspec.Struct, frozen=True):
-    """Leave nodes out of the search."""
+class Mark(msgspec.Struct, frozen=True):
+    """Leave nodes out of the search, or note that they are solutions."""
 
     node_ids: tuple[str, ...]
-    reason: str
-
-
-class MarkTerminal(msgspec.Struct, frozen=True):
-    """Note that nodes are solutions."""
-
-    node_ids: tuple[str, ...]
+    status: Literal["pruned", "terminal"]
     reason: str
 
 
@@ -98,9 +92,7 @@ class Done(msgspec.Struct, frozen=True):
     """Nothing any more: the search has ended."""
 
 
-Action: TypeAlias = (
-    Wait | AddNodes | Generate | Evaluate | Prune | MarkTerminal | Backtrack | Synthesize | Finish | Done
-)
+Action: TypeAlias = Wait | AddNodes | Generate | Evaluate | Mark | Backtrack | Synthesize | Finish | Done
 
 
 def next_action(state: TreeState, is_solution: SolutionTest, elapsed_s: float = 0.0) -> Action:
@@ -157,7 +149,7 @@ def _add(state: TreeState) -> Action | None:
 def _give_up(state: TreeState) -> Action | None:
     """Prune what could not be judged in ``attempts_max`` attempts."""
     lost = [node.id for node in _unjudged(state) if _is_lost(state, node.id)]
-    return Prune(tuple(lost[:batch_nodes_max]), "it could not be evaluated") if lost else None
+    return Mark(tuple(lost[:batch_nodes_max]), "pruned", "it could not be evaluated") if lost else None
 
 
 def _evaluate(state: TreeState, is_solution: SolutionTest, elapsed_s: float) -> Action | None:
@@ -181,7 +173,7 @@ def _evaluate(state: TreeState, is_solution: SolutionTest, elapsed_s: float) -> 
 
 def _mark(state: TreeState, is_solution: SolutionTest, nodes: Iterable[ThoughtNode]) -> Action | None:
     solutions = [node.id for node in nodes if is_solution(path_to(state, node.id))]
-    return MarkTerminal(tuple(solutions[:batch_nodes_max]), "it is a solution") if solutions else None
+    return Mark(tuple(solutions[:batch_nodes_max]), "terminal", "it is a solution") if solutions else None
 
 
 def _synthesize(state: TreeState) -> Action | None:
@@ -209,7 +201,7 @@ def _prune(state: TreeState) -> Action | None:
         (beyond, f"it is not among the best {width}"),
     ):
         if ids:
-            return Prune(tuple(ids[:batch_nodes_max]), reason)
+            return Mark(tuple(ids[:batch_nodes_max]), "pruned", reason)
     return None
 
 

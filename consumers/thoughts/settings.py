@@ -1,8 +1,7 @@
 """How a task is searched: the table of task types, the spellings that mean the same, and what overrides both.
 
 An override wins over the decomposer's estimate of depth, and that over the table. Open types (writing, design) generate
-independently, constrained ones sequentially. A type outside the table needs to be told its
-strategy and depth.
+independently, constrained ones sequentially. A type outside the table needs to be told its strategy and depth.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from ledger.events.tot import Decomposition, EvaluationStrategy, GenerationStrat
 
 Name = TypeVar("Name", bound=str)
 Number = TypeVar("Number", int, float)
+T = TypeVar("T")
 
 depth_max: Final = 64
 branching_max: Final = 64
@@ -92,15 +92,15 @@ _TYPE_ALIASES: Final = {
     "debugging": ("debug", "调试"),
     "architecture_design": ("architecture", "design", "architecturaldesign", "架构设计", "架构"),
 }
-_STRATEGY_ALIASES: Final[dict[Strategy, tuple[str, ...]]] = {
+STRATEGIES: Final[dict[Strategy, tuple[str, ...]]] = {
     "BFS": ("breadthfirst", "breadthfirstsearch", "广度优先", "广度优先搜索"),
     "DFS": ("depthfirst", "depthfirstsearch", "深度优先", "深度优先搜索"),
 }
-_GENERATION_ALIASES: Final[dict[GenerationStrategy, tuple[str, ...]]] = {
+GENERATIONS: Final[dict[GenerationStrategy, tuple[str, ...]]] = {
     _SAMPLING: ("independent", "sampling", "sample", "独立采样"),
     _PROPOSAL: ("sequential", "proposal", "propose", "序列提议"),
 }
-_EVALUATION_ALIASES: Final[dict[EvaluationStrategy, tuple[str, ...]]] = {
+EVALUATIONS: Final[dict[EvaluationStrategy, tuple[str, ...]]] = {
     _SCORING: ("scoring", "score", "independent", "独立评分"),
     _VOTING: ("voting", "vote", "comparative", "对比投票"),
 }
@@ -135,31 +135,16 @@ def read_task_type(spelling: str) -> str:
     return _find(_TYPE_ALIASES, spelling) or spelling.strip()
 
 
-def read_strategy(spelling: str) -> Strategy:
-    """Return BFS or DFS however it is spelled (``Breadth-First``, 广度优先搜索).
+def read_name(names: Mapping[Name, tuple[str, ...]], spelling: str, field: str) -> Name:
+    """Return the name of a strategy however it is spelled (``Breadth-First``, 广度优先搜索, both together).
 
     Raises:
-        Refused: ``INVALID_FIELD`` when it is neither.
+        Refused: ``INVALID_FIELD`` when ``names`` has none such.
     """
-    return _required(_STRATEGY_ALIASES, spelling, "strategy")
-
-
-def read_generation(spelling: str) -> GenerationStrategy:
-    """Return a generation strategy however it is spelled (``Sequential Proposal``, 序列提议).
-
-    Raises:
-        Refused: ``INVALID_FIELD`` when there is none such.
-    """
-    return _required(_GENERATION_ALIASES, spelling, "generation_strategy")
-
-
-def read_evaluation(spelling: str) -> EvaluationStrategy:
-    """Return an evaluation strategy however it is spelled (``Comparative Voting``, 对比投票).
-
-    Raises:
-        Refused: ``INVALID_FIELD`` when there is none such.
-    """
-    return _required(_EVALUATION_ALIASES, spelling, "evaluation_strategy")
+    name = _find(names, spelling) or _find(names, re.split(r"[（(]", spelling)[0])
+    if name is None:
+        raise Refused("INVALID_FIELD", f"{spelling[:60]} is no {field}: {', '.join(names)}", path=f"$.{field}")
+    return name
 
 
 def search_config(
@@ -177,23 +162,26 @@ def search_config(
         if asked.strategy is None or asked.depth is None:
             message = f"{task_type} is not in the table ({', '.join(TASK_TYPES)}): give its strategy and depth"
             raise Refused("INVALID_FIELD", message, path="$.task_type")
-        row = TaskSettings(task_type, asked.depth, read_strategy(asked.strategy), _SCORING, _PROPOSAL)
+        strategy = read_name(STRATEGIES, asked.strategy, "strategy")
+        row = TaskSettings(task_type, asked.depth, strategy, _SCORING, _PROPOSAL)
     estimate = row.depth if decomposition is None else decomposition.depth_estimate
-    threshold = row.threshold if asked.threshold is None else asked.threshold
+    generation, evaluation = _either(asked.generation, row.generation), _either(asked.evaluation, row.evaluation)
     # What nobody asks for is left to the message's own defaults.
     budgets = {name: getattr(asked, name) for name in ("nodes_max", "calls_max", "seconds_max")}
     return SearchConfig(
-        strategy=row.strategy if asked.strategy is None else read_strategy(asked.strategy),
-        max_depth=_within("depth", estimate if asked.depth is None else asked.depth, 1, depth_max),
-        branching_factor=_within(
-            "branching", row.branching if asked.branching is None else asked.branching, 1, branching_max
-        ),
-        pruning_threshold=float(_within("threshold", threshold, 0, 10)),
+        strategy=read_name(STRATEGIES, _either(asked.strategy, row.strategy), "strategy"),
+        max_depth=_within("depth", _either(asked.depth, estimate), 1, depth_max),
+        branching_factor=_within("branching", _either(asked.branching, row.branching), 1, branching_max),
+        pruning_threshold=float(_within("threshold", _either(asked.threshold, row.threshold), 0, 10)),
         beam_width=None if asked.beam_width is None else _within("beam_width", asked.beam_width, 1, branching_max),
-        generation_strategy=row.generation if asked.generation is None else read_generation(asked.generation),
-        evaluation_strategy=row.evaluation if asked.evaluation is None else read_evaluation(asked.evaluation),
+        generation_strategy=read_name(GENERATIONS, generation, "generation_strategy"),
+        evaluation_strategy=read_name(EVALUATIONS, evaluation, "evaluation_strategy"),
         **{name: _within(name, most, 1, budget_max) for name, most in budgets.items() if most is not None},
     )
+
+
+def _either(asked: T | None, default: T) -> T:
+    return default if asked is None else asked
 
 
 def _find(aliases: Mapping[Name, tuple[str, ...]], spelling: str) -> Name | None:
@@ -202,14 +190,6 @@ def _find(aliases: Mapping[Name, tuple[str, ...]], spelling: str) -> Name | None
         if spelled == name.replace("_", "").lower() or spelled in others:
             return name
     return None
-
-
-def _required(aliases: Mapping[Name, tuple[str, ...]], spelling: str, field: str) -> Name:
-    # Both names of a strategy may stand together: "BFS（广度优先搜索）".
-    name = _find(aliases, spelling) or _find(aliases, re.split(r"[（(]", spelling)[0])
-    if name is None:
-        raise Refused("INVALID_FIELD", f"{spelling[:60]} is no {field}: {', '.join(aliases)}", path=f"$.{field}")
-    return name
 
 
 def _within(name: str, value: Number, least: int, most: int) -> Number:

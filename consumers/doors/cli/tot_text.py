@@ -38,12 +38,14 @@ _CLASSES: Final = {
 def tree_text(tree: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a tree, each node under its parent with score and status; ``*`` marks the best path."""
     config, state = tree["search_config"], tree["search_state"]
-    searched = ""
-    if config is not None:
-        searched = (
+    searched = (
+        ""
+        if config is None
+        else (
             f", {config['strategy']}, depth {config['max_depth']}, branching {config['branching_factor']}, "
             f"threshold {config['pruning_threshold']:g}"
         )
+    )
     yield f"{one_line(tree['problem'])}  [{one_line(tree['task_type'])}{searched}]"
     if tree["root_id"] is None:
         yield "(no thoughts yet)"
@@ -104,8 +106,9 @@ def print_outcome(outcome: dict[str, Any]) -> None:
 
 def print_run(outcome: dict[str, Any]) -> None:
     """Print what a search cost, where it stands, and who searched."""
-    known = {name: outcome[name] for name in ("task_id", "stats", "reasoning", "logs") if outcome[name] is not None}
-    print_fields(known)
+    print_fields(
+        {name: outcome[name] for name in ("task_id", "stats", "reasoning", "logs") if outcome[name] is not None}
+    )
     if outcome["pids"]:
         rows = [(role, outcome["pids"][role], f"{outcome['keys'][role][:16]}…") for role in outcome["pids"]]
         print_table(("agent", "pid", "key"), rows)
@@ -119,9 +122,8 @@ def print_proof(proof: dict[str, Any]) -> None:
     ]
     print_table(("index", "answer", "signed by", "with key", "request", "asked by"), rows)
     for request in proof["unanswered"]:
-        click.echo(
-            f"unanswered: {request['type']} (entry {request['request_index']}) waits for the {request['receiver']}"
-        )
+        asked = f"{request['type']} (entry {request['request_index']})"
+        click.echo(f"unanswered: {asked} waits for the {request['receiver']}")
     click.echo(proof_verdict(proof))
 
 

@@ -7,7 +7,6 @@ as nobody confirmed it here, and one whose handoff goes on in the ledger is left
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -27,7 +26,7 @@ from consumers.handoffs.files.syntax.active_table import TableRow, is_active_tab
 from consumers.handoffs.files.syntax.lines import Problem
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.sections import is_handoff_id
-from consumers.importers.records import Aside, Record, existing_records, kept_aside
+from consumers.importers.records import Aside, Record, existing_records, find_files, kept_aside, name_in
 from ledger.client import Ask
 from ledger.errors import Refused, Unavailable
 from ledger.events.handoff import HandoffClaims, HandoffContent
@@ -66,31 +65,6 @@ class Found(NamedTuple):
     unread: tuple[Aside, ...] = ()
 
 
-def find_files(path: Path) -> Iterator[Path]:
-    """Yield the markdown files of a folder and its subfolders in the order of their names, or the one file.
-
-    Hidden files and folders are passed over, and so are links: what is imported lies where it was looked for.
-
-    Raises:
-        Refused: ``NOT_FOUND``. Unavailable: a folder cannot be read.
-    """
-
-    def fail(error: OSError) -> None:
-        raise Unavailable("STORE_UNAVAILABLE", f"{error.filename} cannot be read: {error.strerror}") from error
-
-    if path.is_file():
-        yield path
-        return
-    if not path.is_dir():
-        raise Refused("NOT_FOUND", f"there is no file or folder {path}", path=str(path))
-    for folder, names, files in os.walk(path, onerror=fail):
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        for name in sorted(files):
-            file = path.__class__(folder) / name
-            if name.endswith(".md") and not name.startswith(".") and not file.is_symlink():
-                yield file
-
-
 def read_source(file: Path, root: Path) -> Source:
     """Return a file's bytes, named by its place under ``root``.
 
@@ -98,7 +72,7 @@ def read_source(file: Path, root: Path) -> Source:
         Refused: ``TOO_LARGE``. Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read.
     """
     # A name that is not UTF-8 shows "\ufffd" where it is not; such a file is kept aside.
-    name = os.fsencode(file.name if file == root else file.relative_to(root)).decode("utf-8", "replace")
+    name = name_in(file, root)
     try:
         if file.stat().st_size > file_read_max_bytes:
             raise Refused("TOO_LARGE", f"{name} has more than {file_read_max_bytes} bytes", path=str(file))
@@ -125,7 +99,7 @@ def read_records(
     warnings: list[Warned] = []
     unread: list[Aside] = []
     taken: dict[str, str] = {}
-    paths = list(find_files(path))
+    paths = find_files(path, (".md",))
     for done, file in enumerate(paths, 1):
         try:
             source = read_source(file, path)

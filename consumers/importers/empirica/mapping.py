@@ -106,10 +106,10 @@ def _record(note: Note, meaning: Meaning, author: str, when: str | None, reading
         source=note.source,
         format=format_of(note),
         mapped_kind=meaning.kind,
-        mapped=_builtins(meaning.data),
+        mapped=msgspec.to_builtins(meaning.data),
         claimed_author=author or None,
         claimed_at=when,
-        claims=_builtins(RecordClaims(said=said, dirty=reading.dirty)),
+        claims=msgspec.to_builtins(RecordClaims(said=said, dirty=reading.dirty)),
     )
 
 
@@ -151,11 +151,6 @@ def _claimed_at(reading: Reading) -> tuple[str | None, int | None]:
             reading.fields[name] = f"{value} ({claimed.assumed})"
         return claimed.text, claimed.at_us
     return unread, None
-
-
-def _builtins(data: msgspec.Struct) -> dict[str, Any]:
-    made: dict[str, Any] = msgspec.to_builtins(data)
-    return made
 
 
 def fitted(data: RecordImported) -> RecordImported | None:

@@ -7,20 +7,21 @@
 - A file that begins as no UTF-8 text does (packed, or UTF-16) is one thing that could not be read, whatever its name.
 
 A folder is walked for ``*.jsonl``, ``*.ndjson`` and ``*.json``, and for ``*.md`` and ``*.txt`` that hold thinking tags.
-Hidden files and folders are passed over, and so are links: what is imported lies where it was looked for.
 """
 
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from consumers.importers.records import find_files, name_in
 from consumers.importers.transcripts import lines
 from consumers.importers.transcripts.conversation import Answered, Conversation, Place, Unread
 from consumers.sdk.thinking.response import has_tags, response_size_max_bytes
-from ledger.errors import Refused, Unavailable
+from ledger.errors import Unavailable
 from ledger.limits import blob_size_max_bytes
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ text_size_max_bytes: Final = response_size_max_bytes
 LINES: Final = (".jsonl", ".ndjson")
 TEXTS: Final = (".md", ".txt")
 _skip_bytes: Final = 1024**2
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _OTHERS: Final = {
     b"\x1f\x8b": "packed with gzip: unpack it first",
     b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it first",
@@ -44,26 +44,8 @@ _OTHERS: Final = {
 
 
 def find_transcripts(path: Path) -> list[Path]:
-    """Return the one file, or the files of a folder that may be transcripts, in the order of their names.
-
-    Raises:
-        Refused: ``NOT_FOUND``. Unavailable: ``STORE_UNAVAILABLE`` when a folder cannot be read.
-    """
-
-    def fail(error: OSError) -> None:
-        raise Unavailable("STORE_UNAVAILABLE", f"{error.filename} cannot be read: {error.strerror}") from error
-
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise Refused("NOT_FOUND", f"there is no file or folder {path}", path=str(path))
-    transcripts: list[Path] = []
-    for folder, names, files in os.walk(path, onerror=fail):
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        here = path.__class__(folder)
-        wanted = (name for name in sorted(files) if name.endswith((*LINES, ".json", *TEXTS)))
-        transcripts += [here / name for name in wanted if not name.startswith(".") and not (here / name).is_symlink()]
-    return transcripts
+    """Return the one file, or the files of a folder that may be transcripts; see ``find_files``."""
+    return find_files(path, (*LINES, ".json", *TEXTS))
 
 
 def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Answered | Unread]:
@@ -92,11 +74,6 @@ def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Answ
     progress.files += 1
 
 
-def name_in(file: Path, root: Path) -> str:
-    """Return what a file is called in the ledger: its place under the folder that was given."""
-    return os.fsencode(file.name if file == root else file.relative_to(root)).decode("utf-8", "replace")
-
-
 def _are_lines(file: Path, opened: BinaryIO) -> bool:
     if file.suffix.lower() in LINES:
         return True
@@ -104,7 +81,7 @@ def _are_lines(file: Path, opened: BinaryIO) -> bool:
     while first and not first.strip():
         first = opened.readline(line_size_max_bytes)
     opened.seek(0)
-    return lines.read_head(first.removeprefix(_BYTE_ORDER_MARK)) is not None
+    return lines.read_head(first.removeprefix(BOM_UTF8)) is not None
 
 
 def _read_lines(opened: BinaryIO, place: Place, progress: Progress) -> Iterator[Answered | Unread]:
@@ -119,7 +96,7 @@ def _read_lines(opened: BinaryIO, place: Place, progress: Progress) -> Iterator[
             yield _too_long(opened, line, here, progress)
             continue
         if number == 1:
-            line = line.removeprefix(_BYTE_ORDER_MARK)
+            line = line.removeprefix(BOM_UTF8)
         if line.strip():
             yield from conversation.feed(line, here)
     yield from conversation.finish()
@@ -149,7 +126,7 @@ def _read_whole(
     if not is_asked_for and not lines.has_trace(content):
         progress.other_files += 1
         return
-    text = content.removeprefix(_BYTE_ORDER_MARK)
+    text = content.removeprefix(BOM_UTF8)
     if place.file.lower().endswith(".json") or lines.read_head(text) is not None or lines.items(text) is not None:
         conversation = Conversation(progress)
         yield from conversation.feed(text, place)

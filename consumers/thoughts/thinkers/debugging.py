@@ -37,25 +37,6 @@ class Fault(NamedTuple):
     rows: tuple[tuple[int, int], ...]
 
 
-def read_fault(problem: str) -> Fault | kinds.Failure:
-    """Return the program and the table that a problem's text states."""
-    program = _PROGRAM.search(problem)
-    if program is None:
-        return invalid('a program to debug reads "debug: f(x) = x * 2 + 3; 0 -> 4; 1 -> 6"')
-    tokens, at = [], 0
-    text = program[1].strip()
-    while (token := _TOKEN.match(text, at)) is not None:
-        tokens.append(token[1])
-        at = token.end()
-    alternates = all((token in _OPERATORS) == bool(place % 2) for place, token in enumerate(tokens))
-    if at != len(text) or not alternates or not len(tokens) % 2 or len(tokens) > tokens_max:
-        return invalid(f"a program is x and whole numbers joined by + - *, at most {tokens_max} tokens")
-    rows = tuple((int(x), int(expected)) for x, expected in _ROW.findall(problem[program.end() :]))
-    if not 1 <= len(rows) <= rows_max:
-        return invalid(f"the table needs 1 to {rows_max} rows such as 2 -> 7")
-    return Fault(tuple(tokens), rows)
-
-
 def run(tokens: Tokens, x: int) -> int:
     """Return what a program gives for ``x``; products bind before sums."""
     values = [x if token == "x" else int(token) for token in tokens[::2]]  # noqa: S105 - a token of a program
@@ -76,7 +57,21 @@ class Debugging(ProgramThinker[Fault]):
 
     def read(self, text: str) -> Fault | kinds.Failure:
         """Return the program and the table that a problem's text states."""
-        return read_fault(text)
+        program = _PROGRAM.search(text)
+        if program is None:
+            return invalid('a program to debug reads "debug: f(x) = x * 2 + 3; 0 -> 4; 1 -> 6"')
+        tokens, at = [], 0
+        code = program[1].strip()
+        while (token := _TOKEN.match(code, at)) is not None:
+            tokens.append(token[1])
+            at = token.end()
+        alternates = all((token in _OPERATORS) == bool(place % 2) for place, token in enumerate(tokens))
+        if at != len(code) or not alternates or not len(tokens) % 2 or len(tokens) > tokens_max:
+            return invalid(f"a program is x and whole numbers joined by + - *, at most {tokens_max} tokens")
+        rows = tuple((int(x), int(expected)) for x, expected in _ROW.findall(text[program.end() :]))
+        if not 1 <= len(rows) <= rows_max:
+            return invalid(f"the table needs 1 to {rows_max} rows such as 2 -> 7")
+        return Fault(tuple(tokens), rows)
 
     def shape(self, problem: Fault) -> kinds.Decomposition:
         """Return the shape: up to ``faults_max`` changes until every row holds."""

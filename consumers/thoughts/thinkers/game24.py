@@ -126,23 +126,6 @@ class Game(NamedTuple):
     target: Fraction
 
 
-def read_game(problem: str) -> Game | kinds.Failure:
-    """Return the game that a problem's text states; 24 is the target unless it names another."""
-    text = unicodedata.normalize("NFKC", problem)
-    text = _TITLE.sub(" ", text)
-    named = _TARGET.search(text)
-    target = Fraction(int(named[1])) if named else Fraction(24)
-    if named:
-        text = text[: named.start()] + " " + text[named.end() :]
-    tokens = _TOKEN.findall(text)
-    wrong = [token for token in tokens if not token.isdecimal() or not token.isascii() or int(token) > number_max]
-    if wrong:
-        return invalid(f"the game is played with whole numbers up to {number_max}, not {wrong[0][:20]}")
-    if not numbers_min <= len(tokens) <= numbers_max:
-        return invalid(f"the game needs {numbers_min} to {numbers_max} numbers; here are {len(tokens)}")
-    return Game(tuple(sorted(Fraction(int(token)) for token in tokens)), target)
-
-
 def read_claim(content: str) -> Claim | None:
     """Return the step that a thought states; None when it states none."""
     stated = _CLAIM.fullmatch(content)
@@ -165,8 +148,19 @@ class Game24(ProgramThinker[Game]):
         self._reach = Reach(Fraction(24))
 
     def read(self, text: str) -> Game | kinds.Failure:
-        """Return the game that a problem's text states."""
-        return read_game(text)
+        """Return the game that a problem's text states; 24 is the target unless it names another."""
+        text = _TITLE.sub(" ", unicodedata.normalize("NFKC", text))
+        named = _TARGET.search(text)
+        target = Fraction(int(named[1])) if named else Fraction(24)
+        if named:
+            text = text[: named.start()] + " " + text[named.end() :]
+        tokens = _TOKEN.findall(text)
+        wrong = [token for token in tokens if not token.isdecimal() or not token.isascii() or int(token) > number_max]
+        if wrong:
+            return invalid(f"the game is played with whole numbers up to {number_max}, not {wrong[0][:20]}")
+        if not numbers_min <= len(tokens) <= numbers_max:
+            return invalid(f"the game needs {numbers_min} to {numbers_max} numbers; here are {len(tokens)}")
+        return Game(tuple(sorted(Fraction(int(token)) for token in tokens)), target)
 
     def shape(self, problem: Game) -> kinds.Decomposition:
         """Return the steps: one fewer than numbers."""

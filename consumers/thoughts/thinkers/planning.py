@@ -34,22 +34,6 @@ class Task(NamedTuple):
     goal: State
 
 
-def read_task(problem: str) -> Task | kinds.Failure:
-    """Return the task that a problem's text states."""
-    parts = _GOAL.split(problem)
-    if len(parts) != 2:
-        return invalid('a task of blocks reads "blocks: C on A, A on table; goal: A on C"')
-    start, goal = (dict(_PLACED.findall(part)) for part in parts)
-    if not goal or not 2 <= len(start) <= blocks_max:
-        return invalid(f"the task needs 2 to {blocks_max} blocks and a goal")
-    for state in (start, goal):
-        strange = [block for pair in state.items() for block in pair if block != table and block not in start]
-        supports = [place for place in state.values() if place != table]
-        if strange or table in state or len(set(supports)) != len(supports) or not _is_grounded(state):
-            return invalid("every block stands on the table or on one block of the task, alone and in no circle")
-    return Task(start, goal)
-
-
 def moves(state: State) -> list[tuple[str, str]]:
     """Return every legal move (block, place) in the order of names, the table last."""
     clear = sorted(block for block in state if block not in state.values())
@@ -64,7 +48,18 @@ class Planning(ProgramThinker[Task]):
 
     def read(self, text: str) -> Task | kinds.Failure:
         """Return the task that a problem's text states."""
-        return read_task(text)
+        parts = _GOAL.split(text)
+        if len(parts) != 2:
+            return invalid('a task of blocks reads "blocks: C on A, A on table; goal: A on C"')
+        start, goal = (dict(_PLACED.findall(part)) for part in parts)
+        if not goal or not 2 <= len(start) <= blocks_max:
+            return invalid(f"the task needs 2 to {blocks_max} blocks and a goal")
+        for state in (start, goal):
+            strange = [block for pair in state.items() for block in pair if block != table and block not in start]
+            supports = [place for place in state.values() if place != table]
+            if strange or table in state or len(set(supports)) != len(supports) or not _is_grounded(state):
+                return invalid("every block stands on the table or on one block of the task, alone and in no circle")
+        return Task(start, goal)
 
     def shape(self, problem: Task) -> kinds.Decomposition:
         """Return the shape of the task: no plan needs more than two moves a block."""

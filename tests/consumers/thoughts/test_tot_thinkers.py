@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tot_driver import solve
 
-from consumers.thoughts.thinkers.debugging import Debugging, read_fault, run
-from consumers.thoughts.thinkers.planning import Planning, moves, read_task
+from consumers.thoughts.thinkers.debugging import Debugging, run
+from consumers.thoughts.thinkers.planning import Planning, moves
 from ledger.events.tot import EvaluationContext, Failure, GenerationContext, ThoughtNode
 
 SUSSMAN = "blocks: C on A, A on table, B on table; goal: A on B, B on C"
@@ -36,7 +36,7 @@ def test_only_clear_blocks_move_and_only_onto_clear_places() -> None:
     ],
 )
 def test_what_is_no_task_of_blocks_is_refused(problem: str) -> None:
-    assert isinstance(read_task(problem), Failure)
+    assert isinstance(Planning().read(problem), Failure)
     assert solve(problem, None, Planning(), task_type="planning").failure.code == "INVALID_FORMAT"
 
 
@@ -78,7 +78,7 @@ def test_products_bind_before_sums() -> None:
     ],
 )
 def test_what_is_no_program_is_refused(problem: str) -> None:
-    assert isinstance(read_fault(problem), Failure)
+    assert isinstance(Debugging().read(problem), Failure)
     assert isinstance(Debugging().decompose(problem, "debugging"), Failure)
 
 

@@ -34,12 +34,10 @@ def import_() -> None:
 @click.option(
     "--kept-aside/--mapped", "kept_aside", default=None, help="Only what stands for nothing here, or for something."
 )
-@click.option("--kind", metavar="KIND", help="Only what stands for this kind of event, as report.generated.")
-@click.option(
-    "--format", "read_as", metavar="FORMAT", help="Only what was read as this, as empirica or empirica/handoff."
-)
+@click.option("--kind", "mapped", metavar="KIND", help="Only what stands for this kind of event, as report.generated.")
+@click.option("--format", metavar="FORMAT", help="Only what was read as this, as empirica or empirica/handoff.")
 @click.option("--source", metavar="START", help="Only what was found at a place that begins so.")
-@click.option("--agent", metavar="NAME", help="Only what this agent imported.")
+@click.option("--agent", "importer", metavar="NAME", help="Only what this agent imported.")
 @click.option("--dirty", is_flag=True, help="Only what has values that could not be read as they were meant.")
 @page_options()
 @click.pass_obj
@@ -48,26 +46,11 @@ def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
 
     `baton show ENTRY` shows one with what it says and what is dirty; `original` is the ref of its bytes.
     """
-    asked = {
-        "kept_aside": given["kept_aside"],
-        "mapped": given["kind"],
-        "format": given["read_as"],
-        "source": given["source"],
-        "importer": given["agent"],
-        "dirty": given["dirty"],
-    }
-    page = app.query("records.list", **asked, limit=limit, after=cursor)
-    side = None if given["kept_aside"] is None else "kept-aside" if given["kept_aside"] else "mapped"
-    options = {
-        **({side: True} if side else {}),
-        "kind": given["kind"],
-        "format": given["read_as"],
-        "source": given["source"],
-        "agent": given["agent"],
-        "dirty": given["dirty"],
-        "limit": limit,
-        "cursor": page["next"],
-    }
+    page = app.query("records.list", **given, limit=limit, after=cursor)
+    side = {None: {}, True: {"kept-aside": True}, False: {"mapped": True}}[given.pop("kept_aside")]
+    words = {"mapped": "kind", "importer": "agent"}
+    asked = {words.get(name, name): given[name] for name in ("mapped", "format", "source", "importer", "dirty")}
+    options = side | asked | {"limit": limit, "cursor": page["next"]}
     following = None if page["next"] is None else command_line("baton import list", options)
 
     def text() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -35,10 +36,9 @@ STATUSES: Final = ("started", "searching", "solved", "failed", "unverified")
 # The programs that ship; other types are thought about by the configured model.
 THINKER_OF: Final = {"math_reasoning": "game24", "planning": "planning", "debugging": "debugging"}
 
+_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 _logs_option = click.option(
-    "--logs",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write the log folder below (default: logs/ in the ledger's folder).",
+    "--logs", type=_FOLDER, help="Write the log folder below (default: logs/ in the ledger's folder)."
 )
 _no_logs_option = click.option("--no-logs", is_flag=True, help="Write no log folder.")
 
@@ -55,43 +55,28 @@ def tot() -> None:
 @click.option("--depth", type=int, help="How deep the tree may grow.")
 @click.option("--branching", type=int, help="How many thoughts are asked of a node.")
 @click.option("--threshold", type=float, help="Nodes that score lower are pruned (0 to 10).")
-@click.option("--beam", type=int, help="How many nodes of a level are kept (default: the branching).")
+@click.option("--beam", "beam_width", type=int, help="How many nodes of a level are kept (default: the branching).")
 @click.option("--generation", help="independent_sampling or sequential_proposal.")
 @click.option("--evaluation", help="independent_scoring or comparative_voting.")
-@click.option("--nodes", type=int, help="The most nodes.")
-@click.option("--calls", type=int, help="The most calls of the thinker.")
-@click.option("--seconds", type=int, help="The most seconds.")
+@click.option("--nodes", "nodes_max", type=int, help="The most nodes.")
+@click.option("--calls", "calls_max", type=int, help="The most calls of the thinker.")
+@click.option("--seconds", "seconds_max", type=int, help="The most seconds.")
 @click.option("--thinker", help="Who thinks (default: the program for the task type, else the language model).")
 @_logs_option
 @_no_logs_option
 @click.pass_obj
 def run(
-    app: App, /, problem: str, task_type: str, thinker: str | None, logs: Path | None, *, no_logs: bool, **given: Any
+    app: App, /, problem: str, task_type: str, thinker: str | None, logs: Path | None, *, no_logs: bool, **asked: Any
 ) -> None:
     """Solve a problem with six agents, each a process with a key of its own."""
-    overrides = Overrides(
-        strategy=given["strategy"],
-        depth=given["depth"],
-        branching=given["branching"],
-        threshold=given["threshold"],
-        beam_width=given["beam"],
-        generation=given["generation"],
-        evaluation=given["evaluation"],
-        nodes_max=given["nodes"],
-        calls_max=given["calls"],
-        seconds_max=given["seconds"],
-    )
     chosen = thinker or THINKER_OF.get(read_task_type(task_type), "llm")
-    folder, task_id = None if no_logs else logs or default_logs(app), new_task_id()
-    options = TaskOptions(task_type, overrides)
-    try:
-        ran = run_task(app.settings(), problem, options, thinker=chosen, task_id=task_id, progress=progress(app))
-    except BatonError as error:
-        raise unfinished(app, error, task_id, folder) from error
-    except KeyboardInterrupt:
-        tell_resumption(log_begun(app, task_id, folder))
-        raise
-    show_outcome(app, ran, folder)
+    options = TaskOptions(task_type, Overrides(**asked))
+    search(
+        app,
+        task_id := new_task_id(),
+        None if no_logs else logs or default_logs(app),
+        lambda: run_task(app.settings(), problem, options, thinker=chosen, task_id=task_id, progress=progress(app)),
+    )
 
 
 @tot.command()
@@ -102,14 +87,7 @@ def run(
 def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
     """Go on with a task whose agents were stopped; what was answered is not asked again."""
     folder, task_id = None if no_logs else logs or default_logs(app), whole_id(app, task)
-    try:
-        ran = resume_task(app.settings(), task_id, progress=progress(app))
-    except BatonError as error:
-        raise unfinished(app, error, task_id, folder) from error
-    except KeyboardInterrupt:
-        tell_resumption(log_begun(app, task_id, folder))
-        raise
-    show_outcome(app, ran, folder)
+    search(app, task_id, folder, lambda: resume_task(app.settings(), task_id, progress=progress(app)))
 
 
 @tot.command()
@@ -134,11 +112,7 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int |
 
 @tot.command()
 @click.argument("task", metavar="TASK")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write it below (default: logs/ in the ledger's folder).",
-)
+@click.option("--out", type=_FOLDER, help="Write it below (default: logs/ in the ledger's folder).")
 @click.pass_obj
 def logs(app: App, task: str, out: Path | None) -> None:
     """Write the log folder of a task, from its events alone: one file an agent and round, and the timeline."""
@@ -168,14 +142,14 @@ def list_(app: App, status: str | None, task_type: str | None, limit: int, curso
     answer = app.query("tot.list", status=status, task_type=task_type, limit=limit, after=cursor)
     rows = [
         (
-            one["id"],
-            when(one["started_ms"]),
-            one["status"],
-            one["task_type"],
-            one["stats"]["total_nodes"],
-            one["problem"],
+            row["id"],
+            when(row["started_ms"]),
+            row["status"],
+            row["task_type"],
+            row["stats"]["total_nodes"],
+            row["problem"],
         )
-        for one in answer["tasks"]
+        for row in answer["tasks"]
     ]
     header = ("id", "started", "status", "type", "nodes", "problem")
     options = {"status": status, "task-type": task_type, "limit": limit}
@@ -218,12 +192,19 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
     app.show("thought_solution", found, text, following=command_line(f"baton tot prove {task_id}", {}))
 
 
-def unfinished(app: App, error: BatonError, task_id: str, logs_folder: Path | None) -> BatonError:
-    """Return an error that stopped a search, with the task to be resumed; what was said so far is logged."""
-    begun = log_begun(app, task_id, logs_folder)
-    if isinstance(error, Unavailable) and not app.as_json:
-        tell_resumption(begun)
-    return error.with_details(**begun)
+def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], dict[str, Any]]) -> None:
+    """Play a search and show what it came to; one that is stopped is logged, and names the task to be resumed."""
+    try:
+        ran = play()
+    except BatonError as error:
+        begun = log_begun(app, task_id, logs_folder)
+        if isinstance(error, Unavailable) and not app.as_json:
+            tell_resumption(begun)
+        raise error.with_details(**begun) from error
+    except KeyboardInterrupt:
+        tell_resumption(log_begun(app, task_id, logs_folder))
+        raise
+    show_outcome(app, ran, logs_folder)
 
 
 def log_begun(app: App, task_id: str, logs_folder: Path | None) -> dict[str, Any]:

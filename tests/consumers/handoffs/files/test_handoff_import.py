@@ -10,9 +10,9 @@ import pytest
 from credentials import GITHUB
 from syncing import NEW
 
-from consumers.handoffs.files.imports import changed_records, find_files, read_records, read_source
+from consumers.handoffs.files.imports import changed_records, read_records, read_source
 from consumers.handoffs.files.mapping import file_now
-from consumers.importers.records import Counts, import_records
+from consumers.importers.records import Counts, find_files, import_records
 from ledger.errors import Refused, Unavailable
 from ledger.events import handoff as kinds
 
@@ -253,10 +253,10 @@ def test_rows_with_free_text_are_read(folder: SyncedFolder) -> None:
 def test_links_and_hidden_files_are_passed_over(folder: SyncedFolder, tmp_path: Path) -> None:
     write(folder, {"a.md": OLD.encode(), ".b.md": OLD.encode(), ".git/c.md": OLD.encode(), "d.txt": b""})
     (folder.path / "link.md").symlink_to(folder.path / "a.md")
-    assert [one.name for one in find_files(folder.path)] == ["a.md"]
-    assert [one.name for one in find_files(folder.path / "a.md")] == ["a.md"]
+    assert [one.name for one in find_files(folder.path, (".md",))] == ["a.md"]
+    assert [one.name for one in find_files(folder.path / "a.md", (".md",))] == ["a.md"]
     with pytest.raises(Refused) as failure:
-        list(find_files(tmp_path / "nowhere"))
+        find_files(tmp_path / "nowhere", (".md",))
     assert failure.value.code == "NOT_FOUND"
 
 
