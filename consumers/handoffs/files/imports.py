@@ -7,7 +7,7 @@ as nobody confirmed it here, and one whose handoff goes on in the ledger is left
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
