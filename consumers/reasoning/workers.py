@@ -53,7 +53,7 @@ _OPINIONS: Final[dict[str, Opinion]] = {"supported": "follows", "unsupported": "
 
 
 class _Worker:
-    """Reacts to every concluded reasoning, under a name of its own."""
+    """Reacts to every concluded reasoning, under a name of its own, as ``author`` (role service)."""
 
     name: str
     is_from_start: bool
@@ -87,10 +87,7 @@ class CompressorWorker(_Worker):
     is_from_start = True
 
     def __init__(self, author: Author, reader: Reader, store: Path, llm: LlmClient | None = None) -> None:
-        """Write as ``author`` (role service); read graphs from ``reader``; keep the position in ``store``.
-
-        With ``llm`` a model writes prose beside the standard brief; the facts and figures never depend on it.
-        """
+        """Keep the position in ``store``; with ``llm`` a model writes prose beside the standard brief."""
         super().__init__(author, reader, store)
         self._llm = llm
 
@@ -142,7 +139,7 @@ class ValidatorWorker(_Worker):
     is_from_start = False
 
     def __init__(self, author: Author, reader: Reader, store: Path, tree: Path, judge: Judge | None = None) -> None:
-        """Write as ``author`` (role service); look for evidence in ``tree``; keep the position in ``store``."""
+        """Keep the position in ``store``; look for evidence in ``tree``."""
         super().__init__(author, reader, store)
         self._tree = tree
         self._judge = judge

@@ -14,6 +14,5 @@ The words used here: a *fact* is a step as the receiver gets it, verbatim; a *un
 (``critical``); a *part* is one of the three figures of a fidelity (recall R, anchors A, edges E); a *veto* caps a
 fidelity because the text says what the graph does not; a *lead* is the 3 to 6 sentences that a brief begins with.
 
-Everything is a function of its arguments; only the tokenizer is loaded, at the first count. Making briefs is a
-consumer's work (``consumers.reasoning.compressor``).
+Making briefs is a consumer's work (``consumers.reasoning.compressor``).
 """

@@ -1,7 +1,4 @@
-"""The fold of published briefs: one row a ``reasoning.briefed``, never changed.
-
-``data`` is the event's data as JSON; the columns beside it are what a receiver chooses by.
-"""
+"""The fold of briefs: one row a ``reasoning.briefed``, never changed; ``data`` is the event's data as JSON."""
 
 from __future__ import annotations
 

@@ -231,18 +231,13 @@ def _fit(sections: dict[str, list[str]], budget: int, brief: Brief, level: Trans
             break
         if heading in sections:
             dropped.append(heading)
-            _drop_lines(sections, heading, budget)
+            while sections[heading] and count_tokens(_joined(sections)) > budget:
+                sections[heading].pop()  # Only its last lines, if that is enough.
+            if not sections[heading]:
+                del sections[heading]
             if heading in {REASONING_BRIEF, TOP_ASSUMPTIONS} and FIDELITY in sections:
                 sections[FIDELITY] = [f"below {_rounded_down(brief.fidelity.value)} (cut)"]
     return [heading for heading in HEADINGS if heading in dropped]
-
-
-def _drop_lines(sections: dict[str, list[str]], heading: str, budget: int) -> None:
-    """Leave out a section, or only its last lines if that is enough."""
-    while sections[heading] and count_tokens(_joined(sections)) > budget:
-        sections[heading].pop()
-    if not sections[heading]:
-        del sections[heading]
 
 
 def _rounded_down(value: float) -> str:

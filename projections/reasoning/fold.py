@@ -122,10 +122,7 @@ def marked(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A reasoning as its events left it; ``base`` is the ref of the version before the latest.
-
-    ``origin`` is where its beginning was imported from, if it was.
-    """
+    """A reasoning as its events left it; ``base`` is the ref of the version before the latest."""
 
     id: str
     author: str = ""

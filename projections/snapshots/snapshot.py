@@ -110,10 +110,7 @@ def snapshot_of(
 def to_context_prompt(
     snapshot: EnhancedEpistemicSnapshot, level: TransferLevel, budget: int | None = None, *, inline: str | None = None
 ) -> Prompt:
-    """Return what the next agent reads, within the level's budget or a given one.
-
-    A snapshot without reasoning has no more to show at a higher level than at the lowest.
-    """
+    """Return what the next agent reads, within the level's budget or a given one."""
     return _prompt(snapshot, level, LEVEL_TOKENS[level][1] if budget is None else budget, inline, context_share_max)
 
 

@@ -62,7 +62,6 @@ _choices_max: Final = 8
 _remark_sorts: Final = frozenset({"limitation", "alternative", "assumption_stated"})
 _no_limit: Final = 10**9
 
-
 SectionOffer: TypeAlias = Literal["top_evidence", "tags"]
 """A section more that the prompt could show."""
 

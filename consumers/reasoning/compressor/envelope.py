@@ -1,7 +1,4 @@
-"""The parts of a brief that do not depend on what its prompt shows, and how chosen facts are put into it.
-
-Tags and block summaries are drawn from the graph's own words.
-"""
+"""The parts of a brief that do not depend on what its prompt shows, and how chosen facts are put into it."""
 
 from __future__ import annotations
 

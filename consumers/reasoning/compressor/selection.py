@@ -42,10 +42,7 @@ class Candidate:
     def __init__(
         self, line: str, facts: Iterable[str], *, step: int | None = None, remark: int | None = None, evidence: str = ""
     ) -> None:
-        """Take the line, the spellings of the key facts it holds, the step or remark (by place) it is of, its evidence.
-
-        ``evidence`` is the text that showing the fact's evidence adds to the line.
-        """
+        """Take a line, the key facts it holds, the step or remark (by place) it is of, and what its evidence adds."""
         self.facts = frozenset(facts)
         self.step = step
         self.remark = remark

@@ -59,8 +59,7 @@ class _BriefAnswer(msgspec.Struct):
 class Received(msgspec.Struct, frozen=True):
     """A brief as a receiver has it: rendered, judged, and whether it was published or made on the spot.
 
-    ``prose`` is what a model wrote beside a published brief, if one did; ``prose_missing`` why it did not. ``imported``
-    says where the reasoning came from, if it was imported.
+    ``prose`` is what a model wrote beside a published brief; ``imported`` says where the reasoning came from.
     """
 
     brief: Brief

@@ -164,7 +164,9 @@ def act_on(
         Corrupted: ``VERIFICATION_FAILED`` when a graph, a brief or an answer is not what it claims to be.
     """
     snapshot = receive_snapshot(view, subject) if isinstance(subject, str) else subject
-    _check_embedding(snapshot)
+    vector = snapshot.reasoning_embedding
+    if vector is not None and not is_embedding_of(pack(vector), snapshot.reasoning_brief):
+        raise Corrupted("VERIFICATION_FAILED", "the snapshot's embedding is not that of its reasoning brief")
     gate = _gate(snapshot, level)
     sent = TransferLevel(gate.level)
     is_imported = _is_imported(view, snapshot)
@@ -264,12 +266,6 @@ def _evidence_of(snapshot: EnhancedEpistemicSnapshot) -> list[str]:
     return list(dict.fromkeys([*snapshot.evidence_refs, *snapshot.top_evidence_refs, *shown]))
 
 
-def _check_embedding(snapshot: EnhancedEpistemicSnapshot) -> None:
-    vector = snapshot.reasoning_embedding
-    if vector is not None and not is_embedding_of(pack(vector), snapshot.reasoning_brief):
-        raise Corrupted("VERIFICATION_FAILED", "the snapshot's embedding is not that of its reasoning brief")
-
-
 def _validate(
     view: Ask, snapshot: EnhancedEpistemicSnapshot, tree: Tree | None
 ) -> tuple[Reports, Fetched | None, list[str]]:
@@ -298,11 +294,8 @@ def _validate(
 def _request(decided: Decision, reasons: list[str], reports: Reports, task: str | None) -> ReviewRequested:
     snapshot, rule = decided.snapshot, decided.answer.rule
     assert rule is not None  # noqa: S101 - without a rule nobody is asked
-    about = (
-        f"snapshot {snapshot.snapshot_id}"
-        if snapshot.reasoning_ref is None
-        else f"reasoning {short_ref(snapshot.reasoning_ref)}"
-    )
+    ref = snapshot.reasoning_ref
+    about = f"snapshot {snapshot.snapshot_id}" if ref is None else f"reasoning {short_ref(ref)}"
     concluded = f": {one_line(snapshot.conclusion)}" if snapshot.conclusion else ""
     validations = [report.event_id for report in (*reports.against, *reports.passing)]
     return ReviewRequested(
@@ -310,7 +303,7 @@ def _request(decided: Decision, reasons: list[str], reports: Reports, task: str 
         rule=rule.name,
         reasons=[cut(one_line(reason), _reason_chars_max) for reason in reasons[:reasons_max]],
         task=cut((task or "").strip(), _task_chars_max),
-        reasoning_ref=snapshot.reasoning_ref,
+        reasoning_ref=ref,
         snapshot_id=snapshot.snapshot_id,
         validations=validations[:reasons_max],
     )
@@ -319,8 +312,8 @@ def _request(decided: Decision, reasons: list[str], reports: Reports, task: str 
 def _ask_human(author: Author, view: Ask, asked: ReviewRequested, causes: list[str]) -> Review:
     """Return the review of a question: the one that stands, or one appended now and signed by ``author``.
 
-    What happens if we crash after the request was appended: the next call finds it by its id. Anybody may take any id:
-    a stream under ours that somebody else opened is not ours, and the next number is tried.
+    If we crash after the request was appended, the next call finds it by its id. Anybody may take any id: where
+    somebody else opened the stream under ours, the next number is tried.
     """
     for number in range(_ids_max):
         name = review_id(author.name, asked, number)

@@ -239,16 +239,13 @@ class CommitTree(Tree):
 
     def files(self, parts: Parts) -> Listing:
         """Return the commit's files below a folder, without links and private files."""
-        found: list[Parts] = []
-        complete = True
-        for path, entry in self._listed().items():
-            if path[: len(parts)] != parts or path == parts or any(map(is_private, path)):
-                continue
-            if entry.mode.startswith(b"100"):
-                found.append(path)
-            else:
-                complete = False
-        return Listing(sorted(found)[:files_listed_max], complete and len(found) <= files_listed_max)
+        below = [
+            (path, entry.mode.startswith(b"100"))
+            for path, entry in self._listed().items()
+            if path[: len(parts)] == parts != path and not any(map(is_private, path))
+        ]
+        found = sorted(path for path, is_file in below if is_file)
+        return Listing(found[:files_listed_max], len(found) == len(below) <= files_listed_max)
 
     def earlier(self, parts: Parts, size_max: int) -> Iterator[bytes]:
         """Yield what the file held in this commit and those before it, each content once, newest first."""

@@ -84,10 +84,7 @@ class ReasoningValidator:
     def validate(
         self, reasoning: ReasoningMemory | Brief, *, earlier: Iterable[EvidenceCheck] = ()
     ) -> ValidationReport:
-        """Return the report on a graph or a brief; ``earlier`` is the evidence of a former report that passed.
-
-        A line or file that is not what the former report found is reported as changed.
-        """
+        """Return the report on a graph or a brief, compared with the evidence of an earlier report that passed."""
         reads = Reads(self._tree)
         before = {(check.step, check.reference): check for check in earlier}
         match reasoning:
