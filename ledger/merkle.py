@@ -117,18 +117,8 @@ def inclusion_proof(index: int, size: int, subtree: SubtreeReader) -> list[bytes
     """
     if not 0 <= index < size:
         raise Refused("NOT_FOUND", f"A tree of {size} leaves has no leaf {index}.", index=index, size=size)
-    path: list[bytes] = []
-    start, end = 0, size
-    while end - start > 1:
-        middle = start + _left_size(end - start)
-        if index < middle:
-            path.append(_range_root(middle, end, subtree))
-            end = middle
-        else:
-            path.append(_range_root(start, middle, subtree))
-            start = middle
-    path.reverse()
-    return path
+    path, _ = _descend(size, subtree, lambda start, end: end - start == 1, lambda middle: index < middle)
+    return path[::-1]
 
 
 def inclusion_path(leaves: Sequence[bytes], index: int) -> list[bytes]:
@@ -155,41 +145,17 @@ def consistency_proof(old_size: int, new_size: int, subtree: SubtreeReader) -> l
         raise Refused("NOT_FOUND", message, old_size=old_size, new_size=new_size)
     if old_size == 0:
         return []
-    path: list[bytes] = []
-    start, end = 0, new_size
-    while old_size != end:
-        middle = start + _left_size(end - start)
-        if old_size <= middle:
-            path.append(_range_root(middle, end, subtree))
-            end = middle
-        else:
-            path.append(_range_root(start, middle, subtree))
-            start = middle
+    path, start = _descend(new_size, subtree, lambda _, end: end == old_size, lambda middle: old_size <= middle)
     if start > 0:  # Else what is left is the old tree itself, whose root the verifier has.
-        path.append(_range_root(start, end, subtree))
-    path.reverse()
-    return path
+        path.append(_range_root(start, old_size, subtree))
+    return path[::-1]
 
 
 def verify_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> bool:
     """Tell whether the path proves the leaf hash at ``index`` under this root (RFC 9162 §2.1.3.2)."""
     if not 0 <= index < size <= tree_size_max or not _are_hashes(leaf, root, *path):
         return False
-    node, last, current = index, size - 1, leaf
-    for sibling in path:
-        if last == 0:
-            return False
-        if node & 1 or node == last:
-            current = node_hash(sibling, current)
-            # The right border may have no sibling on some levels: climb to the next one that has.
-            while not node & 1:
-                node >>= 1
-                last >>= 1
-        else:
-            current = node_hash(current, sibling)
-        node >>= 1
-        last >>= 1
-    return last == 0 and current == root
+    return root_of_path(leaf, index, size, path) == root
 
 
 def verify_consistency(old_size: int, old_root: bytes, new_size: int, new_root: bytes, path: Sequence[bytes]) -> bool:
@@ -208,21 +174,58 @@ def verify_consistency(old_size: int, old_root: bytes, new_size: int, new_root: 
     while node & 1:
         node >>= 1
         last >>= 1
-    old = new = first
-    for sibling in rest:
+    sides = _climb(node, last, rest)
+    if sides is None:
+        return False
+    # What lies to the right of the old tree's last node is in the new tree only.
+    old = _root_above(first, [(sibling, is_left) for sibling, is_left in sides if is_left])
+    return old == old_root and _root_above(first, sides) == new_root
+
+
+def root_of_path(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes | None:
+    """Return the root that a path leads to from leaf ``index`` of ``size``, None when its length is not the tree's."""
+    sides = _climb(index, size - 1, path)
+    return None if sides is None else _root_above(leaf, sides)
+
+
+def _climb(node: int, last: int, path: Sequence[bytes]) -> list[tuple[bytes, bool]] | None:
+    """Return each sibling, and whether it stands to the left; None when the path does not end at the root."""
+    sides: list[tuple[bytes, bool]] = []
+    for sibling in path:
         if last == 0:
-            return False
-        if node & 1 or node == last:
-            old = node_hash(sibling, old)
-            new = node_hash(sibling, new)
-            while not node & 1:
-                node >>= 1
-                last >>= 1
-        else:
-            new = node_hash(new, sibling)
+            return None
+        is_left = node & 1 == 1 or node == last
+        sides.append((sibling, is_left))
+        # The right border may have no sibling on some levels: climb to the next one that has.
+        while is_left and not node & 1:
+            node >>= 1
+            last >>= 1
         node >>= 1
         last >>= 1
-    return last == 0 and old == old_root and new == new_root
+    return sides if last == 0 else None
+
+
+def _root_above(node: bytes, sides: list[tuple[bytes, bool]]) -> bytes:
+    for sibling, is_left in sides:
+        node = node_hash(sibling, node) if is_left else node_hash(node, sibling)
+    return node
+
+
+def _descend(
+    size: int, subtree: SubtreeReader, is_there: Callable[[int, int], bool], is_left: Callable[[int], bool]
+) -> tuple[list[bytes], int]:
+    """Return the roots that the way down splits off, the highest first, and where the range begins that it ends at."""
+    path: list[bytes] = []
+    start, end = 0, size
+    while not is_there(start, end):
+        middle = start + _left_size(end - start)
+        if is_left(middle):
+            path.append(_range_root(middle, end, subtree))
+            end = middle
+        else:
+            path.append(_range_root(start, middle, subtree))
+            start = middle
+    return path, start
 
 
 def _parents(nodes: list[bytes]) -> list[bytes]:

@@ -29,14 +29,14 @@ from ledger.bundle.layout import (
 )
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, verify_checkpoint
 from ledger.client import read_event
-from ledger.envelope import BATCH_TYPE, decode_entry, pae
+from ledger.envelope import batch_root_pae, decode_entry, pae
 from ledger.errors import BatonError, Corrupted, Refused, message_of
 from ledger.events.authority import AgentRegistered, KeyDelegated, KeyRevoked, LedgerCreated
 from ledger.identity import verify
 from ledger.lifecycle.authority import NODE, ROOT
 from ledger.log.blobs import check_blob
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
-from ledger.merkle import Frontier, leaf_hash, node_hash, root_of, verify_inclusion
+from ledger.merkle import Frontier, leaf_hash, root_of, root_of_path, verify_inclusion
 from ledger.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -299,23 +299,6 @@ def _is_signed(entry: Entry, batch_path: bytes | None) -> bool:
     if entry.batch_size == 1:
         return batch_path is None and verify(entry.key, signed, entry.sig)
     path = batch_path or b""
-    hashes = [path[start : start + 32] for start in range(0, len(path), 32)]
-    root = _root_of_path(leaf_hash(signed), entry.batch_index, entry.batch_size, hashes)
-    body = entry.batch_size.to_bytes(8, "big") + (root or b"")
-    prefix = f"DSSEv1 {len(BATCH_TYPE)} {BATCH_TYPE} {len(body)} ".encode()
-    return root is not None and verify(entry.key, prefix + body, entry.sig)
-
-
-def _root_of_path(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes | None:
-    """Return the root that a path leads to (RFC 9162 §2.1.3.2), None when its length is not that of the tree."""
-    rest = iter(path)
-    last, node = size - 1, leaf
-    while last > 0:
-        if index & 1 or index < last:
-            sibling = next(rest, None)
-            if sibling is None:
-                return None
-            node = node_hash(sibling, node) if index & 1 else node_hash(node, sibling)
-        index >>= 1
-        last >>= 1
-    return None if next(rest, None) is not None else node
+    hashes = [path[start : start + HASH_SIZE] for start in range(0, len(path), HASH_SIZE)]
+    root = root_of_path(leaf_hash(signed), entry.batch_index, entry.batch_size, hashes)
+    return root is not None and verify(entry.key, batch_root_pae(entry.batch_size, root), entry.sig)

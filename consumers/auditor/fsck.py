@@ -24,7 +24,7 @@ from consumers.auditor.report import Anchor, AuditReport, Findings
 from ledger.envelope import decode_entry
 from ledger.errors import Refused, Unavailable
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH, tile_key
-from ledger.merkle import Frontier, inclusion_path, leaf_hash, node_hash, root_of
+from ledger.merkle import Frontier, inclusion_path, leaf_hash, root_of, root_of_path
 
 if TYPE_CHECKING:
     from ledger.log.tables import Head
@@ -210,17 +210,9 @@ def find_changed_byte(entries: Sequence[bytes], root: bytes) -> tuple[int, int] 
         for byte in _unsigned_bytes(entry):
             for value in range(256):
                 changed = entry[:byte] + bytes((value,)) + entry[byte + 1 :]
-                if _climb(leaf_hash(changed), position, path) == root:
+                if root_of_path(leaf_hash(changed), position, len(leaves), path) == root:
                     return position, byte
     return None
-
-
-def _climb(node: bytes, position: int, path: list[bytes]) -> bytes:
-    """Return the root of a perfect subtree from one leaf and its path."""
-    for sibling in path:
-        node = node_hash(sibling, node) if position & 1 else node_hash(node, sibling)
-        position >>= 1
-    return node
 
 
 def _unsigned_bytes(data: bytes) -> list[int]:
