@@ -18,11 +18,11 @@ from hashlib import sha256
 from typing import Final, Self
 
 import msgspec
-from nacl.exceptions import BadSignatureError
-from nacl.signing import SigningKey, VerifyKey
+from nacl.signing import SigningKey
 
 from ledger.codec import decode_base64, decode_decimal, encode_base64, encode_utf8
 from ledger.errors import Corrupted, Refused
+from ledger.identity import verify
 from ledger.merkle import hash_size_bytes, tree_size_max
 
 # The format demands room for 16 signatures, of up to 5 kB each where they are post-quantum.
@@ -32,7 +32,6 @@ note_signatures_max: Final = 64
 _ED25519: Final = b"\x01"
 _KEY_ID_SIZE_BYTES: Final = 4
 _KEY_SIZE_BYTES: Final = 32
-_SIGNATURE_SIZE_BYTES: Final = 64
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 
 
@@ -66,9 +65,7 @@ class CheckpointVerifier(msgspec.Struct, frozen=True):
     public_key: bytes
 
     def __post_init__(self) -> None:
-        _check_key_name(self.origin)
-        if len(self.public_key) != _KEY_SIZE_BYTES:
-            raise Refused("INVALID_FORMAT", f"A public key has {_KEY_SIZE_BYTES} bytes, not {len(self.public_key)}.")
+        _check_key(self.origin, self.public_key, "public key")
 
     @classmethod
     def from_vkey(cls, vkey: str) -> Self:
@@ -112,9 +109,7 @@ class CheckpointKey(msgspec.Struct, frozen=True):
     seed: bytes
 
     def __post_init__(self) -> None:
-        _check_key_name(self.origin)
-        if len(self.seed) != _KEY_SIZE_BYTES:
-            raise Refused("INVALID_FORMAT", f"A signing seed has {_KEY_SIZE_BYTES} bytes, not {len(self.seed)}.")
+        _check_key(self.origin, self.seed, "signing seed")
 
     def __repr__(self) -> str:
         return f"CheckpointKey(vkey={self.verifier.vkey!r})"  # logs and tracebacks never show the seed
@@ -182,7 +177,7 @@ def open_note(note: str, verifier: CheckpointVerifier) -> str:
     if not ours:
         message = f"No signature on the note is by the key {key_id.hex()} of {name!r}."
         raise Corrupted("VERIFICATION_FAILED", message, origin=name, key_id=key_id.hex())
-    if not all(_is_signed(text, signature, verifier) for signature in ours):
+    if not all(verify(verifier.public_key, text.encode(), signature) for signature in ours):
         message = f"The note's signature by the key {key_id.hex()} of {name!r} does not fit its text."
         raise Corrupted("VERIFICATION_FAILED", message, origin=name, key_id=key_id.hex())
     return text
@@ -228,14 +223,10 @@ def _parse_signature(line: str) -> _Signature:
     return _Signature(parts[1], blob[:_KEY_ID_SIZE_BYTES], blob[_KEY_ID_SIZE_BYTES:])
 
 
-def _is_signed(text: str, signature: bytes, verifier: CheckpointVerifier) -> bool:
-    if len(signature) != _SIGNATURE_SIZE_BYTES:
-        return False
-    try:
-        VerifyKey(verifier.public_key).verify(text.encode(), signature)
-    except BadSignatureError:
-        return False
-    return True
+def _check_key(name: str, key: bytes, what: str) -> None:
+    _check_key_name(name)
+    if len(key) != _KEY_SIZE_BYTES:
+        raise Refused("INVALID_FORMAT", f"A {what} has {_KEY_SIZE_BYTES} bytes, not {len(key)}.")
 
 
 def _check_key_name(name: str) -> None:

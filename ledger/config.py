@@ -52,9 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
 
 
-def new_home(start: Path, environment: Mapping[str, str] | None = None) -> Path:
+def new_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder in which a new ledger is made: ``BATON_HOME`` itself, else ``.baton`` of ``start``."""
-    environment = os.environ if environment is None else environment
     given = environment.get("BATON_HOME")
     return Path(given) if given else start / FOLDER
 
@@ -72,9 +71,8 @@ def present_folder() -> Path:
         raise Unavailable("STORE_UNAVAILABLE", message) from error
 
 
-def find_home(start: Path, environment: Mapping[str, str] | None = None) -> Path | None:
+def find_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
     """Return the ledger's folder: ``BATON_HOME`` itself, else ``.baton`` of ``start`` or its nearest parent."""
-    environment = os.environ if environment is None else environment
     if given := environment.get("BATON_HOME"):
         return Path(given)
     for folder in (start, *start.parents):
@@ -89,7 +87,7 @@ def read_settings(
     server: str | None = None,
     agent: str | None = None,
     start: Path | None = None,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] = os.environ,
 ) -> Settings:
     """Return the settings; what is given wins over the environment, which wins over ``config.toml``.
 
@@ -97,7 +95,6 @@ def read_settings(
         Unavailable: ``NO_LEDGER`` when no folder is given or found; as ``present_folder``.
         Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when ``config.toml`` or a name is wrong.
     """
-    environment = os.environ if environment is None else environment
     is_named = home is not None or bool(environment.get("BATON_HOME"))
     start = start or (Path() if is_named else present_folder())
     folder = home or find_home(start, environment)
@@ -164,7 +161,6 @@ def wants_traceback() -> bool:
     return bool(os.environ.get("BATON_TRACEBACK"))
 
 
-def state_folder(environment: Mapping[str, str] | None = None) -> Path:
+def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder for what must outlive and stand outside any ledger (XDG state folder)."""
-    environment = os.environ if environment is None else environment
     return Path(environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "baton"

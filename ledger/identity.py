@@ -26,10 +26,9 @@ POSSESSION_TYPE = "application/vnd.baton.possession.v1"
 
 
 class Key:
-    """An Ed25519 signing key held in memory."""
+    """An Ed25519 signing key held in memory, of a 32-byte seed."""
 
     def __init__(self, seed: bytes) -> None:
-        """Hold the key of a 32-byte seed."""
         self._key = SigningKey(seed)
         self.public = bytes(self._key.verify_key)
 

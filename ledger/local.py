@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ledger.admission.gate import Gate
     from ledger.checkpoint import CheckpointKey
     from ledger.config import Settings
+    from ledger.log.read import Snapshot
     from ledger.receipt import Receipt
 
 poll_interval_s: Final = 0.02
@@ -142,22 +143,17 @@ class LocalClient(Resource):
 
     def prove(self, index: int) -> Receipt:
         """Return the receipt of an entry."""
-        from ledger.checkpoint import Checkpoint, sign_checkpoint  # noqa: PLC0415 - loads keys
         from ledger.receipt import Receipt  # noqa: PLC0415 - loads keys
 
         key = self._checkpoint_key()
         with self.log.snapshot() as snapshot:
-            path = snapshot.inclusion_proof(index)
-            note = sign_checkpoint(Checkpoint(key.origin, snapshot.size, snapshot.root()), key)
-        return Receipt(index, tuple(path), note)
+            return Receipt(index, tuple(snapshot.inclusion_proof(index)), _signed(snapshot, key))
 
     def checkpoint(self) -> str:
         """Return a signed checkpoint of the log as it is now."""
-        from ledger.checkpoint import Checkpoint, sign_checkpoint  # noqa: PLC0415 - loads keys
-
         key = self._checkpoint_key()
         with self.log.snapshot() as snapshot:
-            return sign_checkpoint(Checkpoint(key.origin, snapshot.size, snapshot.root()), key)
+            return _signed(snapshot, key)
 
     def put_blob(self, content: bytes) -> str:
         """Store a blob and return its ref; text is searched for secrets (``ledger.secrets``)."""
@@ -189,6 +185,12 @@ class LocalClient(Resource):
         created = read_event(0, self.entry(0)).data
         assert isinstance(created, LedgerCreated)  # noqa: S101 - entry 0 is nothing else
         return Home(self.settings.home).checkpoint_key(created.origin)
+
+
+def _signed(snapshot: Snapshot, key: CheckpointKey) -> str:
+    from ledger.checkpoint import Checkpoint, sign_checkpoint  # noqa: PLC0415 - loads keys
+
+    return sign_checkpoint(Checkpoint(key.origin, snapshot.size, snapshot.root()), key)
 
 
 def _matches(data: bytes, kinds: Collection[str], stream: str | None) -> bool:

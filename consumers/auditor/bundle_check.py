@@ -230,7 +230,6 @@ class StreamReplay:
     """The checks of a bundle of one stream, entry by entry; offers what a report is made of."""
 
     def __init__(self, findings: Findings, size: int, root: bytes) -> None:
-        """Check inclusion in the tree of ``size`` entries with this ``root``."""
         self.size = size
         self.roots = {size: root}
         self.frontier: Frontier | None = None

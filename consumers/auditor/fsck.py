@@ -129,7 +129,6 @@ class TreeCheck:
     """Compares the entries, chunk by chunk, with the tiles that were stored for them."""
 
     def __init__(self, tiles: dict[bytes, bytes], findings: Findings) -> None:
-        """Compare with ``tiles`` (by key)."""
         self.tiles = tiles
         self._findings = findings
         self._roots: list[bytes | None] = []

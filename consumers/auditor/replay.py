@@ -48,7 +48,6 @@ class Clock:
     """
 
     def __init__(self, findings: Findings) -> None:
-        """Report into ``findings``."""
         self._findings = findings
         self._before = 0
         self._changed_at = 0

@@ -129,7 +129,6 @@ class Batches:
     """Gathers the members of one batch at a time and checks it when it is whole."""
 
     def __init__(self, findings: Findings) -> None:
-        """Report into ``findings``."""
         self._findings = findings
         self._members: list[Member] = []
         self._size = 0

@@ -114,7 +114,7 @@ def log_files(events: Iterable[Event]) -> dict[str, bytes]:
     files = {f"{0:0{digits}}-{TASK_INFO}": f"{info_text}\n".encode()}
     for place in sorted(numbers, key=numbers.__getitem__):
         files[f"{names[place]}.log"] = _json_lines(of_place[place])
-    agent_calls = sum(isinstance(event.data, kinds.REQUESTS) for event in events)
+    agent_calls = sum(isinstance(event.data, kinds.Question) for event in events)
     timeline = _timeline(info, lines, names, agent_calls)
     return files | {f"{'9' * digits}-{TIMELINE}": timeline.encode()}
 

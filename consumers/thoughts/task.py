@@ -79,9 +79,9 @@ class Task:
             self._searched_ms += min(event.accepted_ms - self._now_ms, pause_max_ms)
         self._now_ms = event.accepted_ms
         self.tree = advance(self.tree, event)
-        if isinstance(data, kinds.REQUESTS):
+        if isinstance(data, kinds.Question):
             self.waiting[event.id] = Asked(event, self.tree)
-        elif isinstance(data, kinds.ANSWERS):
+        elif isinstance(data, kinds.Answer):
             self._answered(event, data)
         if isinstance(data, _STEPS):
             self.steps += 1

@@ -17,7 +17,6 @@ from ledger.admission.state import Layer
 from ledger.codec import encode_packed
 from ledger.envelope import Submission, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused
-from ledger.log import tables
 from ledger.log import tables as layout
 from ledger.log.log import Log, Pending
 from ledger.log.read import Snapshot
@@ -87,7 +86,7 @@ class Gate:
         pending.id_keys += [base.id_key(event.stream, event.id) for event in decided.events]
         return decided.accepted
 
-    def _usable_cache(self, head: tables.Head | None) -> dict[bytes, Any]:
+    def _usable_cache(self, head: Head | None) -> dict[bytes, Any]:
         size = 0 if head is None else head.size
         if self._cached_size != size or len(self._cache) > records_cached_max:
             self._cache = {}

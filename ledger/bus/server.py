@@ -252,11 +252,9 @@ def _end_orphan(folder: Path, config: Path) -> None:
     Raises:
         Unavailable: ``STORE_IN_USE`` if the process cannot be proved to be ours.
     """
+    # Its owner may have been killed so soon that it has not written the file yet.
+    _poll(lambda: _pid_in(folder / "server.pid") is not None, _PID_WAIT_MAX_S)
     pid = _pid_in(folder / "server.pid")
-    deadline = time.monotonic() + _PID_WAIT_MAX_S
-    while pid is None and time.monotonic() < deadline:
-        time.sleep(0.01)  # Its owner was killed so soon that it has not written the file yet.
-        pid = _pid_in(folder / "server.pid")
     handle = _open_handle(pid)
     try:
         if handle is None or pid is None or not _is_ours(pid, folder / "server.lock", config):

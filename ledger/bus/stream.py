@@ -15,14 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from nats.aio.client import Client
-from nats.js.api import (
-    DiscardPolicy,
-    RePublish,
-    RetentionPolicy,
-    StorageType,
-    StreamConfig,
-    StreamInfo,
-)
+from nats.js.api import DiscardPolicy, RePublish, RetentionPolicy, StorageType, StreamConfig, StreamInfo
 
 from ledger import limits
 from ledger.bus.connection import bus_errors

@@ -153,22 +153,8 @@ def check_time(at: str) -> None:
 
 def make_event(body: Body, data: EventData, *, index: int, event_id: str, key: bytes, accepted_ms: int) -> Event:
     """Return the event that ``body`` is at ``index``."""
-    return Event(
-        index=index,
-        id=event_id,
-        accepted_ms=accepted_ms,
-        key=key.hex(),
-        ledger=body.ledger,
-        kind=body.kind,
-        stream=body.stream,
-        author=body.author,
-        at=body.at,
-        causes=body.causes,
-        data=data,
-        corr=body.corr,
-        expect=body.expect,
-        idem=body.idem,
-    )
+    fields = msgspec.structs.asdict(body) | {"data": data}
+    return Event(index=index, id=event_id, accepted_ms=accepted_ms, key=key.hex(), **fields)
 
 
 def read_as(event: Event) -> Event:

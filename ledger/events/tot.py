@@ -7,7 +7,7 @@ became which node, what was pruned, where the search turned back) and what agent
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -145,11 +145,9 @@ class DecompositionResult(Message, frozen=True, kw_only=True):
     payload: Decomposition | None = None
 
 
-class InitializePayload(EventData, frozen=True):
+class InitializePayload(DecomposePayload, frozen=True):
     """What is to be searched, and how."""
 
-    problem: Text
-    task_type: Label
     search_config: SearchConfig
     decomposition_result: Decomposition
 
@@ -382,5 +380,5 @@ class TotLogWritten(EventData, frozen=True, rename={"sender": "from"}, kw_only=T
     round: Count = 0
 
 
-REQUESTS = (DecomposeTask, InitializeSearch, GenerateThoughts, EvaluateThoughts, SynthesizeSolution)
-ANSWERS = (DecompositionResult, SearchComplete, GeneratedThoughts, EvaluationResults, FinalSolution)
+Question: TypeAlias = DecomposeTask | InitializeSearch | GenerateThoughts | EvaluateThoughts | SynthesizeSolution
+Answer: TypeAlias = DecompositionResult | SearchComplete | GeneratedThoughts | EvaluationResults | FinalSolution

@@ -81,11 +81,17 @@ def _opened(data: kinds.HandoffContent, name: str, *, sender: str, author: str, 
     reviewer = data.reviewer or author
     if reviewer == data.to or data.reviewer == author:
         raise Refused("SELF_APPROVAL", f"{reviewer} is sender or receiver of {name} and cannot review", name=reviewer)
+    status: Status = "pending" if data.reviewer else "approved"
+    return _unworked(data, sender, reviewer=reviewer, status=status, importer=importer)
+
+
+def _unworked(data: kinds.HandoffContent, sender: str, *, reviewer: str, status: Status, importer: str) -> HandoffState:
+    """Return the state of content on which nobody has worked."""
     return HandoffState(
         sender=sender,
         receiver=data.to or "",
         reviewer=reviewer,
-        status="pending" if data.reviewer else "approved",
+        status=status,
         version=compute_version(sender, data),
         depends_on=tuple(data.depends_on),
         unlock_at=data.unlock_at,
@@ -110,26 +116,15 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
     content, claims = mapped
     assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
     assert isinstance(claims, kinds.HandoffClaims)  # noqa: S101 - as above
-    tasks: tuple[Any, ...] = (False,) * len(content.tasks)
+    sender = data.claimed_author or ""
+    reviewer = content.reviewer or sender
+    after = _unworked(content, sender, reviewer=reviewer, status="pending", importer=event.author)
+    tasks, criteria = after.tasks, after.criteria
     for position in claims.tasks:
         tasks = _replaced(tasks, position, True, "task")  # noqa: FBT003 - a mark
-    criteria: tuple[Any, ...] = ("open",) * len(content.criteria)
     for position in claims.criteria:
         criteria = _replaced(criteria, position, "claimed", "criterion")
-    sender = data.claimed_author or ""
-    return HandoffState(
-        sender=sender,
-        receiver=content.to or "",
-        reviewer=content.reviewer or sender,
-        status="pending",
-        version=compute_version(sender, content),
-        depends_on=tuple(content.depends_on),
-        unlock_at=content.unlock_at,
-        tasks=tasks,
-        criteria=criteria,
-        importer=event.author,
-        claimed_status=claims.status or "",
-    )
+    return msgspec.structs.replace(after, tasks=tasks, criteria=criteria, claimed_status=claims.status or "")
 
 
 def _replaced(marks: tuple[Any, ...], position: int, mark: object, what: str) -> tuple[Any, ...]:

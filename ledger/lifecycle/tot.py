@@ -8,7 +8,7 @@ that is another than the one that was searched.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 from blake3 import blake3
@@ -57,21 +57,6 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     config: bytes = b""
 
 
-Question: TypeAlias = (
-    kinds.DecomposeTask
-    | kinds.InitializeSearch
-    | kinds.GenerateThoughts
-    | kinds.EvaluateThoughts
-    | kinds.SynthesizeSolution
-)
-Answer: TypeAlias = (
-    kinds.DecompositionResult
-    | kinds.SearchComplete
-    | kinds.GeneratedThoughts
-    | kinds.EvaluationResults
-    | kinds.FinalSolution
-)
-
 # Request type → who asks whom, and the type that answers it.
 _ASKS: Final[dict[str, tuple[kinds.Role, kinds.Role, str]]] = {
     "decompose_task": ("orchestrator", "decomposer", "decomposition_result"),
@@ -106,7 +91,7 @@ def transition(state: TotState | None, event: Event) -> TotState:
         return state
     if state.is_ended:
         raise Refused("TRANSITION_NOT_ALLOWED", f"the search of {event.name} has ended")
-    if isinstance(data, Question | Answer):
+    if isinstance(data, kinds.Question | kinds.Answer):
         return _message(state, event, data)
     _require_role(state, event, "explorer")
     _require_search(state, event.kind)
@@ -138,19 +123,19 @@ def _started(state: TotState | None, event: Event, data: kinds.TotStarted) -> To
     return started
 
 
-def _message(state: TotState, event: Event, data: Question | Answer) -> TotState:
+def _message(state: TotState, event: Event, data: kinds.Question | kinds.Answer) -> TotState:
     kind = data.type
     _require_task(event, data.task_id)
     sender, to = parties_of(kind)
     if (data.sender, data.to) != (sender, to):
         raise Refused("INVALID_FIELD", f"{kind} goes from the {sender} to the {to}", path="$.data.from")
     _require_role(state, event, sender)
-    if isinstance(data, Question):
+    if isinstance(data, kinds.Question):
         return _asked(state, event, data)
     return _answered(state, event, _ANSWERED_BY[kind], data)
 
 
-def _asked(state: TotState, event: Event, data: Question) -> TotState:
+def _asked(state: TotState, event: Event, data: kinds.Question) -> TotState:
     kind = data.type
     if kind != "decompose_task" and not state.is_decomposed:
         raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} comes after the decomposition")
@@ -184,7 +169,7 @@ def _asked(state: TotState, event: Event, data: Question) -> TotState:
     return msgspec.structs.replace(state, waiting=state.waiting | {event.id: request}, nodes=nodes, config=config)
 
 
-def _answered(state: TotState, event: Event, request: str, data: Answer) -> TotState:
+def _answered(state: TotState, event: Event, request: str, data: kinds.Answer) -> TotState:
     given = [cause for cause in event.causes if cause in state.waiting and state.waiting[cause].type == request]
     if len(given) > 1:
         raise Refused("INVALID_FIELD", f"{event.kind} answers one {request}, not {len(given)}", path="$.causes")

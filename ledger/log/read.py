@@ -16,10 +16,9 @@ from ledger.log.tiles import subtree_reader
 
 
 class Snapshot:
-    """The log as one transaction sees it; ``head`` is None while the log has no entry."""
+    """The log as one transaction, open meanwhile, sees it; ``head`` is None while the log has no entry."""
 
     def __init__(self, tables: Tables, txn: lmdb.Transaction) -> None:
-        """Look through ``txn``; it must stay open while the snapshot is used."""
         self._tables = tables
         self._txn = txn
         self.head: Head | None = tables.read_head(txn)

@@ -266,8 +266,8 @@ def added(state: TaskRecord | None, logged: Logged) -> Rows:
     event, data = logged.event, logged.event.data
     assert state is not None  # noqa: S101 - every event of a task has its key
     assert state.life is not None  # noqa: S101 - and was folded just now
-    is_answer = isinstance(data, kinds.ANSWERS)
-    request_id = event.id if isinstance(data, kinds.REQUESTS) else None
+    is_answer = isinstance(data, kinds.Answer)
+    request_id = event.id if isinstance(data, kinds.Question) else None
     if is_answer:  # the request that it was taken to answer
         request_id = next(cause for cause in event.causes if state.life.answered.get(cause) == event.id)
     row = MessageRow(

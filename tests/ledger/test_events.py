@@ -72,13 +72,13 @@ def test_every_kind_has_a_rule_an_example_and_a_type_of_its_own() -> None:
 
 def test_kinds_are_past_tense_facts_of_a_family() -> None:
     # The messages between a search's agents keep the names that those know them by.
-    named_by_the_seed = {KIND_OF[data] for data in (*tot.REQUESTS, *tot.ANSWERS, tot.TotError)}
+    named = {KIND_OF[data] for data in (*get_args(tot.Question), *get_args(tot.Answer), tot.TotError)}
     assert all(name.count(".") == 1 for name in KINDS)
-    assert all(name.endswith(("ed", ".taken", ".ready", ".log_written")) for name in KINDS.keys() - named_by_the_seed)
+    assert all(name.endswith(("ed", ".taken", ".ready", ".log_written")) for name in KINDS.keys() - named)
 
 
 def test_messages_of_a_tree_of_thoughts_are_of_the_kind_that_their_type_names() -> None:
-    for data in (*tot.REQUESTS, *tot.ANSWERS):
+    for data in (*get_args(tot.Question), *get_args(tot.Answer)):
         (type_,) = get_args(get_type_hints(data)["type"])
         assert KIND_OF[data] == f"tot.{type_}"
         assert code_of(text_of(KIND_OF[data], EXAMPLES[KIND_OF[data]] | {"type": "guess"})) == (

@@ -172,8 +172,8 @@ def test_every_message_has_a_row_that_names_its_request():
         event = EVENTS[position]
         assert (row["sender"], row["signer"], row["key"]) == (one.role, told.agent(one.role), event.key)
         assert (row["event_id"], row["accepted_ms"], row["text"] != "") == (event.id, event.accepted_ms, True)
-        is_answer = isinstance(one.data, kinds.ANSWERS)
-        asked = EVENTS[one.causes[0]].id if is_answer else event.id if isinstance(one.data, kinds.REQUESTS) else None
+        is_answer = isinstance(one.data, kinds.Answer)
+        asked = EVENTS[one.causes[0]].id if is_answer else event.id if isinstance(one.data, kinds.Question) else None
         assert (row["request_id"], row["answer_id"]) == (asked, event.id if is_answer else None)
 
 

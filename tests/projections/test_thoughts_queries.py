@@ -146,7 +146,7 @@ def test_task_is_found_by_its_beginning_and_by_nothing_else(searched, reader):
 
 def test_proof_names_request_signer_key_and_index_of_every_answer(searched, reader):
     proof = reader.answer("tot.prove", {"id": TASK})
-    answers = [at for at, one in enumerate(STORY) if isinstance(one.data, kinds.ANSWERS)]
+    answers = [at for at, one in enumerate(STORY) if isinstance(one.data, kinds.Answer)]
     assert [one["answer_index"] - searched.start for one in proof["answers"]] == answers
     for at, answer in zip(answers, proof["answers"], strict=True):
         event, asked = searched.event(searched.start + at), searched.event(searched.start + STORY[at].causes[0])

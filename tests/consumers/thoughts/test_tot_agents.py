@@ -228,4 +228,4 @@ def test_task_of_other_keys_is_not_resumed(ledger: Ledger) -> None:
 
 
 def _has_error(data: Any) -> bool:
-    return isinstance(data, kinds.ANSWERS) and data.error is not None
+    return isinstance(data, kinds.Answer) and data.error is not None

@@ -85,8 +85,8 @@ def read(ledger: Ledger, task_id: str) -> Task:
 def check(ledger: Ledger, task_id: str, *, agents: int = len(AGENTS)) -> dict[str, Any]:
     """Check that nothing was said twice and that ``agents`` played themselves; return what ``tot.prove`` says."""
     said = events(ledger, f"tot/{task_id}")
-    asked = {event.id: event for event in said if isinstance(event.data, kinds.REQUESTS)}
-    answers = [event for event in said if isinstance(event.data, kinds.ANSWERS)]
+    asked = {event.id: event for event in said if isinstance(event.data, kinds.Question)}
+    answers = [event for event in said if isinstance(event.data, kinds.Answer)]
     answered = Counter(cause for event in answers for cause in event.causes if cause in asked)
     assert answered == dict.fromkeys(asked, 1)
     assert len({event.key for event in said}) == len({event.author for event in said}) == agents

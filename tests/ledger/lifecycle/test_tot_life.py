@@ -109,7 +109,7 @@ def test_six_roles_have_six_keys() -> None:
     )
 
 
-@pytest.mark.parametrize("position", [at for at, one in enumerate(STORY) if isinstance(one.data, kinds.ANSWERS)])
+@pytest.mark.parametrize("position", [at for at, one in enumerate(STORY) if isinstance(one.data, kinds.Answer)])
 def test_answer_names_the_request_it_answers_and_is_given_once(position: int) -> None:
     one = STORY[position]
     for causes in ((), (0,), (position,)):
