@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from consumers.reasoning.validator.reads import FileText, Reads, lines_of, text_of
@@ -62,15 +63,11 @@ def parse_evidence(reference: str) -> list[Evidence]:
     """Return the ways in which a reference can be read, the shortest path first; none if it has none of the forms."""
     if len(reference) > reference_max_chars:
         return []
-    found: list[Evidence] = []
-    for match in _LINE.finditer(reference):
-        path, rest = reference[: match.start()].strip(), reference[match.end() + 1 :]
-        read = _read(path, int(match[1]), rest) if path else None
-        if read is not None:
-            found.append(read)
-        if len(found) == readings_max:
-            break
-    return found
+    lines = (
+        (reference[: at.start()].strip(), int(at[1]), reference[at.end() + 1 :]) for at in _LINE.finditer(reference)
+    )
+    readings = (_read(path, line, rest) for path, line, rest in lines if path)
+    return list(islice(filter(None, readings), readings_max))
 
 
 def quotes_of(steps: Sequence[ReasoningStep]) -> dict[tuple[str, int], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -102,21 +103,13 @@ def receive(
 
     With --as, a decision that needs a human is asked for by a signed request (`baton review list`).
     """
-    author = None if app.settings().agent is None else app.author()
-    looked: Any = None
-    if tree is not None:
-        from consumers.reasoning.validator.trees import open_tree  # noqa: PLC0415 - only who brings a tree needs it
+    from consumers.reasoning.validator.trees import open_tree  # noqa: PLC0415 - no other verb here needs it
 
-        looked = open_tree(tree)
-    decision = act_on(
-        app.query_with,
-        ref,
-        author=author,
-        level=None if level is None else TransferLevel(level),
-        task=task,
-        vectors=msgspec.to_builtins(read_vectors(parse_vectors(vectors))) or None,
-        tree=looked,
-    )
+    author = None if app.settings().agent is None else app.author()
+    assessed = msgspec.to_builtins(read_vectors(parse_vectors(vectors))) or None
+    wanted = None if level is None else TransferLevel(level)
+    with open_tree(tree) if tree is not None else nullcontext() as opened:
+        decision = act_on(app.query_with, ref, author=author, level=wanted, task=task, vectors=assessed, tree=opened)
     data = describe(decision)
     app.show("decision", data, lambda: print_decision(data))
 
@@ -124,6 +117,7 @@ def receive(
 def plain(found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
     """Return a snapshot as plain values under its published names, with its rendered prompt."""
     rendered = render_snapshot(found)
+    counted = ("prompt", "tokens", "exact", "tokenizer", "dropped", "shortened")
     vector = found.reasoning_embedding
     named = (
         "snapshot_id session_id author event_id context_summary context_source conclusion domain reasoning_brief "
@@ -136,12 +130,7 @@ def plain(found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
         "fidelities": {level.value: value for level, value in found.fidelities.items()},
         "reasoning_embedding": None if vector is None else list(vector),
         "embedder": None if vector is None else vector.embedder._asdict(),
-        "prompt": rendered.prompt,
-        "tokens": rendered.tokens,
-        "exact": rendered.exact,
-        "tokenizer": rendered.tokenizer,
-        "dropped": rendered.dropped,
-        "shortened": rendered.shortened,
+        **{name: getattr(rendered, name) for name in counted},
     }
 
 
