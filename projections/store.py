@@ -61,15 +61,12 @@ class Reading(Protocol):
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
-        ...
 
     def slots(self) -> list[Slot]:
         """Return the slots as of this moment; within ``writing``, as read under the write lock."""
-        ...
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         """Return, for each table of a live view and for its states, the BLAKE3 (hex) over its sorted rows."""
-        ...
 
 
 class Writing(Reading, Protocol):
@@ -77,23 +74,18 @@ class Writing(Reading, Protocol):
 
     def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the packed states of those keys that have one."""
-        ...
 
     def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
         """Replace and add rows and states."""
-        ...
 
     def move(self, slot: Slot) -> None:
         """Set the position and last event of a slot to what ``slot`` says."""
-        ...
 
     def start_building(self, view: Projection[Any]) -> None:
         """Make an empty slot beside the live one (or in place of an older one being built)."""
-        ...
 
     def make_live(self, view: Projection[Any]) -> None:
         """Let the slot being built take the place of the live one, whose tables are dropped."""
-        ...
 
 
 class Store(Protocol):
@@ -106,8 +98,6 @@ class Store(Protocol):
 
     def reading(self) -> AbstractContextManager[Reading]:
         """Read the views of one moment."""
-        ...
 
     def writing(self) -> AbstractContextManager[Writing]:
         """Write; what was written commits at the end of the block."""
-        ...

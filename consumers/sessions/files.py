@@ -62,11 +62,7 @@ def write_files(root: Path, report: dict[str, Any]) -> list[Stored]:
 
 
 def _make(root: Path, folder: Path) -> None:
-    """Make the folder of an agent.
-
-    Raises:
-        Refused: ``INVALID_FORMAT`` when something else has its name. Unavailable: it cannot be made.
-    """
+    """Make the folder of an agent."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True)

@@ -26,7 +26,7 @@ from consumers.sessions.open_sessions import SWEPT
 from ledger.codec import converted
 from ledger.errors import Refused
 from ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
-from projections.reports.calibration import Ends, compare, decimals, ends_of
+from projections.reports.calibration import Ends, decimals, ends_of
 
 know_gain_min: Final = 0.15
 uncertainty_fall_min: Final = 0.20
@@ -106,8 +106,8 @@ def _derived(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequ
     artifacts = _stripped(given.artifacts_created or [])
     done = _stripped([*accomplished[:derived_items_max], *(f"Created {artifact}" for artifact in artifacts)])
     ends = ends_of(session["assessments"])
-    before, after = _vectors(ends.preflight), _vectors(ends.postflight)
-    compared = compare(before, after, given_before=_overall(ends.preflight), given_after=_overall(ends.postflight))
+    before, after = (None if end is None else end["vectors"] for end in (ends.preflight, ends.postflight))
+    compared = ends.comparison
     return ReportGenerated(
         report_type=ends.report_type,
         ai_id=session["ai_id"] or session["author"],
@@ -229,14 +229,6 @@ def _latest_vectors(session: Mapping[str, Any], ends: Ends) -> dict[str, float]:
         return dict(ends.postflight["vectors"])
     assessed = [assessment["vectors"] for assessment in session["assessments"] if assessment["vectors"]]
     return dict(assessed[-1]) if assessed else {}
-
-
-def _vectors(assessment: Mapping[str, Any] | None) -> dict[str, float] | None:
-    return None if assessment is None else dict(assessment["vectors"])
-
-
-def _overall(assessment: Mapping[str, Any] | None) -> float | None:
-    return None if assessment is None else assessment["overall_confidence"]
 
 
 def _stripped(texts: Sequence[str]) -> list[str]:

@@ -212,16 +212,12 @@ class _Packer:
 
     def _offer(self, name: str, place: int, value: Any) -> bool:
         held = self.taken[name]
-        before = held.get(place)
-        if value == ELLIPSIS and (place or before is not None):
+        if value == ELLIPSIS and (place or place in held):
             return False  # of a word too long nothing is left: only the first of a field is shown to be there
-        held[place] = value
+        self.taken[name] = held | {place: value}
         if self._fits():
             return True
-        if before is None:
-            del held[place]
-        else:
-            held[place] = before
+        self.taken[name] = held
         return False
 
     def _fits(self) -> bool:

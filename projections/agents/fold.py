@@ -104,15 +104,9 @@ def fold(state: AgentState, event: Event) -> AgentState:
             )
             return msgspec.structs.replace(state, keys=(*state.keys, delegated))
         case kinds.KeyRevoked() as data:
-            return msgspec.structs.replace(
-                state,
-                keys=tuple(
-                    msgspec.structs.replace(key, revoked_index=event.index, revoked_because=data.reason)
-                    if key.key == data.key
-                    else key
-                    for key in state.keys
-                ),
-            )
+            revoked = {"revoked_index": event.index, "revoked_because": data.reason}
+            left = (msgspec.structs.replace(key, **revoked) if key.key == data.key else key for key in state.keys)
+            return msgspec.structs.replace(state, keys=tuple(left))
         case _:  # no other kind is handled
             return state
 

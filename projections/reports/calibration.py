@@ -43,6 +43,13 @@ class Ends(NamedTuple):
             has_postflight=self.postflight is not None,
         )
 
+    @property
+    def comparison(self) -> Comparison:
+        """What both say together."""
+        before, after = self.preflight or {}, self.postflight or {}
+        overall = before.get(OVERALL), after.get(OVERALL)
+        return compare(before.get("vectors"), after.get("vectors"), given_before=overall[0], given_after=overall[1])
+
 
 class Comparison(NamedTuple):
     """What two assessments of one session say together. ``deltas`` holds ``overall_confidence`` where it is known."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from projections.query import Answer, Arguments, ById, Limit, Listing, Moment, Where, list_of, row_of_id, with_json
-from projections.reports.calibration import VECTOR_NAMES, bias_of, compare, difference, ends_of
+from projections.reports.calibration import VECTOR_NAMES, bias_of, difference, ends_of
 
 LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index", time="happened_ms", cursors="sessions")
 
@@ -62,13 +62,7 @@ def follow_vectors(moment: Moment, asked: ById) -> Answer:
     name = find_session(moment, asked.id)["id"]
     assessments = [_assessment(row) for row in _of(moment, "assessments", name)]
     ends = ends_of(assessments)
-    before, after = ends.preflight or {}, ends.postflight or {}
-    compared = compare(
-        before.get("vectors"),
-        after.get("vectors"),
-        given_before=before.get("overall_confidence"),
-        given_after=after.get("overall_confidence"),
-    )
+    compared = ends.comparison
     return {
         "session_id": name,
         "points": _with_changes(assessments),

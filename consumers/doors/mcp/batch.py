@@ -109,7 +109,7 @@ def _session(
     if named is not None:
         name = named.removeprefix("session/")
         found = _found(ledger, "sessions.show", name, task)
-        return (name, _started(agent, task)) if found is None else (found["id"], None)
+        return (name, SessionStarted(task=task, ai_id=agent)) if found is None else (found["id"], None)
     if not task:
         meant = meant_session(ledger.client.view, agent)
         if meant.session_id is not None:
@@ -121,11 +121,7 @@ def _session(
                 candidates=[session["id"] for session in meant.candidates],
             )
     name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{ledger.client.ledger}/{seed}"))
-    return name, _started(agent, task)
-
-
-def _started(agent: str, task: str) -> SessionStarted:
-    return SessionStarted(task=task, ai_id=agent)
+    return name, SessionStarted(task=task, ai_id=agent)
 
 
 def _reasoning(

@@ -97,10 +97,7 @@ def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
 
 def plain(swept: Swept, *, dry_run: bool) -> dict[str, Any]:
     """Return what was done as JSON values."""
-    unmade = [
-        {"session_id": it.session_id, "what": it.what, "error": it.error.to_dict(), "command": command_for(it)}
-        for it in swept.unmade
-    ]
+    unmade = [it._asdict() | {"error": it.error.to_dict(), "command": command_for(it)} for it in swept.unmade]
     return swept._asdict() | {"unmade": unmade, "dry_run": dry_run}
 
 
