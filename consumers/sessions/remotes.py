@@ -13,7 +13,7 @@ documents into one note, which nobody could parse), the other stays in the histo
 from __future__ import annotations
 
 import functools
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from consumers.sdk.git import Answer, failure, remote_time_max_s
 from consumers.sessions.notes import NOTES, Note, Notes, notes_of, tip_of, until_free
@@ -47,10 +47,6 @@ class Transfer(NamedTuple):
     merged: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-
-    def answer(self) -> dict[str, Any]:
-        """Return the form that is printed."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in self._asdict().items()}
 
     def with_ref(self, ref: str, *, is_new: bool) -> Transfer:
         """Return the transfer with a ref that was written."""

@@ -77,16 +77,13 @@ def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInput
     warnings = warnings_of(session, given, len(data.key_findings))
     if data.long_texts:
         warnings.append(f"{len(data.long_texts)} texts were too long for an entry and stand whole in blobs")
-    return {
-        "session_id": report.session_id,
-        "report_id": report.report_id,
+    kept = ("session_id", "report_id", "report_type", "event_index")
+    return {name: getattr(report, name) for name in kept} | {
         "markdown": markdown_of(report),
         "storage_location": f"ledger:session/{report.session_id}",
         "token_count": count_tokens(compressed_of(report)),
         "exact": tokenizer().exact,
         "status": "success",
-        "report_type": report.report_type,
-        "event_index": report.event_index,
         "is_repeat": is_repeat,
         "warnings": warnings,
     }

@@ -167,15 +167,9 @@ def source_of(
 ) -> Source:
     """Return all that can be told of a session (an answer of ``sessions.show``); ``fields`` are those of its report."""
     if fields is None:
-        report = report_of(
-            session["id"],
-            "",
-            0,
-            session["author"],
-            last_ms_of(session),
-            unreported(session),
-            imported=None if session["imported"] is None else msgspec.convert(session["imported"], Imported),
-        )
+        imported = msgspec.convert(session["imported"], Imported | None)
+        data, at_ms = unreported(session), last_ms_of(session)
+        report = report_of(session["id"], "", 0, session["author"], at_ms, data, imported=imported)
     else:
         report = read_report(restored(fields, get_blob))
     is_full = level == "full"

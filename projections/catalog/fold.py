@@ -109,8 +109,7 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         size=logged.size,
     )
     refs = [(ref, "causes") for ref in event.causes]
-    reasoning_ref = _reasoning_ref(event)
-    if reasoning_ref is not None:
+    if (reasoning_ref := _reasoning_ref(event)) is not None:
         refs.append((reasoning_ref, "reasoning_ref"))
     return (row, *(RefRow(event.index, position, ref, via) for position, (ref, via) in enumerate(refs)))
 

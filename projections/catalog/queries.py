@@ -65,10 +65,8 @@ class StreamFilter(Arguments, frozen=True):
 def matching_events(moment: Moment, asked: str) -> list[dict[str, Any]]:
     """Return the events (at most eleven) that an index, an id, a body's digest or a beginning of one may mean."""
     found: list[dict[str, Any]] = []
-    if _INDEX.fullmatch(asked):
-        found = moment.rows("SELECT * FROM events WHERE event_index = ?", (int(asked),))
-        if found:
-            return found
+    if _INDEX.fullmatch(asked) and (rows := moment.rows("SELECT * FROM events WHERE event_index = ?", (int(asked),))):
+        return rows
     for column, algorithm in (("id", "blake3"), ("body_ref", "sha256")):
         bounds = prefix_range(asked, algorithm)
         if bounds is not None:

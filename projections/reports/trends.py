@@ -86,16 +86,13 @@ def bias_text(bias: float | None) -> str:
     status = label_of_bias(bias)
     if bias == 0:
         return "Knowledge grew as much as uncertainty fell: no bias."
-    if bias < 0:
-        fact = f"Uncertainty fell by {-bias:.2f} more than knowledge grew"
-    else:
-        fact = f"Knowledge grew by {bias:.2f} more than uncertainty fell"
+    more, less = ("Uncertainty fell", "knowledge grew") if bias < 0 else ("Knowledge grew", "uncertainty fell")
     meaning = {
         "overconfident": "the agent tends to be overconfident.",
         "underconfident": "the agent tends to be underconfident.",
         "well_calibrated": f"within the {bias_above:.2f} that count as well calibrated.",
     }
-    return f"{fact} on average: {meaning[status]}"
+    return f"{more} by {abs(bias):.2f} more than {less} on average: {meaning[status]}"
 
 
 def _point(row: dict[str, Any]) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def show_transfer(app: App, kind: str, transfer: Transfer) -> None:
         counts = f"{len(transfer.new)} new, {len(transfer.updated)} updated, {len(transfer.merged)} merged"
         click.echo(f"{clean(transfer.remote)}: {counts}")
 
-    app.show(kind, transfer.answer(), text)
+    app.show(kind, transfer._asdict(), text)
     if transfer.failed:
         click.get_current_context().exit(Exit.UNAVAILABLE)
 
