@@ -39,21 +39,18 @@ Stage: TypeAlias = Literal["waiting", "working", "completed", "over"]
 
 
 class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One handoff at one moment: its status and parties, and whether its dependencies let it start.
-
-    ``reviewer`` is the sender where no other is named; ``is_lapsed`` is by the ledger's clock.
-    """
+    """One handoff at one moment: its status and parties, and whether its dependencies let it start."""
 
     id: str
     status: Status
     sender: str
     receiver: str
-    reviewer: str
+    reviewer: str  # the sender where no other is named
     unlock_at: UnlockAt = "completed"
     reason: str = ""
     claimed_status: str | None = None
     is_unlocked: bool = True
-    is_lapsed: bool = False
+    is_lapsed: bool = False  # by the ledger's clock
     depends_on: tuple[str, ...] = ()
 
     def is_unlocked_by(self, other: HandoffFacts | None) -> bool:

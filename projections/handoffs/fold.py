@@ -143,18 +143,14 @@ class Remark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One handoff: its life by the gate's machine, its content, and the indexes of its turning points.
-
-    ``content_index`` is the event that set the content; ``imported`` the record of it, if it is an imported file, and
-    ``claimed_done`` the day on which that file says it was done.
-    """
+    """One handoff: its life by the gate's machine, its content, and the indexes of its turning points."""
 
     id: str
     life: HandoffState | None = None
     content: kinds.HandoffContent | None = None
-    content_index: int = -1
-    imported: RecordImported | None = None
-    claimed_done: str | None = None
+    content_index: int = -1  # of the event that set the content
+    imported: RecordImported | None = None  # the record of it, if it is an imported file
+    claimed_done: str | None = None  # the day on which that file says it was done
     superseded_by: str | None = None
     created: str = ""
     remarks: tuple[Remark, ...] = ()

@@ -10,7 +10,7 @@ A page is a stretch of the tree's lines, and holds each dependency that it draws
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args
 
@@ -105,10 +105,8 @@ def levels(depends_on: Graph) -> dict[str, int]:
 
 
 def critical_path(depends_on: Graph, end: str | None = None) -> list[str]:
-    """Return the longest chain, or the longest that ends at ``end``, in the order in which it must be done.
-
-    Where two are as long, the smaller id wins, from the end backwards.
-    """
+    """Return the longest chain, or the longest that ends at ``end``, in the order in which it must be done."""
+    # Where two are as long, the smaller id wins, from the end backwards.
     found = {name: level for name, level in levels(depends_on).items() if level <= len(depends_on)}
     if end is None:
         end = min(found, key=lambda name: (-found[name], name), default=None)
@@ -188,7 +186,11 @@ def graph_handoffs(moment: Moment, asked: HandoffGraph) -> Answer:
         "lines": [{"id": line.id, "depth": line.depth, "is_again": line.is_again} for line in page],
         "path": _path_to(page, parents),
         "nodes": _nodes(moment, names),
-        "edges": [_edge(line, is_up=asked.dependents) for line in page if line.parent is not None],
+        "edges": [
+            {"from": line.id, "to": line.parent} if asked.dependents else {"from": line.parent, "to": line.id}
+            for line in page
+            if line.parent is not None
+        ],
         "critical_path": critical_path(still_waits_for(known), root),
         "order": sorted(names, key=lambda name: (level.get(name, 0), name)),
         "totals": {"nodes": count, "edges": sum(map(len, drawn.values())), "left_out": count - len(parents)},
@@ -209,7 +211,8 @@ def _drawn(moment: Moment, asked: HandoffGraph, root: str | None) -> tuple[Links
         return links, {name: link.depends_on for name, link in links.items()}
     # Of what is done, an open handoff shows only what holds it up for ever: cancelled, rejected, missing.
     elsewhere = sorted({on for link in links.values() for on in link.depends_on if on not in links})
-    status = _statuses(moment, elsewhere)
+    sql = "SELECT id, status FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
+    status: dict[str, Status] = {row["id"]: row["status"] for row in moment.rows(sql, (json_list(elsewhere),))}
     return links, {name: _held_up_by(link, status) for name, link in links.items()}
 
 
@@ -235,11 +238,6 @@ def _links(moment: Moment, before: str, condition: str, *values: str) -> Links:
     return {name: Link(status, unlock_at, depends_on) for name, status, unlock_at, depends_on in found}
 
 
-def _statuses(moment: Moment, names: Collection[str]) -> dict[str, Status]:
-    sql = "SELECT id, status FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
-    return {row["id"]: row["status"] for row in moment.rows(sql, (json_list(names),))}
-
-
 def _beyond(moment: Moment, asked: HandoffGraph) -> int:
     """Return how many handoffs there are beyond those that were read."""
     condition = "1" if asked.is_all else _OPEN_SQL
@@ -260,10 +258,6 @@ def _path_to(page: Sequence[Line], parents: Mapping[str, str | None]) -> list[st
         path.append(here)
         here = parents[here]
     return path[::-1]
-
-
-def _edge(line: Line, *, is_up: bool) -> dict[str, str | None]:
-    return {"from": line.id, "to": line.parent} if is_up else {"from": line.parent, "to": line.id}
 
 
 def _nodes(moment: Moment, names: Sequence[str]) -> list[dict[str, Any]]:

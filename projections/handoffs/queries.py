@@ -9,7 +9,18 @@ import msgspec
 from ledger.lifecycle.handoff import FINAL, Status
 from projections.handoffs.facts import CLAIMABLE, UNLOCKED, HandoffFacts, facts_of, json_list, stage_of
 from projections.handoffs.why import chain_links_max, explain
-from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, by_beginning, page_of, page_rows_max
+from projections.query import (
+    Answer,
+    Arguments,
+    ById,
+    Limit,
+    Listing,
+    Moment,
+    Where,
+    by_beginning,
+    page_of,
+    page_rows_max,
+)
 
 # Rows of an `active.md` table: they stand in that table and have no file of their own.
 TABLE_FORMAT: Final = "handoff/active-table"
@@ -41,12 +52,6 @@ class HandoffList(Arguments, frozen=True, rename={"sender": "from", "receiver": 
     ready: bool | None = None
     after: int | None = None
     limit: Limit = 50
-
-
-class HandoffId(Arguments, frozen=True):
-    """A handoff by its id, its file's name (``ID.md``) or an unambiguous beginning of it."""
-
-    id: str
 
 
 class Board(Arguments, frozen=True, rename={"sender": "from", "receiver": "to", "is_all": "all"}):
@@ -81,7 +86,7 @@ class Unannounced(Arguments, frozen=True):
 
 
 def find_handoff(moment: Moment, asked: str) -> str:
-    """Return the whole id of a handoff."""
+    """Return the whole id of a handoff, by its id, its file's name (``ID.md``) or an unambiguous beginning of it."""
     name = asked.removeprefix("handoff/")
     if moment.rows("SELECT id FROM handoffs WHERE id = ?", (name,)):
         return name
@@ -118,44 +123,41 @@ def _where(asked: HandoffList | Board, status: Status | None) -> Where:
     return where
 
 
-def show_handoff(moment: Moment, asked: HandoffId) -> Answer:
+def show_handoff(moment: Moment, asked: ById) -> Answer:
     """Return everything about one handoff: content, checks, log, dependencies with their status, and ``why``."""
     name = find_handoff(moment, asked.id)
-    (row,) = moment.rows("SELECT * FROM handoffs WHERE id = ?", (name,))
+
+    def rows(sql: str) -> list[dict[str, Any]]:
+        return moment.rows(sql, (name,))
+
+    (row,) = rows("SELECT * FROM handoffs WHERE id = ?")
     shown = _renamed(row)
     shown["artifacts"] = msgspec.json.decode(row["artifacts"])
-    tasks = moment.rows("SELECT * FROM handoff_tasks WHERE handoff_id = ? ORDER BY position", (name,))
+    tasks = rows("SELECT * FROM handoff_tasks WHERE handoff_id = ? ORDER BY position")
     shown["tasks"] = [{"position": one["position"], "text": one["text"], "done": bool(one["is_done"])} for one in tasks]
-    shown["criteria"] = moment.rows(
+    shown["criteria"] = rows(
         "SELECT position, text, mark, evidence, waived_because FROM handoff_criteria WHERE handoff_id = ? "
-        "ORDER BY position",
-        (name,),
+        "ORDER BY position"
     )
-    shown["depends_on"] = moment.rows(
+    shown["depends_on"] = rows(
         "SELECT d.depends_on AS id, o.status FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
-        "WHERE d.handoff_id = ? ORDER BY d.position",
-        (name,),
+        "WHERE d.handoff_id = ? ORDER BY d.position"
     )
-    shown["dependents"] = moment.rows(
+    shown["dependents"] = rows(
         "SELECT DISTINCT o.id, o.status FROM handoff_dependencies d JOIN handoffs o ON o.id = d.handoff_id "
-        "WHERE d.depends_on = ? ORDER BY o.id",
-        (name,),
+        "WHERE d.depends_on = ? ORDER BY o.id"
     )
-    shown["answered_by"] = moment.rows("SELECT id, status FROM handoffs WHERE answers = ? ORDER BY id", (name,))
-    shown["log"] = [
-        line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"}
-        for line in moment.rows(
-            "SELECT event_index, day, at, author, kind, text FROM handoff_log WHERE handoff_id = ? "
-            "ORDER BY event_index",
-            (name,),
-        )
-    ]
-    shown["why"] = why_handoff(moment, HandoffId(id=name))
+    shown["answered_by"] = rows("SELECT id, status FROM handoffs WHERE answers = ? ORDER BY id")
+    log = rows(
+        "SELECT event_index, day, at, author, kind, text FROM handoff_log WHERE handoff_id = ? ORDER BY event_index"
+    )
+    shown["log"] = [line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"} for line in log]
+    shown["why"] = why_handoff(moment, ById(id=name))
     shown["is_ready"] = shown["why"]["is_ready"]
     return shown
 
 
-def why_handoff(moment: Moment, asked: HandoffId) -> Answer:
+def why_handoff(moment: Moment, asked: ById) -> Answer:
     """Return why a handoff is ready or not: ``{"id", "status", "is_ready", "sentence", "reasons"}``."""
     name = find_handoff(moment, asked.id)
     known = facts_of(moment, [name])
@@ -173,7 +175,7 @@ def why_handoff(moment: Moment, asked: HandoffId) -> Answer:
     return explain(known[name], known)
 
 
-def facts_of_handoff(moment: Moment, asked: HandoffId) -> Answer:
+def facts_of_handoff(moment: Moment, asked: ById) -> Answer:
     """Return in brief who a handoff's parties are, its status and version, what it claims and where it came from."""
     (row,) = moment.rows(f"{_BRIEFLY} WHERE id = ?", (find_handoff(moment, asked.id),))
     return row

@@ -26,13 +26,8 @@ def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[st
     sentence = f"{handoff.id} is ready: {handoff.receiver} can claim it."
     if reasons:
         sentence = f"{handoff.id} is not ready: {'; '.join(reason['text'] for reason in reasons)}."
-    return {
-        "id": handoff.id,
-        "status": handoff.status,
-        "is_ready": not reasons,
-        "sentence": sentence,
-        "reasons": reasons,
-    }
+    answer = {"id": handoff.id, "status": handoff.status, "is_ready": not reasons}
+    return answer | {"sentence": sentence, "reasons": reasons}
 
 
 def _own_reasons(handoff: HandoffFacts) -> list[dict[str, Any]]:
@@ -74,23 +69,13 @@ def _pending_words(handoff: HandoffFacts) -> str:
 def _dependency(handoff: HandoffFacts, on: str, known: Mapping[str, HandoffFacts]) -> dict[str, Any] | None:
     wanted = known.get(on)
     if wanted is None:
-        return {
-            "code": "DEPENDENCY_MISSING",
-            "text": f"it depends on {on}, which does not exist",
-            "on": on,
-            "status": None,
-            "chain": [on],
-        }
+        text = f"it depends on {on}, which does not exist"
+        return {"code": "DEPENDENCY_MISSING", "text": text, "on": on, "status": None, "chain": [on]}
     if handoff.is_unlocked_by(wanted):
         return None
     chain, words = _chain(wanted, known)
-    return {
-        "code": "DEPENDENCY_PENDING",
-        "text": f"it waits for {words}",
-        "on": on,
-        "status": wanted.status,
-        "chain": chain,
-    }
+    text = f"it waits for {words}"
+    return {"code": "DEPENDENCY_PENDING", "text": text, "on": on, "status": wanted.status, "chain": chain}
 
 
 def _chain(wanted: HandoffFacts, known: Mapping[str, HandoffFacts]) -> tuple[list[str], str]:

@@ -174,21 +174,15 @@ class HandoffTools:
             Draft(stream=f"handoff/{name}", data=data, idem=None if key is None else f"{key}:{at}"[:200])
             for at, data in enumerate(events)
         ]
-        accepted = author.emit(*drafts)
-        return self._answer(
-            name,
-            [{"event_index": one.index, "event_id": one.id, "is_repeat": one.is_repeat} for one in accepted],
-            with_handoff=False,
-        )
+        rows = [
+            {"event_index": one.index, "event_id": one.id, "is_repeat": one.is_repeat} for one in author.emit(*drafts)
+        ]
+        return self._answer(name, rows, with_handoff=False)
 
     def _answer(self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool) -> ActDone:
         shown = self._ledger.ask("handoffs.show", id=id_)
-        answer: dict[str, Any] = {
-            "id": shown["id"],
-            "status": shown["status"],
-            "version": shown["version"],
-            "is_ready": shown["is_ready"],
-            "events": [],
+        answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")} | {
+            "events": []
         }
         answer |= shorten({"why": shown["why"]["sentence"]}, ("why",), _text_tokens)
         answer.pop("shortened", None)
@@ -228,9 +222,8 @@ def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
 def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     """Return a handoff within an answer's tokens: texts cut at words, the newest of its log, and what was left out."""
     left_out: list[str] = []
-    whole = {
-        name: value for name, value in shown.items() if name not in {"why", "log", "skeleton", "tasks", "criteria"}
-    }
+    listed = {"why", "log", "skeleton", "tasks", "criteria"}
+    whole = {name: value for name, value in shown.items() if name not in listed}
     told = shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
     left_out += [f"the rest of {name}" for name in told.pop("shortened", [])]
     told |= {"tasks": [], "criteria": [], "log": []}

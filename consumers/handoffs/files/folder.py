@@ -67,15 +67,11 @@ _ROW: Final = "active-"
 
 
 class Folder:
-    """A folder in step with a ledger, by the hand of one agent.
-
-    ``refused`` are the handoffs whose edits the ledger refused: what it refuses may be allowed after other events.
-    """
+    """A folder in step with a ledger, by the hand of one agent."""
 
     def __init__(self, context: SyncContext) -> None:
-        """Keep the folder of ``context`` in step, as his author."""
         self.path, self._author, self._answer, self._store, self._tell, self._reviewer = context
-        self.refused: set[str] = set()
+        self.refused: set[str] = set()  # handoffs whose edits may be allowed after other events
         self._tables = TableFolder(context)
 
     def reconcile(self, id_: str) -> None:
@@ -197,10 +193,8 @@ class Folder:
         self._reconcile(id_)
 
     def _first_base(self, handoff: dict[str, Any], content: bytes) -> bytes:
-        """Return what a file that was never in step stands on: what its handoff was made of, or nothing known.
-
-        A status or tick in a new file is an edit like any other; in an imported one it is a claim that the ledger has.
-        """
+        """Return what a file that was never in step stands on: what its handoff was made of, or nothing known."""
+        # A status or tick in a new file is an edit like any other; in an imported one it is a claim of the ledger's.
         skeleton = self._skeleton(handoff)
         is_new = handoff["importer"] is None and handoff["skeleton_index"] == handoff["created_index"]
         if not is_new or skeleton is None or content != skeleton:
@@ -270,7 +264,6 @@ class TableFolder:
     """
 
     def __init__(self, context: SyncContext) -> None:
-        """Keep the tables in the folder of ``context`` in step, as his author."""
         self._path, self._author, self._answer, self._store, self._tell, self._reviewer = context
 
     def reconcile(self, name: str, content: bytes) -> None:
@@ -325,10 +318,8 @@ class TableFolder:
         return False
 
     def _sign(self, row: TableRow, before: str | None, position: int, found: dict[str, Any]) -> list[Notice]:
-        """Sign what a row asks for; return what is left to somebody else.
-
-        ``before`` is the row's status when it and the ledger last agreed, at ``position``; None when they never did.
-        """
+        """Sign what a row asks for; return what is left to somebody else."""
+        # ``before`` is the row's status when it and the ledger last agreed, at ``position``; None when they never did.
         id_, status = found["id"], _protocol_status(row)
         if row.status in ("", before) or found["claimed_status"] is not None or status == found["status"]:
             return []

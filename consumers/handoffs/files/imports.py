@@ -55,14 +55,11 @@ class Warned(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What files become: a record each (a row of a table is one, too), and what is odd in them.
-
-    ``unread`` are files that could not even be kept aside, because they cannot be stored.
-    """
+    """What files become: a record each (a row of a table is one, too), and what is odd in them."""
 
     records: tuple[Record, ...]
     warnings: tuple[Warned, ...]
-    unread: tuple[Aside, ...] = ()
+    unread: tuple[Aside, ...] = ()  # could not even be kept aside, because they cannot be stored
 
 
 def read_source(file: Path, root: Path) -> Source:
@@ -108,17 +105,15 @@ def read_records(
             unread.append(Aside(str(file), f"{refusal.code}: {refusal.message}"))
             continue
         for record in found.records:
-            is_file = record.data.mapped_kind is not None and record.data.format != TABLE_FORMAT
-            first = taken.setdefault(record.stream, source.name) if is_file else source.name
-            again = f"{first} has the same name, and so the same id: rename one of them"
-            records.append(record if first == source.name else _aside(record, again))
+            data = record.data
+            is_file = data.mapped_kind is not None and data.format != TABLE_FORMAT
+            if is_file and (first := taken.setdefault(record.stream, source.name)) != source.name:
+                again = f"{first} has the same name, and so the same id: rename one of them"
+                record = kept_aside(data.original, data.source, data.format, again)  # noqa: PLW2901 - in its place
+            records.append(record)
         warnings += found.warnings
         step(done, len(paths))
     return Found(tuple(records), tuple(warnings), tuple(unread))
-
-
-def _aside(record: Record, reason: str) -> Record:
-    return kept_aside(record.data.original, record.data.source, record.data.format, reason)
 
 
 def records_of(source: Source, put_blob: Callable[[bytes], str], *, reviewer: str | None) -> Found:

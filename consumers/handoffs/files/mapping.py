@@ -185,10 +185,8 @@ def new_file(content: HandoffContent, sender: str, *, status: str = "pending", l
 
 
 def _later_lines(handoff: dict[str, Any], skeleton: HandoffFile) -> Iterator[str]:
-    """Yield the log lines that the skeleton lacks; an amendment is not in the skeleton that it sets.
-
-    Who amends without making a skeleton anew leaves an old one, which lacks what happened before the amendment, too.
-    """
+    """Yield the log lines that the skeleton lacks; an amendment is not in the skeleton that it sets."""
+    # Who amends without making a skeleton anew leaves an old one, which lacks what happened before the amendment, too.
     known = Counter(f"- {line.day} [{line.author or ''}] {line.text}".rstrip() for line in skeleton.log)
     for line in handoff["log"]:
         if line["kind"] in NOT_IN_FILES or line["kind"] in _OPENS_A_FILE:

@@ -103,17 +103,14 @@ class SyncStore(Subscriptions):
 
 
 class SyncContext(NamedTuple):
-    """The folder, the agent who signs, the views he asks, what he remembers, and who is told of it.
-
-    ``reviewer`` reviews new files and rows that name nobody.
-    """
+    """The folder, the agent who signs, the views he asks, what he remembers, and who is told of it."""
 
     path: Path
     author: Author
     answer: Ask
     store: SyncStore
     tell: Callable[[Notice], None]
-    reviewer: str | None = None
+    reviewer: str | None = None  # of new files and rows that name nobody
 
 
 def sign_plan(

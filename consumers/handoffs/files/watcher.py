@@ -40,10 +40,8 @@ class Watcher:
     def __init__(self, folder: Folder, context: SyncContext, *, is_everything: bool = False) -> None:
         """Watch for ``folder`` as its context; with ``is_everything`` finished handoffs get a file, too."""
         self._folder = folder
-        self._client = context.author.client
-        self._answer = context.answer
-        self._store = context.store
-        self._tell = context.tell
+        self._client, self._answer = context.author.client, context.answer
+        self._store, self._tell = context.store, context.tell
         self._is_everything = is_everything
         self._asked: queue.SimpleQueue[tuple[str, int | None]] = queue.SimpleQueue()
         self._stamps: dict[str, tuple[int, int]] = {}
@@ -232,11 +230,8 @@ class Watcher:
                     stat = path.lstat()
                     found[id_] = max(found.get(id_, (0, 0)), (stat.st_ctime_ns, stat.st_size))
         except OSError as error:
-            raise Unavailable(
-                "STORE_UNAVAILABLE",
-                f"{self._folder.path} cannot be read: {error.strerror}",
-                path=str(self._folder.path),
-            ) from error
+            name = str(self._folder.path)
+            raise Unavailable("STORE_UNAVAILABLE", f"{name} cannot be read: {error.strerror}", path=name) from error
         self._stamps = found
         return sorted(found)
 

@@ -87,11 +87,7 @@ def signed_headers(message_id: str, timestamp_s: int, body: bytes, secret: Secre
     """
     signed = f"{message_id}.{timestamp_s}.".encode() + body
     signature = base64.b64encode(hmac.digest(secret.reveal(), signed, "sha256")).decode()
-    return {
-        "webhook-id": message_id,
-        "webhook-timestamp": str(timestamp_s),
-        "webhook-signature": f"v1,{signature}",
-    }
+    return {"webhook-id": message_id, "webhook-timestamp": str(timestamp_s), "webhook-signature": f"v1,{signature}"}
 
 
 log = structlog.get_logger("baton.notifier")
@@ -158,18 +154,13 @@ class Sender:
             return
         count, now_ms = delivery.attempts + 1, self._clock_ms()
         next_ms = next_try_ms(outcome, count, self._channel.settings, now_ms)
-        fields = {
-            "channel": self._channel.name,
-            "id": delivery.notification.id,
-            "attempt": count,
-            "error": outcome.text,
-        }
+        told = log.bind(channel=self._channel.name, id=delivery.notification.id, attempt=count, error=outcome.text)
         if outcome.result == "gone":
             store.stop_channel(self._channel.name, outcome.text, now_ms)
-            log.error("channel stopped", **fields)
+            told.error("channel stopped")
             return
         store.failed(delivery, outcome.text, next_ms)
         if next_ms is None:
-            log.error("notification given up", **fields)
+            told.error("notification given up")
         else:
-            log.warning("notification failed", **fields, again_in_s=(next_ms - now_ms) / 1000)
+            told.warning("notification failed", again_in_s=(next_ms - now_ms) / 1000)

@@ -61,10 +61,8 @@ class Open(NamedTuple):
 
 
 def interrupted(open_before: Mapping[Key, Open], happened: Iterable[tuple[int, str, str]]) -> set[Key]:
-    """Return the open episodes that events ended; an event is its index, kind and subject's id.
-
-    An event that the look which found an episode had seen already does not end it: it came before.
-    """
+    """Return the open episodes that events ended; an event is its index, kind and subject's id."""
+    # What the look that found an episode had seen already does not end it: it came before.
     by_subject: dict[tuple[str, str], list[Key]] = {}
     for key in open_before:
         by_subject.setdefault((key.kind, key.id), []).append(key)

@@ -55,15 +55,12 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Channel(msgspec.Struct, frozen=True):
-    """One checked channel: its name, what may be shown of its target, its settings, and a webhook's secret.
-
-    ``secret`` is None for a command, and for a webhook whose variable the environment does not have.
-    """
+    """One checked channel: its name, what may be shown of its target, its settings, and a webhook's secret."""
 
     name: str
     target: str
     settings: ChannelSettings
-    secret: Secret | None = None
+    secret: Secret | None = None  # none for a command, and where the environment lacks a webhook's variable
 
     def takes(self, agent: str, action: str) -> bool:
         """Whether this channel tells ``agent`` of ``action``."""
@@ -179,7 +176,6 @@ class Secret:
     __slots__ = ("_key",)
 
     def __init__(self, key: bytes) -> None:
-        """Hold the bytes of a secret."""
         self._key = key
 
     def __repr__(self) -> str:

@@ -11,12 +11,11 @@ notifier records what waits already as known and tells nobody, unless it is told
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ from consumers.handoffs.notifier.episodes import Key, Open, Waiting, episode_id,
 from consumers.handoffs.notifier.settings import Channel
 from consumers.handoffs.notifier.store import NotifierStore
 from ledger.client import Ask, Client, read_event
-from ledger.errors import Refused, Unavailable
+from ledger.errors import Refused
 from ledger.events import KINDS as ALL_KINDS
 from ledger.events.body import Event
 
@@ -39,7 +38,6 @@ class WaitReader:
     """Asks the views who is waited for."""
 
     def __init__(self, client: Client, answer: Ask) -> None:
-        """Ask by ``answer``, and ``client`` for the events since which something waits."""
         self._client = client
         self._answer = answer
         self._kinds: dict[int, str] = {}  # an entry never changes, so its kind is read once
@@ -65,8 +63,7 @@ class WaitReader:
     def _pages(self) -> Iterator[list[dict[str, Any]]]:
         after = None
         for _ in range(waits_max // page_rows):
-            arguments = {"limit": page_rows} | ({} if after is None else {"after": after})
-            page = self._answer("handoffs.next", arguments)
+            page = self._answer("handoffs.next", {"limit": page_rows} | ({} if after is None else {"after": after}))
             yield page["items"]
             after = page["next"]
             if after is None:
@@ -143,7 +140,7 @@ class NotifierWorker:
         Raises:
             Unavailable: the ledger or the store cannot be used; ``STORE_IN_USE`` when another notifier has the store.
         """
-        with _alone(self._path), contextlib.closing(NotifierStore(self._path)) as store:
+        with closing(NotifierStore(self._path)) as store, store.held(NAME):
             store.bury_strangers([channel.name for channel in self._channels])
             senders = [Sender(channel, self._path, self._clock_ms) for channel in self._channels]
             if until is not None:
@@ -164,10 +161,7 @@ class NotifierWorker:
     def _follow(
         self, store: NotifierStore, stop: threading.Event, until: int | None, sending: list[Future[None]]
     ) -> None:
-        """Read on and look, until told to stop or a sender could not go on.
-
-        A look is followed by a pause as long as it took, so that looking never takes more than half of the time.
-        """
+        """Read on and look, until told to stop or a sender could not go on."""
         position = store.position(NAME)
         if position is None:
             position = self._begin(store)
@@ -183,6 +177,7 @@ class NotifierWorker:
                 seen_size, waiting = self._reader.look()
                 self._record(store, events, page.next_index, waiting, seen_size)
                 must_look, looked_s = False, time.monotonic()
+                # A pause as long as the look took, so that looking never takes more than half of the time.
                 ready_s = looked_s + min(looked_s - began_s, pause_max_s)
             elif page.next_index != position:
                 self._record(store, events, page.next_index, None, 0)
@@ -201,14 +196,11 @@ class NotifierWorker:
     def _record(
         self, store: NotifierStore, events: list[Event], position: int, waiting: list[Waiting] | None, seen_size: int
     ) -> None:
-        """Commit what events ended, what a look found and the position, or nothing of it.
-
-        Without a look the ended episodes are closed all the same: the look that follows must find them begun anew.
-        """
+        """Commit what events ended, what a look found and the position, or nothing of it."""
         with store.transaction():
             known = store.open_episodes()
             over = interrupted(known, [(event.index, event.kind, event.name) for event in events])
-            store.end(over)
+            store.end(over)  # also without a look: the one that follows must find them begun anew
             if waiting is not None:
                 begun, ended = episodes(known.keys() - over, waiting)
                 store.end(ended)
@@ -226,21 +218,3 @@ class NotifierWorker:
             for channel in self._channels:
                 if channel.takes(waiting.key.agent, waiting.key.action):
                     store.add_delivery(channel.name, notification, now_ms)
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Keep a second notifier off the same store: both would send what is due. The lock ends with the process."""
-    lock = path.with_name(f"{path.name}.lock")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = lock.open("a")
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{lock} cannot be opened: {error}", path=str(lock)) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            message = f"another notifier works with {path}"
-            raise Unavailable("STORE_IN_USE", message, path=str(path)) from error
-        yield

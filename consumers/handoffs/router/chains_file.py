@@ -142,10 +142,8 @@ class ChainsFile:
         return read_chains(self._read(), str(self.path))
 
     def _settled(self) -> bytes:
-        """Return the file's bytes; after a change, those that stay: an editor may have truncated it, or be writing.
-
-        The beginning of a file may well be right, and would pass for one with fewer chains or none.
-        """
+        """Return the file's bytes; after a change, those that stay: an editor may have truncated it, or be writing."""
+        # The beginning of a file may well be right, and would pass for one with fewer chains or none.
         content = self._read()
         for _ in range(settle_reads_max):
             if self._content is None or content == self._content:

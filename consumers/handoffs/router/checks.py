@@ -9,6 +9,7 @@ So a file whose chains could make more than ``handoffs_at_once_max`` handoffs of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -20,21 +21,22 @@ from ledger.errors import Refused
 Roles: TypeAlias = Mapping[str, frozenset[str]]
 
 handoffs_at_once_max: Final = 1000
+_ROUTER: Final = "router"
 OWN_KIND: Final = "handoff.created"
 """What the router signs that a chain may react to at once; ``handoff.ready`` needs an approval first."""
 
 
-def feeds(maker: Chain, step: Step[Template], taker: Chain, *, router: str = "router", kind: str | None = None) -> bool:
+def feeds(maker: Chain, step: Step[Template], taker: Chain, *, kind: str | None = None) -> bool:
     """Return whether a handoff that ``step`` of ``maker`` makes could fire ``taker`` (with an event of ``kind``)."""
     if kind is not None and kind not in taker.kinds:
         return False
     known: dict[str, str | None] = {
-        "from": router,
+        "from": _ROUTER,
         "to": step.to.literal,
         "reviewer": None if step.reviewer is None else step.reviewer.literal,
         "chain": maker.name,
         "kind": kind,
-        "author": router if kind == OWN_KIND else None,
+        "author": _ROUTER if kind == OWN_KIND else None,
     }
     for condition in taker.where:
         value = known.get(condition.name)
@@ -53,12 +55,10 @@ def _could_give(template: Template, pattern: str) -> bool:
     return begun.startswith(wanted) or wanted.startswith(begun)
 
 
-def find_loops(chains: Sequence[Chain], *, router: str = "router") -> list[tuple[str, ...]]:
+def find_loops(chains: Sequence[Chain]) -> list[tuple[str, ...]]:
     """Return the loops of chains that can feed themselves, each once, as names from a chain back to itself."""
     after = {
-        maker.name: [
-            taker.name for taker in chains if any(feeds(maker, step, taker, router=router) for step in maker.steps)
-        ]
+        maker.name: [taker.name for taker in chains if any(feeds(maker, step, taker) for step in maker.steps)]
         for maker in chains
     }
     found: dict[frozenset[str], tuple[str, ...]] = {}
@@ -69,26 +69,22 @@ def find_loops(chains: Sequence[Chain], *, router: str = "router") -> list[tuple
     return list(found.values())
 
 
-def check_breadth(chains: Sequence[Chain], *, router: str = "router") -> None:
+def check_breadth(chains: Sequence[Chain]) -> None:
     """Refuse chains that could make too many handoffs of one event without anybody's act in between.
 
     Raises:
         Refused: ``TOO_LARGE`` with the ``count`` that was reached.
     """
     # How many handoffs each step makes of one event that fires every chain, then of those handoffs, and so on.
-    making = {(chain.name, number): 1 for chain in chains for number in range(len(chain.steps))}
-    own = {chain.name: chain for chain in chains}
     fed = {
-        (maker, number): [
-            taker
-            for taker in chains
-            if feeds(own[maker], own[maker].steps[number], taker, router=router, kind=OWN_KIND)
-        ]
-        for maker, number in making
+        (maker.name, number): [taker for taker in chains if feeds(maker, step, taker, kind=OWN_KIND)]
+        for maker in chains
+        for number, step in enumerate(maker.steps)
     }
+    making = Counter(dict.fromkeys(fed, 1))
     count, hop = 0, 1
     while making:
-        count += sum(making.values())
+        count += making.total()
         if count > handoffs_at_once_max:
             raise Refused(
                 "TOO_LARGE",
@@ -97,13 +93,11 @@ def check_breadth(chains: Sequence[Chain], *, router: str = "router") -> None:
                 count=count,
             )
         hop += 1
-        following: dict[tuple[str, int], int] = {}
+        following = Counter[tuple[str, int]]()
         for made, number_of in making.items():
             for taker in fed[made]:
                 if hop <= taker.hops_max:
-                    for number in range(len(taker.steps)):
-                        key = (taker.name, number)
-                        following[key] = following.get(key, 0) + number_of
+                    following.update({(taker.name, number): number_of for number in range(len(taker.steps))})
         making = following
 
 

@@ -96,15 +96,11 @@ class Source:
 
     def exists(self, name: str) -> bool:
         """Return whether there is a handoff of this id."""
-        found = self._answer("catalog.find", {"stream": f"handoff/{name}", "limit": 1})
-        return bool(found["events"])
+        return bool(self._answer("catalog.find", {"stream": f"handoff/{name}", "limit": 1})["events"])
 
     def unlocked_by(self, name: str) -> list[str]:
-        """Return, as a list of one id, the event since which a handoff that is ready now can be claimed.
-
-        That is the last of what let it wait (an approval, a release, the claim whose lease ran out) and of what
-        unlocked it (the completion of each handoff that it depends on).
-        """
+        """Return, as a list of one id, the event since which a handoff that is ready now can be claimed."""
+        # The last of what let it wait (an approval, a release, the claim whose lease ran out) and of what unlocked it.
         own = self._rows(f"handoff/{name}", None)
         content = self._event(max(row["event_index"] for row in own if row["kind"] in CONTENT_KINDS))
         data, _ = _content_of(content, content)
@@ -119,16 +115,12 @@ class Source:
 
     def ready(self, about: str | None, limit: int) -> list[dict[str, Any]]:
         """Return ``{"id", "to", "version"}`` of what could be announced as ready (about one handoff, or at all)."""
-        arguments: dict[str, Any] = {"limit": limit} if about is None else {"about": about, "limit": limit}
-        found: list[dict[str, Any]] = self._answer("handoffs.unannounced", arguments)["handoffs"]
+        found: list[dict[str, Any]] = self._answer("handoffs.unannounced", {"about": about, "limit": limit})["handoffs"]
         return found
 
     def _lineage(self, opened: Event) -> Lineage:
-        """Return the lineage of a handoff, as the event that opened it says: if a router signed that.
-
-        Anybody may write a ``corr``. Believing others could only count too many hops, but would let whoever creates
-        a handoff keep a chain from firing on it.
-        """
+        """Return the lineage of a handoff, as the event that opened it says: if a router signed that."""
+        # Anybody may write a ``corr``: believing others would let who creates a handoff keep a chain from firing on it.
         lineage = read_lineage(opened.corr)
         return lineage if lineage.chain and self._is_router(opened.author) else Lineage()
 

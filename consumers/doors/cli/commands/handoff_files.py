@@ -51,10 +51,9 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
     def text() -> None:
         for one in found.warnings:
             click.echo(f"{clean(one.source)}:{one.line}: {clean(one.text)}", err=True)
-        for aside in counts.aside:
-            click.echo(f"kept aside: {clean(aside.source)}: {clean(aside.reason)}", err=True)
-        for unread in found.unread:
-            click.echo(f"not read: {clean(unread.source)}: {clean(unread.reason)}", err=True)
+        for what, files in (("kept aside", counts.aside), ("not read", found.unread)):
+            for file in files:
+                click.echo(f"{what}: {clean(file.source)}: {clean(file.reason)}", err=True)
         click.echo(
             f"{counts.read} read, {counts.mapped} mapped, {len(counts.aside)} kept aside, lost {answer['lost']}; "
             f"{counts.added} added"

@@ -26,7 +26,6 @@ column_cells_min: Final = 14
 column_cells_max: Final = 40
 title_lines_max: Final = 3
 gap: Final = "  "
-HEADINGS: Final = {"in_progress": "in progress"}
 
 
 @click.command("list", cls=Command)
@@ -124,17 +123,14 @@ def print_handoff(found: dict[str, Any]) -> None:
         others = (f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"])
         click.echo(f"depends on {clean(', '.join(others))}")
     _print_relations(found)
-    _print_text("Task", found["task"])
+    if found["task"]:
+        click.echo(f"\nTask\n{clean(found['task'])}")
     _print_lists(found)
-    _print_text("Context", found["context"])
+    if found["context"]:
+        click.echo(f"\nContext\n{clean(found['context'])}")
     click.echo("\nLog")
     for line in found["log"]:
         click.echo(f"  {clean(line['line'])}")
-
-
-def _print_text(heading: str, text: str) -> None:
-    if text:
-        click.echo(f"\n{heading}\n{clean(text)}")
 
 
 def _print_relations(found: dict[str, Any]) -> None:
@@ -219,8 +215,7 @@ def _head(text: str, cells: int) -> str:
 
 
 def _heading(column: dict[str, Any]) -> str:
-    status: str = column["status"]
-    return HEADINGS.get(status, status)
+    return str(column["status"]).replace("_", " ")
 
 
 def _title(column: dict[str, Any]) -> str:
@@ -233,15 +228,10 @@ def _card(handoff: dict[str, Any], cells: int) -> list[str]:
     lines.append(cut(f"→ {handoff['to'] or '?'}{done}", cells))
     if handoff["is_ready"]:
         lines.append("ready")
-    elif waits := _waits_for(handoff):
-        lines.append(cut(f"waits for {depends_text(waits, cells)}", cells))
+    elif handoff["status"] in ("pending", "approved"):
+        waits = [one for one in handoff["depends_on"] if one["status"] not in ("completed", "verified")]
+        lines += [cut(f"waits for {depends_text(waits, cells)}", cells)] if waits else []
     return lines
-
-
-def _waits_for(handoff: dict[str, Any]) -> list[dict[str, Any]]:
-    if handoff["status"] not in ("pending", "approved"):
-        return []
-    return [one for one in handoff["depends_on"] if one["status"] not in ("completed", "verified")]
 
 
 def _left(column: dict[str, Any]) -> list[str]:

@@ -150,12 +150,9 @@ for verb in ACTS.keys() - {"create", "amend", "supersede"}:
 supersede = act("supersede")
 
 
-def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> None:
-    """Sign and append events of one handoff, the first at version ``expect`` of it, and say where it stands now."""
-    stream = f"handoff/{name}"
-    first, *others = data
-    drafts = [Draft(stream=stream, data=first, expect=expect), *(Draft(stream=stream, data=one) for one in others)]
-    accepted = app.author().emit(*drafts)
+def emit(app: App, name: str, *data: EventData) -> None:
+    """Sign and append events of one handoff, and say where it stands now."""
+    accepted = app.author().emit(*(Draft(stream=f"handoff/{name}", data=one) for one in data))
     found = app.query("handoffs.facts", id=name)
     answer = {
         "id": name,

@@ -46,7 +46,7 @@ class Edits(msgspec.Struct, frozen=True):
 
 def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
     """Return what was changed from ``base`` to ``edited``; a log line that was taken away is a change of content."""
-    added = _added_log(base, edited)
+    added = list(unknown(edited.log, _key, Counter(map(_key, base.log))))
     word = edited.status.word if edited.status else None
     is_log_kept = [_key(line) for line in base.log] == [_key(line) for line in edited.log if line not in added]
     return Edits(
@@ -98,10 +98,6 @@ def _changed_ticks(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict
     pairs = matched(base, edited).items()
     changed = {place: edited[at].is_checked for at, place in pairs if base[place].is_checked != edited[at].is_checked}
     return dict(sorted(changed.items()))
-
-
-def _added_log(base: HandoffFile, edited: HandoffFile) -> list[LogLine]:
-    return list(unknown(edited.log, _key, Counter(map(_key, base.log))))
 
 
 def unknown(lines: Iterable[Line], key: Callable[[Line], Hashable], known: Counter[Any]) -> Iterator[Line]:
@@ -165,10 +161,7 @@ def _log_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
 
 
 def is_text_changed(base: HandoffFile, edited: HandoffFile) -> bool:
-    """Whether anything but progress differs.
-
-    The log is the ledger's, so a line taken out of it is no change of the text.
-    """
+    """Whether anything but progress differs; the log is the ledger's, so a line taken out of it does not count."""
     return with_progress_of(edited, base) != base.content
 
 
@@ -178,10 +171,8 @@ def are_in_conflict(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFi
 
 
 def looks_outdated(*, base: HandoffFile, edited: HandoffFile) -> bool:
-    """Whether a file seems to be an older one that somebody went on editing, so that more than additions needs a look.
-
-    What gives it away is a log without lines that the ledger wrote: nobody takes these out to untick a box.
-    """
+    """Whether a file seems an older one that somebody went on editing, so that more than additions needs a look."""
+    # What gives it away is a log without lines that the ledger wrote: nobody takes these out to untick a box.
     if not Counter(map(_said, base.log)) - Counter(map(_said, edited.log)):
         return False
     edits = differences(base, edited)

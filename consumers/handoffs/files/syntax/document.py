@@ -25,13 +25,10 @@ SECTIONS: Final = ("Meta", "Task", "Tasks", "Acceptance Criteria", "Context", "L
 
 
 class MetaEntry(msgspec.Struct, frozen=True):
-    """One ``key: value`` of the Meta block; lines that go on below it are joined to the value with newlines.
-
-    ``name`` is one of ``META_KEYS``, or the key in lower case with hyphens (``github-issue``).
-    """
+    """One ``key: value`` of the Meta block; lines that go on below it are joined to the value with newlines."""
 
     key: str
-    name: str
+    name: str  # one of ``META_KEYS``, or the key in lower case with hyphens (``github-issue``)
     value: str
     line: int
     last_line: int
@@ -49,17 +46,14 @@ class StatusText(msgspec.Struct, frozen=True):
 
 
 class Checkbox(msgspec.Struct, frozen=True):
-    """A list item with a box; ``column`` is that of the tick.
-
-    ``last_line`` is the last line of its text, ``end_line`` of all that stands below it.
-    """
+    """A list item with a box."""
 
     text: str
     is_checked: bool
     line: int
-    last_line: int
-    end_line: int
-    column: int
+    last_line: int  # of its text
+    end_line: int  # of all that stands below it
+    column: int  # of the tick
 
 
 class LogLine(msgspec.Struct, frozen=True):
@@ -73,12 +67,9 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A part of the file under a ``## `` heading: lines ``start`` (the heading's) to ``stop``, counted from 0.
+    """A part of the file under a ``## `` heading: lines ``start`` (the heading's) to ``stop``, counted from 0."""
 
-    ``name`` is one of ``SECTIONS``, or empty where the protocol has none for it or an earlier section bears it.
-    """
-
-    name: str
+    name: str  # one of ``SECTIONS``, or empty where the protocol has none for it or an earlier section bears it
     heading: str
     start: int
     body: int
