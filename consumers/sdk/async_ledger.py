@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
-from consumers.sdk.ledger import LedgerBase, asking, clients, given, index_in, poll_wait_s
+from consumers.sdk.clients import clients
+from consumers.sdk.ledger import LedgerBase, asking, given, index_in, poll_wait_s
 from ledger.client import read_event
-from ledger.errors import Refused
+from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -39,6 +42,7 @@ class AsyncLedger(LedgerBase):
         self._client: Any = None  # an AsyncRemoteClient, or a local client in threads
         self._threads: ThreadPoolExecutor | None = None
         self._beside: Client | None = None
+        self._opening = threading.Lock()
         self._stop = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -53,16 +57,19 @@ class AsyncLedger(LedgerBase):
 
         Raises:
             Unavailable: ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
-            Refused: ``USAGE`` for a server without an agent; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
+            Refused: ``USAGE`` for a server without an agent, or when it is open; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
         """
+        if self._threads is not None:
+            raise Refused("USAGE", "this ledger is open already")
         settings = asking(self.settings)
         if settings.server is not None and settings.agent is None:
             raise Refused("USAGE", "a server is asked as somebody: give agent=NAME, or set BATON_AGENT")
+        self._process = os.getpid()
+        self._stop = asyncio.Event()  # a new one: the ledger may have been closed before, on another loop
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="baton-ledger")
         try:
             if settings.server is None:
-                self._beside = await self._in_thread(clients.open, settings)
-                self._client = _Threaded(self._beside, self._in_thread)
+                self._client = _Threaded(await self._in_thread(self._open_beside), self._in_thread)
             else:
                 from ledger.bus.remote import AsyncRemoteClient  # noqa: PLC0415 - loads nats
 
@@ -77,14 +84,24 @@ class AsyncLedger(LedgerBase):
         self._stop.set()
         client, self._client = self._client, None
         threads, self._threads = self._threads, None
-        beside, self._beside = self._beside, None
-        if client is not None:
-            await client.close()
-        if threads is not None:
-            # A call that was cancelled goes on in its thread: the log must stay open until it is over.
-            await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
+        if self._process != os.getpid():
+            return  # a fork has neither the threads nor the connection
+        try:
+            if client is not None:
+                await client.close()
+        finally:
+            if threads is not None:
+                # Shielded: whoever gives up waiting must not leave the log open.
+                await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._leave, threads))
+
+    def _leave(self, threads: ThreadPoolExecutor) -> None:
+        # A call that was cancelled goes on in its thread: the log must stay open until it is over, and it may be the
+        # one that opens it.
+        threads.shutdown()
+        with self._opening:
+            beside, self._beside = self._beside, None
         if beside is not None:
-            await asyncio.get_running_loop().run_in_executor(None, clients.close, beside, self.settings)
+            clients.close(beside)
 
     async def publish(
         self,
@@ -136,7 +153,12 @@ class AsyncLedger(LedgerBase):
         client = self._open_client()
         position = (await client.head()).size if after is None else after + 1
         while not self._stop.is_set():
-            page = await client.entries(position, kinds=kinds, stream=stream, wait_s=poll_wait_s)
+            try:
+                page = await client.entries(position, kinds=kinds, stream=stream, wait_s=poll_wait_s)
+            except (Refused, Unavailable):
+                if self._client is client:
+                    raise
+                return  # closed in the middle of a read: that is a stop, too
             for index, data in page.entries:
                 yield read_event(index, data)
             position = page.next_index
@@ -150,9 +172,11 @@ class AsyncLedger(LedgerBase):
         with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
             client, handlers = self._open_client(), self._handlers
             reactor = AsyncReactor(client, subscriptions, name, handlers=handlers, wait_s=poll_wait_s)
-            if after is not None:
-                reactor.start_at(after + 1)
-            await reactor.run(self._stop, until=until)
+            try:
+                await reactor.run(self._stop, start=None if after is None else after + 1, until=until)
+            except (Refused, Unavailable):
+                if self._client is client:  # else closed in the middle of a read: that is a stop, too
+                    raise
 
     def stop(self) -> None:
         """End ``run`` and ``follow``, from the loop's own thread, within about a second."""
@@ -183,6 +207,7 @@ class AsyncLedger(LedgerBase):
         return await self.publish(stream, *await self.compute(make))
 
     def _open_client(self) -> Any:
+        self._check_process()
         if self._client is None:
             raise Refused("USAGE", "this ledger is not open: use it inside `async with`")
         return self._client
@@ -193,12 +218,18 @@ class AsyncLedger(LedgerBase):
         return accepted
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        if self._threads is None:  # closed since the call began
+            raise Refused("USAGE", "this ledger is not open: use it inside `async with`")
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     def _compute(self, work: Callable[[Client], T]) -> T:
-        if self._beside is None:
-            self._beside = clients.open(asking(self.settings))
-        return work(self._beside)
+        return work(self._open_beside())
+
+    def _open_beside(self) -> Client:
+        with self._opening:
+            if self._beside is None:
+                self._beside = clients.open(asking(self.settings))
+            return self._beside
 
 
 class _Threaded:

@@ -17,6 +17,7 @@ same names for programs with an event loop. ``baton.Ledger`` adds the nouns: ``l
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
@@ -26,9 +27,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
+from consumers.sdk.clients import clients
 from ledger.author import Author
-from ledger.client import follow, open_client, read_event
-from ledger.config import Settings, read_settings
+from ledger.client import follow, read_event
+from ledger.config import Settings, present_folder, read_settings
 from ledger.errors import Refused, Unavailable
 from ledger.events import EventData
 from ledger.resource import Resource
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
     from ledger.home import Home
     from ledger.identity import Key
-    from ledger.local import Views
     from ledger.receipt import Receipt
 
 T = TypeVar("T")
@@ -76,7 +77,12 @@ class LedgerBase:
             Refused: a setting is wrong; opening: ``USAGE`` for a server without an agent, ``KEY_FILE_MISSING``,
                 ``BUS_DENIED``.
         """
-        self.settings = settings or read_settings(home=None if home is None else Path(home), server=server, agent=agent)
+        settings = settings or read_settings(home=None if home is None else Path(home), server=server, agent=agent)
+        if not settings.home.is_absolute():
+            # A program may change its folder later: keys, views and subscriptions would then be looked for elsewhere.
+            settings = msgspec.structs.replace(settings, home=present_folder() / settings.home)
+        self.settings = settings
+        self._process = os.getpid()
         self._passphrase = passphrase
         self._handlers: Handlers | None = None
         self._prepare()
@@ -119,9 +125,16 @@ class LedgerBase:
 
         if self._handlers is None:
             raise Refused("USAGE", 'nothing reacts: register a function with @ledger.on("handoff.completed") first')
-        if store is None and (not name or name.startswith(".") or "/" in name or "\0" in name):
+        is_text = not any("\ud800" <= sign <= "\udfff" for sign in name)
+        if not is_text or (store is None and (not name or name.startswith(".") or "/" in name or "\0" in name)):
             raise Refused("USAGE", f"{name!r} cannot name a subscription: its file bears the name")
         return Subscriptions(self.settings.home / "subscribers" / f"{name}.db" if store is None else Path(store))
+
+    def _check_process(self) -> None:
+        """Refuse to work in a fork: its reads would take the log's places of readers from the process it came from."""
+        if self._process != os.getpid():
+            message = "this ledger was opened before this process was forked: open one in the process that uses it"
+            raise Refused("USAGE", message)
 
     def _acting(self) -> str:
         if self.agent is None:
@@ -139,51 +152,6 @@ class LedgerBase:
         return self._passphrase(name) if callable(self._passphrase) else self._passphrase
 
 
-class _Clients:
-    """The clients that ledgers open; of a folder one for all of this process.
-
-    LMDB's locks belong to a process, so it opens a folder once: the ledgers of several agents in one program share it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._clients: dict[Path, tuple[Client, int]] = {}
-
-    def open(self, settings: Settings) -> Client:
-        """Return what ``settings`` name: a connection of its own, or the folder's client, opened if nobody has."""
-        if settings.server is not None:
-            return open_client(settings)
-        folder = settings.home.resolve()
-        with self._lock:
-            client, users = self._clients.get(folder, (None, 0))
-            client = client or open_client(settings, open_views)
-            self._clients[folder] = client, users + 1
-        return client
-
-    def close(self, client: Client, settings: Settings) -> None:
-        """Close what ``open`` returned; of a folder's client the last one out does."""
-        if settings.server is not None:
-            client.close()
-            return
-        folder = settings.home.resolve()
-        with self._lock:
-            _, users = self._clients.pop(folder)
-            if users > 1:
-                self._clients[folder] = client, users - 1
-            else:
-                client.close()
-
-
-clients: Final = _Clients()
-
-
-def open_views(client: Client, settings: Settings) -> Views:
-    """Open the views that a local client answers queries from."""
-    from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, which remote work does not need
-
-    return Reader(client, settings)
-
-
 class Ledger(LedgerBase, Resource):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
@@ -195,16 +163,17 @@ class Ledger(LedgerBase, Resource):
         """Stop what runs or follows, and close the ledger; closing again does nothing."""
         self._stop.set()
         client, self._client = self._client, None
-        if client is not None:
-            clients.close(client, self.settings)
+        if client is not None and self._process == os.getpid():
+            clients.close(client)
 
     @property
     def client(self) -> Client:
         """The client underneath: entries, proofs and blobs.
 
         Raises:
-            Refused: ``USAGE`` after the ledger was closed.
+            Refused: ``USAGE`` after the ledger was closed, or this process was forked.
         """
+        self._check_process()
         if self._client is None:
             raise Refused("USAGE", "this ledger was closed: open it again")
         return self._client
@@ -280,9 +249,13 @@ class Ledger(LedgerBase, Resource):
         """Yield events as they come, until ``stop``: those behind the index ``after`` (default: only new ones)."""
         check_kinds(kinds)
         start = self.client.head().size if after is None else after + 1
-        for item in follow(self.client, start, kinds=kinds, stream=stream, stop=self._stop, wait_s=poll_wait_s):
-            if not isinstance(item, int):
-                yield item
+        try:
+            for item in follow(self.client, start, kinds=kinds, stream=stream, stop=self._stop, wait_s=poll_wait_s):
+                if not isinstance(item, int):
+                    yield item
+        except (Refused, Unavailable):
+            if self._client is not None:  # else closed from another thread in the middle of a read: a stop, too
+                raise
 
     def run(
         self, name: str, *, after: int | None = None, until: int | None = None, store: Path | str | None = None
@@ -307,7 +280,7 @@ class Ledger(LedgerBase, Resource):
             try:
                 reactor.run(self._stop, until=until)
             except (Refused, Unavailable):
-                if not self._stop.is_set():  # closed from another thread in the middle of a read: that is a stop, too
+                if self._client is not None:  # else closed from another thread in the middle of a read: a stop, too
                     raise
 
     def stop(self) -> None:

@@ -24,7 +24,9 @@ import inspect
 import sqlite3
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -99,7 +101,7 @@ class _Attempts:
         self._bury(event, "the subscriber died while it handled this event")
         return None
 
-    def failed(self, event: Event, attempt: int, error: Exception) -> float | None:
+    def failed(self, event: Event, attempt: int, error: BaseException) -> float | None:
         """Return the seconds to wait before the next attempt, or None when the event was given up."""
         log.warning("effect failed", subscription=self._name, index=event.index, attempt=attempt, error=repr(error))
         if attempt >= self._attempts:
@@ -144,6 +146,11 @@ class _Subscription(Generic[ClientT]):
         """Begin at ``index`` if this subscription is new."""
         self._subscriptions.start_at(self._name, index)
 
+    def _go_on_at(self, index: int) -> None:
+        with self._subscriptions.transaction():
+            self._subscriptions.check_is_next(self._name, index)
+            self._subscriptions.move(self._name, index)
+
 
 class Reactor(_Subscription[Client]):
     """One subscription: a name, the kinds it asks for, and what it does with each event."""
@@ -161,8 +168,7 @@ class Reactor(_Subscription[Client]):
                 return
             for item in follow(self._client, position, kinds=self._handlers.kinds, stop=stop, wait_s=self._wait_s):
                 if isinstance(item, int):
-                    with self._subscriptions.transaction():
-                        self._subscriptions.move(self._name, item)
+                    self._go_on_at(item)
                     if until is not None and item >= until:
                         return
                 elif not self._handle(item, stop):
@@ -191,12 +197,13 @@ class Reactor(_Subscription[Client]):
                 return True
             try:
                 with self._subscriptions.transaction() as db:
+                    self._subscriptions.check_is_next(self._name, event.index)
                     for effect in self._handlers.effects(event):
                         effect(event, db)
                     # If we crash before the commit, neither effect nor position is there, and the event comes again.
                     self._subscriptions.move(self._name, event.index + 1)
-            except Unavailable:
-                self._attempts.take_back(event)
+            except (Unavailable, KeyboardInterrupt):
+                self._attempts.take_back(event)  # an outage, or somebody at the keyboard: not the event's fault
                 raise
             except Exception as error:  # noqa: BLE001 - an effect may fail in any way; it is counted and kept
                 if stop.is_set():
@@ -229,45 +236,76 @@ class AsyncReactor(_Subscription[AsyncReads]):
     begin after its task was cancelled, and stay open.
     """
 
-    async def run(self, stop: asyncio.Event, *, until: int | None = None) -> None:
+    async def run(self, stop: asyncio.Event, *, start: int | None = None, until: int | None = None) -> None:
         """React until ``stop`` is set, or until everything before index ``until`` was handled.
+
+        A subscription that is new begins at ``start`` (default: where it was told, else at the head).
 
         Raises:
             Unavailable: as from ``Reactor.run``.
         """
+        turn = _turn_at(self._subscriptions.path)
         with self._subscriptions.held(self._name):
-            position = self._subscriptions.start_at(self._name, (await self._client.head()).size)
+            if start is None:
+                start = (await self._client.head()).size
+            async with turn:
+                position = self._subscriptions.start_at(self._name, start)
             while not stop.is_set() and (until is None or position < until):
                 page = await self._client.entries(position, kinds=self._handlers.kinds, wait_s=self._wait_s)
                 for index, data in page.entries:
-                    if not await self._handle(read_event(index, data), stop):
+                    if not await self._handle(read_event(index, data), turn, stop):
                         return
                 if page.next_index != position:
                     position = page.next_index
-                    with self._subscriptions.transaction():
-                        self._subscriptions.move(self._name, position)
+                    async with turn:
+                        self._go_on_at(position)
 
-    async def _handle(self, event: Event, stop: asyncio.Event) -> bool:
+    async def _handle(self, event: Event, turn: asyncio.Lock, stop: asyncio.Event) -> bool:
+        """Bring about the effect of one event; return whether to go on."""
         while not stop.is_set():
-            attempt = self._attempts.begin(event)
-            if attempt is None:
+            async with turn:
+                wait_s = await self._attempt(event)
+            if wait_s is None:
                 return True
-            try:
-                with self._subscriptions.transaction() as db:
-                    for effect in self._handlers.effects(event):
-                        result = effect(event, db)
-                        if inspect.isawaitable(result):
-                            await result
-                    self._subscriptions.move(self._name, event.index + 1)
-            except (asyncio.CancelledError, Unavailable):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), wait_s)
+        return False
+
+    async def _attempt(self, event: Event) -> float | None:
+        """Try the effect once; return None when the event is done with, else the seconds until it is tried again."""
+        attempt = self._attempts.begin(event)
+        if attempt is None:
+            return None
+        try:
+            with self._subscriptions.transaction() as db:
+                self._subscriptions.check_is_next(self._name, event.index)
+                for effect in self._handlers.effects(event):
+                    result = effect(event, db)
+                    if inspect.isawaitable(result):
+                        await result
+                self._subscriptions.move(self._name, event.index + 1)
+        except Unavailable:
+            self._attempts.take_back(event)
+            raise
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
                 self._attempts.take_back(event)  # whoever ends the program does not count against the event
                 raise
-            except Exception as error:  # noqa: BLE001 - an effect may fail in any way; it is counted and kept
-                wait_s = self._attempts.failed(event, attempt, error)
-                if wait_s is None:
-                    return True
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), wait_s)
-            else:
-                return True
-        return False
+            # Something that the effect waited for was cancelled, not we: to end here would be to stop unseen.
+            return self._attempts.failed(event, attempt, error)
+        except Exception as error:  # noqa: BLE001 - an effect may fail in any way; it is counted and kept
+            return self._attempts.failed(event, attempt, error)
+        return None
+
+
+_turns: Final[WeakValueDictionary[tuple[int, Path], asyncio.Lock]] = WeakValueDictionary()
+
+
+def _turn_at(path: Path) -> asyncio.Lock:
+    """Return what the subscriptions of one file and one event loop take turns by.
+
+    While a coroutine is awaited in a transaction, another transaction of the file would block the loop, and so wait for
+    what only the loop can end.
+    """
+    return _turns.setdefault((id(asyncio.get_running_loop()), path), asyncio.Lock())

@@ -52,7 +52,8 @@ class Subscriptions:
         Raises:
             Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``, as from every method.
         """
-        self._path = path
+        # One name for one file, whatever links led here: the lock beside it keeps a second run out.
+        self.path = path = Path(os.path.realpath(path))
         with self.translated():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
@@ -73,22 +74,38 @@ class Subscriptions:
 
         The lock is the kernel's, so it ends with its process, however that ends.
 
+        Whoever gets past it nevertheless (somebody removed the file of the lock) is refused by ``check_is_next``.
+
         Raises:
-            Unavailable: ``STORE_IN_USE``.
+            Unavailable: ``STORE_IN_USE``; ``STORE_UNAVAILABLE`` where files cannot be locked.
         """
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-        path = self._path.with_name(f"{self._path.name}.{digest}.lock")
+        path = self.path.with_name(f"{self.path.name}.{digest}.lock")
         with self.translated():
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                message = f"the subscription {name} is running already: end that one, or take another name"
-                raise Unavailable("STORE_IN_USE", message, path=str(self._path)) from error
+            with self.translated():
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise self._running_already(name) from error
             yield
         finally:
             os.close(lock)
+
+    def check_is_next(self, name: str, index: int) -> None:
+        """Refuse to handle again, or to go back to, what is behind the position. Called in a transaction.
+
+        Raises:
+            Unavailable: ``STORE_IN_USE``: somebody else runs this subscription, too.
+        """
+        position = self.position(name)
+        if position is not None and position > index:
+            raise self._running_already(name)
+
+    def _running_already(self, name: str) -> Unavailable:
+        message = f"the subscription {name} is running already: end that one, or take another name"
+        return Unavailable("STORE_IN_USE", message, path=str(self.path))
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -144,8 +161,13 @@ class Subscriptions:
             db.execute("UPDATE attempts SET count = count - 1 WHERE name = ? AND event_index = ?", (name, index))
 
     def bury(self, name: str, letter: DeadLetter) -> None:
-        """Give an event up as a dead letter and go on after it."""
+        """Give an event up as a dead letter and go on after it.
+
+        Raises:
+            Unavailable: ``STORE_IN_USE``, as from ``check_is_next``.
+        """
         with self.transaction():
+            self.check_is_next(name, letter.event_index)
             self.keep_aside(name, letter)
             self.move(name, letter.event_index + 1)
 
@@ -184,4 +206,4 @@ class Subscriptions:
         except (sqlite3.Error, OSError) as error:
             number = getattr(error, "sqlite_errorcode", None)
             code = "STORE_FULL" if number == sqlite3.SQLITE_FULL else "STORE_UNAVAILABLE"
-            raise Unavailable(code, f"{self._path} cannot be used: {error}", path=str(self._path)) from error
+            raise Unavailable(code, f"{self.path} cannot be used: {error}", path=str(self.path)) from error

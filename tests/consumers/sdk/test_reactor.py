@@ -309,7 +309,7 @@ def test_attempt_is_counted_before_the_effect(reactor: Reactor, ledger: Ledger, 
     counts: list[int] = []
 
     def count(event: Event, _: sqlite3.Connection) -> None:
-        other = Subscriptions(subscriptions._path)
+        other = Subscriptions(subscriptions.path)
         counts.append(other.db.execute("SELECT count FROM attempts").fetchone()[0])
         other.close()
         if len(counts) < 3:

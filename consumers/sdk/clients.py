@@ -1,0 +1,78 @@
+"""The clients that ledgers open: a connection of its own for each, but of a folder one for all of this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Final
+
+from ledger.client import open_client
+from ledger.errors import Unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.client import Client
+    from ledger.config import Settings
+    from ledger.local import Views
+
+
+class Clients:
+    """Who has which folder open.
+
+    LMDB's locks belong to a process, so it opens a folder once: the ledgers of several agents in one program share it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clients: dict[Path, tuple[Client, int]] = {}
+        self._inherited: dict[Path, Client] = {}
+
+    def open(self, settings: Settings) -> Client:
+        """Return what ``settings`` name: a connection, or the folder's client, opened if nobody has.
+
+        Raises:
+            Unavailable: ``STORE_UNAVAILABLE`` in a fork of a process that had the folder open; as ``open_client``.
+        """
+        if settings.server is not None:
+            return open_client(settings)
+        folder = settings.home.resolve()
+        with self._lock:
+            if folder in self._inherited:
+                message = f"this process was forked while the ledger in {folder} was open: fork before it is opened, \
+or start processes anew (multiprocessing calls that `spawn`)"
+                raise Unavailable("STORE_UNAVAILABLE", message, folder=str(folder))
+            client, users = self._clients.get(folder, (None, 0))
+            client = client or open_client(settings, _open_views)
+            self._clients[folder] = client, users + 1
+        return client
+
+    def close(self, client: Client) -> None:
+        """Close what ``open`` returned; of a folder's client the last one out does."""
+        with self._lock:
+            # Not by the settings' folder: a link in its path may lead elsewhere by now.
+            folder = next((folder for folder, (shared, _) in self._clients.items() if shared is client), None)
+            if folder is not None:
+                _, users = self._clients.pop(folder)
+                if users > 1:
+                    self._clients[folder] = client, users - 1
+                else:
+                    client.close()
+                return
+        client.close()
+
+    def forget(self) -> None:
+        """After a fork, keep what was open, and neither use nor close it: LMDB would end the parent's reads."""
+        self._lock = threading.Lock()
+        self._inherited |= {folder: client for folder, (client, _) in self._clients.items()}
+        self._clients = {}
+
+
+def _open_views(client: Client, settings: Settings) -> Views:
+    from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, which remote work does not need
+
+    return Reader(client, settings)
+
+
+clients: Final = Clients()
+os.register_at_fork(after_in_child=clients.forget)
