@@ -147,12 +147,7 @@ class BatonError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the published form ``{"code", "message", "recoverable", "details"}``."""
-        return {
-            "code": self.code,
-            "message": self.message,
-            "recoverable": self.recoverable,
-            "details": self.details,
-        }
+        return {"code": self.code, "message": self.message, "recoverable": self.recoverable, "details": self.details}
 
     @classmethod
     def from_dict(cls, answer: dict[str, Any]) -> BatonError:

@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,13 +87,11 @@ class Home(msgspec.Struct, frozen=True):
         Raises:
             Refused: ``KEY_LOCKED``, ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
         """
-        with contextlib.suppress(FileNotFoundError):
-            session = self.session_file(name)
-            if session.stat():
-                content = read_key_file(session)
-                is_fresh = content.expires_at is not None and to_ms(content.expires_at) > to_ms(now())
-                if is_fresh and all(covers(content.kinds, content.streams, kind, stream) for kind, stream in kinds):
-                    return open_key(session)
+        if (session := self.session_file(name)).exists():
+            content = read_key_file(session)
+            is_fresh = content.expires_at is not None and to_ms(content.expires_at) > to_ms(now())
+            if is_fresh and all(covers(content.kinds, content.streams, kind, stream) for kind, stream in kinds):
+                return open_key(session)
         path = self.key_file(name)
         is_sealed = read_key_file(path).sealed is not None
         return open_key(path, ask(name) if is_sealed else None)
@@ -152,10 +149,7 @@ def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | N
             if not home.nkey_file(name).exists():
                 new_bus_key(home.nkey_file(name))
         created = LedgerCreated(
-            origin=origin,
-            root=root.public.hex(),
-            checkpoint_key=checkpoint.public.hex(),
-            node_key=node.public.hex(),
+            origin=origin, root=root.public.hex(), checkpoint_key=checkpoint.public.hex(), node_key=node.public.hex()
         )
         # If we crash before this, there are keys without entry 0: the next call finds them and goes on with them.
         Gate(log).submit(

@@ -8,7 +8,6 @@ an event.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from pathlib import Path
@@ -113,8 +112,7 @@ def write_key(path: Path, key: Key, *, ledger: str, name: str, passphrase: str |
 
 def write_session_key(path: Path, content: KeyFile) -> None:
     """Write the file of a delegated key, replacing an older one."""
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
+    path.unlink(missing_ok=True)
     write_private(path, msgspec.json.encode(content) + b"\n")
 
 

@@ -25,6 +25,8 @@ _RECORD_SUFFIX = b"\xff\xff\xff\xff"
 _ID_KEY_BYTES = 48
 _BLOB_KEY_BYTES = 36
 _ALIAS_KEY_BYTES = 33
+# Where the records of streams, keys and idempotency keys say which entry they follow from.
+_INDEX_FIELDS = {b"s": "last_index", b"k": "since_index", b"i": "index"}
 
 
 class StreamMarks:
@@ -169,17 +171,8 @@ def _is_same(key: bytes, wanted: bytes, value: bytes) -> bool:
 
 
 def _last_index(key: bytes, value: bytes) -> int | None:
-    record = decode_record(key, value)
-    match key[:1]:
-        case b"s":
-            index = record.last_index
-        case b"k":
-            index = record.since_index
-        case b"i":
-            index = record.index
-        case _:  # the key of an agent, or of nothing that is known
-            return None
-    return int(index)
+    field = _INDEX_FIELDS.get(key[:1])
+    return None if field is None else int(getattr(decode_record(key, value), field))
 
 
 def _named(key: bytes) -> str:

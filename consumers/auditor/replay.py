@@ -87,7 +87,8 @@ class Replay:
     """One pass over a log. Feed it all entries in order, then call ``finish``.
 
     ``roots_at`` are sizes whose roots are wanted (``roots``); ``observe`` is called with the index, stream and id of
-    every entry whose body could be decoded.
+    every entry whose body could be decoded. ``size`` entries were fed; ``frontier`` is that of their tree, None after
+    one that could not be read.
     """
 
     def __init__(
@@ -110,11 +111,11 @@ class Replay:
         self._signatures = Signatures(findings, expected_events)
         self._batches = Batches(findings)
         self._clock = Clock(findings)
-        self._frontier: Frontier | None = Frontier.empty()
+        self.frontier: Frontier | None = Frontier.empty()
         self._roots_at = frozenset(roots_at)
         self._observe = observe
         self._version = 0
-        self._size = 0
+        self.size = 0
         self._mark_root()
 
     @property
@@ -123,35 +124,25 @@ class Replay:
         return self._signatures.verified + self._batches.verified
 
     @property
-    def size(self) -> int:
-        """The number of entries fed."""
-        return self._size
-
-    @property
     def clock_ms(self) -> int:
         """The time of the last entry."""
         return self._clock.now
-
-    @property
-    def frontier(self) -> Frontier | None:
-        """The frontier of the tree, None after an entry that could not be read."""
-        return self._frontier
 
     def feed(self, entries: Sequence[bytes | None], *, damaged: Collection[int] = ()) -> None:
         """Replay the next entries; None stands for one that could not be read (whoever read it reports that)."""
         chunk = Layer(self.state)
         leaves: list[bytes] = []
-        for index, data in enumerate(entries, self._size):
+        for index, data in enumerate(entries, self.size):
             if data is None:
                 self._lose(index)
-                self._frontier = None
+                self.frontier = None
             else:
                 leaves.append(leaf_hash(data))
                 self._replay(index, data, chunk, is_damaged=index in damaged)
             chunk.size = index + 1
         self.state.take(chunk)
         self._grow(leaves)
-        self._size += len(entries)
+        self.size += len(entries)
         self._mark_root()
 
     def finish(self) -> None:
@@ -168,16 +159,16 @@ class Replay:
         self._signatures.stop()
 
     def _grow(self, leaves: list[bytes]) -> None:
-        start = self._size
+        start = self.size
         for wanted in sorted(size for size in self._roots_at if start < size < start + len(leaves)):
-            if self._frontier is not None:
-                self.roots[wanted] = self._frontier.extend(leaves[: wanted - start]).root()
-        if self._frontier is not None:
-            self._frontier = self._frontier.extend(leaves)
+            if self.frontier is not None:
+                self.roots[wanted] = self.frontier.extend(leaves[: wanted - start]).root()
+        if self.frontier is not None:
+            self.frontier = self.frontier.extend(leaves)
 
     def _mark_root(self) -> None:
-        if self._frontier is not None and self._size in self._roots_at:
-            self.roots[self._size] = self._frontier.root()
+        if self.frontier is not None and self.size in self._roots_at:
+            self.roots[self.size] = self.frontier.root()
 
     def _lose(self, index: int) -> None:
         self._batches.lose(index)

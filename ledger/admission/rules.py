@@ -102,24 +102,17 @@ def _registered(event: Event, state: Layer, _: Life) -> None:
     state.put_key(data.key, KeyRecord(data.name, is_identity=True, since_index=event.index))
 
 
-def _role_granted(event: Event, state: Layer, _: Life) -> None:
-    """An admin grants roles."""
-    data = _typed(event, authority.RoleGranted)
+def _role_changed(event: Event, state: Layer, _: Life) -> None:
+    """An admin grants roles and takes them back; the root keeps its own."""
+    is_granted = isinstance(event.data, authority.RoleGranted)
+    data = event.data if is_granted else _typed(event, authority.RoleRevoked)
     _require_role(event, state, "admin")
     _require_agent_stream(event, data.agent)
     agent = _known_agent(state, data.agent)
-    state.put_agent(msgspec.structs.replace(agent, roles=agent.roles | {data.role}))
-
-
-def _role_revoked(event: Event, state: Layer, _: Life) -> None:
-    """An admin takes roles back; the root keeps its own."""
-    data = _typed(event, authority.RoleRevoked)
-    _require_role(event, state, "admin")
-    _require_agent_stream(event, data.agent)
-    agent = _known_agent(state, data.agent)
-    if data.agent == ROOT:
+    if data.agent == ROOT and not is_granted:
         raise Refused("NOT_AUTHORIZED", "the root keeps its role", name=ROOT)
-    state.put_agent(msgspec.structs.replace(agent, roles=agent.roles - {data.role}))
+    roles = agent.roles | {data.role} if is_granted else agent.roles - {data.role}
+    state.put_agent(msgspec.structs.replace(agent, roles=roles))
 
 
 def _key_delegated(event: Event, state: Layer, _: Life) -> None:
@@ -217,11 +210,7 @@ def _check_parties(event: Event, data: handoff.HandoffCreated | handoff.HandoffA
 
 
 def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None:
-    """Refuse a claim that a dependency does not unlock.
-
-    Raises:
-        Refused: ``DEPENDENCY_MISSING`` or ``DEPENDENCY_PENDING``.
-    """
+    """Refuse a claim that a dependency does not unlock."""
     for wanted in after.depends_on:
         record = state.stream(f"handoff/{wanted}")
         if record is None:
@@ -233,11 +222,7 @@ def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None
 
 
 def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> None:
-    """Refuse a handoff that would wait for itself.
-
-    Raises:
-        Refused: ``DEPENDENCY_CYCLE``, or ``TOO_LARGE`` beyond ``dependencies_walked_max``.
-    """
+    """Refuse a handoff that would wait for itself."""
     came_from: dict[str, str] = {}
     waiting = deque((wanted, event.name) for wanted in depends_on)
     while waiting:
@@ -309,8 +294,8 @@ _OF_STREAM: Final[dict[str, Rule]] = {
 _OF_KIND: Final[dict[str, Rule]] = {
     "ledger.created": _created,
     "agent.registered": _registered,
-    "role.granted": _role_granted,
-    "role.revoked": _role_revoked,
+    "role.granted": _role_changed,
+    "role.revoked": _role_changed,
     "key.delegated": _key_delegated,
     "key.revoked": _key_revoked,
 }

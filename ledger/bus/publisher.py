@@ -282,19 +282,11 @@ class Outbox:
                 batch_start = index - entry.batch_index
                 paths = _paths(snapshot, batch_start, entry.batch_size)
             path = paths[entry.batch_index] if entry.batch_size > 1 else []
-            messages.append(self._message(index, data, entry, path))
+            address = _address.decode(entry.body)
+            subject = event_subject(self._ledger, address.kind, address.stream)
+            headers, unit_left = headers_of(index, entry, path), entry.batch_size - 1 - entry.batch_index
+            messages.append(OutboundMessage(index, subject, entry.body, headers, leaf_hash(data), unit_left))
         return messages
-
-    def _message(self, index: int, data: bytes, entry: Entry, path: list[bytes]) -> OutboundMessage:
-        address = _address.decode(entry.body)
-        return OutboundMessage(
-            index=index,
-            subject=event_subject(self._ledger, address.kind, address.stream),
-            payload=entry.body,
-            headers=headers_of(index, entry, path),
-            leaf_hash=leaf_hash(data),
-            unit_left=entry.batch_size - 1 - entry.batch_index,
-        )
 
 
 def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:

@@ -247,11 +247,7 @@ def _poll(is_done: Callable[[], bool], limit_s: float) -> bool:
 
 
 def _end_orphan(folder: Path, config: Path) -> None:
-    """End the server whose pid file is in this folder, by force if need be, once it is proved to be ours.
-
-    Raises:
-        Unavailable: ``STORE_IN_USE`` if the process cannot be proved to be ours.
-    """
+    """End the server whose pid file is in this folder, by force if need be, once it is proved to be ours."""
     # Its owner may have been killed so soon that it has not written the file yet.
     _poll(lambda: _pid_in(folder / "server.pid") is not None, _PID_WAIT_MAX_S)
     pid = _pid_in(folder / "server.pid")

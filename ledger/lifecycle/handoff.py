@@ -71,11 +71,7 @@ def compute_version(sender: str, data: kinds.HandoffContent) -> str:
 
 
 def _opened(data: kinds.HandoffContent, name: str, *, sender: str, author: str, importer: str = "") -> HandoffState:
-    """Return the state in which new content waits for its approval.
-
-    Raises:
-        Refused: ``SELF_APPROVAL``.
-    """
+    """Return the state in which new content waits for its approval."""
     # Without a reviewer the sender verifies; that only a human may do so is a rule about roles. Nobody ever reviews
     # work that he does himself, so who hands work to himself names somebody else.
     reviewer = data.reviewer or author
@@ -105,9 +101,6 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
     """Take a file's word for its content, and for nothing else: whatever it claims, it is pending.
 
     It may be imported again, as its file goes on changing, until somebody here confirmed or amended it.
-
-    Raises:
-        Refused: ``TRANSITION_NOT_ALLOWED``, or ``INVALID_FIELD`` for a claim about a task that is not there.
     """
     mapped = read_mapped(data)
     if mapped is None or (state is not None and state.claimed_status is None):
@@ -128,11 +121,7 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
 
 
 def _replaced(marks: tuple[Any, ...], position: int, mark: object, what: str) -> tuple[Any, ...]:
-    """Return the marks with one changed.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` when there is none at ``position``.
-    """
+    """Return the marks with one changed."""
     if position >= len(marks):
         raise Refused("INVALID_FIELD", f"there is no {what} {position}: there are {len(marks)}", path="$.data.position")
     return (*marks[:position], mark, *marks[position + 1 :])

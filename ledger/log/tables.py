@@ -247,7 +247,5 @@ def translated(folder: Path) -> Iterator[None]:
     except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError) as error:
         message = f"the store in {folder} is damaged ({error}): run `baton fsck`, restore a copy"
         raise Corrupted("CORRUPTED", message) from error
-    except lmdb.Error as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"the store in {folder} cannot be used: {error}") from error
-    except OSError as error:
+    except (lmdb.Error, OSError) as error:
         raise Unavailable("STORE_UNAVAILABLE", f"the store in {folder} cannot be used: {error}") from error
