@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 import msgspec
 
+from ledger import limits
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 passphrase_max_bytes = 4096
+argument_max_bytes = limits.blob_size_max_bytes
 
 
 class App:
@@ -191,16 +193,29 @@ def read_argument(text: str, what: str) -> bytes:
     """Return the bytes of an argument: the text itself, ``@FILE`` or ``-`` for standard input.
 
     Raises:
-        Refused: ``NOT_FOUND`` when the file cannot be read.
+        Refused: ``NOT_FOUND`` when the file cannot be read, ``TOO_LARGE`` when nothing here takes as much.
     """
     if text == "-":
-        return sys.stdin.buffer.read()
+        return read_up_to(sys.stdin.buffer, argument_max_bytes, what)
     if not text.startswith("@"):
         return text.encode("utf-8", "surrogateescape")
     try:
-        return Path(text[1:]).read_bytes()
+        with Path(text[1:]).open("rb") as file:
+            return read_up_to(file, argument_max_bytes, what)
     except OSError as error:
         raise Refused("NOT_FOUND", f"{what}: {text[1:]} cannot be read: {error.strerror}", path=text[1:]) from error
+
+
+def read_up_to(file: BinaryIO, size_max_bytes: int, what: str) -> bytes:
+    """Return what a file holds, and read no more of it than that: it may be a pipe without an end.
+
+    Raises:
+        Refused: ``TOO_LARGE``.
+    """
+    content = file.read(size_max_bytes + 1)
+    if len(content) > size_max_bytes:
+        raise Refused("TOO_LARGE", f"{what} has more than {size_max_bytes} bytes", limit=size_max_bytes)
+    return content
 
 
 def read_text(text: str | None, what: str) -> str:

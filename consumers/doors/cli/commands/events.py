@@ -9,19 +9,22 @@ from typing import Any, Final
 import click
 import msgspec
 
-from consumers.doors.cli.app import App, command_line, parse_json, read_argument
+from consumers.doors.cli.app import App, command_line, parse_json, read_argument, read_up_to
 from consumers.doors.cli.output import fields_of, print_accepted, print_fields, show_page, when
 from consumers.doors.cli.program import Command
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.client import follow, read_event
-from ledger.codec import check_strict, schema_error
+from ledger.codec import decode_strict
 from ledger.envelope import decode_entry, decode_submission
 from ledger.errors import Refused
 from ledger.events.body import Event
-from ledger.limits import batch_events_max
+from ledger.limits import batch_events_max, batch_size_max_bytes
 from projections.search.queries import SORTS, Term, matches_in, terms_of
+
+batch_text_max_bytes: Final = 8 * batch_size_max_bytes
+"""JSON may spell a character with six, and have spaces in between."""
 
 rows_max: Final = 500
 hits_max: Final = 200
@@ -46,7 +49,7 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
     if kind == "-":
         if any(value not in (None, ()) for value in given.values()):
             raise Refused("USAGE", "the lines of a batch say all of it: leave the options out")
-        batch = app.author().emit(*read_batch(sys.stdin.buffer.read()))
+        batch = app.author().emit(*read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
         app.show("accepted", {"accepted": [fields_of(one) for one in batch]}, lambda: print_accepted(batch))
         return
     if given["stream"] is None or given["data"] is None:
@@ -70,6 +73,9 @@ class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idem: str | None = None
 
 
+_batch_line: Final = msgspec.json.Decoder(BatchLine)
+
+
 def read_batch(given: bytes) -> list[Draft]:
     """Return the events of JSON lines; empty lines are passed over.
 
@@ -81,12 +87,8 @@ def read_batch(given: bytes) -> list[Draft]:
         if not text.strip():
             continue
         try:
-            check_strict(text)
-            line = msgspec.json.decode(text, type=BatchLine)
+            line = decode_strict(text, _batch_line)
             check_kinds((line.kind,))
-        except msgspec.ValidationError as error:
-            refusal = schema_error(error)
-            raise Refused(refusal.code, f"line {number}: {refusal.message}", line=number) from error
         except Refused as refusal:
             message = f"line {number}: {refusal.message}"
             raise Refused(refusal.code, message, **refusal.details, line=number) from refusal

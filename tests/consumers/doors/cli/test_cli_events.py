@@ -75,6 +75,7 @@ def test_a_batch_with_one_wrong_line_leaves_nothing_and_names_the_line(
         (good | {"more": 1}, "UNKNOWN_FIELD", 2),
         ({"stream": stream, "data": {}}, "INVALID_FIELD", 2),
         (b"\xff", "INVALID_FORMAT", 2),
+        (good | {"data": {"task": "\ud800"}}, "INVALID_FORMAT", 2),
         (good, "PARTIAL_RETRY", None),
         (good | {"data": {"task": "again"}}, "TRANSITION_NOT_ALLOWED", None),
         ({"stream": stream, "kind": "finding.logged", "data": {"findings": "f"}}, "UNKNOWN_FIELD", None),
@@ -87,6 +88,7 @@ def test_a_batch_with_one_wrong_line_leaves_nothing_and_names_the_line(
         (b"\n \n", "USAGE"),
         (lines(*[good] * 257), "TOO_LARGE"),
         (lines(b"[" * 99), "NESTING_TOO_DEEP"),
+        (b" " * 8_000_000, "TOO_LARGE"),
     ):
         given_stdin(monkeypatch, content)
         assert json.loads(baton.run("emit", "-", "--as", "a", "--json").out)["error"]["code"] == code
