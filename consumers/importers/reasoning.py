@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from consumers.sdk.thinking.response import first_text
 from ledger.codec import check_strict, schema_error
 from ledger.errors import Refused
 from ledger.events.fields import EventData
@@ -111,8 +112,7 @@ def read_reasoning_file(content: bytes) -> list[ReadGraph]:
 
 def _is_json_lines(text: bytes) -> bool:
     """Tell whether the first line is an object by itself and others follow: in a printed object it never is."""
-    first, _, rest = text.strip().partition(b"\n")
-    first, rest = first.strip(), rest.strip()
+    first, _, rest = (part.strip() for part in text.strip().partition(b"\n"))
     if not rest:
         return False
     if first.startswith(b"{") and first.endswith(b"}") and rest.startswith(b"{"):
@@ -173,17 +173,13 @@ def _graph(item: _Item, position: int) -> ReadGraph:
     # A reasoning_id that is a ref names the content, not the stream.
     name = "" if memory.reasoning_id.startswith(_REF_PREFIX) else memory.reasoning_id
     hints = Hints(
-        id=_first_text(kept_aside, ("id",)) or name,
-        domain=_first_text(kept_aside, ("domain",)),
-        session=_first_text(kept_aside, ("session", "session_id")),
+        id=first_text(kept_aside, "id") or name,
+        domain=first_text(kept_aside, "domain"),
+        session=first_text(kept_aside, "session", "session_id"),
         line=item.line,
         position=position,
     )
     return ReadGraph(memory, kept_aside, hints)
-
-
-def _first_text(fields: dict[str, Any], names: tuple[str, ...]) -> str:
-    return next((fields[name] for name in names if isinstance(fields.get(name), str) and fields[name]), "")
 
 
 def _all_refused(problems: list[tuple[_Item, Refused]], count: int) -> Refused:
@@ -208,20 +204,12 @@ def extensions_of(memory: ReasoningMemory, *, domain: str = "", session: str = "
     check_graph(memory)
     if not memory.steps:
         raise Refused("INVALID_FIELD", "a graph without a step cannot be recorded", field="steps")
-    started = {
-        "task": memory.task,
-        "ai_id": memory.ai_id,
-        "reasoning_strategy": memory.reasoning_strategy,
-        "domain": domain,
-        "session": session,
-    }
+    started = {name: getattr(memory, name) for name in ("task", "ai_id", "reasoning_strategy")}
+    started |= {"domain": domain, "session": session}
     events: list[EventData] = [_event(ReasoningStarted, started, "task"), *_extensions(memory)]
     if memory.conclusion:
-        concluded = {
-            "conclusion": memory.conclusion,
-            "confidence_in_reasoning": memory.confidence_in_reasoning,
-            "known_limitations": memory.known_limitations,
-        }
+        names = ("conclusion", "confidence_in_reasoning", "known_limitations")
+        concluded = {name: getattr(memory, name) for name in names}
         events.append(_event(ReasoningConcluded, concluded, "conclusion"))
     _check_ref(events, memory)
     return events

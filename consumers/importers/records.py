@@ -192,6 +192,17 @@ def import_records(
     )
 
 
+def rehearsed(records: Sequence[Record]) -> Counts:
+    """Return what appending records would come to if the ledger refused none of them."""
+    aside = [record.data for record in records if record.data.mapped_kind is None]
+    return Counts(
+        read=len(records),
+        mapped=len(records) - len(aside),
+        added=sum(len(record.events) for record in records),
+        aside=tuple(Aside(data.source, data.reason, data.original) for data in aside),
+    )
+
+
 def _kept_aside(record: Record, refusal: Refused) -> Record:
     data = record.data
     made = kept_aside(data.original, data.source, data.format, f"{refusal.code}: {refusal.message}")

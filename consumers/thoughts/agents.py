@@ -130,14 +130,12 @@ class Agent:
         except Refused as refusal:
             if refusal.code in _SAID_ALREADY:
                 return refusal
-            if refusal.code not in _NO_EVENT or is_last_try or self._has_no_other_words():
+            # Before its task, and after it, the orchestrator has none that could end with what went wrong.
+            has_task = self._role != "orchestrator" or (self._task.started is not None and not self._task.is_over)
+            if refusal.code not in _NO_EVENT or is_last_try or not has_task:
                 raise
             return self._say(self._instead(refusal.message), is_last_try=True)
         return None
-
-    def _has_no_other_words(self) -> bool:
-        """Return whether there is no task yet, or none any more, that could end with what went wrong."""
-        return self._role == "orchestrator" and (self._task.started is None or self._task.is_over)
 
     def _instead(self, message: str) -> list[Say]:
         if self._role == "orchestrator":
@@ -165,14 +163,9 @@ def orchestrate(task: Task, opening: kinds.TotStarted | None) -> list[Say]:
     try:
         config = search_config(task.started.task_type, shape, read_overrides(task.started.options))
     except Refused as refusal:
-        failure = kinds.Failure(code="INVALID_FORMAT", message=refusal.message, recoverable=False)
-        return [_error(task, failure, last.id)]
-    payload = kinds.InitializePayload(
-        problem=task.started.problem,
-        task_type=task.started.task_type,
-        search_config=config,
-        decomposition_result=shape,
-    )
+        return not_begun(task, refusal.message)
+    about = {"problem": task.started.problem, "task_type": task.started.task_type}
+    payload = kinds.InitializePayload(**about, search_config=config, decomposition_result=shape)
     request = messages.message(kinds.InitializeSearch, task.id, payload)
     return [Say(f"ask:initialize_search:{last.id}", request, [last.id])]
 

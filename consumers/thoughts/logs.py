@@ -37,6 +37,7 @@ _OURS: Final = re.compile(
     r"[0-9]{2,}-(task-info\.json|merged-timeline\.log|(orchestrator|decomposer|explorer|synthesizer)\.log"
     r"|(generator|evaluator)-round[0-9]+\.log)"
 )
+_SEARCHED: Final = ("strategy", "max_depth", "branching_factor", "pruning_threshold")
 _FIRST: Final = ("orchestrator", "decomposer", "explorer")
 _IN_ROUNDS: Final = ("generator", "evaluator")
 
@@ -131,14 +132,7 @@ def task_info(events: Sequence[Event]) -> dict[str, Any]:
         "start_time": _time(first_ms),
         "end_time": None if end is None else _time(end.accepted_ms),
         "duration_ms": None if end is None else end.accepted_ms - first_ms,
-        "search_config": None
-        if config is None
-        else {
-            "strategy": config.strategy,
-            "max_depth": config.max_depth,
-            "branching_factor": config.branching_factor,
-            "pruning_threshold": float(config.pruning_threshold),
-        },
+        "search_config": None if config is None else {name: getattr(config, name) for name in _SEARCHED},
         "final_stats": _stats(events),
     }
 
@@ -147,12 +141,8 @@ def _lines(events: Sequence[Event]) -> Iterable[_Line]:
     """Yield the lines of all agents in the order of the log: their own, and derived ones where they wrote none."""
     rounds = Rounds()
     config = _config(events)
-    written = {
-        (event.author, cause)
-        for event in events
-        if isinstance(event.data, kinds.TotLogWritten)
-        for cause in event.causes
-    }
+    logs = [event for event in events if isinstance(event.data, kinds.TotLogWritten)]
+    written = {(event.author, cause) for event in logs for cause in event.causes}
     for event in events:
         rounds = rounds_after(rounds, event)
         role = "orchestrator" if isinstance(event.data, kinds.TotStarted) else getattr(event.data, "sender", "explorer")
@@ -168,10 +158,8 @@ def _numbers(places: Iterable[_Place]) -> dict[_Place, int]:
     """Return the number of each file: the first three are fixed, the rounds follow, the synthesizer is last."""
     distinct = set(places)
     numbers = {_Place(role): number for number, role in enumerate(_FIRST, 1) if _Place(role) in distinct}
-    following = sorted(
-        (place for place in distinct if place.role in _IN_ROUNDS),
-        key=lambda place: (place.round, _IN_ROUNDS.index(place.role)),
-    )
+    rounds = (place for place in distinct if place.role in _IN_ROUNDS)
+    following = sorted(rounds, key=lambda place: (place.round, _IN_ROUNDS.index(place.role)))
     following += [place for place in distinct if place.role == "synthesizer"]
     return numbers | {place: number for number, place in enumerate(following, len(_FIRST) + 1)}
 
@@ -187,12 +175,8 @@ def _digits(files: int) -> int:
 def _json_lines(lines: Sequence[_Line]) -> bytes:
     text = bytearray()
     for seq, line in enumerate(lines, 1):
-        fields: dict[str, Any] = {
-            "ts": _time(line.accepted_ms),
-            "seq": seq,
-            "level": line.entry.level,
-            "msg": line.entry.msg,
-        }
+        entry = line.entry
+        fields: dict[str, Any] = {"ts": _time(line.accepted_ms), "seq": seq, "level": entry.level, "msg": entry.msg}
         if line.entry.data:
             fields["data"] = msgspec.Raw(_encoded(line.entry.data))
         text += _escaped(msgspec.json.encode(fields).decode()).encode() + b"\n"
@@ -230,9 +214,8 @@ def _timeline(info: dict[str, Any], lines: Sequence[_Line], names: dict[_Place, 
 
 
 def _config(events: Sequence[Event]) -> kinds.SearchConfig | None:
-    return next(
-        (event.data.payload.search_config for event in events if isinstance(event.data, kinds.InitializeSearch)), None
-    )
+    asked = (event.data for event in events if isinstance(event.data, kinds.InitializeSearch))
+    return next((request.payload.search_config for request in asked), None)
 
 
 def _stats(events: Sequence[Event]) -> dict[str, Any]:
@@ -281,10 +264,8 @@ def _escaped_sign(sign: str) -> str:
 
 def ends(event: Event) -> bool:
     """Return whether nothing is searched after ``event``; agents may still have something to say after it."""
-    data = event.data
-    return isinstance(data, kinds.SearchComplete) or (
-        isinstance(data, kinds.TotError) and data.sender == "orchestrator"
-    )
+    is_failure = isinstance(event.data, kinds.TotError) and event.data.sender == "orchestrator"
+    return is_failure or isinstance(event.data, kinds.SearchComplete)
 
 
 def derived_line(event: Event, config: kinds.SearchConfig | None) -> kinds.LogEntry | None:
@@ -359,9 +340,8 @@ def _note_line(data: Any, config: kinds.SearchConfig | None) -> kinds.LogEntry |
             ids = {temp_id: node.id for temp_id, node in zip(data.temp_ids, data.nodes, strict=False)}
             return _line("progress", f"✓ [Explorer - 第{data.nodes[0].depth}层] 加入 {len(data.nodes)} 个节点", ids=ids)
         case kinds.TotNodesMarked(status="pruned"):
-            return _line(
-                "warning", f"✂️ [Explorer] 剪枝 {len(data.node_ids)} 个节点: {data.reason}", nodes=data.node_ids
-            )
+            text = f"✂️ [Explorer] 剪枝 {len(data.node_ids)} 个节点: {data.reason}"
+            return _line("warning", text, nodes=data.node_ids)
         case kinds.TotNodesMarked():
             text = f"🎯 [Explorer] {len(data.node_ids)} 个终端节点: {data.reason}"
             return _line("info", text, nodes=data.node_ids)

@@ -105,12 +105,8 @@ class Processes:
 
     def _start(self, role: kinds.Role) -> None:
         # In a process session of its own: ^C reaches only whoever runs the task, who then ends the six in order.
-        child = subprocess.Popen(  # noqa: S603 - this Python, with arguments of our own
-            [sys.executable, "-m", __name__, role],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
+        command, pipe = [sys.executable, "-m", __name__, role], subprocess.PIPE
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)  # noqa: S603 - our own
         self._children[role] = child
         assert child.stdin is not None  # noqa: S101 - a pipe was asked for
         with contextlib.suppress(BrokenPipeError):  # it died at once: ``is_done`` sees that
@@ -127,9 +123,8 @@ class Processes:
         if isinstance(error, Refused):
             raise error.with_details(role=role)
         if self._restarts[role] == restarts_max:
-            raise error or Unavailable(
-                "STORE_UNAVAILABLE", f"the {role} ended {restarts_max + 1} times, at last {code}"
-            )
+            message = f"the {role} ended {restarts_max + 1} times, at last {code}"
+            raise error or Unavailable("STORE_UNAVAILABLE", message)
         self._restarts[role] += 1
         self._start(role)
 
@@ -191,7 +186,9 @@ def main() -> int:
 
     threading.Thread(target=watch, daemon=True).start()
     try:
-        role = _role(sys.argv[1])
+        role = next((role for role in AGENTS if role == sys.argv[1]), None)
+        if role is None:
+            raise Refused("USAGE", f"there is no role {sys.argv[1][:60]!r}: {', '.join(AGENTS)}")
         home, config = Path(assignment.home), assignment.config
         settings = Settings(home=home, config=config, server=assignment.server, agent=AGENTS[role])
         thinker = thinker_named(assignment.thinker, config)
@@ -203,12 +200,6 @@ def main() -> int:
         sys.stdout.buffer.write(msgspec.json.encode(error.to_dict()) + b"\n")
         sys.stdout.buffer.flush()
         return error.exit_code
-
-
-def _role(name: str) -> kinds.Role:
-    if name not in AGENTS:
-        raise Refused("USAGE", f"there is no role {name[:60]!r}: {', '.join(AGENTS)}")
-    return name
 
 
 if __name__ == "__main__":

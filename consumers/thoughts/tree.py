@@ -1,8 +1,7 @@
 """The tree as the explorer knows it: a fold over the events of a task, from which alone the search goes on.
 
 ``advance`` takes the events in order, and of each only its ``id``, ``causes`` and ``data``. It believes that the gate
-(``ledger.lifecycle.tot``) let the event in, and refuses nothing itself. A state is never
-changed: each event gives another.
+(``ledger.lifecycle.tot``) let the event in, and refuses nothing itself; each event gives another state.
 """
 
 from __future__ import annotations
@@ -60,19 +59,12 @@ class TreeState(msgspec.Struct, frozen=True):
     is_complete: bool = False
 
 
-def begin(event: Event) -> TreeState:
-    """Return the state that ``initialize_search`` opens; ``event.data`` is that message."""
-    asked = event.data.payload
-    return TreeState(
-        asked.search_config, asked.problem, asked.task_type, event.data.task_id, event.id, asked.decomposition_result
-    )
-
-
 def advance(state: TreeState | None, event: Event) -> TreeState | None:
     """Return the state after ``event``; None as long as no search was asked for."""
     data = event.data
     if isinstance(data, kinds.InitializeSearch):
-        return begin(event)
+        asked, shape = data.payload, data.payload.decomposition_result
+        return TreeState(asked.search_config, asked.problem, asked.task_type, data.task_id, event.id, shape)
     if state is None:
         return None
     if isinstance(data, kinds.Message):

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from consumers.importers import records
 from consumers.importers.empirica.mapping import Mapped, aside, kind_of, map_note
 from consumers.importers.empirica.notes import Note, Repository, Unread
 from consumers.importers.records import Aside, Counts, existing_records, import_records
@@ -144,9 +145,8 @@ def import_notes(author: Author, found: Read, answer: Ask, step: Step = lambda _
 
 def rehearsed(found: Read, answer: Ask) -> Done:
     """Return what an import would come to, by what was read; what the ledger itself would refuse is not known."""
-    records = [mapped.record.data for mapped in found.records]
-    asides = tuple(Aside(data.source, data.reason, data.original) for data in records if data.mapped_kind is None)
-    return counted(Counts(len(records), len(records) - len(asides), 0, asides), found, answer)
+    counts = records.rehearsed([mapped.record for mapped in found.records])
+    return counted(counts._replace(added=0), found, answer)
 
 
 def counted(counts: Counts, found: Read, answer: Ask) -> Done:

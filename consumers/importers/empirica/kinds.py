@@ -86,9 +86,7 @@ def report(note: Reading, about: About) -> Meaning:
 def assessment(note: Reading, about: About) -> Meaning:
     """Return the assessment of a checkpoint; phase and round are those of the ref where the note has none."""
     given = note.text("phase", chars_max=label_max_chars) or (about.name[1] if len(about.name) > 1 else "")
-    phase: session.Phase | None = next(
-        (phase_ for phase_ in get_args(session.Phase) if phase_ == given.strip().upper()), None
-    )
+    phase: session.Phase | None = _one_of(session.Phase, given.strip().upper())
     if phase is None:
         raise Refused("INVALID_FIELD", f"there is no phase {given!r} here" if given else "it names no phase")
     if phase != given:
@@ -138,9 +136,8 @@ def mistake(note: Reading, _about: About) -> Meaning:
     why, prevention = note.text("why_wrong"), note.text("prevention")
     reasons = "\n".join(part for part in (why, f"Prevention: {prevention}" if prevention else "") if part)
     text, weight, details = _logged(note, "mistake")
-    data = session.DeadEndLogged(
-        approach=text, why_failed=note.fitted("why_wrong", reasons, 40_000) or NOT_SAID, **weight
-    )
+    why = note.fitted("why_wrong", reasons, 40_000) or NOT_SAID
+    data = session.DeadEndLogged(approach=text, why_failed=why, **weight)
     return Meaning("dead_end.logged", data, details | {"read as": "a mistake"}, () if reasons else ("why_failed",))
 
 
@@ -215,7 +212,7 @@ def _deltas(note: Reading, below: list[Reading]) -> Deltas | None:
 
 
 def _report_type(note: Reading) -> ReportType | None:
-    given: ReportType | None = next((known for known in get_args(ReportType) if known == note.fields.get("type")), None)
+    given: ReportType | None = _one_of(ReportType, note.fields.get("type"))
     type_ = note.take("type")
     if given is None and type_ is not None:
         note.complain("type", type_, "there is no such type of report here")
@@ -225,14 +222,16 @@ def _report_type(note: Reading) -> ReportType | None:
 def _calibration(note: Reading) -> Calibration:
     """Return the label of a report; another word stays among what is said."""
     name = "cal" if "cal" in note.fields else "calibrated"
-    status: Calibration | None = next(
-        (known for known in get_args(Calibration) if known == note.fields.get(name)), None
-    )
+    status: Calibration | None = _one_of(Calibration, note.fields.get(name))
     if status is not None or not isinstance(note.fields.get(name), str):
         value = note.take(name)
         if status is None and value is not None:
             note.complain(name, value, f"this is {type_of(value)}, and no word of calibration")
     return status or "not_assessable"
+
+
+def _one_of(literal: Any, given: Any) -> Any:
+    return next((known for known in get_args(literal) if known == given), None)
 
 
 def _duration(note: Reading) -> int | None:
@@ -255,14 +254,9 @@ def _gaps(note: Reading, below: list[Reading]) -> list[FilledGap]:
             continue
         gap = Reading(item, note.place(f"gaps[{number}]"), note.dirty)
         below.append(gap)
-        gaps.append(
-            FilledGap(
-                gap=gap.text("g", chars_max=line_max_chars) or NOT_SAID,
-                before=gap.text("b") or NOT_SAID,
-                after=gap.text("a") or NOT_SAID,
-                confidence_change=gap.number("c", -1.0),
-            )
-        )
+        name = gap.text("g", chars_max=line_max_chars) or NOT_SAID
+        before, after = gap.text("b") or NOT_SAID, gap.text("a") or NOT_SAID
+        gaps.append(FilledGap(gap=name, before=before, after=after, confidence_change=gap.number("c", -1.0)))
     if isinstance(given, list) and len(given) > _gaps_max:
         note.complain("gaps", len(given), f"only the first {_gaps_max} are taken: the original has all")
     return gaps

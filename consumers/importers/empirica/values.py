@@ -114,9 +114,7 @@ class Reading:
 
     def number(self, name: str, low: float = 0.0, high: float = 1.0) -> float | None:
         """Return a number between two bounds; an object with a ``score`` gives that, and is listed as dirty."""
-        if name not in self.fields:
-            return None
-        return self.checked(name, self.take(name), low, high)
+        return self.checked(name, self.take(name), low, high) if name in self.fields else None
 
     def checked(self, name: str, value: Any, low: float = 0.0, high: float = 1.0) -> float | None:
         """Return ``value`` if it is a number between two bounds; else list it as dirty."""
@@ -202,8 +200,7 @@ def _decoded(content: bytes, dirty: list[DirtyValue]) -> str:
 def shown(value: Any, chars_max: int = shown_max_chars) -> str:
     """Return a value on one line: a text as it is, everything else as JSON, shortened; never empty."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = _LONE.sub("\ufffd", text[: 2 * chars_max]) if len(text) > 2 * chars_max else _LONE.sub("\ufffd", text)
-    line = " ".join(text.split()) or '""'
+    line = " ".join(_LONE.sub("\ufffd", text[: 2 * chars_max]).split()) or '""'
     if len(line) <= chars_max:
         return line
     cut = cut_to_chars(line, chars_max)

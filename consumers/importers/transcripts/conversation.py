@@ -140,10 +140,8 @@ class Conversation:
             if responses or not lines.has_trace(line):
                 return
             # What was asked may stand beside the answer to it, in one document.
-        inner = lines.nested_line(head)
-        nested = None if inner is None else lines.nested_head(inner, head)
         session = lines.text(head.session) or lines.text(head.session_id)
-        yield from self._line(line, place, session, nested or head)
+        yield from self._line(line, place, session, lines.nested_head(head) or head)
 
     def _line(self, line: bytes, place: Place, session: str, head: lines.Head) -> Iterator[Answered | Unread]:
         message = lines.read_message(head)
@@ -158,7 +156,7 @@ class Conversation:
             place=place,
             session=session,
             message=named or lines.text(head.uuid),
-            at=_time_of(head),
+            at=lines.time_of(head),
             prompt=prompt,
             lines=[],
         )
@@ -185,11 +183,9 @@ class Conversation:
     def _closed(self, opened: _Open, *, is_session: bool) -> Iterator[Answered | Unread]:
         original = b"".join(_ended(line) for line in opened.lines[:-1]) + opened.lines[-1]
         self._open_bytes -= sum(len(line) for line in opened.lines)
-        if not opened.has_trace:
-            self._progress.skipped += len(opened.lines)
-            return
         # What a tool is called with may be anything; the original has it.
-        spoken = [line for line in opened.lines if not (is_session and lines.only_calls_tools(line))]
+        calls = lines.only_calls_tools if is_session else lambda _line: False
+        spoken = [line for line in opened.lines if opened.has_trace and not calls(line)]
         if not spoken:
             self._progress.skipped += len(opened.lines)
             return
@@ -288,10 +284,6 @@ def _innermost(value: Any) -> Any:
 
 def _ended(line: bytes) -> bytes:
     return line if line.endswith(b"\n") else line + b"\n"
-
-
-def _time_of(head: lines.Head) -> Any:
-    return next((time for time in (head.timestamp, head.created_at, head.created) if time is not None), None)
 
 
 def _remember(known: OrderedDict[Any, Prompt], key: Any, prompt: Prompt) -> None:

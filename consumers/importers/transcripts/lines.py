@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from ledger.codec import check_strict
 from ledger.errors import Refused
 from ledger.limits import json_integer_max
 
+T = TypeVar("T")
 NONE: Final = msgspec.Raw(b"")
 _RESPONSE_TYPES: Final = frozenset({"", "message", "response", "completion", "thinking", "reasoning"})
 _PROMPTS: Final = ("text", "input_text", None)
@@ -117,12 +118,16 @@ _list = msgspec.json.Decoder(list[msgspec.Raw])
 _blocks = msgspec.json.Decoder(list[_Block])
 
 
-def read_head(line: bytes | msgspec.Raw) -> Head | None:
-    """Return the fields of a line; None where it is no JSON object."""
+def _decoded(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T | None:
     try:
-        return _head.decode(line)
+        return decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def read_head(line: bytes | msgspec.Raw) -> Head | None:
+    """Return the fields of a line; None where it is no JSON object."""
+    return _decoded(_head, line)
 
 
 def repaired_head(value: dict[str, Any]) -> Head | None:
@@ -139,22 +144,23 @@ def _begins(raw: msgspec.Raw, sign: bytes) -> bool:
     return bytes(memoryview(raw)[:1]) == sign  # a copy of the first byte, not of megabytes
 
 
-def nested_line(head: Head) -> msgspec.Raw | None:
-    """Return the line of another agent that a ``progress`` line carries in its ``data``, or the item of a payload."""
-    if head.type == CARRIER:
-        return head.payload if _begins(head.payload, b"{") else None
-    if head.type != OTHER_AGENT or not _begins(head.data, b"{"):
-        return None
-    nested = _nested.decode(head.data)
-    return nested.message if _begins(nested.message, b"{") else None
+def nested_head(around: Head) -> Head | None:
+    """Return the fields of the line of another agent that a ``progress`` line carries, or of the item of a payload.
 
-
-def nested_head(line: msgspec.Raw, around: Head) -> Head | None:
-    """Return the fields of a nested line, at the time of the one around it where it tells none itself."""
-    head = read_head(line)
-    if head is None or any(time is not None for time in (head.timestamp, head.created_at, head.created)):
+    Where it tells no time itself, it is that of the line around it.
+    """
+    line = around.payload if around.type == CARRIER else NONE
+    if around.type == OTHER_AGENT and _begins(around.data, b"{"):
+        line = _nested.decode(around.data).message
+    head = read_head(line) if _begins(line, b"{") else None
+    if head is None or time_of(head) is not None:
         return head
     return msgspec.structs.replace(head, timestamp=around.timestamp)
+
+
+def time_of(head: Head) -> Any:
+    """Return the time of a line as it is written there."""
+    return next((time for time in (head.timestamp, head.created_at, head.created) if time is not None), None)
 
 
 def conversation(head: Head) -> list[msgspec.Raw] | None:
@@ -167,10 +173,7 @@ def conversation(head: Head) -> list[msgspec.Raw] | None:
 
 def items(raw: bytes | msgspec.Raw) -> list[msgspec.Raw] | None:
     """Return the parts of a JSON array, each as the bytes it is; None where it is none."""
-    try:
-        return _list.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    return _decoded(_list, raw)
 
 
 def text(value: Any) -> str:
@@ -189,9 +192,8 @@ def role_of(head: Head, message: Message | None) -> str:
     A line that names neither a role nor a type of its own may be a response by itself.
     """
     type_ = text(head.type)
-    role = (
-        (text(message.role) if message else "") or text(head.role) or text(head.sender) or text(head.speaker) or type_
-    )
+    spoken = (message.role if message else None, head.role, head.sender, head.speaker)
+    role = next(filter(None, map(text, spoken)), type_)
     if type_ in USER or role in USER:
         return "user"
     return "assistant" if role in MODEL or role in _RESPONSE_TYPES else ""
@@ -219,10 +221,7 @@ def only_calls_tools(line: bytes) -> bool:
 
 
 def _blocks_of(content: msgspec.Raw) -> list[_Block]:
-    try:
-        return _blocks.decode(content) if _begins(content, b"[") else []
-    except msgspec.DecodeError:
-        return []
+    return _decoded(_blocks, content) or [] if _begins(content, b"[") else []
 
 
 def decoded(line: bytes) -> tuple[Any, tuple[str, ...]]:
@@ -235,9 +234,8 @@ def decoded(line: bytes) -> tuple[Any, tuple[str, ...]]:
         return check_strict(line), ()
     except Refused as refusal:
         odd: list[str] = []
-        value = (
-            _with_texts_for_numbers(line, odd) if refusal.code in ("INTEGER_OUT_OF_RANGE", "INVALID_FORMAT") else None
-        )
+        is_by_number = refusal.code in ("INTEGER_OUT_OF_RANGE", "INVALID_FORMAT")
+        value = _with_texts_for_numbers(line, odd) if is_by_number else None
         if not odd:
             raise
         return value, tuple(odd)

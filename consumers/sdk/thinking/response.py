@@ -115,8 +115,8 @@ def _read_value(value: Any) -> Response:
         response = _of_object(value[inner])
     else:
         response = _of_message(value[inner], inner) if inner else _of_object(value)
-    model = text_at(value.get("model"), "model") or _first_text(value, ("modelVersion",))
-    outer = {"model": model, "task": _first_text(value, ("task", "prompt"))}
+    model = _text_at(value.get("model"), "model") or first_text(value, "modelVersion")
+    outer = {"model": model, "task": first_text(value, "task", "prompt")}
     named = {name: text for name, text in outer.items() if text}
     return msgspec.structs.replace(_with_tags(response), **named)
 
@@ -147,9 +147,9 @@ def _of_message(message: dict[str, Any], path: str, name: str = "content") -> Re
     blocks = _blocks(message, path, name)
     sources = [block for block in blocks if isinstance(block, Source)]
     notes = [block for block in blocks if isinstance(block, Note)]
-    model = _first_text(message, ("model", "modelVersion"))
+    model = first_text(message, "model", "modelVersion")
     if message.get("thinking") is not None:
-        thinking = list(read_texts(message["thinking"], _at(path, "thinking"), ("thinking", "text")))
+        thinking = list(_read_texts(message["thinking"], _at(path, "thinking"), ("thinking", "text")))
         return Response("minimax", [*thinking, *sources, *_answers(message, path)], notes, model)
     reasoning = [] if any(source.thinking for source in sources) else list(_reasoning(message, path))
     if blocks and not reasoning:
@@ -165,11 +165,11 @@ def _blocks(message: dict[str, Any], path: str, name: str) -> list[Source | Note
     """Return the thinking and answers of a message whose content, or ``parts``, are a list of blocks."""
     content = message.get("content")
     if isinstance(content, list):
-        return list(read_blocks(content, _at(path, name)))
+        return list(_read_blocks(content, _at(path, name)))
     if isinstance(content, dict) and isinstance(content.get("parts"), list):
-        return list(read_blocks(content["parts"], _at(path, "content.parts")))
+        return list(_read_blocks(content["parts"], _at(path, "content.parts")))
     parts = message.get("parts")
-    return list(read_blocks(parts, _at(path, "parts"))) if isinstance(parts, list) else []
+    return list(_read_blocks(parts, _at(path, "parts"))) if isinstance(parts, list) else []
 
 
 def _reasoning(message: dict[str, Any], path: str) -> Iterator[Source]:
@@ -177,7 +177,7 @@ def _reasoning(message: dict[str, Any], path: str) -> Iterator[Source]:
     for name in _REASONING_FIELDS:
         given = message.get(name)
         if given and not (isinstance(given, dict) and name == "reasoning"):  # an object says how it was asked to reason
-            found = list(read_texts(given, _at(path, name), ("text", "description")))
+            found = list(_read_texts(given, _at(path, name), ("text", "description")))
             if found:
                 yield from found
                 return
@@ -186,7 +186,7 @@ def _reasoning(message: dict[str, Any], path: str) -> Iterator[Source]:
 def _answers(message: dict[str, Any], path: str) -> Iterator[Source]:
     for name in _ANSWER_FIELDS:
         if isinstance(message.get(name), str) and message[name]:
-            yield answer_at(_at(path, name), message[name])
+            yield _answer_at(_at(path, name), message[name])
 
 
 def _with_tags(response: Response) -> Response:
@@ -214,7 +214,8 @@ def _checked_size(source: Source) -> int:
         raise Refused("INVALID_FIELD", f"{source.path} is not valid Unicode", field=source.path) from error
 
 
-def _first_text(value: dict[str, Any], names: tuple[str, ...]) -> str:
+def first_text(value: dict[str, Any], *names: str) -> str:
+    """Return the first of some fields that holds a text; empty where none does."""
     return next((value[name] for name in names if isinstance(value.get(name), str) and value[name]), "")
 
 
@@ -242,59 +243,47 @@ class Note(msgspec.Struct, frozen=True):
     path: str
 
 
-def read_blocks(content: list[Any], path: str, depth: int = 0) -> Iterator[Source | Note]:
-    """Yield the thinking and text of a message's blocks.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` with the path of what is not what it must be.
-    """
+def _read_blocks(content: list[Any], path: str, depth: int = 0) -> Iterator[Source | Note]:
+    """Yield the thinking and text of a message's blocks; what is not what it must be is refused with its path."""
     for position, block in enumerate(content):
         place = f"{path}[{position}]"
         if not isinstance(block, dict):
             raise Refused("INVALID_FIELD", f"{place} is not an object", field=place)
         match block.get("type"):
             case "thinking":
-                text = text_at(block.get("thinking"), f"{place}.thinking")
-                yield thinking_at(f"{place}.thinking", text, text_at(block.get("signature"), f"{place}.signature"))
+                text = _text_at(block.get("thinking"), f"{place}.thinking")
+                yield _thinking_at(f"{place}.thinking", text, _text_at(block.get("signature"), f"{place}.signature"))
             case "redacted_thinking":
                 yield Note("redacted", place)
             case "reasoning":
                 yield from _reasoning_block(block, place)
             case "message" if isinstance(block.get("content"), list) and depth < _nesting_max:
-                yield from read_blocks(block["content"], f"{place}.content", depth + 1)
+                yield from _read_blocks(block["content"], f"{place}.content", depth + 1)
             case type_ if type_ in _ANSWERS and block.get("thought") is True:
-                yield thinking_at(f"{place}.text", text_at(block.get("text"), f"{place}.text"))
+                yield _thinking_at(f"{place}.text", _text_at(block.get("text"), f"{place}.text"))
             case type_ if type_ == "text" or (type_ in _ANSWERS and "text" in block):
-                yield answer_at(f"{place}.text", text_at(block.get("text"), f"{place}.text"))
+                yield _answer_at(f"{place}.text", _text_at(block.get("text"), f"{place}.text"))
             case _:  # any other block: a call of a tool, an image
                 continue
 
 
-def read_texts(value: Any, path: str, names: tuple[str, ...]) -> Iterator[Source]:
-    """Yield the thinking in a text, or in a list of texts and of objects that hold one under one of ``names``.
-
-    Raises:
-        Refused: ``INVALID_FIELD``.
-    """
+def _read_texts(value: Any, path: str, names: tuple[str, ...]) -> Iterator[Source]:
+    """Yield the thinking in a text, or in a list of texts and of objects that hold one under one of ``names``."""
     if not isinstance(value, list):
-        if text := text_at(value, path):
-            yield thinking_at(path, text)
+        if text := _text_at(value, path):
+            yield _thinking_at(path, text)
         return
     for position, item in enumerate(value):
         place = f"{path}[{position}]"
         name = next((name for name in names if isinstance(item, dict) and name in item), None)
         if name:
-            yield thinking_at(f"{place}.{name}", text_at(item[name], f"{place}.{name}"))
+            yield _thinking_at(f"{place}.{name}", _text_at(item[name], f"{place}.{name}"))
         elif not isinstance(item, dict):
-            yield thinking_at(place, text_at(item, place))
+            yield _thinking_at(place, _text_at(item, place))
 
 
-def text_at(value: Any, path: str) -> str:
-    """Return a text, or an empty one for what is not there.
-
-    Raises:
-        Refused: ``INVALID_FIELD``.
-    """
+def _text_at(value: Any, path: str) -> str:
+    """Return a text, or an empty one for what is not there; anything else is refused."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -302,13 +291,11 @@ def text_at(value: Any, path: str) -> str:
     return value
 
 
-def thinking_at(path: str, text: str, signature: str = "") -> Source:
-    """Return a text that is thinking."""
+def _thinking_at(path: str, text: str, signature: str = "") -> Source:
     return Source(path, text, thinking=((0, len(text)),), signature=signature)
 
 
-def answer_at(path: str, text: str) -> Source:
-    """Return a text that is an answer."""
+def _answer_at(path: str, text: str) -> Source:
     return Source(path, text, answer=((0, len(text)),))
 
 
@@ -316,7 +303,7 @@ def _reasoning_block(block: dict[str, Any], place: str) -> Iterator[Source | Not
     found = [
         source
         for name in _PLACES_OF_REASONING
-        for source in read_texts(block.get(name), f"{place}.{name}", ("text", "reasoning"))
+        for source in _read_texts(block.get(name), f"{place}.{name}", ("text", "reasoning"))
         if source.text
     ]
     yield from found

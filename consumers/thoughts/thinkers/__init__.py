@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from ledger.errors import Refused
@@ -118,12 +119,10 @@ class ProgramThinker(ABC, Generic[P]):
         texts = read if isinstance(read, kinds.Failure) else self.proposals(path, read, k)
         if isinstance(texts, kinds.Failure):
             return texts
-        candidates: list[kinds.Candidate] = []
-        for content, action_type in texts:
-            if len(candidates) == min(k, candidates_max):
-                break
-            temp_id = f"cand_{len(candidates) + 1}"
-            candidates.append(kinds.Candidate(temp_id=temp_id, content=content, action_type=action_type))
+        candidates = [
+            kinds.Candidate(temp_id=f"cand_{number}", content=content, action_type=action_type)
+            for number, (content, action_type) in enumerate(islice(texts, min(k, candidates_max)), 1)
+        ]
         return kinds.GeneratedPayload(candidates=candidates, llm_calls=k if strategy == "independent_sampling" else 1)
 
     def evaluate(

@@ -107,14 +107,9 @@ class Debugging(ProgramThinker[Fault]):
             share = 10.0 if is_whole else round(2.0 + 7.0 * votes_won / len(problem.rows), 2)
             voted = f", {votes_won} votes" if strategy == "comparative_voting" else ""
             why = f"{rows} of {len(problem.rows)} rows hold{voted}" if program else "the change cannot be made"
-            evaluations.append(
-                kinds.NodeEvaluation(
-                    node_id=path[-1].id,
-                    score=share if program else 0.0,
-                    confidence=1.0 if is_whole or not program else 0.6,
-                    reasoning=why,
-                )
-            )
+            score, confidence = (share, 1.0 if is_whole else 0.6) if program else (0.0, 1.0)
+            id_ = path[-1].id
+            evaluations.append(kinds.NodeEvaluation(node_id=id_, score=score, confidence=confidence, reasoning=why))
         return evaluations
 
     def solves(self, path: Path, problem: Fault) -> bool:
@@ -154,12 +149,8 @@ def _changed(path: Path, fault: Fault) -> tuple[Tokens, set[int], list[str]]:
     for step, node in enumerate(path[1:], 1):
         change = _CHANGE.fullmatch(node.content)
         place = int(change[1]) if change else 0
-        if (
-            change is None
-            or place >= len(tokens)
-            or tokens[place] != change[2]
-            or change[3] not in _alternatives(change[2])
-        ):
+        old = tokens[place] if place < len(tokens) else None
+        if change is None or old != change[2] or change[3] not in _alternatives(change[2]):
             return tokens, touched, [f"step {step}: this change cannot be made: {node.content[:100]}"]
         tokens = _with(tokens, place, change[3])
         touched.add(place)

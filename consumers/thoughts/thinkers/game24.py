@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import combinations
+from operator import add, mul, sub, truediv
 from typing import Final, NamedTuple, TypeAlias
 
 from consumers.thoughts.thinkers import Path, ProgramThinker, invalid
@@ -43,6 +44,7 @@ _CLAIM: Final = re.compile(
     rf"\s*[,，;]\s*(?:剩余|left|remaining)\s*[:：]\s*({_NUMBER}(?:\s*[,，、]\s*{_NUMBER})*)\s*"
 )
 _SPELLED: Final = {"−": "-", "x": "×", "*": "×", "/": "÷"}
+_OPERATORS: Final[dict[str, Callable[[Fraction, Fraction], Fraction]]] = {"+": add, "-": sub, "×": mul, "÷": truediv}
 _BINDING: Final = {"+": 1, "-": 1, "×": 2, "÷": 2}
 _VERBS: Final = {"+": "加", "-": "减", "×": "乘以", "÷": "除以"}
 _LATER_VERBS: Final = {"+": "加上", "-": "减去", "×": "乘以", "÷": "除以"}
@@ -66,15 +68,9 @@ class Claim(NamedTuple):
 
 def compute(left: Fraction, operation: str, right: Fraction) -> Fraction | None:
     """Return the exact result; None for a division by zero."""
-    match operation:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "×":
-            return left * right
-        case _:  # ÷: a claim has no other operation
-            return left / right if right else None
+    if operation == "÷" and not right:
+        return None
+    return _OPERATORS[operation](left, right)
 
 
 def steps(numbers: Numbers) -> list[Claim]:

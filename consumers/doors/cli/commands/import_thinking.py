@@ -12,7 +12,7 @@ from blake3 import blake3
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import progress
 from consumers.doors.cli.program import Command
-from consumers.importers.records import Aside, Counts, Record, import_records
+from consumers.importers.records import Aside, import_records, rehearsed
 from consumers.importers.transcripts.conversation import Progress
 from consumers.importers.transcripts.files import find_transcripts, read_transcript
 from consumers.importers.transcripts.importer import TranscriptImport
@@ -60,7 +60,7 @@ def importer(app: App, seen: Progress, *, is_dry: bool) -> TranscriptImport:
     """Return what imports as the acting agent, or, dry, what only counts."""
     if is_dry:
         me = app.settings().agent or ""
-        return TranscriptImport(me, app.query_with, named_only, counted_only, seen, is_dry=True)
+        return TranscriptImport(me, app.query_with, named_only, rehearsed, seen, is_dry=True)
     author = app.author()
     return TranscriptImport(
         author.name, app.query_with, author.client.put_blob, lambda records: import_records(author, records), seen
@@ -90,17 +90,6 @@ def named_only(content: bytes) -> str:
     """
     check_text(content)
     return "blake3:" + blake3(content).hexdigest()
-
-
-def counted_only(records: Sequence[Record]) -> Counts:
-    """Return what appending records would come to if none is refused."""
-    aside = [record.data for record in records if record.data.mapped_kind is None]
-    return Counts(
-        read=len(records),
-        mapped=len(records) - len(aside),
-        added=sum(len(record.events) for record in records),
-        aside=tuple(Aside(data.source, data.reason) for data in aside),
-    )
 
 
 def print_answer(answer: dict[str, Any]) -> None:
