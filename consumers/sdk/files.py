@@ -78,8 +78,7 @@ def write_file(path: Path, content: bytes, *, expected: bytes | None = None) -> 
             the file is what it was.
     """
     try:
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _new_file_mode
-        with replacing(path, mode=mode) as file:
+        with replacing(path, mode=_mode_of(path)) as file:
             file.write(content)
             if expected is not None:
                 # What takes long is done before the look, so that hardly anybody can save between look and renaming.
@@ -104,3 +103,10 @@ def _failure(path: Path, what: str, error: OSError) -> Refused | Unavailable:
         return Refused("INVALID_FORMAT", text, path=str(path))
     code = "STORE_FULL" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "STORE_UNAVAILABLE"
     return Unavailable(code, text, path=str(path))
+
+
+def _mode_of(path: Path) -> int:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return _new_file_mode

@@ -1,14 +1,4 @@
-"""Acting on events: durable subscriptions whose effect happens once.
-
-A ``Reactor`` follows the log by index and calls a function for each event of the kinds it asks for:
-
-    reactor = Reactor(client, Subscriptions(path), "mail")
-
-    @reactor.on("handoff.completed")
-    def note(event, db):
-        db.execute("INSERT INTO done VALUES (?)", (event.name,))
-
-    reactor.run(stop)
+"""Acting on events: durable subscriptions whose effect happens once. ``Ledger.on`` and ``Ledger.run`` are made of them.
 
 Position, attempts and dead letters live in the subscriber's own SQLite file. What the function writes through ``db``
 commits in one transaction with the position: after any crash the effect has happened once or not at all, and a gap

@@ -3,12 +3,11 @@
 Each line is ``{"act": name, "arguments": {…}}``; each answer ``{"done": …}`` or ``{"refused": {code, …}}``. The first
 line holds where the ledger is and, for a sealed key, its passphrase: it never stands in the process's arguments.
 
-What the actors bring with them stands here, too: an audit, and handoffs.
+What the actors bring with them, an audit and handoffs, stands in files beside this one.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from importlib.resources import files
@@ -21,7 +20,6 @@ from consumers.sdk.ledger import Ledger
 from ledger.errors import BatonError, Refused
 from ledger.events import handoff, reasoning
 from ledger.events.authority import Role
-from ledger.events.handoff import HandoffCreated
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory, memory_from_dict
 
@@ -30,7 +28,6 @@ DOMAIN: Final = "security"
 PHASE_2A: Final = "2026-02-12-reactive-phase-2a"
 PHASE_2C: Final = "2026-02-12-reactive-phase-2c"
 RETURN_2A: Final = "2026-02-12-reactive-phase-2a-return"
-PROPOSAL: Final = "proposals/2026-02-12-reactive-architecture.md"
 
 # name → roles, label
 AGENTS: Final[dict[str, tuple[tuple[Role, ...], str]]] = {
@@ -40,67 +37,17 @@ AGENTS: Final[dict[str, tuple[tuple[Role, ...], str]]] = {
     "alex": (("human", "reviewer"), ""),
 }
 
-HANDOFFS: Final[dict[str, HandoffCreated]] = {
-    PHASE_2A: HandoffCreated(
-        title="Reactive Phase 2a — Event Bus Foundation",
-        to="claude-code",
-        reviewer="alex",
-        created="2026-02-12",
-        proposal=PROPOSAL,
-        task=(
-            "建立 src/event-bus.ts，實現 AgentEventBus 核心基礎設施。\n"
-            "包含事件類型定義、reactive 原語（debounce/throttle/distinctUntilChanged）、\n"
-            "singleton eventBus 實例。"
-        ),
-        tasks=[
-            "建立 src/event-bus.ts",
-            "定義 AgentEventType 和 AgentEvent 介面",
-            "實作 debounce(fn, ms)",
-            "實作 throttle(fn, ms)",
-            "實作 distinctUntilChanged(hashFn)",
-            "匯出 singleton eventBus",
-            "寫單元測試",
-        ],
-        criteria=["pnpm typecheck 通過", "pnpm test 通過", "eventBus.emit / eventBus.on 基本流程可運作"],
-        context=(
-            "參考 Reactive Architecture proposal 的 Phase 2a 段落。\n"
-            "~200 行 TypeScript，使用 node:events EventEmitter，零外部依賴。"
-        ),
-    ),
-    PHASE_2C: HandoffCreated(
-        title="Reactive Phase 2c — 整合 TG/cron",
-        to="minimax",
-        reviewer="alex",
-        created="2026-02-12",
-        proposal=PROPOSAL,
-        depends_on=[PHASE_2A],
-        task="把 Telegram 與 cron 接到 eventBus。",
-        tasks=["TG 訊息改發事件", "cron 改發事件"],
-        criteria=["pnpm test 通過"],
-    ),
-    RETURN_2A: HandoffCreated(
-        title="Reactive Phase 2a — 整合驗證",
-        to="kuro",
-        reviewer="alex",
-        created="2026-02-12",
-        depends_on=[PHASE_2A],
-        answers=PHASE_2A,
-        task=(
-            "Phase 2a event-bus.ts 已實作完成。請 Kuro：\n"
-            "1. 在下次 loop cycle 中驗證 eventBus import 正常\n"
-            "2. 跑 3-5 個 cycle 觀察 behavior log 有無異常\n"
-            "3. 更新 SOUL.md 反思 reactive 架構的體感"
-        ),
-        criteria=["Kuro loop 正常運作無錯誤", "Behavior log 格式正確"],
-    ),
-}
-
 
 def audit_graph() -> ReasoningMemory:
     """Return a security audit: ten and more steps whose evidence stands in the sample project."""
-    text = files("consumers.doors.demo").joinpath("audit_reasoning.json").read_text("utf-8")
-    memory, _ = memory_from_dict(json.loads(text))
+    memory, _ = memory_from_dict(_data("audit_reasoning.json"))
     return memory
+
+
+def _data(name: str) -> dict[str, Any]:
+    """Return what a file beside this module holds."""
+    content: dict[str, Any] = msgspec.json.decode(files("consumers.doors.demo").joinpath(name).read_bytes())
+    return content
 
 
 class Actor:
@@ -132,7 +79,7 @@ class Actor:
 
     def create_handoff(self, name: str) -> int:
         """Create one of the script's handoffs."""
-        return self._emit(f"handoff/{name}", HANDOFFS[name])
+        return self._emit(f"handoff/{name}", msgspec.convert(_data("handoffs.json")[name], handoff.HandoffCreated))
 
     def approve(self, name: str) -> int:
         """Approve the version of a handoff that is there now."""

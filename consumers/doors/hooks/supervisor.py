@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ledger.config import find_home
-from ledger.errors import message_of
+from ledger.errors import Refused, message_of
 
 deadline_s: Final = 2.5
 """Under the shortest timeout that setup asks a harness for (3 s), with room for the interpreter's start."""
@@ -67,13 +67,14 @@ def supervise(call: Call, respond: Callable[[Work], bytes]) -> None:
     """Answer one call of a hook on standard output, within the deadline."""
     until = time.monotonic() + deadline_s
     try:
-        content = _read_all(until)
-        home = _home_of(call, content)
+        given = _given(_read_all(until))
+        home = _home_of(call, given)
         if home is None:
             return  # no ledger here: this project has nothing to do with Baton
-        work = _work_of(call, home, content)
-        if work is not None:
-            _write_all(1, _answer(work, respond, until))
+        if isinstance(given, Refused):
+            log_failure(home, call.harness, "", given.code, given.message)
+        else:
+            _write_all(1, _answer(Work(call, home, given), respond, until))
     except OSError:
         return  # no pipe, no process, or nobody who reads: there is nothing left to do, and nobody to tell
 
@@ -99,32 +100,24 @@ def _read(descriptor: int, until: float, size_max_bytes: int) -> bytes | None:
         kept += piece[: size_max_bytes - len(kept)]
 
 
-def _home_of(call: Call, content: bytes | None) -> Path | None:
+def _given(content: bytes | None) -> dict[str, Any] | Refused:
+    """Return the JSON object that came, or what is wrong with what came instead."""
+    if content is None:
+        return Refused("TOO_LARGE", f"standard input is over {input_size_max_bytes} bytes or open")
+    try:
+        given = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        return Refused("INVALID_FORMAT", f"standard input is not JSON: {error}")
+    return given if isinstance(given, dict) else Refused("INVALID_FORMAT", "standard input is no JSON object")
+
+
+def _home_of(call: Call, given: dict[str, Any] | Refused) -> Path | None:
     """Return the ledger's folder: given, else found from the folder that the JSON names, else from here."""
     if call.home is not None:
         return call.home if call.home.is_dir() else None
-    try:
-        cwd = json.loads(content or b"").get("cwd")
-        start = Path(cwd) if isinstance(cwd, str) and "\0" not in cwd else Path.cwd()
-    except (ValueError, AttributeError, RecursionError):
-        start = Path.cwd()
-    found = find_home(start)
+    cwd = given.get("cwd") if isinstance(given, dict) else None
+    found = find_home(Path(cwd) if isinstance(cwd, str) and "\0" not in cwd else Path.cwd())
     return found if found is not None and found.is_dir() else None
-
-
-def _work_of(call: Call, home: Path, content: bytes | None) -> Work | None:
-    """Return what is to be done; None, and a line in the log, for what is no JSON object."""
-    code, problem = "INVALID_FORMAT", "standard input is no JSON object"
-    if content is None:
-        code, problem = "TOO_LARGE", f"standard input is over {input_size_max_bytes} bytes or open"
-    else:
-        try:
-            if isinstance(given := json.loads(content), dict):
-                return Work(call, home, given)
-        except (ValueError, RecursionError) as error:
-            problem = f"standard input is not JSON: {error}"
-    log_failure(home, call.harness, "", code, problem)
-    return None
 
 
 def _answer(work: Work, respond: Callable[[Work], bytes], until: float) -> bytes:

@@ -11,13 +11,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
+from urllib.parse import quote
 
 from mcp.server import MCPServer
 from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
@@ -36,41 +38,24 @@ from consumers.doors.mcp.handoffs import HandoffTools
 from consumers.doors.mcp.lookup import LookupTools
 from consumers.doors.mcp.record import RecordTool
 from consumers.doors.mcp.reports import ReportTools
-from consumers.doors.mcp.resources import add_resources, latest
 from consumers.doors.mcp.stdio import Answering
 from consumers.doors.mcp.tool_ledger import ToolLedger
+from consumers.reasoning.compressor.transfer import receive_brief
+from consumers.sdk.tokens import cut_to_chars
+from consumers.sessions.resume import whole
 from ledger.errors import BatonError, Refused
+from projections.briefs.prompt import TransferLevel
 
 _log: Final = logging.getLogger(__name__)
 
 NAME: Final = "baton"
+listed_max: Final = 5
+_title_chars: Final = 80
+MARKDOWN: Final = "text/markdown"
+TEXT: Final = "text/plain"
 
-INSTRUCTIONS: Final = """\
-Baton keeps what agents learn and hand over as signed, append-only events. Nothing here can be changed or deleted later.
-
-At the start of work: call resume_previous_session (what the last session learned, what failed, what is next), then
-handoff_next (what waits for you; each item carries the call that goes on with it).
-
-Before the work: record_reasoning with an assessment of phase PREFLIGHT and `task`. It starts a session and returns
-session_id: give that id with every later call. Vectors are numbers from 0 to 1; leave out those you cannot assess.
-
-During the work: record_reasoning in small batches: finding, unknown, dead_end (so that nobody tries it again), tool;
-and observation, inference, assumption, hypothesis, conclusion steps with evidence as path:line, under a reasoning_id.
-A crashed session resumes from its events.
-
-Handed-over work: handoff_act claim, then check tasks and criteria as you meet them, log what matters, block with a
-reason when stuck, complete when every criterion is checked. `why` says what a handoff waits for. To hand work on,
-create a handoff with tasks and criteria; its reviewer approves it. People approve and verify; no tool signs for them.
-
-At the end: record_reasoning with an assessment of phase POSTFLIGHT makes the report; call generate_handoff_report to
-give it your own words: 3 to 5 key findings, what is still unknown, what the next session must know.
-
-To use another agent's reasoning: fetch_reasoning gives a short brief with measured fidelity; where it says fetch_full,
-read level full before acting. search and query_handoff_reports find what was recorded.
-
-Answers are short: go on with `next` as cursor, or ask for a higher level. Errors are JSON; their message says what
-to do.
-"""
+INSTRUCTIONS: Final = Path(__file__).with_name("instructions.md").read_text("utf-8")
+"""What an agent is told of these tools when it connects."""
 
 
 class ToolText(NamedTuple):
@@ -152,7 +137,7 @@ class BatonServer(MCPServer[Any]):
         )
         self._ledger = ledger
         self._arguments = {tool.name: list(tool.parameters["properties"]) for tool in tools}
-        add_resources(self, ledger)
+        _add_resources(self, ledger)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -241,3 +226,66 @@ def slim(schema: Any) -> None:
 def _refused(name: str, error: BatonError) -> CallToolResult:
     _log.info("%s: %s: %s", name, error.code, error.message)
     return failed(error)
+
+
+def _add_resources(server: BatonServer, ledger: ToolLedger) -> None:
+    """Add the templates of briefs and reports: the same texts that tools give, for clients that attach them."""
+
+    @server.resource(
+        "baton://brief/{ref}",
+        name="brief",
+        title="Reasoning brief",
+        description="The standard brief of a reasoning, by its id or ref, as a prompt.",
+        mime_type=TEXT,
+    )
+    def brief(ref: str) -> str:
+        return _read(lambda: receive_brief(ledger.client.view, ref, TransferLevel.STANDARD).prompt.prompt)
+
+    @server.resource(
+        "baton://report/{session_id}",
+        name="report",
+        title="Handoff report",
+        description="The whole report of a session, as Markdown.",
+        mime_type=MARKDOWN,
+    )
+    def report(session_id: str) -> str:
+        return _read(lambda: report_of(ledger, session_id))
+
+
+def report_of(ledger: ToolLedger, session_id: str) -> str:
+    """Return the Markdown of a session's latest report, its long texts whole.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    """
+    fields = ledger.ask("reports.show", id=session_id)["report"]
+    markdown: str = whole(fields, ledger.client.get_blob)["markdown"]
+    return markdown
+
+
+def latest(ledger: ToolLedger) -> list[Resource]:
+    """Return the latest briefs and reports, each with what it is about."""
+    reasonings = ledger.ask("reasoning.list", status="concluded", limit=listed_max)["reasonings"]
+    reports = ledger.ask("reports.list", limit=listed_max)["reports"]
+    return [
+        *(_resource("brief", one["id"], one["task"], one["author"], TEXT) for one in reasonings),
+        *(_resource("report", one["session_id"], one["task_summary"], one["ai_id"], MARKDOWN) for one in reports),
+    ]
+
+
+def _resource(sort: str, name: str, about: str, by: str, mime_type: str) -> Resource:
+    return Resource(
+        uri=f"baton://{sort}/{quote(name, safe='')}",
+        name=f"{sort} {name}",
+        title=cut_to_chars(" ".join(about.split()), _title_chars),
+        description=f"By {by}.",
+        mime_type=mime_type,
+    )
+
+
+def _read(read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except BatonError as error:
+        kind = ResourceNotFoundError if error.code == "NOT_FOUND" else ResourceError
+        raise kind(compact(error_dict(error))) from error
