@@ -295,8 +295,15 @@ def _remarked(state: HandoffRecord, position: int, remark: Remark) -> HandoffRec
 
 
 def log_text(event: Event, content: kinds.HandoffContent) -> str:
-    """Return the text of the event's log line; ``content`` gives the words of tasks and criteria."""
-    return _TEXTS[type(event.data)](event.data, content)
+    """Return the text of the event's log line; ``content`` gives the words of tasks and criteria.
+
+    A kind that is not listed below says its own name, and its reason, comment or summary.
+    """
+    text = _TEXTS.get(type(event.data))
+    if text is not None:
+        return text(event.data, content)
+    words = (getattr(event.data, field, "") for field in ("reason", "comment", "summary"))
+    return _with(event.kind.partition(".")[2].replace("_", " "), next(filter(None, words), ""))
 
 
 def _with(verb: str, words: str) -> str:
@@ -315,9 +322,6 @@ NOT_IN_FILES: Final = frozenset({"handoff.task_checked", "handoff.criterion_chec
 _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
     RecordImported: lambda data, _: f"imported from {data.source}, which says {data.claims.get('status') or 'nothing'}",
     kinds.HandoffCreated: lambda data, _: f"created the handoff to {data.to}",
-    kinds.HandoffAmended: lambda data, _: _with("amended", data.reason),
-    kinds.HandoffApproved: lambda data, _: _with("approved", data.comment),
-    kinds.HandoffRejected: lambda data, _: _with("rejected", data.reason),
     kinds.HandoffClaimed: lambda data, _: (
         "claimed" if data.lease_seconds is None else f"claimed for {data.lease_seconds} s"
     ),
@@ -328,14 +332,8 @@ _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
     kinds.HandoffCriterionWaived: lambda data, content: (
         f"criterion waived: {content.criteria[data.position]} ({data.reason})"
     ),
-    kinds.HandoffReleased: lambda data, _: _with("released", data.reason),
     kinds.HandoffLogged: lambda data, _: str(data.text),
-    kinds.HandoffBlocked: lambda data, _: _with("blocked", data.reason),
-    kinds.HandoffUnblocked: lambda data, _: _with("unblocked", data.comment),
-    kinds.HandoffCompleted: lambda data, _: _with("completed", data.summary),
     kinds.HandoffChangesRequested: lambda data, _: _with("changes requested", "; ".join(data.reasons)),
-    kinds.HandoffVerified: lambda data, _: _with("verified", data.comment),
-    kinds.HandoffCancelled: lambda data, _: _with("cancelled", data.reason),
     kinds.HandoffSuperseded: lambda data, _: _with(f"superseded by {data.by}", data.reason),
     kinds.HandoffReady: lambda data, _: f"ready for {data.to}",
 }

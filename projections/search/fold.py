@@ -71,12 +71,8 @@ def _handoff(data: handoff.HandoffContent) -> Iterable[str]:
     return (data.title, data.task, *data.tasks, *data.criteria, data.context, data.proposal or "", reason)
 
 
-def _reason(data: Any) -> Iterable[str]:
-    return (data.reason,)
-
-
-def _comment(data: Any) -> Iterable[str]:
-    return (data.comment,)
+def _remark(data: Any) -> Iterable[str]:
+    return (getattr(data, "reason", ""), getattr(data, "comment", ""))
 
 
 def _extended(data: reasoning.ReasoningExtended) -> Iterable[str]:
@@ -110,24 +106,20 @@ def _solution(data: tot.FinalSolution) -> Iterable[str]:
     return [] if solution is None else (solution.answer, *solution.reasoning_trace, *solution.alternative_solutions)
 
 
-# Each function takes the data type it stands beside; the table erases that to Any.
+# Each function takes the data type it stands beside; the table erases that to Any. What is done to a handoff is found
+# by its reason or comment, unless it is listed with more.
 _TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
+    kind.data: _remark
+    for kind in KINDS.values()
+    if kind.stream == "handoff" and {"reason", "comment"} & {*kind.data.__struct_fields__}
+} | {
     handoff.HandoffContent: _handoff,
     handoff.HandoffCreated: _handoff,
     handoff.HandoffAmended: _handoff,
-    handoff.HandoffApproved: _comment,
-    handoff.HandoffRejected: _reason,
     handoff.HandoffCriterionChecked: lambda data: (data.evidence,),
-    handoff.HandoffCriterionWaived: _reason,
-    handoff.HandoffReleased: _reason,
     handoff.HandoffLogged: lambda data: (data.text,),
-    handoff.HandoffBlocked: _reason,
-    handoff.HandoffUnblocked: _comment,
     handoff.HandoffCompleted: lambda data: (data.summary, *data.artifacts),
     handoff.HandoffChangesRequested: lambda data: data.reasons,
-    handoff.HandoffVerified: _comment,
-    handoff.HandoffCancelled: _reason,
-    handoff.HandoffSuperseded: _reason,
     session.SessionStarted: lambda data: (data.task,),
     session.AssessmentRecorded: lambda data: (data.reasoning,),
     session.FindingLogged: lambda data: (data.finding, data.subject, *data.evidence),
@@ -141,7 +133,7 @@ _TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     reasoning.ReasoningConcluded: lambda data: (data.conclusion, *data.known_limitations),
     snapshot.SnapshotTaken: _snapshot,
     review.ReviewRequested: lambda data: (data.question, data.task, *data.reasons),
-    review.ReviewAnswered: _comment,
+    review.ReviewAnswered: _remark,
     tot.TotStarted: lambda data: (data.problem,),
     tot.TotNodesAdded: lambda data: [node.content for node in data.nodes],
     tot.EvaluationResults: _results,

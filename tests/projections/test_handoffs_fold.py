@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from folding import facts, rows_of
+from given import fact
 
 from ledger.errors import Refused
 from ledger.events import KINDS
 from ledger.events import handoff as kinds
 from ledger.lifecycle.handoff import compute_version
-from projections.handoffs.fold import _TEXTS, HANDLED
+from projections.handoffs.fold import _TEXTS, HANDLED, log_text
 from projections.handoffs.fold import VIEW as HANDOFF_VIEW
 
 CREATED = kinds.HandoffCreated(
@@ -113,8 +114,22 @@ def test_every_event_renders_one_log_line():
     ]
 
 
-def test_every_kind_of_a_handoff_has_words_for_its_log_line():
-    assert set(_TEXTS) == {KINDS[name].data for name in HANDLED}
+def test_a_kind_without_words_of_its_own_logs_its_name_and_what_was_said():
+    content, version = kinds.HandoffContent(title="t"), "blake3:" + "0" * 64
+    logged = [
+        (kinds.HandoffApproved(version=version, comment="go"), "approved: go"),
+        (kinds.HandoffRejected(reason="no"), "rejected: no"),
+        (kinds.HandoffReleased(), "released"),
+        (kinds.HandoffBlocked(reason="no key"), "blocked: no key"),
+        (kinds.HandoffUnblocked(comment="here"), "unblocked: here"),
+        (kinds.HandoffCompleted(summary="all"), "completed: all"),
+        (kinds.HandoffVerified(comment=""), "verified"),
+        (kinds.HandoffCancelled(reason="late"), "cancelled: late"),
+        (kinds.HandoffAmended(title="t", to="bob", reason="clearer"), "amended: clearer"),
+    ]
+    for data, text in logged:
+        assert log_text(fact("bob", data, stream="handoff/h"), content) == text
+    assert set(_TEXTS) | {type(data) for data, _ in logged} == {KINDS[name].data for name in HANDLED}
 
 
 def test_the_view_refuses_what_the_gate_refuses():
