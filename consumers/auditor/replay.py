@@ -7,10 +7,8 @@ is missing from the state, so what rules refuse after it is a note, not a proble
 A refused event leaves no trace in the replayed state, as at the gate. Gate-only checks (secret patterns) depend on
 more than the log and are not replayed.
 
-The state stays small over millions of events. ``admission.state.Memory`` keeps every record as an object and every id
-as text, some 600 bytes an event. Here a record is kept as the bytes that the log itself stores, decoded ones only in a
-cache of bounded size, and an id as its 32 bytes. What grows is one small item for each event id, stream, key and
-idempotency key.
+The state stays small over millions of events: a record is kept as the bytes that the log itself stores, decoded only in
+a cache of bounded size, and an id as its 32 bytes. (As objects and text they took some 600 bytes an event.)
 """
 
 from __future__ import annotations

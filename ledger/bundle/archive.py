@@ -22,7 +22,6 @@ manifest_size_max_bytes: Final = 64 * 1024**2
 keys_size_max_bytes: Final = 256 * 1024**2
 text_size_max_bytes: Final = 1024**2
 
-
 _BLOCK: Final = 512
 _RECORD: Final = 10_240
 _SIZES: Final[tuple[tuple[re.Pattern[str], int], ...]] = tuple(

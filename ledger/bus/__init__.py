@@ -8,8 +8,5 @@ can be rebuilt from it. The words used here:
 - *node*: a process that serves the ledger (account LEDGER); everybody else is an *agent* (account AGENTS);
 - *unit*: what is published whole: one event, or all events of one signed batch.
 
-The modules, from the wire up: ``subjects`` and ``server_config`` (pure); ``server`` (the embedded nats-server);
-``stream`` (the log stream) and ``publisher`` (the log as messages on it); ``service`` (what a node answers, with
-``uploads``); ``connection`` (which translates nats-py's errors for all) and ``remote`` (an agent's side). Importing
-this package loads none of them.
+Importing this package loads none of its modules; ``connection`` translates nats-py's errors for all of them.
 """

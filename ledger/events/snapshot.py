@@ -1,8 +1,7 @@
 """A snapshot: what an agent knows at one moment, small enough to travel.
 
 ``briefs`` are the compressed reasoning at each level it was made for, without context and embedding, which stand here
-once; the fields ``conclusion`` to ``level`` are those of the brief at ``level``, and the gate holds them together
-(``ledger.lifecycle.snapshot``).
+once; the fields ``conclusion`` to ``level`` are those of the brief at ``level`` (``ledger.lifecycle.snapshot``).
 ``evidence_refs`` may hold fewer than the graph's ``evidence_count``: those that name secrets come first.
 """
 
