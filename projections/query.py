@@ -35,6 +35,13 @@ class ById(Arguments, frozen=True):
     id: str
 
 
+class Page(Arguments, frozen=True):
+    """The base of a list's filters; ``after`` is the ``next`` of the page before."""
+
+    after: int | None = None
+    limit: Limit = 50
+
+
 class Moment(NamedTuple):
     """What a query sees: the views of one moment, and the time by which leases have run out or not."""
 

@@ -19,10 +19,11 @@ from projections.query import (
     Limit,
     Listing,
     Moment,
+    Page,
     Where,
     candidates_max,
+    list_of,
     only_match,
-    page_of,
     page_rows_max,
     prefix_range,
 )
@@ -72,14 +73,12 @@ class DeltaList(Arguments, frozen=True):
     limit: Limit = 50
 
 
-class ReasoningList(Arguments, frozen=True):
-    """Filters of a list; ``after`` is the ``next`` of the page before (newest first)."""
+class ReasoningList(Page, frozen=True):
+    """Filters of a list, newest first."""
 
     author: str | None = None
     session: str | None = None
     status: Literal["open", "concluded"] | None = None
-    after: int | None = None
-    limit: Limit = 50
 
 
 class ReasoningIds(Arguments, frozen=True):
@@ -216,11 +215,7 @@ def list_deltas(moment: Moment, asked: DeltaList) -> Answer:
 
 def list_reasonings(moment: Moment, asked: ReasoningList) -> Answer:
     """Return ``{"reasonings", "total", "next"}``, newest first."""
-    where = Where()
-    for column in ("author", "session", "status"):
-        where.equal(column, getattr(asked, column))
-    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
-    return {"reasonings": [marked(row) for row in page], "total": total, "next": following}
+    return list_of(moment, LISTING, Where(asked, "author", "session", "status"), asked, of="reasonings", read=marked)
 
 
 def existing(moment: Moment, asked: ReasoningIds) -> Answer:

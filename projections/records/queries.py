@@ -6,13 +6,13 @@ from typing import Annotated, Final
 
 import msgspec
 
-from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, list_of, page_rows_max
+from projections.query import Answer, Arguments, Listing, Moment, Page, Where, list_of, page_rows_max
 
 LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newest_first=False)
 
 
-class RecordList(Arguments, frozen=True):
-    """Filters of a list; ``after`` is the ``next`` of the page before.
+class RecordList(Page, frozen=True):
+    """Filters of a list.
 
     ``source`` is the beginning of where it was found, ``format`` what it was read as, whole or up to a ``/``.
 
@@ -26,8 +26,6 @@ class RecordList(Arguments, frozen=True):
     importer: str | None = None
     stream: str | None = None
     dirty: bool = False
-    after: int | None = None
-    limit: Limit = 50
 
 
 class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from projections.query import Answer, Arguments, ById, Limit, Listing, Moment, Where, list_of, row_of_id, with_json
+from projections.query import Answer, ById, Listing, Moment, Page, Where, list_of, row_of_id, with_json
 
 LISTING: Final = Listing("SELECT * FROM reviews", "reviews", "requested_index", newest_first=False)
 
 
-class ReviewList(Arguments, frozen=True):
-    """Filters of a list; ``after`` is the ``next`` of the page before (what has waited longest first)."""
+class ReviewList(Page, frozen=True):
+    """Filters of a list; what has waited longest comes first."""
 
     status: Literal["open", "answered"] | None = None
     author: str | None = None
     reasoning_ref: str | None = None
-    after: int | None = None
-    limit: Limit = 50
 
 
 def list_reviews(moment: Moment, asked: ReviewList) -> Answer:

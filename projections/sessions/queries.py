@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from projections.query import Answer, Arguments, ById, Limit, Listing, Moment, Where, list_of, row_of_id, with_json
+from projections.query import Answer, ById, Listing, Moment, Page, Where, list_of, row_of_id, with_json
 from projections.reports.calibration import VECTOR_NAMES, bias_of, difference, ends_of
 
 LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index", time="happened_ms", cursors="sessions")
 
 
-class SessionList(Arguments, frozen=True):
-    """Filters of a list; ``after`` is the ``next`` of the page before (newest first)."""
+class SessionList(Page, frozen=True):
+    """Filters of a list, newest first."""
 
     author: str | None = None
     ai_id: str | None = None
     status: Literal["open", "ended", "imported"] | None = None
-    after: int | None = None
-    limit: Limit = 50
 
 
 def find_session(moment: Moment, asked: str) -> dict[str, Any]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from projections.query import Answer, Arguments, Limit, Listing, Moment, Where, by_beginning, page_of
+from projections.query import Answer, Arguments, ById, Listing, Moment, Page, Where, list_of, row_of_id, with_json
 
 _COLUMNS: Final = (
     "event_index, id, event_id, author, session_id, domain, reasoning_ref, reasoning_fidelity, level, "
@@ -16,20 +14,12 @@ _COLUMNS: Final = (
 LISTING: Final = Listing(f"SELECT {_COLUMNS} FROM snapshots", "snapshots", "event_index")  # noqa: S608 - fixed names
 
 
-class SnapshotList(Arguments, frozen=True):
-    """Filters of a list; ``after`` is the ``next`` of the page before (newest first)."""
+class SnapshotList(Page, frozen=True):
+    """Filters of a list, newest first."""
 
     author: str | None = None
     session_id: str | None = None
     reasoning_ref: str | None = None
-    after: int | None = None
-    limit: Limit = 50
-
-
-class SnapshotName(Arguments, frozen=True):
-    """A snapshot by its id or an unambiguous beginning of it."""
-
-    id: str
 
 
 class DomainsOf(Arguments, frozen=True):
@@ -40,18 +30,13 @@ class DomainsOf(Arguments, frozen=True):
 
 def list_snapshots(moment: Moment, asked: SnapshotList) -> Answer:
     """Return ``{"snapshots", "total", "next"}``, newest first, without their ``data``."""
-    where = Where()
-    for column in ("author", "session_id", "reasoning_ref"):
-        where.equal(column, getattr(asked, column))
-    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit)
-    return {"snapshots": page, "total": total, "next": following}
+    where = Where(asked, "author", "session_id", "reasoning_ref")
+    return list_of(moment, LISTING, where, asked, of="snapshots")
 
 
-def show_snapshot(moment: Moment, asked: SnapshotName) -> Answer:
+def show_snapshot(moment: Moment, asked: ById) -> Answer:
     """Return a snapshot with its whole ``data``."""
-    whole = by_beginning(moment, "snapshots", asked.id.removeprefix("snapshot/"), asked.id, "snapshot")
-    (row,) = moment.rows("SELECT * FROM snapshots WHERE id = ?", (whole,))
-    return row | {"data": msgspec.json.decode(row["data"])}
+    return with_json(row_of_id(moment, "snapshots", asked.id, "snapshot"), "data")
 
 
 def list_domains(moment: Moment, asked: DomainsOf) -> Answer:

@@ -6,11 +6,11 @@ from typing import Any, Final, Literal
 
 from projections.query import (
     Answer,
-    Arguments,
     ById,
     Limit,
     Listing,
     Moment,
+    Page,
     Where,
     list_of,
     page_rows_max,
@@ -25,13 +25,11 @@ _JSON: Final = (
 )  # fmt: skip
 
 
-class TaskList(Arguments, frozen=True):
-    """Filters of a list; ``after`` is the ``next`` of the page before (newest first)."""
+class TaskList(Page, frozen=True):
+    """Filters of a list, newest first."""
 
     status: Literal["started", "searching", "solved", "failed", "unverified"] | None = None
     task_type: str | None = None
-    after: int | None = None
-    limit: Limit = 50
 
 
 class TaskTimeline(ById, frozen=True):
