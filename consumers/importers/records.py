@@ -6,8 +6,7 @@ content. What happens if we crash here: blobs without an event, which nobody see
 rest. ``existing_records`` tells what stands already, whoever imported it.
 
 The times that records claim are RFC 3339 UTC where they can be read (``claimed_time``), else as they stand. Unix times
-are told apart by their digits: what counts milliseconds, microseconds or nanoseconds has 13, 16 or 19 of them between
-the years 2001 and 2286, and no moment that a tool could have recorded has so many seconds.
+are told apart by their digits: milliseconds, microseconds and nanoseconds have 13, 16 and 19 from 2001 to 2286.
 """
 
 from __future__ import annotations

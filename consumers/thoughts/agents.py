@@ -1,8 +1,7 @@
 """One agent of a task: follow the stream, recompute, say what is to be said, until the task is over.
 
-Nothing is kept beside the stream. Whatever is refused because it was said already (by the process that was here before,
-or by one that is thought dead and is not) means: read again. A refusal after which there is nothing new to read is a
-fault of ours and is raised.
+Nothing is kept beside the stream. What is refused because it was said already (by the process that was here before, or
+one that is thought dead) means: read again. A refusal after which there is nothing new to read is a fault of ours.
 
 The orchestrator opens a task, has it decomposed and asks for the search, from the task's events and ``tot.started``
 alone; what it cannot begin ends with ``tot.error``. The explorer says what ``next_action`` tells. The other four take

@@ -5,8 +5,8 @@ the order of the log; an agent has a file only if it said something, but orchest
 01, 02 and 03; a round is one generation with the evaluation of what it gave; numbers run on over the rounds, with three
 digits from 98 files on. Nothing depends on when or where the folder is written: the same events give the same bytes.
 
-Each event gives at most one line, in the file of the agent that signed it: an agent that never ran has no line here,
-whoever talked about it. Each file is replaced whole, so that whoever reads sees the old one or the new one.
+An event's line stands in the file of the agent that signed it: an agent that never ran has none. Each file is replaced
+whole, so that whoever reads sees the old one or the new one.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     action = next_action(state, thinker.is_solution, elapsed_s)
 
 Whoever applies the action appends what it says (``messages.outgoing``) and folds it into the state; whoever was killed
-folds the log again and is told the same action. So nothing about a search lives in an explorer's memory: not the
-frontier, not the level, not how often something was tried.
+folds the log again and is told the same action: nothing about a search lives in an explorer's memory.
 
 Breadth first: a level is generated from and judged whole; solutions of it end the search; of the others those below the
 threshold and those beyond the beam are pruned. Depth first: the best child is entered until a solution, the depth limit

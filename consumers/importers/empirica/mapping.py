@@ -3,10 +3,9 @@
 The session is the one that the ref names; only notes whose refs name none (findings, goals, …) have it in a field. So
 an id that the tool cut to eight characters is whole again. A note that stands for nothing is kept aside with a reason.
 
-A record is made to fit an entry: shortened at words, every shortening listed as dirty. The original stands whole in its
-blob, so nothing is lost; and a long text that is shortened is found and read, where a note kept aside for its size
-would be seen by nobody. First the texts are shortened, all to one length, the greatest that fits; where there are too
-many of them, fewer of each list are kept.
+A record is made to fit an entry: its texts are shortened at words, all to one length, the greatest that fits; of too
+many fewer are kept; every shortening is listed as dirty. The original stands whole in its blob. Refused: keeping long
+notes aside, where nobody would find them.
 """
 
 from __future__ import annotations

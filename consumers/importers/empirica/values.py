@@ -2,8 +2,7 @@
 
 ``Reading`` is one JSON object on its way into an event. Each value that a field of ours can hold is taken out of it; a
 value of the wrong type or out of range goes to ``dirty`` with its place, its JSON (shortened) and why. Whatever was not
-taken in the end is ``said``: the names are the tool's own, those of nested objects joined by dots. What says nothing
-(null, an empty text, list or object) is not repeated there. The original keeps all of it.
+taken in the end, and is not empty, is ``said`` by the tool's own names, those of nested objects joined by dots.
 """
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ The words used here: a *response* is one answer of a model, however many lines o
 those lines byte for byte; a *thought* is a response with the graph that was read from it; what is *hidden* says that it
 thought but not what.
 
-Shapes that are read: sessions of Claude Code (JSON Lines) and lines that carry API items as their payload (Codex); API
-messages and whole responses (one a line, in an array, or one a file) in the forms that
-``consumers.sdk.thinking.response`` lists; conversations (``messages``, ``contents``, ``conversations``, …); text with
-thinking tags.
+Read are sessions of Claude Code and Codex (JSON Lines), messages and responses in the forms that
+``consumers.sdk.thinking.response`` lists, conversations as ``lines.VENDORS`` names them, and text with thinking tags.
 """

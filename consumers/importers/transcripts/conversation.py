@@ -1,8 +1,7 @@
 """From the lines of a session, or the messages of a conversation, to the responses in it.
 
-A *response* is one answer of a model, however many lines of a file it takes. Its *original* is its own lines or its own
-part of a document, byte for byte. Refused: the whole file as the original. Transcripts grow, so a file would be another
-original after every word, and a response that was copied into another file would be kept twice.
+The original of a response is its own lines or its own part of a document, and not the whole file: transcripts grow, so
+a file would be another original after every word, and a response copied into another file would be kept twice.
 
 Rules this module keeps:
 

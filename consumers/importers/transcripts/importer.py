@@ -1,12 +1,10 @@
 """Bringing transcripts into the ledger, a few responses at a time: whatever their size, and whenever it is cut off.
 
 Every response is mapped, kept aside with the reason, or counted as one without thinking. Before anything is written the
-views are asked what stands, so a second run adds nothing: of the same file, of one that grew, of a copy elsewhere, or
-by another importer. A transcript grows while it is read: the first run may see the thinking of a response, and the next
-one its answer, too. What stands is then extended, never begun anew; a copy that ends earlier adds nothing.
+views are asked what stands, so a second run adds nothing, whoever runs it and wherever the copy lies. A transcript
+grows while it is read: what stands is then extended, never begun anew; a copy that ends earlier adds nothing.
 
-What cannot be stored (it holds what looks like a secret, or is larger than a blob) is kept aside by a note in its
-place, which tells the ids, the size and the reason, and nothing of the text.
+What cannot be stored (a secret, or larger than a blob) is kept aside by a note of its ids, its size and the reason.
 
 What happens if we crash here: each response is one atomic batch, so it is there or it is not; a blob without an event
 is nobody's. Running the import again adds the rest.
@@ -121,12 +119,10 @@ class ExistingReasoning:
 
 
 def is_beginning(first: ReasoningMemory, whole: ReasoningMemory) -> bool:
-    """Tell whether a graph holds nothing that another one does not hold at the same place; tasks are not compared.
-
-    An answer grows, too: what is said after a call of a tool follows what was said before it.
-    """
+    """Tell whether a graph holds nothing that another one does not hold at the same place; tasks are not compared."""
     if whole.steps[: len(first.steps)] != first.steps:
         return False
+    # An answer grows, too: what is said after a call of a tool follows what was said before it.
     return whole.conclusion.startswith(first.conclusion) or len(first.steps) < len(whole.steps)
 
 

@@ -3,12 +3,10 @@
 A line of a session may be megabytes of a tool's output. What may be long is kept as the bytes it is, and decoded when
 it is asked for. A value of another type than expected is no error: it counts as absent.
 
-Whole lines are decoded under the ledger's strict rules, but for their numbers. Transcripts hold numbers that no event
-can: ids of 64 bits, ``NaN`` and ``Infinity`` as Python writes them. None of them is thinking, so none costs the
-thinking beside it: each is read as the text that it is written as, and told.
+Whole lines are decoded under the ledger's strict rules, but for numbers that no event holds (ids of 64 bits, ``NaN``,
+``Infinity``): each is read as the text that it is written as, and told, as it must not cost the thinking beside it.
 
-What one vendor's tool writes otherwise than another's is a row of ``VENDORS``. To read another vendor's transcripts,
-add its row, and its field to ``Head`` if its conversations stand in one that is not there yet.
+To read another vendor's transcripts, add its row to ``VENDORS``, and the field of its conversations to ``Head``.
 """
 
 from __future__ import annotations

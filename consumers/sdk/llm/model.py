@@ -5,9 +5,9 @@
 - The key stands in a file that only its owner can read, or in an environment variable that the settings name; never in
   the settings themselves. It is sent to the endpoint's own host and to nobody else, over TLS unless that host is this
   machine, and is shown in no message, ``repr`` or log. The environment is handed in: only ``ledger.config`` reads it.
-- Step texts are written by agents that may be wrong, careless or hostile. They go in as JSON, so that no text can end
-  its own string, and with ``<`` and ``>`` escaped, so that no text can spell the mark that ends the data. That keeps
-  data and instructions apart as far as bytes can; because models obey data all the same, every answer is checked, too.
+- Step texts are written by agents that may be hostile. They go in as JSON, so that none can end its string, and with
+  ``<`` and ``>`` escaped, so that none can spell the mark that ends the data. Models obey data all the same: every
+  answer is checked, too.
 
 Errors say what happened in our own words: what a server writes about an error could repeat the key.
 """

@@ -8,8 +8,7 @@ the gaps between them give each source back whole. What the graph's shape has no
   thinking (whole when it is short, else its first part), else nowhere: then it is empty and named in ``absent``;
 - ``notes`` names redacted blocks, other choices and tags that were not balanced.
 
-Refused: guessing dependencies from the order of steps. A graph without them keeps every step in its briefs, a graph
-with wrong ones drops the right steps.
+Refused: guessing dependencies from the order of steps: briefs of a graph with wrong ones drop the right steps.
 """
 
 from __future__ import annotations

@@ -18,10 +18,9 @@ other blocks hold neither thinking nor answer.
 Rules this module keeps: strings are taken as they are (no trimming, no normalising: other modules give spans in them);
 what cannot be read is refused with its place; what is there but not readable (redacted blocks, other choices) is noted.
 
-Models close, open and nest the tags carelessly, so every text has a reading: nested tags are one thinking, and their
-inner tags belong to neither part; without a closing tag the rest is thinking, and where tags were opened more often
-than closed, the last one closes all; a first tag that closes ends thinking that began with the text (templates that put
-the opening tag into the prompt). The last two are reported, because they are readings and not what the text says.
+Models nest and close the tags carelessly, so every text has a reading: nested tags are one thinking, and belong to
+neither part; without a closing tag the rest is thinking, and of several the last one closes all; a first tag that
+closes ends thinking that began with the text (its opening tag stood in the prompt). The last two are reported.
 """
 
 from __future__ import annotations

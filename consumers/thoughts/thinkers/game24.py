@@ -6,9 +6,8 @@ it does not know. Of k proposals about half are steps it holds promising, the ot
 the evaluator has something to judge. A solution is what claims to be one; whether it holds, the verification says.
 
 Values are fractions, never negative: a solution with negative intermediate values can always be rewritten without
-(take absolute values; each sum or difference of them is again a sum or difference). A claim is believed by nobody: it
-takes its operands from what is really there, and its result and what it says is left are recomputed. A wrong one is
-named, and the value that the expression really has stands in the answer.
+(take absolute values; each sum or difference of them is again a sum or difference). Nothing that a claim says is
+believed: all is recomputed, a wrong one is named, and the answer states the real value.
 """
 
 from __future__ import annotations

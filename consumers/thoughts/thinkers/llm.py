@@ -1,12 +1,8 @@
 """A language model as a thinker: any endpoint that ``consumers.sdk.llm`` can ask.
 
-What a model says is decoded strictly, bounded, and never trusted: of 10,000 candidates the first k are kept, one that
-is too long or said before is left out, an evaluation of a node nobody asked about is dropped. A malformed, late or
-refused answer becomes an error: GENERATION_FAILED, EVALUATION_TIMEOUT, or INVALID_FORMAT for any other answer that
-came and cannot be read; what the endpoint would not take stays LLM_UNAVAILABLE. It is recoverable unless the
-endpoint refused the request itself.
-
-What the model thinks about (a problem and thoughts written by others) goes in as data, never as an instruction.
+What a model says is decoded strictly, bounded, and never trusted. A malformed, late or refused answer becomes an error:
+GENERATION_FAILED, EVALUATION_TIMEOUT, or INVALID_FORMAT for any other answer that came and cannot be read; what the
+endpoint would not take stays LLM_UNAVAILABLE. It is recoverable unless the endpoint refused the request itself.
 """
 
 from __future__ import annotations
