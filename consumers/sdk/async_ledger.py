@@ -38,6 +38,8 @@ class AsyncLedger(LedgerBase):
     cancelled while it is being admitted may have been admitted: publish it with ``idem`` to be able to call it again.
     """
 
+    _awaits = True
+
     def _prepare(self) -> None:
         self._client: Any = None  # an AsyncRemoteClient, or a local client in threads
         self._threads: ThreadPoolExecutor | None = None

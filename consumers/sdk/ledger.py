@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -57,6 +57,8 @@ _index_digits_max: Final = 12
 
 class LedgerBase:
     """What both ledgers share: settings, keys, drafts, and the functions that react."""
+
+    _awaits: ClassVar = False
 
     def __init__(
         self,
@@ -104,20 +106,20 @@ class LedgerBase:
         return self.settings.agent
 
     def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
-        """Register a function that ``run`` calls with each event of ``kinds`` for which ``where(event)`` is true.
+        """Register a function that ``run`` calls with each event of ``kinds`` (default: all) that ``where`` is true of.
 
         It gets the event and the connection to the subscription's own SQLite file: what it writes there commits in one
         transaction with the position, so it happens once, whatever is killed. What it does elsewhere happens at least
         once; ``event.id`` is the same each time.
 
         Raises:
-            Refused: ``UNKNOWN_KIND``.
+            Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function that does not take the two, or that nobody would await.
         """
         from consumers.sdk.reactor import Handlers  # noqa: PLC0415 - opens sqlite, which publishing does not need
 
         check_kinds(kinds)
         if self._handlers is None:
-            self._handlers = Handlers()
+            self._handlers = Handlers(awaits=self._awaits)
         return self._handlers.on(*kinds, where=where)
 
     def _subscriptions(self, name: str, store: Path | str | None) -> Subscriptions:

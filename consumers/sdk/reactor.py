@@ -15,7 +15,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -45,32 +45,63 @@ retry_wait_max_s: Final = 30.0
 
 
 class Handlers:
-    """Which functions are called for which events."""
+    """Which functions are called for which events; ``awaits``: they may be coroutine functions."""
 
-    def __init__(self) -> None:
-        self._handlers: dict[str, list[tuple[Effect, Where | None]]] = {}
+    def __init__(self, *, awaits: bool = False) -> None:
+        self._awaits = awaits
+        self._handlers: list[tuple[frozenset[str], Effect, Where | None]] = []
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds that are asked for, sorted."""
-        return sorted(self._handlers)
+        """The kinds that are asked for, sorted; none of them when a function asks for all."""
+        if any(not kinds for kinds, _, _ in self._handlers):
+            return []
+        return sorted({kind for kinds, _, _ in self._handlers for kind in kinds})
 
     def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
-        """Register a function for the events of ``kinds`` for which ``where`` is true (default: for all of them).
+        """Register a function for the events of ``kinds`` (default: all) for which ``where`` is true.
 
         Functions of one event are called in the order of their registration, all in one transaction.
         """
 
         def register(effect: EffectT) -> EffectT:
-            for kind in kinds:
-                self._handlers.setdefault(kind, []).append((effect, where))
+            self._check(effect)
+            self._handlers.append((frozenset(kinds), effect, where))
             return effect
 
         return register
 
+    def reacts_to(self, kind: str) -> bool:
+        """Whether a function asks for events of ``kind``."""
+        return any(not kinds or kind in kinds for kinds, _, _ in self._handlers)
+
     def effects(self, event: Event) -> list[Effect]:
         """Return the functions to be called for ``event``."""
-        return [effect for effect, where in self._handlers.get(event.kind, ()) if where is None or where(event)]
+        return [
+            effect
+            for kinds, effect, where in self._handlers
+            if (not kinds or event.kind in kinds) and (where is None or where(event))
+        ]
+
+    def _check(self, effect: Effect) -> None:
+        """Refuse what could never be called as it should be, before events are passed over because of it."""
+        name = getattr(effect, "__name__", repr(effect))
+        if not self._awaits and inspect.iscoroutinefunction(effect):
+            raise Refused("USAGE", f"{name} is a coroutine function, and nothing here awaits it: take AsyncLedger")
+        try:
+            inspect.signature(effect).bind(None, None)
+        except TypeError as error:
+            message = f"{name} is called with the event and the subscription's database: def {name}(event, db)"
+            raise Refused("USAGE", message) from error
+        except ValueError:  # a builtin that does not say what it takes
+            return
+
+
+def _check_open(db: sqlite3.Connection) -> None:
+    """Refuse what ended its own transaction: its effect would be there without the position."""
+    if not db.in_transaction:
+        message = "the function ended its transaction: leave out commit(), rollback(), executescript() and `with db:`"
+        raise Refused("USAGE", f"{message}; what it wrote is committed with the position")
 
 
 class _Attempts:
@@ -109,6 +140,8 @@ class _Attempts:
 
 
 class _Subscription(Generic[ClientT]):
+    _awaits: ClassVar = False
+
     def __init__(
         self,
         client: ClientT,
@@ -124,7 +157,7 @@ class _Subscription(Generic[ClientT]):
 
         ``wait_s`` is how long one read waits for news, and so how long ``run`` may take to see that it should stop.
         """
-        self._handlers = handlers or Handlers()
+        self._handlers = handlers or Handlers(awaits=self._awaits)
         self.on = self._handlers.on
         self._client = client
         self._subscriptions = subscriptions
@@ -174,10 +207,11 @@ class Reactor(_Subscription[Client]):
         event = read_event(index, self._client.entry(index))
         with self._subscriptions.transaction() as db:
             self._subscriptions.unbury(self._name, index)
-            if event.kind not in self._handlers.kinds:
+            if not self._handlers.reacts_to(event.kind):
                 raise Refused("USAGE", f"{self._name} does not react to {event.kind}", kind=event.kind)
             for effect in self._handlers.effects(event):
                 effect(event, db)
+            _check_open(db)
 
     def _handle(self, event: Event, stop: threading.Event) -> bool:
         """Bring about the effect of one event; return whether to go on."""
@@ -190,6 +224,7 @@ class Reactor(_Subscription[Client]):
                     self._subscriptions.check_is_next(self._name, event.index)
                     for effect in self._handlers.effects(event):
                         effect(event, db)
+                    _check_open(db)
                     # If we crash before the commit, neither effect nor position is there, and the event comes again.
                     self._subscriptions.move(self._name, event.index + 1)
             except (Unavailable, KeyboardInterrupt):
@@ -225,6 +260,8 @@ class AsyncReactor(_Subscription[AsyncReads]):
     The store's transactions run on the loop itself: each takes a few milliseconds, and one that ran in a thread could
     begin after its task was cancelled, and stay open.
     """
+
+    _awaits = True
 
     async def run(self, stop: asyncio.Event, *, start: int | None = None, until: int | None = None) -> None:
         """React until ``stop`` is set, or until everything before index ``until`` was handled.
@@ -273,6 +310,7 @@ class AsyncReactor(_Subscription[AsyncReads]):
                     result = effect(event, db)
                     if inspect.isawaitable(result):
                         await result
+                _check_open(db)
                 self._subscriptions.move(self._name, event.index + 1)
         except Unavailable:
             self._attempts.take_back(event)

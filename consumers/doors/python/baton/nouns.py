@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
+from ledger.errors import Refused
 from ledger.events import handoff as handoffs
 from ledger.events import reasoning as reasonings
 from ledger.events import session as sessions
@@ -23,6 +24,17 @@ R = TypeVar("R")
 A = TypeVar("A")
 R_co = TypeVar("R_co", covariant=True)
 A_co = TypeVar("A_co", covariant=True)
+
+
+# What holds several texts; a single text is a sequence of texts, too: of its letters.
+_lists = ("tasks", "criteria", "depends_on", "evidence", "limitations", "artifacts")
+
+
+def _check_lists(given: Mapping[str, Any]) -> None:
+    """Refuse one text where several are meant: each of its letters would be signed as one, for good."""
+    for name in _lists:
+        if isinstance(given.get(name), str):
+            raise Refused("USAGE", f"{name} is a list of texts, not one text: {name}=[{given[name][:40]!r}]")
 
 
 class _Publisher(Protocol[R_co, A_co]):
@@ -88,6 +100,7 @@ class Handoff(_Noun[R, A]):
 
         ``body`` is what is to be done in words, ``answers`` the handoff that this one is the return of.
         """
+        _check_lists({"tasks": tasks, "criteria": criteria, "depends_on": depends_on})
         given = {
             "to": to, "title": title, "reviewer": reviewer, "body": body, "tasks": list(tasks),
             "criteria": list(criteria), "context": context, "depends_on": list(depends_on), "unlock_at": unlock_at,
@@ -105,6 +118,7 @@ class Handoff(_Noun[R, A]):
 
     def amend(self, *, reason: str = "", **changes: Any) -> R:
         """Set some of what ``create`` takes anew, before work begins; it needs a new approval."""
+        _check_lists(changes)
         return self._act("amend", **changes, reason=reason)
 
     def approve(self, version: str, *, comment: str = "") -> R:
@@ -147,6 +161,7 @@ class Handoff(_Noun[R, A]):
 
     def complete(self, summary: str = "", *, artifacts: Sequence[str] = (), reasoning_ref: str | None = None) -> R:
         """Say that the work is done; every criterion must be checked or waived."""
+        _check_lists({"artifacts": artifacts})
         data = handoffs.HandoffCompleted(summary=summary, artifacts=list(artifacts), reasoning_ref=reasoning_ref)
         return self._publish(data)
 
@@ -204,6 +219,7 @@ class Reasoning(_Noun[R, A]):
         **fields: Any,
     ) -> R:
         """Add one step, numbered after the last; ``fields`` are others of ``ledger.events.reasoning.Step``."""
+        _check_lists({"evidence": evidence})
 
         def make(client: Client) -> list[EventData]:
             steps = client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
@@ -226,6 +242,7 @@ class Reasoning(_Noun[R, A]):
 
     def conclude(self, conclusion: str, *, confidence: float = 1.0, limitations: Sequence[str] = ()) -> R:
         """Say what it comes to, and where it may be wrong."""
+        _check_lists({"limitations": limitations})
         data = reasonings.ReasoningConcluded(
             conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
         )
@@ -272,6 +289,9 @@ class Session(_Noun[R, A]):
         round: int = 0,  # noqa: A002 - the field's name
     ) -> R:
         """Record how well you know, can and are sure; a vector that is left out counts as not assessed, never as 0."""
+        if unknown := vectors.keys() - set(sessions.Vectors.__struct_fields__):
+            there_are = ", ".join(sessions.Vectors.__struct_fields__)
+            raise Refused("UNKNOWN_FIELD", f"there is no vector {min(unknown)!r}; there are: {there_are}")
         data = sessions.AssessmentRecorded(
             phase=phase, vectors=sessions.Vectors(**vectors), reasoning=reasoning, round=round
         )
@@ -281,6 +301,7 @@ class Session(_Noun[R, A]):
         self, finding: str, *, evidence: Sequence[str] = (), impact: float | None = None, subject: str = ""
     ) -> R:
         """Record what you found out, and where it can be seen."""
+        _check_lists({"evidence": evidence})
         data = sessions.FindingLogged(finding=finding, evidence=list(evidence), impact=impact, subject=subject)
         return self._publish(data)
 

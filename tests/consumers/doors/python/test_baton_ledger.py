@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import itertools
 import sqlite3
@@ -15,6 +16,7 @@ from baton import AsyncLedger, BatonError, Event, Ledger, Refused, Unavailable
 from calling import Baton, Place
 
 from consumers.handoffs.acts import ACTS
+from consumers.sdk.subscriptions import Subscriptions
 from ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
@@ -481,6 +483,66 @@ def test_a_handler_that_raises_five_times_leaves_a_dead_letter_and_the_next_even
     subscriptions = Subscriptions(tmp_path / "s.db")
     assert [letter.error for letter in subscriptions.dead_letters("dead")] == ["ValueError: never"]
     subscriptions.close()
+
+
+def test_a_function_that_could_never_be_called_rightly_is_refused_before_it_passes_an_event_over(place: Place) -> None:
+    async def unawaited(event: Event, db: sqlite3.Connection) -> None:
+        raise AssertionError(event, db)
+
+    def without_store(event: Event) -> None:
+        raise AssertionError(event)
+
+    misfit: Any = without_store
+    with opened(place) as ledger:
+        assert "unawaited is a coroutine function" in str(refusal(lambda: ledger.on("handoff.completed")(unawaited)))
+        assert "def without_store(event, db)" in str(refusal(lambda: ledger.on("handoff.completed")(misfit)))
+
+
+def test_a_function_registered_for_no_kind_is_called_for_every_event(place: Place, tmp_path: Path) -> None:
+    with opened(place) as ledger:
+        begin = ledger.publish(f"session/{fresh()}", SessionStarted(task="a"), FindingLogged(finding="b"))[0].index
+        met: list[str] = []
+
+        @ledger.on()
+        def note(event: Event, _: sqlite3.Connection) -> None:
+            met.append(event.kind)
+
+        ledger.run("all", after=begin - 1, until=begin + 2, store=tmp_path / "all.db")
+    assert met == ["session.started", "finding.logged"]
+
+
+def test_a_function_that_commits_by_itself_is_told_so_in_its_dead_letter(place: Place, tmp_path: Path) -> None:
+    with opened(place) as ledger:
+        begin = ledger.session(fresh()).start("it")[0].index
+
+        @ledger.on("session.started")
+        def note(_: Event, db: sqlite3.Connection) -> None:
+            with db:
+                db.execute("CREATE TABLE IF NOT EXISTS met (x)")
+
+        ledger.run("commits", after=begin - 1, until=begin + 1, store=tmp_path / "commits.db")
+    with contextlib.closing(Subscriptions(tmp_path / "commits.db")) as kept:
+        (letter,) = kept.dead_letters("commits")
+    assert "the function ended its transaction" in letter.error
+
+
+def test_one_text_where_several_are_meant_and_names_that_do_not_exist_are_refused(place: Place) -> None:
+    name = fresh()
+    wrong: dict[str, Any] = {"title": "It", "to": "claude-code", "reviewer": "alex"}
+    with opened(place) as ledger:
+        ledger.handoff(name).create(**wrong)
+        for refused in (
+            lambda: ledger.handoff(fresh()).create(**wrong, tasks="do it"),
+            lambda: ledger.handoff(name).amend(criteria="tests pass"),
+            lambda: ledger.session(fresh()).finding("it", evidence="a.py:1"),
+            lambda: ledger.reasoning(fresh()).step("it", evidence="a.py:1"),
+            lambda: ledger.reasoning(fresh()).conclude("it", limitations="none"),
+            lambda: ledger.handoff(name).complete(artifacts="a.py"),
+        ):
+            assert "is a list of texts, not one text" in str(refusal(refused))
+        assert "has no 'titel'" in str(refusal(lambda: ledger.handoff(name).amend(titel="Other")))
+        vectors = {"kno": 0.5}
+        assert "no vector 'kno'" in str(refusal(lambda: ledger.session(fresh()).assess("PREFLIGHT", vectors)))
 
 
 def test_a_cancelled_call_leaves_the_ledger_usable_and_closing_waits_for_it(place: Place) -> None:
