@@ -147,10 +147,9 @@ def _assignment(settings: Settings, opened: kinds.TotStarted, start: int) -> Ass
 
 
 def _opening(client: Client, task_id: str) -> Event:
-    opening = next(_events(client, f"tot/{task_id}"), None)
-    if opening is None:
-        raise Refused("NOT_FOUND", f"there is no task {task_id}", task=task_id)
-    return opening
+    for opening in _events(client, f"tot/{task_id}"):
+        return opening
+    raise Refused("NOT_FOUND", f"there is no task {task_id}", task=task_id)
 
 
 def _events(client: Client, stream: str, start: int = 0) -> Iterator[Event]:

@@ -206,9 +206,8 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
     if answered.at is not None and time_of(answered.at) is None:
         value = shorten(str(answered.at).strip(), name_max_chars) or '""'
         dirty.append(DirtyValue(path="timestamp", value=value, why="it is no time with an offset"))
-    dirty += [
-        DirtyValue(path="$", value=shorten(number.strip(), name_max_chars), why=_NUMBER) for number in answered.odd
-    ]
+    numbers = (shorten(number.strip(), name_max_chars) for number in answered.odd)
+    dirty += [DirtyValue(path="$", value=number, why=_NUMBER) for number in numbers]
     if len(dirty) > dirty_max:
         left = f"{len(dirty) - dirty_max + 1} more are not listed: the original has them"
         dirty[dirty_max - 1 :] = [DirtyValue(path="$", value="…", why=left)]

@@ -238,14 +238,9 @@ class LlmClient:
             headers["authorization"] = f"Bearer {self.endpoint.api_key.reveal()}"
         try:
             answer = post(
-                self.endpoint.url,
-                body,
-                headers,
-                limit_s=settings.timeout_s,
-                attempts_max=settings.attempts_max,
-                passing=_PASSING,
-                answer_max_bytes=answer_size_max_bytes,
-            )
+                self.endpoint.url, body, headers, limit_s=settings.timeout_s, attempts_max=settings.attempts_max,
+                passing=_PASSING, answer_max_bytes=answer_size_max_bytes,
+            )  # fmt: skip
         except TimeoutError as error:
             message = f"the model did not answer within {settings.timeout_s:g} s"
             raise Unavailable("LLM_UNAVAILABLE", message) from error

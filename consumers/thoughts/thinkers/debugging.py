@@ -88,9 +88,8 @@ class Debugging(ProgramThinker[Fault]):
         tokens, touched, errors = _changed(path, problem)
         if errors:
             return invalid(errors[0])
-        changes = [
-            (place, new) for place, old in enumerate(tokens) if place not in touched for new in _alternatives(old)
-        ]
+        free = [(place, old) for place, old in enumerate(tokens) if place not in touched]
+        changes = [(place, new) for place, old in free for new in _alternatives(old)]
         changes.sort(key=lambda change: _distance(_with(tokens, *change), problem))
         return ((f"token {place} `{tokens[place]}` should be `{new}`", "hypothesis") for place, new in changes)
 

@@ -213,7 +213,6 @@ def _code_of(error: Unavailable | Refused) -> str:
 
 def _failure(code: str, error: Unavailable | Refused) -> kinds.Failure:
     status = error.details.get("status")
-    denied = isinstance(error, Refused) or (
-        isinstance(status, int) and 400 <= status < 500 and status not in (408, 425, 429)
-    )
+    is_denial = isinstance(status, int) and 400 <= status < 500 and status not in (408, 425, 429)
+    denied = is_denial or isinstance(error, Refused)
     return kinds.Failure(code=code, message=f"{error.code}: {error.message}", recoverable=not denied)
