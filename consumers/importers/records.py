@@ -36,11 +36,7 @@ reason_max_chars: Final = 2000
 question_size_max_bytes: Final = 48 * 1024
 _unix_max_s: Final = 253_402_300_799
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FRACTIONS: Final = {
-    "milliseconds": (10**12, 10**3),
-    "microseconds": (10**15, 10**6),
-    "nanoseconds": (10**18, 10**9),
-}
+_FRACTIONS: Final = {"milliseconds": (10**12, 10**3), "microseconds": (10**15, 10**6), "nanoseconds": (10**18, 10**9)}
 _UNIX_TEXT: Final = re.compile(r"[0-9]{10}(?:\.[0-9]{1,9})?|[0-9]{13}|[0-9]{16}|[0-9]{19}")
 
 
@@ -169,11 +165,8 @@ def import_records(
     for batch in _batches(records):
         outcomes += _submit(author, batch)
         step(len(outcomes), len(records))
-    again = [
-        _kept_aside(outcome.record, outcome.refusal)
-        for outcome in outcomes
-        if outcome.refusal is not None and outcome.is_mapped
-    ]
+    refused = ((outcome.record, outcome.refusal) for outcome in outcomes if outcome.is_mapped)
+    again = [_kept_aside(record, refusal) for record, refusal in refused if refusal is not None]
     for batch in _batches(again):
         outcomes += _submit(author, batch)
     # A record that cannot even be kept aside stands there from an earlier run, with another reason; any other refusal

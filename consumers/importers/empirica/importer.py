@@ -190,7 +190,7 @@ def _standing(answer: Ask, notes: Sequence[Note]) -> dict[tuple[str, str], Known
     return {(row["original"], row["source"]): _known(kinds[row["source"]], row) for row in rows}
 
 
-def _rows(answer: Ask, wanted: Sequence[Note] | Sequence[Known]) -> Iterator[dict[str, Any]]:
+def _rows(answer: Ask, wanted: Sequence[Note | Known]) -> Iterator[dict[str, Any]]:
     return existing_records(answer, ((note.original, note.source) for note in wanted))
 
 

@@ -208,7 +208,7 @@ def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], 
 
 
 def log_begun(app: App, task_id: str, logs_folder: Path | None) -> dict[str, Any]:
-    """Write what was said so far in a search that was stopped; return the task and its logs, nothing if none began."""
+    """Write the logs of a search that was stopped; return the task and its logs, nothing if none began."""
     try:
         told = read_task(app.client(), task_id)
         return {"task_id": task_id, "logs": None if logs_folder is None else str(write_logs(told, logs_folder))}
