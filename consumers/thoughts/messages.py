@@ -169,10 +169,7 @@ def _evaluate(state: TreeState, action: search.Evaluate) -> kinds.EvaluatePayloa
 
 def search_complete(state: TreeState, failure: kinds.Failure | None) -> kinds.SearchComplete:
     """Return the end of a search; with ``failure`` when it found nothing."""
-    payload = kinds.SearchPayload(
-        stats=tree.stats(state),
-        tree_digest=tree.digest(state),
-        best_path=tree.best_path(state),
-        tree=tree.thought_tree(state),
-    )
+    counts, path = tree.stats(state), tree.best_path(state)
+    whole, digest = tree.thought_tree(state), tree.digest(state)
+    payload = kinds.SearchPayload(stats=counts, tree_digest=digest, best_path=path, tree=whole)
     return message(kinds.SearchComplete, state.task_id, payload, failure)

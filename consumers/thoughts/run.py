@@ -135,15 +135,8 @@ def _opened(settings: Settings, client: Client | None) -> AbstractContextManager
 
 
 def _assignment(settings: Settings, opened: kinds.TotStarted, start: int) -> Assignment:
-    return Assignment(
-        home=str(settings.home),
-        config=settings.config,
-        server=settings.server,
-        task_id=opened.task_id,
-        thinker=opened.thinker,
-        start=start,
-        opening=opened,
-    )
+    home, config, server = str(settings.home), settings.config, settings.server
+    return Assignment(home, config, server, opened.task_id, opened.thinker, start, opened)
 
 
 def _opening(client: Client, task_id: str) -> Event:

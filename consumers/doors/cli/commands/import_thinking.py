@@ -46,10 +46,7 @@ def thinking(app: App, path: Path, *, dry_run: bool) -> None:
             step(seen.done_bytes, seen.total_bytes)
     importing.flush()
     answer = importing.tally.answer() | {
-        "files": seen.files,
-        "other_files": seen.other_files,
-        "lines": seen.lines,
-        "skipped": seen.skipped,
+        **{name: getattr(seen, name) for name in ("files", "other_files", "lines", "skipped")},
         "unread": [one.answer() for one in unread],
         "dry_run": dry_run,
     }
