@@ -122,6 +122,17 @@ class Baton:
         assert report["ok"] is False
         return report
 
+    def written(self) -> int:
+        """Return how many events there are that no service agent signed: a node's own may come at any moment."""
+        while True:
+            of_services, total = self._by_services(), self.size()
+            if of_services == self._by_services():
+                return total - of_services
+
+    def _by_services(self) -> int:
+        agents = [agent["name"] for agent in self.data("agent", "list")["agents"] if "service" in agent["roles"]]
+        return sum(int(self.data("log", "--author", agent, "--limit", 1)["total"]) for agent in agents)
+
     def size(self) -> int:
         """Return the number of entries in the log."""
         total: int = self.data("log", "--limit", 1)["total"]

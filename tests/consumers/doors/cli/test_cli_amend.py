@@ -146,10 +146,10 @@ def test_only_the_sender_amends(baton: Baton, fresh: Fresh) -> None:
 
 
 def test_what_a_file_cannot_hold_is_refused(baton: Baton, imported: str) -> None:
-    before = baton.size()
+    before = baton.written()
     error = baton.refuses("INVALID_FIELD", "handoff", "amend", imported, "--body", "```\nopen", "--as", "a")
     assert "task" in error["message"] or error["details"]
-    assert baton.size() == before
+    assert baton.written() == before
 
 
 def test_superseded_handoff_gives_way(baton: Baton, fresh: Fresh) -> None:

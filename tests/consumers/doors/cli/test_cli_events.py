@@ -66,7 +66,7 @@ def test_a_batch_with_one_wrong_line_leaves_nothing_and_names_the_line(
 ) -> None:
     stream = f"session/{fresh('batch')}"
     good = {"stream": stream, "kind": "session.started", "data": {}}
-    size = baton.size()
+    size = baton.written()
     for wrong, code, line in (
         (b"{", "INVALID_FORMAT", 2),
         (b'{"a": 1, "a": 2}', "DUPLICATE_KEY", 2),
@@ -92,7 +92,7 @@ def test_a_batch_with_one_wrong_line_leaves_nothing_and_names_the_line(
     ):
         given_stdin(monkeypatch, content)
         assert json.loads(baton.run("emit", "-", "--as", "a", "--json").out)["error"]["code"] == code
-    assert baton.size() == size
+    assert baton.written() == size
     baton.refuses("USAGE", "emit", "-", "--stream", stream, "--as", "a")
     baton.refuses("USAGE", "emit", "session.started", "--data", "{}", "--as", "a")
 

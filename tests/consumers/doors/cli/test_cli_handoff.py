@@ -193,13 +193,13 @@ def test_dependency_may_have_to_be_verified(baton: Baton, fresh: Fresh) -> None:
 @pytest.mark.served
 def test_only_the_reviewer_approves_and_only_the_receiver_claims(baton: Baton, fresh: Fresh) -> None:
     name = create(baton, fresh("gate"))
-    before = baton.size()
+    before = baton.written()
     for party in ("a", "b"):
         baton.refuses("SELF_APPROVAL", "handoff", "approve", name, "--as", party)
     baton.refuses("NOT_AUTHORIZED", "handoff", "approve", name, "--as", "ada")
     baton.refuses("NOT_APPROVED", "handoff", "claim", name, "--as", "b")
     baton.refuses("VERSION_MISMATCH", "handoff", "approve", name, "--version", "sha256:" + "0" * 64, "--as", "rita")
-    assert baton.size() == before
+    assert baton.written() == before
     baton("handoff", "approve", name, "--as", "rita")
     baton.refuses("NOT_AUTHORIZED", "handoff", "claim", name, "--as", "ada")
     baton("handoff", "claim", name, "--as", "b")

@@ -177,7 +177,7 @@ def test_table_whose_other_row_changed_imports_that_row_alone(alone: Baton, tmp_
 def test_content_that_no_file_can_hold_is_not_handed_over(baton: Baton, fresh: Fresh) -> None:
     name = fresh("unwritable")
     parties = ["--id", name, "--as", "a", "--to", "b", "--reviewer", "rita"]
-    before = baton.size()
+    before = baton.written()
     for said, options in (
         ("title", ["--title", "two\nlines"]),
         ("title", ["--title", "  "]),
@@ -186,7 +186,7 @@ def test_content_that_no_file_can_hold_is_not_handed_over(baton: Baton, fresh: F
         ("never closed", ["--title", "t", "--body", "```\nopen"]),
     ):
         assert said in baton.refuses("INVALID_FIELD", "handoff", "create", *parties, *options)["message"]
-    assert baton.size() == before
+    assert baton.written() == before
     baton("handoff", "create", *parties, "--title", f"Do {name}")
     baton.refuses("INVALID_FIELD", "handoff", "amend", name, "--title", "two\nlines", "--as", "a")
     assert baton("handoff", "render", name).startswith(f"# Handoff: Do {name}\n")

@@ -106,11 +106,11 @@ def test_what_the_agent_may_not_sign_is_listed_once(baton: Baton, fresh: Fresh, 
         once(baton.place, folder, agent)
     path = folder / f"{name}.md"
     save(path, path.read_text().replace("Status: pending", "Status: approved"))
-    before = baton.size()
+    before = baton.written()
     for agent in ("a", "b", "rita"):
         assert f"rita runs baton handoff approve {name} --as rita" in once(baton.place, folder, agent)
         assert once(baton.place, folder, agent) == ""
-    assert baton.size() == before
+    assert baton.written() == before
     assert "Status: approved" in path.read_text()
     baton("handoff", "approve", name, "--as", "rita")
     for agent in ("a", "b", "rita"):
@@ -169,9 +169,9 @@ def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(
     ticks = sum(one == "task_checked b" for one in events(baton, name))
     assert ticks == rounds
     assert is_in_step(baton, folder, name)
-    before = baton.size()
+    before = baton.written()
     assert once(place, folder, "b") == ""
-    assert baton.size() == before
+    assert baton.written() == before
     assert sorted(one.name for one in folder.iterdir() if not one.name.startswith(".baton-")) == [path.name]
 
 

@@ -83,7 +83,7 @@ def test_dry_run_says_what_would_be_made_and_why_nothing_else(
 ) -> None:
     name = fresh("dry")
     index = hand_over(baton, name)
-    size = baton.size()
+    size = baton.written()
     (event,) = baton.data("router", "dry-run", file, "--after", index - 1)["events"]
     assert (event["index"], event["handoff"], event["hop"]) == (index, name, 0)
     look, lost = event["chains"]
@@ -96,7 +96,7 @@ def test_dry_run_says_what_would_be_made_and_why_nothing_else(
     assert (lost["fires"], lost["why_not"]) == (False, "where.title: 'Tests' is not 'Lost*'")
     text = baton("router", "dry-run", file, "--after", index - 1)
     assert f"would create: {name}-look-1 [→ a] Look at Tests (hop 1)" in text
-    assert baton.size() == size
+    assert baton.written() == size
 
 
 def test_dry_run_of_one_event_tells_of_every_chain(baton: Baton, file: Path, fresh: Callable[[str], str]) -> None:
