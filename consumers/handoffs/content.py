@@ -96,8 +96,13 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
     """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``), its file with it.
 
     Raises:
-        Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``INVALID_FIELD`` or ``TOO_LARGE``.
+        Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``UNKNOWN_FIELD`` for what nobody
+            sets; ``INVALID_FIELD`` or ``TOO_LARGE``.
     """
+    # The date and the file's skeleton follow from what was said, and are nobody's to choose.
+    known = set(kinds.HandoffContent.__struct_fields__) - {"created", "skeleton"}
+    if unknown := changes.keys() - known:
+        raise Refused("UNKNOWN_FIELD", f"an amendment cannot set {min(unknown)!r}", field=min(unknown))
     from consumers.handoffs.files.mapping import file_now, new_file  # noqa: PLC0415 - a markdown parser
     from consumers.handoffs.files.syntax.parser import parse  # noqa: PLC0415
     from consumers.handoffs.files.syntax.revision import Revision, revise  # noqa: PLC0415

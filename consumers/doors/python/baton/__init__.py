@@ -25,7 +25,7 @@ def _check_packages() -> None:
     """Refuse to go on with somebody else's package of one of our names: its errors would make no sense to anybody."""
     here = Path(__file__).resolve().parent
     # Beside this package when installed, four folders up in a checkout.
-    places = {here.parent, here.parents[3]}
+    places = {here.parent, *here.parents[3:4]}
     for name in _PACKAGES:
         spec = find_spec(name)
         found = Path(spec.origin).resolve().parent if spec is not None and spec.origin is not None else None

@@ -187,6 +187,20 @@ def test_watcher_reacts_once_to_each_event_and_goes_on_where_it_stopped(home: Pa
     assert watched.findings() == ["one", "two", "three"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_a_watcher_ends_its_command_with_all_that_it_started(
+    home: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    pids = tmp_path / "pids"
+    command = f"sleep 60 & echo $! > {pids}; echo $$ >> {pids}; wait"
+    watch = ("--home", home, "--as", "a", "watch", "--kind", "finding.logged", "--exec", command)
+    with Running(*watch, "--from-start") as watching:
+        find(Place(home), "one")
+        wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2, "the command runs")
+        assert watching.signal(number).code == 0
+    assert not any(is_alive(int(pid)) for pid in pids.read_text().split())
+
+
 def test_watcher_that_was_killed_misses_nothing(home: Path, watched: Watched) -> None:
     with Running(*watched.arguments) as watching:
         wait_until(lambda: watched.position() is not None, "the watcher has a position")

@@ -575,6 +575,16 @@ async def _first(ledger: AsyncLedger, stream: str) -> Event:
 # The package
 
 
+@pytest.mark.parametrize("changes", [{"status": "approved"}, {"skeleton": f"blake3:{'0' * 64}"}, {"created": "x"}])
+def test_an_amendment_sets_what_creating_takes_and_nothing_else(place: Place, changes: dict[str, str]) -> None:
+    with opened(place) as ledger:
+        handoff = ledger.handoff(fresh())
+        handoff.create(to="claude-code", reviewer="alex", title="It")
+        assert refusal(lambda: handoff.amend(**changes)).code == "UNKNOWN_FIELD"
+        handoff.amend(title="Another")
+        assert handoff.show()["title"] == "Another"
+
+
 def test_every_act_on_a_handoff_is_a_verb_of_the_noun() -> None:
     from baton.nouns import Handoff
 

@@ -47,6 +47,12 @@ def test_somebody_elses_package_of_our_name_is_named_at_once(tmp_path: Path, nam
     assert run(tmp_path, "-P", "-m", "baton", "--help").returncode == 0
 
 
+def test_it_may_be_installed_right_under_the_root_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baton, "__file__", "/app/baton/__init__.py")
+    monkeypatch.setattr(baton, "find_spec", lambda name: ModuleSpec(name, None, origin=f"/app/{name}/__init__.py"))
+    baton._check_packages()
+
+
 def test_a_package_that_is_nowhere_or_elsewhere_ends_the_command_and_a_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
