@@ -157,10 +157,14 @@ def write_private(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+        except BaseException:
+            path.unlink(missing_ok=True)  # half a key opens nothing, and would keep its name taken for ever
+            raise
     except FileExistsError as error:
         raise Refused("KEY_EXISTS", f"there is a key file {path} already", path=str(path)) from error
     except OSError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,7 +14,7 @@ from building import key_named
 from nacl import pwhash
 
 from ledger import identity
-from ledger.errors import BatonError
+from ledger.errors import BatonError, Unavailable
 from ledger.home import Home
 from ledger.identity import (
     Key,
@@ -232,3 +234,16 @@ def test_new_session_key_replaces_the_older_one(tmp_path: Path) -> None:
         session_file(home, key_named(name), expires_at="2999-01-01T00:00:00Z")
     assert home.signing_key("alice", []).public == key_named("second").public
     assert home.session_file("alice").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_that_finds_no_room_leaves_its_name_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "kuro.key"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(Unavailable, match="STORE_UNAVAILABLE"):
+            write_private(path, b"{}")
+    write_private(path, b"{}")
+    assert path.read_bytes() == b"{}"
