@@ -22,8 +22,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-_OWN_NAMES = {"TYPE_CHECKING", "front_door"}
-
 
 def front_door(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the ``__getattr__`` and the ``__dir__`` of a package that offers what it imports for type checkers."""
@@ -40,9 +38,17 @@ def front_door(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         return getattr(import_module(offered()[name]), name)
 
     def names() -> list[str]:
-        return sorted({*offered(), *vars(sys.modules[package])} - _OWN_NAMES)
+        own = {name for name, value in vars(sys.modules[package]).items() if _is_own(package, name, value)}
+        return sorted({*offered(), *own})
 
     return load, names
+
+
+def _is_own(package: str, name: str, value: Any) -> bool:
+    """Whether a name is the package's own, not something that it imports for itself."""
+    if value is front_door:
+        return False
+    return name.startswith("_") or f"{package}.{name}" in sys.modules or getattr(value, "__module__", "") == package
 
 
 def _type_checking_imports(package: str) -> dict[str, str]:

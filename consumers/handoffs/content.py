@@ -180,11 +180,9 @@ def amended(content: kinds.HandoffContent, changes: dict[str, Any], reason: str)
     """Return the amendment that sets ``changes`` and leaves everything else.
 
     Raises:
-        Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``UNKNOWN_FIELD``; ``INVALID_FIELD``.
+        Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``INVALID_FIELD``.
     """
     fields = msgspec.structs.asdict(content)
-    if unknown := changes.keys() - fields.keys():
-        raise Refused("UNKNOWN_FIELD", f"a handoff has no {min(unknown)!r}; it has: {', '.join(fields)}")
     if all(fields[name] == value for name, value in changes.items()):
         raise Refused("USAGE", "nothing changes: say what to amend")
     fields |= changes

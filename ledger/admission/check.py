@@ -70,7 +70,7 @@ def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
         {"position": position, "code": refusal.code, "message": refusal.message}
         for position, refusal in sorted(refusals.items())
     ]
-    message = f"event {min(refusals)} of {count}: {first.message}"
+    message = f"event {min(refusals) + 1} of {count}: {first.message}"
     return Refused(first.code, message, **(first.details | {"events": events}))
 
 

@@ -272,6 +272,7 @@ def _print_error(error: BatonError, *, as_json: bool) -> int:
         return error.exit_code
     click.secho(f"{error.code}: ", err=True, nl=False, bold=True)
     click.echo(error.message, err=True)
-    for event in error.details.get("events", []):
-        click.echo(f"  event {event['position']}: {event['code']}: {event['message']}", err=True)
+    events = error.details.get("events", [])
+    for event in events if len(events) > 1 else []:  # the message is that of the first
+        click.echo(f"  event {event['position'] + 1}: {event['code']}: {event['message']}", err=True)
     return error.exit_code

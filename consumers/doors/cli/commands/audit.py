@@ -102,7 +102,9 @@ def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False) -
         click.echo(report.verdict + (", views equal what the log gives" if views else ""))
         click.echo(f"root {report.root}")
         if not report.anchored:
-            click.echo("Pass --root FINGERPRINT to check that this is the ledger you mean (`baton init` printed it).")
+            click.echo(
+                "Pass --root with the fingerprint that `baton init` printed, to check that this is the ledger you mean."
+            )
         for note in report.notes:
             click.echo(f"note: {_line(note)}")
 

@@ -95,9 +95,9 @@ def test_every_line_of_a_refused_batch_is_named(
     file.write_bytes(actors.sign_bytes("alice", *bodies).encode())
     said = alone_asked.run("submit", file)
     assert said.code == 2
-    assert "event 1: INVALID_FIELD" in said.err
-    assert "event 3: " in said.err
-    assert "event 0: " not in said.err
+    assert "event 2: INVALID_FIELD" in said.err
+    assert "event 4: " in said.err
+    assert "event 1: " not in said.err
 
 
 def test_no_ledger_says_how_to_make_one(nowhere: Baton) -> None:

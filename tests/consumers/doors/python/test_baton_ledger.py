@@ -540,7 +540,7 @@ def test_one_text_where_several_are_meant_and_names_that_do_not_exist_are_refuse
             lambda: ledger.handoff(name).complete(artifacts="a.py"),
         ):
             assert "is a list of texts, not one text" in str(refusal(refused))
-        assert "has no 'titel'" in str(refusal(lambda: ledger.handoff(name).amend(titel="Other")))
+        assert "cannot set 'titel'" in str(refusal(lambda: ledger.handoff(name).amend(titel="Other")))
         vectors = {"kno": 0.5}
         assert "no vector 'kno'" in str(refusal(lambda: ledger.session(fresh()).assess("PREFLIGHT", vectors)))
 
@@ -602,6 +602,7 @@ def test_the_package_offers_what_it_names_and_nothing_else() -> None:
     names = [name for name in dir(baton) if not name.startswith("_") and name[0].isupper()]
     assert {"Ledger", "AsyncLedger", "Event", "Receipt", "Refused", "Unavailable"} <= set(names)
     assert all(getattr(baton, name) for name in names)
+    assert not {"Path", "sys", "find_spec", "annotations"} & set(dir(baton))
     assert issubclass(Unavailable, BatonError)
     with pytest.raises(AttributeError):
         _ = baton.Nothing
