@@ -198,9 +198,15 @@ def _matching(key: Key, content: KeyFile, path: Path) -> Key:
 
 
 def _stretch(passphrase: str, salt: bytes) -> bytes:
+    try:
+        given = passphrase.encode()
+    except UnicodeEncodeError:
+        given = b""
+    if passphrase and not given:  # raised out here: Python's own error would carry the passphrase along
+        raise Refused("INVALID_FIELD", "a passphrase is Unicode text, and this one is not")
     return pwhash.argon2id.kdf(
         secret.SecretBox.KEY_SIZE,
-        passphrase.encode(),
+        given,
         salt,
         opslimit=pwhash.argon2id.OPSLIMIT_MODERATE,
         memlimit=pwhash.argon2id.MEMLIMIT_MODERATE,

@@ -236,6 +236,22 @@ def test_new_session_key_replaces_the_older_one(tmp_path: Path) -> None:
     assert home.session_file("alice").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_passphrase_that_is_no_text_is_refused_and_in_no_error(tmp_path: Path) -> None:
+    for action in (
+        lambda: write_key(tmp_path / "a.key", key_named("a"), ledger="0" * 32, name="a", passphrase="secret\udcff"),
+        lambda: open_key(tmp_path / "b.key", "secret\udcff"),
+    ):
+        write_key(tmp_path / "b.key", key_named("b"), ledger="0" * 32, name="b", passphrase="secret")
+        with pytest.raises(BatonError) as refused:
+            action()
+        (tmp_path / "b.key").unlink()
+        error: BaseException | None = refused.value
+        assert refused.value.code == "INVALID_FIELD"
+        while error is not None:
+            assert "secret" not in repr(error.args)
+            error = error.__cause__ or error.__context__
+
+
 def test_a_key_that_finds_no_room_leaves_its_name_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
