@@ -187,12 +187,8 @@ def only_match(matches: Sequence[str], asked: str, what: str) -> str:
         raise Refused("NOT_FOUND", f"there is no {what} {asked}", asked=asked)
     if len(matches) > 1:
         candidates = list(matches[:candidates_max])
-        raise Refused(
-            "REF_AMBIGUOUS",
-            f"{asked} fits more than one {what}: {', '.join(candidates)}",
-            asked=asked,
-            candidates=candidates,
-        )
+        message = f"{asked} fits more than one {what}: {', '.join(candidates)}"
+        raise Refused("REF_AMBIGUOUS", message, asked=asked, candidates=candidates)
     return matches[0]
 
 

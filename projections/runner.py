@@ -212,12 +212,8 @@ def _check_history(slots: list[Slot], batch: Batch, start: int) -> None:
     is_shorter = any(slot.position > batch.size for slot in slots)
     last_ids = {slot.last_id for slot in slots if slot.position == start and start > 0}
     if is_shorter or (batch.before is not None and last_ids - {batch.before.event.id}):
-        raise Corrupted(
-            "CORRUPTED",
-            f"the views were made from another past of this log, which now has {batch.size} entries: {ADVICE}",
-            size=batch.size,
-            position=start,
-        )
+        message = f"the views were made from another past of this log, which now has {batch.size} entries: {ADVICE}"
+        raise Corrupted("CORRUPTED", message, size=batch.size, position=start)
 
 
 def read_logged(index: int, data: bytes) -> Logged:

@@ -63,11 +63,8 @@ def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInput
     session = ask("sessions.show", {"id": session_id})
     if session["author"] != author.name:
         # Before any blob is put: admission would refuse the event only after them.
-        raise Refused(
-            "NOT_AUTHORIZED",
-            f"session {session['id']} belongs to {session['author']}, who alone reports on it",
-            owner=session["author"],
-        )
+        message = f"session {session['id']} belongs to {session['author']}, who alone reports on it"
+        raise Refused("NOT_AUTHORIZED", message, owner=session["author"])
     accomplished = ask("reports.accomplished", {"id": session["id"]})["accomplished"]
     data = fit_entry(msgspec.to_builtins(generate(session, given, accomplished)), author.client.put_blob)
     # If we crash here, the session has no new report: the next call (or `baton session sweep`) makes it, and finds the

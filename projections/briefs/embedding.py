@@ -103,11 +103,8 @@ def cosine_similarity(one: Embedding, other: Embedding) -> float:
         if not isinstance(vector, Embedding):
             raise Refused("EMBEDDER_MISMATCH", "a vector that does not say which embedder made it is not compared")
     if not one.embedder.is_same(other.embedder) or len(one) != len(other):
-        raise Refused(
-            "EMBEDDER_MISMATCH",
-            f"a vector by {one.embedder} is not compared with one by {other.embedder}",
-            embedders=[str(one.embedder), str(other.embedder)],
-        )
+        message = f"a vector by {one.embedder} is not compared with one by {other.embedder}"
+        raise Refused("EMBEDDER_MISMATCH", message, embedders=[str(one.embedder), str(other.embedder)])
     lengths = math.sqrt(math.fsum(x * x for x in one)) * math.sqrt(math.fsum(x * x for x in other))
     return max(-1.0, min(1.0, math.fsum(map(float.__mul__, one, other)) / lengths)) if lengths else 0.0
 

@@ -113,9 +113,8 @@ def apply_chain(
     except ValueError as error:  # NaN, which no JSON holds, but a delta made by hand may
         raise Corrupted("VERIFICATION_FAILED", f"the delta makes no graph: {error}", ref=target) from error
     if not _is_named(target, computed):
-        raise Corrupted(
-            "VERIFICATION_FAILED", f"the delta leads to {computed}, not to {target}", ref=target, computed=computed
-        )
+        message = f"the delta leads to {computed}, not to {target}"
+        raise Corrupted("VERIFICATION_FAILED", message, ref=target, computed=computed)
     return memory_of(state, base.reasoning_id)
 
 

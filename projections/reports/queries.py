@@ -238,9 +238,5 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _refusal(pattern: str, why: str) -> Refused:
-    return Refused(
-        "PATTERN_NOT_SUPPORTED",
-        f"the pattern cannot be used: {why} (patterns are RE2's: without back references and look-around)",
-        pattern=pattern,
-        why=why,
-    )
+    message = f"the pattern cannot be used: {why} (patterns are RE2's: without back references and look-around)"
+    return Refused("PATTERN_NOT_SUPPORTED", message, pattern=pattern, why=why)

@@ -115,11 +115,8 @@ def _session(
         if meant.session_id is not None:
             return meant.session_id, None
         if meant.candidates:
-            raise Refused(
-                "REF_AMBIGUOUS",
-                f"{agent} has {meant.total} open sessions: give session_id, or a task to start a new one",
-                candidates=[session["id"] for session in meant.candidates],
-            )
+            message = f"{agent} has {meant.total} open sessions: give session_id, or a task to start a new one"
+            raise Refused("REF_AMBIGUOUS", message, candidates=[session["id"] for session in meant.candidates])
     name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{ledger.client.ledger}/{seed}"))
     return name, SessionStarted(task=task, ai_id=agent)
 

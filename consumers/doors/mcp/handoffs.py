@@ -159,11 +159,8 @@ class HandoffTools:
         ledger = self._ledger
         author = ledger.author()
         if action in REVIEWS and "reviewer" not in (roles_of(ledger.client, author.name) or ()):
-            raise Refused(
-                "NOT_AUTHORIZED",
-                f"{author.name} is no reviewer: {action} is for the reviewer, who does it with `baton handoff`",
-                name=author.name,
-            )
+            message = f"{author.name} is no reviewer: {action} is for the reviewer, who does it with `baton handoff`"
+            raise Refused("NOT_AUTHORIZED", message, name=author.name)
         if action == "create":
             name, created = creation(author.name, ledger.settings, id_, given)
             events = [created]

@@ -73,11 +73,8 @@ def read_token(path: Path) -> str:
             raise
     token = read_private(path).decode("ascii", "replace").strip()
     if not _token_chars_min <= len(token) <= _token_chars_max or not token.isprintable() or " " in token:
-        raise Refused(
-            "INVALID_FORMAT",
-            f"{path} holds no token of {_token_chars_min} characters or more: delete it, and a new one is made",
-            path=str(path),
-        )
+        message = f"{path} holds no token of {_token_chars_min} characters or more: delete it, and a new one is made"
+        raise Refused("INVALID_FORMAT", message, path=str(path))
     return token
 
 

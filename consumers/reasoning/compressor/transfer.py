@@ -169,20 +169,14 @@ def verify_brief(brief: Brief, fetched: Fetched) -> None:
     """
     problems = check_certificate(brief, fetched.memory)
     if problems:
-        raise Corrupted(
-            "VERIFICATION_FAILED",
-            f"the brief says {problems[0].field} of step {problems[0].step} otherwise: {problems[0].message}",
-            problems=msgspec.to_builtins(problems),
-        )
+        message = f"the brief says {problems[0].field} of step {problems[0].step} otherwise: {problems[0].message}"
+        raise Corrupted("VERIFICATION_FAILED", message, problems=msgspec.to_builtins(problems))
     prompt = to_context_prompt(brief)
     measured = measure(fetched.memory, prompt.prompt)
     # Counted by another tokenizer, the prompt may be cut elsewhere: then only the facts can be compared here.
     if prompt.tokenizer == brief.tokenizer and measured != brief.fidelity:
-        raise Corrupted(
-            "VERIFICATION_FAILED",
-            f"the brief says its fidelity is {brief.fidelity.value}, but it is {measured.value}",
-            measured=msgspec.to_builtins(measured),
-        )
+        message = f"the brief says its fidelity is {brief.fidelity.value}, but it is {measured.value}"
+        raise Corrupted("VERIFICATION_FAILED", message, measured=msgspec.to_builtins(measured))
 
 
 class GraphCache:

@@ -268,9 +268,8 @@ class CommitTree(Tree):
         if self._entries is None:
             answer = self._ask(("ls-tree", "-r", "-z", "--long", self.commit), listing_size_max_bytes)
             if answer is None:
-                raise Refused(
-                    "TOO_LARGE", f"commit {self.commit} cannot be listed within {listing_size_max_bytes} bytes"
-                )
+                message = f"commit {self.commit} cannot be listed within {listing_size_max_bytes} bytes"
+                raise Refused("TOO_LARGE", message)
             self._entries = dict(_entry(line) for line in answer.split(b"\0") if line)
             self._folders = {path[:depth] for path in self._entries for depth in range(1, len(path))}
         return self._entries
