@@ -1,9 +1,8 @@
 """The only encoders and decoders of Baton: strict JSON for what agents sign, minimal msgpack for what is stored.
 
-Two rules meet here. What an agent signed is a sequence of bytes that nobody re-encodes, so decoding must
-refuse every JSON text that two readers could understand differently: duplicate keys, integers beyond
-±(2^53−1), NaN, bytes that are not UTF-8, nesting beyond the limit. And what is stored has one form only, so
-that equal content has equal hashes.
+Two rules meet here. What an agent signed is a sequence of bytes that nobody re-encodes, so decoding must refuse every
+JSON text that two readers could understand differently: duplicate keys, integers beyond ±(2^53−1), NaN, bytes that are
+not UTF-8, nesting beyond the limit. And what is stored has one form only, so that equal content has equal hashes.
 
 ``msgspec`` decodes quickly but accepts duplicate keys and large integers in float fields. So a decoded value
 is encoded again in sorted form: when that equals the bytes, they were canonical and cannot hide anything.

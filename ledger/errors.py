@@ -7,10 +7,9 @@ The tree is grouped by who must act:
     ├── Unavailable    the operator: the store, the bus or a key cannot be used now
     └── Corrupted      nobody can repair it by retrying: stop, keep the evidence, audit
 
-A code is stable: it is published in ``proto/errors.json`` (generated from ``CODES``), carried in
-every answer as ``{"code", "message", "recoverable", "details"}``, and decides the exit code of the
-command line. Foreign exceptions are translated where the foreign call is made, so callers never
-see an ``lmdb`` or ``nats`` exception.
+A code is stable: it is published in ``proto/errors.json`` (generated from ``CODES``), carried in every answer as
+``{"code", "message", "recoverable", "details"}``, and decides the exit code of the command line. Foreign exceptions are
+translated where the foreign call is made, so callers never see an ``lmdb`` or ``nats`` exception.
 
     >>> str(Refused("NOT_FOUND", "there is no handoff h9"))
     'NOT_FOUND: there is no handoff h9'

@@ -1,9 +1,8 @@
 """Keys: what an agent signs with, how the key is kept in a file, and how it proves possession.
 
-A key file is JSON with mode 0600 (anything wider is refused) and holds either the seed in hex, or the seed sealed
-with a passphrase (Argon2id + XSalsa20-Poly1305). The bus key of an agent (an nkey) is another key in another file,
-never this one: a client signs any nonce that a server sends, so a hostile server could obtain the signature of
-an event.
+A key file is JSON with mode 0600 (anything wider is refused) and holds either the seed in hex, or the seed sealed with
+a passphrase (Argon2id + XSalsa20-Poly1305). The bus key of an agent (an nkey) is another key in another file, never
+this one: a client signs any nonce that a server sends, so a hostile server could obtain the signature of an event.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Group commit: many callers, one writer thread, one synced transaction for all that wait.
 
-Callers' submissions are checked (parsed, hashed, verified) in worker threads, which run in parallel because
-libsodium releases the interpreter lock; then the writer takes all that are ready and admits them at once. While one
-group is being synced the next one gathers, so throughput grows with the number of callers and latency stays
-at about two syncs.
+Callers' submissions are checked (parsed, hashed, verified) in worker threads, which run in parallel because libsodium
+releases the interpreter lock; then the writer takes all that are ready and admits them at once. While one group is
+being synced the next one gathers, so throughput grows with the number of callers and latency stays at about two syncs.
 """
 
 from __future__ import annotations

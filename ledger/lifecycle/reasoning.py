@@ -1,10 +1,9 @@
 """The life of a reasoning graph: started, extended, concluded; always acyclic and without dangling steps.
 
-A step may rest only on steps that came before it or with it, so a graph can never hold a cycle once every
-extension was checked by itself. A concluded graph may still be extended (an assumption was settled since) and
-concluded anew: each is another version with another ref. Briefs and validations are about the graph and do not change
-it; its owner's validation is refused, because it would be no independent one. A graph that was imported is
-extended by imports only.
+A step may rest only on steps that came before it or with it, so a graph can never hold a cycle once every extension was
+checked by itself. A concluded graph may still be extended (an assumption was settled since) and concluded anew: each is
+another version with another ref. Briefs and validations are about the graph and do not change it; its owner's
+validation is refused, because it would be no independent one. A graph that was imported is extended by imports only.
 """
 
 from __future__ import annotations
