@@ -35,6 +35,18 @@ class ById(Arguments, frozen=True):
     id: str
 
 
+class ByIds(Arguments, frozen=True):
+    """Things by their whole ids."""
+
+    ids: Annotated[list[str], msgspec.Meta(max_length=page_rows_max)]
+
+
+class ByRef(Arguments, frozen=True):
+    """A thing by its ref; what else it may be asked for by, its query says."""
+
+    ref: str
+
+
 class Page(Arguments, frozen=True):
     """The base of a list's filters; ``after`` is the ``next`` of the page before."""
 

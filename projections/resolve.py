@@ -7,24 +7,19 @@ from typing import Any, Final
 
 from ledger.errors import Refused
 from projections.catalog.queries import matching_events
-from projections.query import Answer, Arguments, Moment, candidates_max, only_match, prefix_range
+from projections.query import Answer, ByRef, Moment, candidates_max, only_match, prefix_range
 from projections.reasoning.graph import decode_change
 from projections.reasoning.queries import find_version
 
 _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 
 
-class AnyRef(Arguments, frozen=True):
-    """An index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name."""
-
-    ref: str
-
-
-def resolve(moment: Moment, asked: AnyRef) -> Answer:
+def resolve(moment: Moment, asked: ByRef) -> Answer:
     """Return ``{"sort", "ref", "stream", "event_index", …}``; ``sort`` is event, reasoning, step or stream.
 
-    An event has its ``id``, a reasoning its ``reasoning_id`` and ``version``, a step its ``step`` too; a stream's
-    ``event_index`` is that of its last event.
+    Asked for is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name. An event has
+    its ``id``, a reasoning its ``reasoning_id`` and ``version``, a step its ``step`` too; a stream's ``event_index`` is
+    that of its last event.
 
     Raises:
         Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.

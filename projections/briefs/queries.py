@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from ledger.errors import Refused
-from projections.query import Answer, Arguments, Moment
+from projections.query import Answer, Arguments, ByRef, Moment
 from projections.reasoning.queries import find_version
 
 Level = Literal["minimal", "standard", "full"]
@@ -19,12 +19,6 @@ class BriefWanted(Arguments, frozen=True):
     ref: str
     level: Level
     budget: int | None = None
-
-
-class BriefsOf(Arguments, frozen=True):
-    """All briefs of one version."""
-
-    ref: str
 
 
 def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
@@ -43,7 +37,7 @@ def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
     raise Refused("NOT_FOUND", f"no {asked.level} brief of {ref} was published", ref=ref, level=asked.level)
 
 
-def list_briefs(moment: Moment, asked: BriefsOf) -> Answer:
+def list_briefs(moment: Moment, asked: ByRef) -> Answer:
     """Return ``{"briefs", "total"}`` of a version, without their prompts, oldest first."""
     ref = whole_ref(moment, asked.ref)
     sql = (

@@ -10,6 +10,7 @@ import msgspec
 from projections.query import (
     Answer,
     Arguments,
+    ByRef,
     Limit,
     Listing,
     Moment,
@@ -41,12 +42,6 @@ class EventFilter(Arguments, frozen=True):
     limit: Limit = 50
 
 
-class EventRef(Arguments, frozen=True):
-    """An event by its index, its id, the SHA-256 of its body, or 12 or more digits of either."""
-
-    ref: str
-
-
 class WhyEvent(Arguments, frozen=True):
     """The event to explain, and how many steps to go back."""
 
@@ -75,8 +70,8 @@ def matching_events(moment: Moment, asked: str) -> list[dict[str, Any]]:
     return found
 
 
-def show_event(moment: Moment, asked: EventRef) -> Answer:
-    """Return one event's row with the ``refs`` it makes."""
+def show_event(moment: Moment, asked: ByRef) -> Answer:
+    """Return the row of an event and the ``refs`` it makes, by its index, id, body's SHA-256, or 12 digits of either."""
     found = {row["event_index"]: row for row in matching_events(moment, asked.ref)}
     names = [row["body_ref"] if asked.ref.startswith("sha256:") else row["id"] for row in found.values()]
     only_match(names, asked.ref, "event")
@@ -114,7 +109,7 @@ def why_event(moment: Moment, asked: WhyEvent) -> Answer:
     ``reasoning_ref``); ``unresolved`` lists refs that lead to no event here. ``is_complete`` is false when the walk
     ended at ``depth`` or at 256 events.
     """
-    event = show_event(moment, EventRef(ref=asked.ref))
+    event = show_event(moment, ByRef(ref=asked.ref))
     seen = {event["event_index"]}
     causes: list[dict[str, Any]] = []
     unresolved: list[dict[str, Any]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -13,6 +13,7 @@ from projections.query import (
     Answer,
     Arguments,
     ById,
+    ByIds,
     Limit,
     Listing,
     Moment,
@@ -70,12 +71,6 @@ class FilesWanted(Arguments, frozen=True):
     finished: bool = False
     after: int | None = None
     limit: Limit = page_rows_max
-
-
-class HandoffIds(Arguments, frozen=True):
-    """Handoffs by their whole ids."""
-
-    ids: Annotated[list[str], msgspec.Meta(max_length=page_rows_max)]
 
 
 class Unannounced(Arguments, frozen=True):
@@ -181,7 +176,7 @@ def facts_of_handoff(moment: Moment, asked: ById) -> Answer:
     return row
 
 
-def existing_handoffs(moment: Moment, asked: HandoffIds) -> Answer:
+def existing_handoffs(moment: Moment, asked: ByIds) -> Answer:
     """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers it; unknown ids are left out."""
     sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
     rows = moment.rows(sql, (json_list(asked.ids),))

@@ -7,7 +7,7 @@ smallest of the full graph, a delta chain and one squashed delta, with the sizes
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,9 @@ from projections.briefs.tokens import count_tokens, tokenizer
 from projections.query import (
     Answer,
     Arguments,
+    ById,
+    ByIds,
+    ByRef,
     Limit,
     Listing,
     Moment,
@@ -24,7 +27,6 @@ from projections.query import (
     candidates_max,
     list_of,
     only_match,
-    page_rows_max,
     prefix_range,
 )
 from projections.reasoning.delta import SentAs, choose, find_change, write_chain, write_full, write_squashed
@@ -46,20 +48,8 @@ class FullReasoning(NamedTuple):
     canonical: bytes
 
 
-class ReasoningId(Arguments, frozen=True):
-    """A reasoning by its id (its stream's name), or by the ref of any of its versions."""
-
-    id: str
-
-
-class ReasoningRef(Arguments, frozen=True):
-    """A version by its ref, a beginning of 12 or more hex digits, or a reasoning's id for the latest version."""
-
-    ref: str
-
-
 class Fetch(Arguments, frozen=True):
-    """The version wanted, and the one that the receiver has; both as in ``ReasoningRef``."""
+    """The version wanted, and the one that the receiver has; both as ``find_version`` takes them."""
 
     ref: str
     have: str | None = None
@@ -79,18 +69,6 @@ class ReasoningList(Page, frozen=True):
     author: str | None = None
     session: str | None = None
     status: Literal["open", "concluded"] | None = None
-
-
-class ReasoningIds(Arguments, frozen=True):
-    """Reasonings by their ids."""
-
-    ids: Annotated[list[str], msgspec.Meta(max_length=page_rows_max)]
-
-
-class VersionRef(Arguments, frozen=True):
-    """A version of a graph by its whole ref."""
-
-    ref: str
 
 
 def find_version(moment: Moment, asked: str) -> tuple[str, int]:
@@ -120,7 +98,7 @@ def get_full_reasoning(moment: Moment, asked: str) -> FullReasoning:
     return _whole(moment, name, version, _deltas(moment, name, version))
 
 
-def show_reasoning(moment: Moment, asked: ReasoningId) -> Answer:
+def show_reasoning(moment: Moment, asked: ById) -> Answer:
     """Return a reasoning at its latest version, its ``versions`` and its whole ``memory``."""
     name, version = find_version(moment, asked.id)
     (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (name,))
@@ -138,7 +116,7 @@ def show_reasoning(moment: Moment, asked: ReasoningId) -> Answer:
     }
 
 
-def full_reasoning(moment: Moment, asked: ReasoningRef) -> Answer:
+def full_reasoning(moment: Moment, asked: ByRef) -> Answer:
     """Return a version whole: ``memory`` and ``canonical``, the text whose SHA-256 is ``ref``."""
     full = get_full_reasoning(moment, asked.ref)
     (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (full.reasoning_id,))
@@ -218,13 +196,13 @@ def list_reasonings(moment: Moment, asked: ReasoningList) -> Answer:
     return list_of(moment, LISTING, Where(asked, "author", "session", "status"), asked, of="reasonings", read=marked)
 
 
-def existing(moment: Moment, asked: ReasoningIds) -> Answer:
+def existing(moment: Moment, asked: ByIds) -> Answer:
     """Return ``{"reasonings"}``: of each of these ids that there is, its row; ids that there are not are left out."""
     rows = [row for name in asked.ids for row in moment.rows("SELECT * FROM reasonings WHERE id = ?", (name,))]
     return {"reasonings": {row["id"]: marked(row) for row in rows}}
 
 
-def origins(moment: Moment, asked: VersionRef) -> Answer:
+def origins(moment: Moment, asked: ByRef) -> Answer:
     """Return ``{"own", "imported"}``: how many reasonings that have this version were recorded here, and imported."""
     sql = (
         "SELECT count(DISTINCT id) AS number, count(DISTINCT CASE WHEN original IS NULL THEN id END) AS own "
