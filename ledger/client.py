@@ -1,8 +1,7 @@
 """The one client: the same calls whether the ledger is a folder on this machine or a server on the bus.
 
 ``open_client`` returns a ``LocalClient`` (LMDB, no server needed) or a ``RemoteClient`` (NATS). Both pass one suite
-of tests. Reading is by index, by (stream, id), or by following; what is refused is refused with the
-same code on both ways.
+of tests: what one refuses, the other refuses with the same code.
 """
 
 from __future__ import annotations

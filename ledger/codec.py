@@ -4,9 +4,8 @@ Two rules meet here. What an agent signed is a sequence of bytes that nobody re-
 JSON text that two readers could understand differently: duplicate keys, integers beyond ±(2^53−1), NaN, bytes that are
 not UTF-8, nesting beyond the limit. And what is stored has one form only, so that equal content has equal hashes.
 
-``msgspec`` decodes quickly but accepts duplicate keys and large integers in float fields. So a decoded value
-is encoded again in sorted form: when that equals the bytes, they were canonical and cannot hide anything.
-Only otherwise does the standard library's parser, with hooks, look at every key and number.
+``msgspec`` accepts duplicate keys and large integers in float fields. So a decoded value is encoded again in sorted
+form: only when that differs from the bytes does the slower standard parser, with hooks, look at every key and number.
 """
 
 from __future__ import annotations

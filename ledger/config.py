@@ -1,7 +1,6 @@
 """Settings: one frozen object, read once from the environment and ``config.toml``, passed down.
 
-This is the only place that reads environment variables. Decoding is msgspec's, not pydantic's, because every
-command of the CLI starts here and importing pydantic costs five bare Python starts.
+Nothing else reads environment variables. Decoded by msgspec: importing pydantic costs five bare Python starts.
 """
 
 from __future__ import annotations

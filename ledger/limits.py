@@ -1,7 +1,6 @@
 """Every limit of the ledger, in one place, each named with its unit.
 
-A limit that decides whether an event is valid (the first group) is part of the entry format: changing
-one needs a new format version, because auditors re-run it.
+Changing one of the first group, which decide what events are valid, needs a new format: auditors re-run them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Receipts: the proof that one entry is in the log, which anybody can check offline with the log's vkey.
 
 A receipt is a C2SP tlog-proof (version 1): the entry's index, its inclusion path, and a checkpoint note. It holds
-no entry: whoever verifies hashes the entry's exact bytes with ``merkle.leaf_hash``. The extra data is signed by
-nobody and only passed along; nothing here believes it.
+no entry: whoever verifies hashes its exact bytes (``merkle.leaf_hash``). The extra data is signed by nobody.
 """
 
 from __future__ import annotations

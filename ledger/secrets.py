@@ -15,8 +15,7 @@ log forgets nothing. All run in time linear in the text: RE2 does not backtrack.
 JSON, as it is written, whatever the *pattern* may find in its strings; only where a trace lies are strings looked at
 one by one, so that the usual event costs one short search.
 
-Words are of ASCII, so a token right after a Chinese character begins one; and so does a token after an escaped line
-break (``\n`` within quoted source or JSON).
+A word begins also right after a Chinese character, and after an escaped line break (``\n`` within quoted source).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The reader: brings the views up to date, then answers, all from one moment of the store.
 
-The command line uses it on the folder beside it, the bus service on behalf of agents elsewhere. Whoever reads a view
-folds first: an answer holds everything that was in the log when the question was asked. Most commands ask one question
-when nothing happened since the last one: whether that is so is asked without loading any fold, which is half of a short
-command's start (measured).
+Whoever reads a view folds first: an answer holds everything that was in the log when the question was asked. Mostly
+nothing happened since the last one: that is found out without loading any fold, half of a command's start (measured).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Who may append which kind, in which state: by the kind's stream, with exceptions, and denied by default.
 
-A rule sees the event and the state before it, raises ``Refused``, or returns the new life of the event's stream.
-Rules depend on the log alone: no clock but ``accepted_ms``, no disk, no network. Changing what a rule decides for a
-published kind would make old entries invalid: it needs a new kind, or a new entry version.
+A rule raises ``Refused`` or returns the new life of the event's stream. Rules depend on the log alone: no clock but
+``accepted_ms``. To decide otherwise about a published kind would make old entries invalid: that needs a new kind.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Writing a bundle: two passes over the log, so that memory holds the tree's hashes and never the entries.
 
-The checkpoint is made first, and everything in the bundle is of its size: the log may grow meanwhile. The file is
-written beside its place and renamed, so a crash leaves no half bundle under the name that was asked for.
+The checkpoint is made first, and all is of its size: the log may grow meanwhile. A crash leaves no half bundle.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The nats-server that Baton runs for itself on one machine: find it, start it, reload it, end it.
 
-Two servers on one store both acknowledge and then overwrite each other (measured), so two locks guard a
-folder. ``owner.lock`` is held by the process that runs the server. ``server.lock`` is inherited by
-nats-server itself, and so outlives an owner that was killed. From the two follows who is there:
+Two servers on one store both acknowledge and then overwrite each other (measured), so two locks guard a folder: the
+process that runs the server holds ``owner.lock``; ``server.lock`` is inherited by nats-server, which may outlive it:
 
 - owner.lock taken: another process runs this server; refuse.
 - only server.lock taken: an orphan. End it if it provably is our server on our folder, else refuse.
@@ -82,8 +81,7 @@ class EmbeddedServer:
         Without a port the server chooses a free one, and keeps it when it is started again.
 
         Raises:
-            Unavailable: ``STORE_IN_USE`` if another server has the folder; ``BUS_UNAVAILABLE`` if it
-                does not start, with the end of its log.
+            Unavailable: ``STORE_IN_USE``: another server has the folder; ``BUS_UNAVAILABLE``, with the end of its log.
         """
         if self.is_running:
             raise Unavailable("STORE_IN_USE", "this nats-server runs already", pid=self.pid)

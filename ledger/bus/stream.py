@@ -1,12 +1,10 @@
 """The log stream: make it, check that it still is what was made, retire a damaged one.
 
-A log stream is named by its incarnation, and its sequence is the index + 1. The server forbids deleting
-or purging messages from it, but an operator can still give it a ``max_age`` that empties it, narrow its
-subjects, or delete it whole; a server can come back from a damaged disk with an unchanged last sequence
-and messages missing (all measured). So it is compared with what the ledger recorded, and any difference
-is ``BUS_DEGRADED``: stop publishing, and build the next incarnation from the log. Nothing is mended.
-
-What a quick check cannot see is altered content; ``StreamPublisher.scrub`` compares every message.
+The server forbids deleting or purging its messages, but an operator can still give it a ``max_age`` that empties it,
+narrow its subjects, or delete it whole; a server can come back from a damaged disk with an unchanged last sequence and
+messages missing (all measured). So it is compared with what the ledger recorded, and any difference is
+``BUS_DEGRADED``: stop publishing, and build the next incarnation from the log. Nothing is mended. A quick check cannot
+see altered content; ``StreamPublisher.scrub`` compares every message.
 """
 
 from __future__ import annotations
@@ -86,10 +84,7 @@ def config_faults(config: StreamConfig, expected: Incarnation) -> list[str]:
 
 
 def scrub_quick(info: StreamInfo, expected: Incarnation, last_seq_min: int = 0) -> list[str]:
-    """Return how a stream differs from what the ledger recorded of it; empty if it is sound.
-
-    ``last_seq_min`` is the last sequence that the stream has acknowledged before.
-    """
+    """Return how a stream differs from the record; empty if it is sound. It acknowledged ``last_seq_min`` before."""
     state, created = info.state, created_of(info)
     faults = config_faults(info.config, expected)
     if expected.created is not None and created != expected.created:

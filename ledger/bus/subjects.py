@@ -1,8 +1,7 @@
 """The subjects, stream names and inbox prefixes of the bus, as pure functions.
 
-Whatever becomes part of a subject is checked or encoded here, because a client would publish ``a*``,
-``>`` or ``a.b`` as a token without complaint (measured). A stream name is free text, so its token is a
-hash; agents, kinds and verbs have a form that is safe as it stands.
+Whatever becomes part of a subject is checked or encoded here, because a client would publish ``a*``, ``>`` or ``a.b``
+as a token without complaint (measured). A stream name is free text, so its token is a hash.
 """
 
 from __future__ import annotations
@@ -50,10 +49,7 @@ def _incarnation(number: int) -> int:
 
 
 def stream_token(stream: str) -> str:
-    """Return the 22 characters that stand for an event's stream in a subject.
-
-    They are base64url, without padding, of the first 16 bytes of BLAKE3 over the name in UTF-8.
-    """
+    """Return the 22 characters of a stream in a subject: base64url of the first 16 bytes of BLAKE3 over its name."""
     return urlsafe_b64encode(blake3(stream.encode()).digest(length=16)).rstrip(b"=").decode()
 
 

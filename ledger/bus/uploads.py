@@ -1,9 +1,8 @@
 """Blobs that arrive over the bus in chunks, until they are whole and stored.
 
 What is unfinished lies in memory, so there are limits: one blob an agent, a few in all, each of a blob's size. An
-answer says how many bytes are held, and whoever sends goes on from there: after a lost answer, a restart of the node
-or a blob that was given up for another one, sending is simply continued, and a blob that is stored already is
-answered as if its last chunk had come.
+answer says how many bytes are held, and whoever sends goes on from there, also after a lost answer or a restart of the
+node; a blob that is stored already is answered as if its last chunk had come.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The body that an author signs, decoded under all strict rules, and the event that folds and rules see.
 
-A body is ``{"ledger","kind","stream","author","at","causes","corr"?,"expect"?,"idem"?,"data"}``. Its ``data`` is
-decoded by the type of its kind; the whole must be strict JSON (``ledger.codec``).
+A body is ``{"ledger","kind","stream","author","at","causes","corr"?,"expect"?,"idem"?,"data"}`` in strict JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Records of other tools, kept as they were: shown as imported, granting nothing.
 
-One kind serves every importer. It stands on the stream that its mapped kind belongs to, or on ``record/ID`` when the
-original stands for nothing this ledger knows and is only kept aside. A handoff is mapped to its content, and everything
-else to the very data of its mapped kind, so that folds read both alike (``ledger.events.body.read_as``).
+It stands on the stream that its mapped kind belongs to, or on ``record/ID`` when it is only kept aside. A handoff is
+mapped to its content, all else to the very data of its mapped kind, and folds read both alike (``body.read_as``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Who holds which key and role, decided by log index.
 
-``AgentRecord`` and ``KeyRecord`` are what the ledger remembers of the authority events; a key is valid for an
-event when delegation < event < revocation. The functions here are pure; ``admission.rules`` looks records up
-and stores what they return.
+A key is valid for an event when delegation < event < revocation. The functions here are pure: ``admission.rules``
+looks the records up and stores what they return.
 """
 
 from __future__ import annotations

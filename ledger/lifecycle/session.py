@@ -1,7 +1,6 @@
 """The life of a session: its owner writes until it ends; its report may be made, and made again, afterwards.
 
-What another tool recorded makes a session of its own, to which only its importer adds, and only more of the same: so
-what was imported never speaks for an agent of this ledger.
+What another tool recorded is a session of its own, to which its importer alone adds: it speaks for no agent of here.
 """
 
 from __future__ import annotations

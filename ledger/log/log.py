@@ -1,8 +1,7 @@
 """One open log: its tables, its blobs, and writing decided entries, the only place that changes it.
 
-What happens if we crash in a write: LMDB drops the whole transaction, and the next writer starts from the head that
-was committed before. The partial tile kept in memory belongs to one committed size and is thrown away when the
-head has another.
+If we crash in a write, LMDB drops the whole transaction, and the next writer starts from the head committed before.
+The partial tile in memory belongs to one committed size and is thrown away when the head has another.
 """
 
 from __future__ import annotations

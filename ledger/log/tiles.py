@@ -1,8 +1,7 @@
 """The tree's hashes in tiles of 256 (C2SP tlog-tiles, height 8), so that a proof reads a few of them.
 
-A tile of level 0 is stored once it is full; until then its leaves are hashed from the entries when a proof needs
-them. A tile of a higher level grows by one hash each time a tile below it is full, and is stored each time.
-So a single append writes no tile 255 times out of 256. Level 0 also finds a damaged entry: its hash is there.
+A tile of level 0 is stored once it is full (until then proofs hash its leaves from the entries), one of a higher level
+each time a tile below it is full: 255 of 256 appends write none. Level 0 also finds a damaged entry by its hash.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The fold of agents: one state an agent, with its roles and every key it ever had.
-
-Roles are kept sorted: a set would be written in another order by another process.
-"""
+"""The fold of agents: one state an agent, with its roles (sorted: sets have no order) and every key it ever had."""
 
 from __future__ import annotations
 

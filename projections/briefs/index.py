@@ -1,7 +1,6 @@
 """A graph prepared for measuring briefs against it: every text tokenised once.
 
-One brief is measured against one index; the compressor builds the index once and uses it for choosing, too. Work is
-linear in the size of the graph but for clauses that are not verbatim, which look up their sources word by word.
+Work is linear in the graph's size but for clauses that are not verbatim: they look up their sources word by word.
 """
 
 from __future__ import annotations

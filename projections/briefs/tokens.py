@@ -1,8 +1,7 @@
 """How many tokens a text costs the model that reads it.
 
-One tokenizer: ``o200k`` where the optional package is installed, else UTF-8 bytes divided by four, rounded up, and
-marked as an estimate. Every answer that carries a count says which one it was. It is loaded at the first count,
-because it costs more than importing this package may.
+``o200k`` where the optional package is installed (loaded at the first count: it is slow to import), else UTF-8 bytes
+divided by four, rounded up, and marked as an estimate: every answer that carries a count says which it was.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def matching_events(moment: Moment, asked: str) -> list[dict[str, Any]]:
 
 
 def show_event(moment: Moment, asked: ByRef) -> Answer:
-    """Return the row of an event and the ``refs`` it makes, by its index, id, body's SHA-256, or 12 digits of either."""
+    """Return the row of an event and its ``refs``; asked for by index, id, body's SHA-256, or 12 digits of either."""
     found = {row["event_index"]: row for row in matching_events(moment, asked.ref)}
     names = [row["body_ref"] if asked.ref.startswith("sha256:") else row["id"] for row in found.values()]
     only_match(names, asked.ref, "event")

@@ -1,7 +1,6 @@
 """What deciding needs to know of a handoff, read once and shared: by why, next, the board and the graph.
 
-Whether it is unlocked and whether its lease ran out are decided by ``ledger.lifecycle.handoff``; the texts of SQL here
-say the same of rows that are filtered before any limit, and stand nowhere else.
+``ledger.lifecycle.handoff`` decides what is unlocked and lapsed; SQL says the same here, and nowhere else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The one answer to "why is this not ready": a sentence for people, reasons for programs.
 
-Pure: it decides from rows that were read before. A handoff is *ready* when its receiver may claim it now. The reasons
-carry the codes with which the gate would refuse the claim, so the answer and the refusal agree.
+Pure. *Ready*: its receiver may claim it now. Reasons carry the codes with which the gate would refuse the claim.
 """
 
 from __future__ import annotations

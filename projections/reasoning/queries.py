@@ -1,7 +1,6 @@
 """Questions about reasoning: a reasoning by its id, any version of a graph by its ref, and what must be sent of it.
 
-``reasoning.fetch`` is what a receiver asks: he names the version he wants and the one he has, and gets the
-smallest of the full graph, a delta chain and one squashed delta, with the sizes of all three.
+``fetch`` answers with the smallest of the full graph, a delta chain and one squashed delta, and the sizes of all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The mark of what was imported, and when it is said to have happened: for every view that shows such records. Pure.
 
-What another tool recorded is shown with the time that it claims, as far as that can be true: a time in the strict form
-of events that is not later than the ledger's own when the record came in. Else the ledger's own time counts.
+The time that it claims counts if it is in the strict form and not later than the ledger's own when the record came in.
 """
 
 from __future__ import annotations

@@ -12,9 +12,7 @@ LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newe
 
 
 class RecordList(Page, frozen=True):
-    """Filters of a list.
-
-    ``source`` is the beginning of where it was found, ``format`` what it was read as, whole or up to a ``/``.
+    """Filters: ``source`` is the beginning of where it was found, ``format`` what it was read as, or up to a ``/``.
 
     ``kept_aside``: only what stands for nothing here, or (false) only what stands for something.
     """

@@ -1,7 +1,6 @@
 """One shape for a report, wherever it comes from: a published event, a row of the view, or a report just made.
 
-Pure. Its fields have the names that other tools know. What was not assessed is absent: a delta that could not be taken
-is not 0, a missing assessment is None. Markdown and compressed JSON are derived from it, never kept in the event.
+Its fields have the names that other tools know. What was not assessed is absent: a delta not taken is never 0.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Reports that are about the same: sessions like a task, their dead ends, work that was done twice.
 
-Texts are compared by the default embedder (``projections.briefs.embedding``): it knows spellings, not meanings, and
-every answer names it, its threshold, and how many reports were compared. Each question compares a bounded number of
-reports, the newest; ``not_compared`` counts the others, so that nobody takes "none found" for "none there".
+Texts are compared by the default embedder, by spellings; every answer names it and its threshold. A bounded number is
+compared, the newest; ``not_compared`` counts the others, so that nobody takes "none found" for "none there".
 """
 
 from __future__ import annotations

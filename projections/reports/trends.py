@@ -1,9 +1,7 @@
 """How well agents judge themselves over time, and what a session's author finished meanwhile.
 
-Calibration counts the latest report of each session, but none that was imported: what another tool measured by rules
-of its own says nothing of how an agent judges itself by these. A bias points one way only
-(``projections.reports.calibration``): a negative one is overconfident, because uncertainty fell by more than knowledge
-grew.
+Calibration counts the latest report of each session, but none that was imported: another tool measures by rules of its
+own. A negative bias is overconfident (``projections.reports.calibration``).
 """
 
 from __future__ import annotations
