@@ -1,8 +1,6 @@
 """Sessions and reports as plain functions, each on the ledger that the settings name.
 
-Each opens the ledger (``BATON_HOME`` or the nearest ``.baton``; ``home`` names another, ``server`` asks one on the
-bus), does one thing and closes it again. Who signs is ``agent``, else ``BATON_AGENT``. What is refused raises
-``ledger.errors.Refused`` with the codes of ``proto/errors.json``.
+Each opens the ledger, does one thing and closes it again. What is refused raises ``ledger.errors.Refused``.
 """
 
 from __future__ import annotations
@@ -31,7 +29,11 @@ from projections.reports.report import Report, plain, read_report, report_of
 
 
 class Where(TypedDict, total=False):
-    """Which ledger is opened, and who acts in it; what is left out is read from the environment."""
+    """Which ledger is opened, and who acts in it.
+
+    Without ``home`` it is that of ``BATON_HOME`` or the nearest ``.baton``, without ``agent`` ``BATON_AGENT`` signs;
+    ``server`` asks a ledger on the bus.
+    """
 
     home: Path | str | None
     agent: str | None
@@ -92,10 +94,7 @@ def submit_postflight_assessment(
     generate_handoff: bool = True,
     **where: Unpack[Where],
 ) -> dict[str, Any]:
-    """Record the vectors after the work, and return with them the ``handoff_report`` that they belong to.
-
-    The assessment is committed first and stands. A report that cannot be made is None with a warning.
-    """
+    """Record the vectors after the work, and return what was recorded with a report, as ``execute_postflight``."""
     with Ledger(**where) as ledger:
         author, ask = ledger.author(), ledger.client.view
         done = assess(author, ask, session_id, "POSTFLIGHT", vectors, reasoning, overall_confidence)

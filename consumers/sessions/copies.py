@@ -9,14 +9,13 @@ git's own transactions do, and the operator's git is the one whose configuration
 (an edit would be a report that nobody signed).
 
 Bringing into step walks over the latest report of every session, but for those that were imported: their tools have
-stores of their own. It may be stopped and run again at any time: what is in step already is left alone. Reports that
-come while it runs are stored by whoever makes them.
+stores of their own. It may be stopped and run again at any time. Reports that come meanwhile, their makers store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
@@ -80,8 +79,7 @@ def store_report(report: dict[str, Any], project: Project, known: Collection[str
     """Write a report (``reports.show``'s, with ``markdown`` and ``compressed_json``) to the project's stores.
 
     The first is the note with the JSON, whose ``location`` is the answer's ``storage_location``; a store that is left
-    out or fails as a whole has none. ``known`` are the ids of all versions of the report, if they are at hand
-    (``Notes.write``).
+    out or fails as a whole has none. ``known`` as for ``Notes.write``.
 
     Raises:
         Refused: ``INVALID_FIELD`` when ``report`` has no session or no text.
@@ -104,8 +102,7 @@ def _store_notes(report: dict[str, Any], project: Project, known: Collection[str
         notes.check()
     except BatonError as error:
         is_none = error.code == "NOT_FOUND" and not project.is_git_sure
-        status: Status = "skipped" if is_none else "failed"
-        return [Stored("git_notes", "", status, error.message)]
+        return [Stored("git_notes", "", "skipped" if is_none else "failed", error.message)]
     stored = []
     for ref, content in ((JSON_NOTES + name, report["compressed_json"]), (MARKDOWN_NOTES + name, report["markdown"])):
         try:
@@ -136,10 +133,7 @@ def repair(ask: Ask, project: Project, step: Step = lambda _done, _total: None) 
             project = msgspec.structs.replace(project, git=None)
         count += 1
         step(count, total)
-    by_status: dict[Status, list[Stored]] = {"written": [], "unchanged": [], "skipped": [], "failed": []}
-    for copy in places:
-        by_status[copy.status].append(copy)
-    written, unchanged, skipped, failed = by_status.values()
+    written, unchanged, skipped, failed = ([copy for copy in places if copy.status == one] for one in get_args(Status))
     told = [copy for copy in written if copy.reason]
     return Repaired(count, len(written), len(unchanged), tuple(skipped), tuple(failed), tuple(told))
 

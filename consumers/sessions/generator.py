@@ -72,19 +72,12 @@ def generate(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequ
     """
     report = _derived(session, given, accomplished)
     if not report.task_summary:
-        raise Refused(
-            "INVALID_FIELD",
-            "a report says what was done: give task_summary (--task-summary) in one or two sentences, or start the"
-            " session with a task",
-            field="task_summary",
-        )
+        message = "a report says what was done: give task_summary (--task-summary) in one or two sentences"
+        raise Refused("INVALID_FIELD", f"{message}, or start the session with a task", field="task_summary")
     if not report.key_findings:
-        raise Refused(
-            "INVALID_FIELD",
-            "a report says what was learned, and there is no finding: give key_findings (--finding, 3 to 5 times), or"
-            " log them in the session before it ends (`baton session finding`) and leave them out here",
-            field="key_findings",
-        )
+        message = "a report says what was learned, and there is no finding: give key_findings (--finding, 3 to 5 times)"
+        other = "log them in the session before it ends (`baton session finding`) and leave them out here"
+        raise Refused("INVALID_FIELD", f"{message}, or {other}", field="key_findings")
     return report
 
 
@@ -94,10 +87,7 @@ def unreported(session: Mapping[str, Any]) -> ReportGenerated:
 
 
 def _derived(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequence[str]) -> ReportGenerated:
-    """Return the report, from what was given and, where nothing was, from the session.
-
-    The task or the findings are empty when neither says any.
-    """
+    """Return the report; its task or findings are empty when neither what was given nor the session says any."""
     task = derived_task(session) if given.task_summary is None else given.task_summary.strip()
     findings, unknowns = (
         _stripped(weighty(session[f"{name}s"], name) if texts is None else texts)

@@ -53,13 +53,6 @@ class Activity(NamedTuple):
     report_index: int | None = None
 
 
-class Decision(NamedTuple):
-    """What is to be done with a session."""
-
-    end: bool
-    report: bool
-
-
 class Unmade(NamedTuple):
     """What could not be done for a session."""
 
@@ -77,13 +70,13 @@ class Swept(NamedTuple):
     looked_at: int
 
 
-def decide(activity: Activity, *, now_ms: int, older_than_ms: int) -> Decision:
-    """Return what a sweep does with a session."""
+def decide(activity: Activity, *, now_ms: int, older_than_ms: int) -> tuple[bool, bool]:
+    """Return whether a sweep ends a session, and whether it makes its report."""
     end = activity.is_open and now_ms - activity.last_ms >= older_than_ms
     is_over = end or not activity.is_open
     phases = REPORTING_PHASES if is_over else REPORTING_PHASES[:1]
     asking = max((activity.assessed[phase] for phase in phases if phase in activity.assessed), default=-1)
-    return Decision(end, asking > (-1 if activity.report_index is None else activity.report_index))
+    return end, asking > (-1 if activity.report_index is None else activity.report_index)
 
 
 def sweep(
@@ -98,12 +91,12 @@ def sweep(
     """
     done = Swept([], [], [], 0)
     for activity, version in list(_activities(ask, author.name)):
-        decision = decide(activity, now_ms=now_ms, older_than_ms=older_than_ms)
+        must_end, must_report = decide(activity, now_ms=now_ms, older_than_ms=older_than_ms)
         done = done._replace(looked_at=done.looked_at + 1)
         # The report first: it may be about the session's summary, and "swept" says nothing about the work.
-        appended = decision.report and _report(make_report, activity.session_id, done, is_dry=is_dry)
+        appended = must_report and _report(make_report, activity.session_id, done, is_dry=is_dry)
         # If we crash here, the report stands, and the next sweep ends the session.
-        if decision.end:
+        if must_end:
             _end(author, activity.session_id, version + appended, done, is_dry=is_dry)
     return done
 

@@ -3,10 +3,9 @@
 The pattern works before the limit, on every report, in linear time (RE2) and ignoring case; ``total_found`` counts all
 that match, and ``next`` is the ``cursor`` of the page after this one.
 
-A point in time is ISO 8601 / RFC 3339, or counted back from now ("7 days ago"). A time without an offset is UTC, a date
-alone is its midnight in UTC. Counted back by dateparser, in English and Chinese, strictly: the whole text must be a
-relative time, and one that lies ahead is refused like any other nonsense, because its answer would always be empty. The
-clock is the caller's.
+A point in time is ISO 8601 / RFC 3339 (without an offset UTC, a date alone its midnight), or counted back from the
+caller's now ("7 days ago", in English or Chinese): the whole text must be a relative time, and one that lies ahead is
+refused like any other nonsense, because its answer would always be empty.
 """
 
 from __future__ import annotations
@@ -40,13 +39,8 @@ def query_reports(  # noqa: PLR0917 - in the order that the API gives them
     Raises:
         Refused: ``INVALID_FIELD`` for a date or limit that is none; ``PATTERN_NOT_SUPPORTED``.
     """
-    arguments = {
-        "ai_id": ai_id,
-        "since_ms": None if since is None else parse_since(since, now),
-        "task_pattern": task_pattern,
-        "limit": limit,
-        "cursor": cursor,
-    }
+    since_ms = None if since is None else parse_since(since, now)
+    arguments = {"ai_id": ai_id, "since_ms": since_ms, "task_pattern": task_pattern, "limit": limit, "cursor": cursor}
     page = ask("reports.list", {name: value for name, value in arguments.items() if value is not None})
     return page | {"reports": [_row(report) for report in page["reports"]]}
 
@@ -69,16 +63,11 @@ def parse_since(text: str, now: datetime) -> int:
         Refused: ``INVALID_FIELD`` when it is neither a date nor a time counted back from ``now``.
     """
     given = converted(text, str, "since").strip()
-    if 0 < len(given) <= since_max_chars:
-        moment = _iso(given) or _relative(given, now)
-        if moment is not None:
-            return int(moment.timestamp() * 1000)
-    raise Refused(
-        "INVALID_FIELD",
-        f"since is no date and no time ago: {text[:since_max_chars]!r}; write 2025-11-01, 2025-11-01T08:00:00Z or"
-        ' "7 days ago"',
-        field="since",
-    )
+    if 0 < len(given) <= since_max_chars and (moment := _iso(given) or _relative(given, now)) is not None:
+        return int(moment.timestamp() * 1000)
+    advice = 'write 2025-11-01, 2025-11-01T08:00:00Z or "7 days ago"'
+    message = f"since is no date and no time ago: {text[:since_max_chars]!r}; {advice}"
+    raise Refused("INVALID_FIELD", message, field="since")
 
 
 def _iso(given: str) -> datetime | None:
@@ -92,12 +81,7 @@ def _iso(given: str) -> datetime | None:
 def _relative(given: str, now: datetime) -> datetime | None:
     import dateparser  # noqa: PLC0415 - loads its languages, which few commands need
 
-    settings = {
-        "RELATIVE_BASE": now,
-        "TIMEZONE": "UTC",
-        "RETURN_AS_TIMEZONE_AWARE": True,
-        "PARSERS": ["relative-time"],
-    }
+    settings = {"RELATIVE_BASE": now, "TIMEZONE": "UTC", "RETURN_AS_TIMEZONE_AWARE": True, "PARSERS": ["relative-time"]}
     try:
         moment: datetime | None = dateparser.parse(given, languages=_LANGUAGES, settings=settings)
     except (ValueError, OverflowError):

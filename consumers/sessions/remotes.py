@@ -87,9 +87,8 @@ def configure(notes: Notes, remote: str) -> str:
     key = f"remote.{remote}.fetch"
 
     def add() -> None:
-        if refspec not in notes.git.call("config", "--local", "--get-all", key).out.decode("utf-8", "replace").split(
-            "\n"
-        ):
+        present = notes.git.call("config", "--local", "--get-all", key).out.decode("utf-8", "replace")
+        if refspec not in present.split("\n"):
             notes.git.ask("config", "--local", "--add", key, refspec)
 
     until_free(add)
@@ -116,8 +115,7 @@ def fetch(notes: Notes, asked: str | None = None) -> Transfer:
         if here.get(name) == commit:
             continue
         try:
-            merge = functools.partial(_merge, notes, name, tracked_at(remote) + name, transfer)
-            transfer = until_free(merge)
+            transfer = until_free(functools.partial(_merge, notes, name, tracked_at(remote) + name, transfer))
         except BatonError as error:  # one ref that cannot be merged does not keep the others back
             transfer = transfer._replace(failed=(*transfer.failed, f"{NOTES}{name}: {error.message}"))
     return transfer

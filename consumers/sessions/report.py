@@ -34,7 +34,6 @@ from projections.reports.markdown import markdown_of
 from projections.reports.report import report_of
 
 _key_digits: Final = 32
-
 text_min_chars: Final = 24
 
 _LISTS: Final = {
@@ -125,12 +124,9 @@ def fit_entry(data: dict[str, Any], put_blob: Callable[[bytes], str]) -> ReportG
         chars = greatest(text_min_chars, data_size_max_bytes, lambda chars: _fits(_shortened(data, chars)[0]))
         fitted, long_texts = _shortened(data, chars)
         if not _fits(fitted):
-            raise Refused(
-                "TOO_LARGE",
-                f"a report holds {data_size_max_bytes} bytes, and these are too many texts for it: give the 3 to 5"
-                " key findings, and fewer unknowns and artifacts",
-                limit=data_size_max_bytes,
-            )
+            advice = "give the 3 to 5 key findings, and fewer unknowns and artifacts"
+            message = f"a report holds {data_size_max_bytes} bytes, and these are too many texts for it: {advice}"
+            raise Refused("TOO_LARGE", message, limit=data_size_max_bytes)
     for text in dict.fromkeys(long_texts.values()):
         put_blob(encode_utf8(text, "a text of the report"))
     return converted(fitted, ReportGenerated)

@@ -243,10 +243,8 @@ def _fields(report: Report) -> dict[str, Any]:
 
 def _assessments(session: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return all assessments, those before and after the work first, then the newest."""
-    ranked = sorted(
-        session["assessments"],
-        key=lambda event: (event["phase"] not in {"PREFLIGHT", "POSTFLIGHT"}, -event["event_index"]),
-    )
+    newest_first = sorted(session["assessments"], key=lambda event: -event["event_index"])
+    ranked = sorted(newest_first, key=lambda event: event["phase"] not in {"PREFLIGHT", "POSTFLIGHT"})
     kept = ("phase", "round", "vectors", "reasoning", "overall_confidence")
     return [{name: event[name] for name in kept if event[name] not in (None, "", {})} for event in ranked]
 
