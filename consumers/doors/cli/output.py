@@ -37,6 +37,12 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         click.secho(line, bold=number == 0)
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines."""
+    for line in lines:
+        click.echo(line)
+
+
 def print_fields(fields: dict[str, Any], indent: str = "") -> None:
     """Print names and values, nested ones indented; what is empty is left out."""
     shown = {name: value for name, value in fields.items() if value not in (None, "", [], {})}

@@ -65,10 +65,10 @@ def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 
 
 class Command(click.Command):
-    """A verb, with the common options."""
+    """A verb, with the common options; its function gets the ``App`` first."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, name: str | None, callback: Callable[..., Any], **kwargs: Any) -> None:
+        super().__init__(name, callback=click.pass_obj(callback), **kwargs)
         self.params += common_options()
 
 

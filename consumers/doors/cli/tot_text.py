@@ -7,13 +7,13 @@ look like another agent's line.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import print_fields, print_table, when
+from consumers.doors.cli.output import print_fields, print_lines, print_table, when
 from consumers.sdk.mermaid import Flowchart, Style
 from consumers.sdk.text import cut, one_line
 from consumers.thoughts.logs import derived_line, ends
@@ -184,12 +184,6 @@ def entries_of(event: Event) -> list[kinds.LogEntry]:
         return list(event.data.entries)
     derived = derived_line(event, None)
     return [] if derived is None else [derived]
-
-
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines."""
-    for line in lines:
-        click.echo(line)
 
 
 def _label(node: dict[str, Any]) -> list[str]:

@@ -4,15 +4,6 @@ A *harness* is the program an agent runs in (Claude Code, Codex CLI, Gemini CLI)
 an event of its session. The *page* is the text for agents, ``agents_page.md``: it is the block that `baton setup`
 writes, and the first part of what `baton prime` prints. A *part* is what is ours in a file that is somebody else's.
 
-    from consumers.doors.hooks.harnesses import HARNESSES
-    from consumers.doors.hooks.installation import Installation, Launcher
-    from consumers.doors.hooks.parts import State
-
-    here = Installation(HARNESSES["codex"], folder, Launcher(sys.executable, "codex"))
-    here.install()
-    assert all(one.state is State.INSTALLED for one in here.check())
-    here.remove()
-
 The rules: a hook never blocks or breaks its host (``supervisor``), what was there before setup is there again after
 removal, byte for byte (``installation``), and what a person wrote is never lost silently (``parts``).
 

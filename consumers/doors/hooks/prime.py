@@ -194,7 +194,11 @@ def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
 
 def _what_waits(agent: str | None, waiting: Mapping[str, Any]) -> _Section:
     whom = "" if agent is None else f" for {agent}"
-    items = [_wait_line(one, agent) for one in waiting["items"]]
+    items = [
+        f"- {one['agent'] + ': ' if agent is None else ''}{one['action']} {one['id']}: {one_line(one['title'])}"
+        f" ({one_line(one['why'])})\n  `{one['command']}`"
+        for one in waiting["items"]
+    ]
     command = "baton next" if agent is None else f"baton next --as {agent}"
     if not items:
         items = [f"- `{command}` shows it when something does."]
@@ -202,26 +206,17 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any]) -> _Section:
     return _Section("what waits", f"What waits{whom}", items, waiting["total"], command)
 
 
-def _wait_line(one: Mapping[str, Any], agent: str | None) -> str:
-    whom = f"{one['agent']}: " if agent is None else ""
-    about = f"{one_line(one['title'])} ({one_line(one['why'])})"
-    return f"- {whom}{one['action']} {one['id']}: {about}\n  `{one['command']}`"
-
-
 def _dead_ends(view: Ask, task: str | None, waiting: Mapping[str, Any], resumed: Mapping[str, Any]) -> _Section:
     """Return what failed in work like the task that was given, else like what waits and what was done last."""
     wanted = task or next((one["title"] for one in waiting["items"] if one["kind"] == "handoff"), "")
+    command = "baton report resume --detail-level full"
     found: list[Mapping[str, Any]] = []
     if wanted.strip():
+        command = f"baton report similar {quote(one_line(wanted))}"
         found += view("reports.dead_ends", {"task": wanted, "limit": dead_ends_max})["dead_ends"]
     found += resumed["dead_ends"]
     lines = [f"- {one_line(one['approach'])}: {one_line(one['why_failed'])}" for one in found]
     items = list(dict.fromkeys(lines))
-    command = (
-        f"baton report similar {quote(one_line(wanted))}"
-        if wanted.strip()
-        else "baton report resume --detail-level full"
-    )
     return _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
 
 

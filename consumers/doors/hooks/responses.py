@@ -8,8 +8,6 @@ The events before compaction, at the end of a turn and of a session save silentl
 session's events say, when something was recorded since the last one; nothing when nothing was. They do not end the
 session: that is the agent's own POSTFLIGHT, and `baton session sweep` for one that never came to it.
 
-What goes wrong is written to the log of hooks and said nowhere else.
-
 The id of the Baton session that stands for a harness's is the harness's name and its session's id, so that every hook
 of that session finds it without remembering anything. A session of a harness that goes on after its Baton session was
 ended gets the next one (``ID.2``), which resumes the earlier.

@@ -1,11 +1,5 @@
 """The MCP server: eight tools and two types of resources over one ledger, for agents in any harness.
 
-    from consumers.doors.mcp.server import BatonServer
-    from consumers.doors.mcp.tool_ledger import ToolLedger
-
-    with ToolLedger("claude-code") as ledger:      # open, with the agent that signs
-        BatonServer(ledger).run("stdio")           # or consumers.doors.mcp.http.serve_http(ledger, ...)
-
 A *tool* is what a client calls. An answer is structured data under a published schema, and the same as compact JSON.
 
 Rules kept: no tool signs as a human, an admin, root or the node, and that is asked again at each signing; a call is a

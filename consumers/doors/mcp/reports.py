@@ -142,8 +142,7 @@ class ReportTools:
         session_id: Annotated[Id | None, Field(description="With resume_mode session_id: which one.")] = None,
         count: Annotated[int, Field(ge=1, le=5, description="With resume_mode last_n: how many."), NUMBER] = 1,
         detail_level: Annotated[
-            Literal["summary", "detailed", "full"],
-            Field(description="At most 400, 800 or 1,250 tokens a session."),
+            Literal["summary", "detailed", "full"], Field(description="At most 400, 800 or 1,250 tokens a session.")
         ] = "summary",
     ) -> Resumed:
         """Read what the last session, or several, learned and left open."""
@@ -155,8 +154,7 @@ class ReportTools:
         self,
         ai_id: Annotated[Id | None, Field(description="Only this agent's, as minimax.")] = None,
         since: Annotated[
-            Annotated[str, Field(max_length=100)] | None,
-            Field(description='A date or time (UTC), or as "7 days ago".'),
+            Annotated[str, Field(max_length=100)] | None, Field(description='A date or time (UTC), or as "7 days ago".')
         ] = None,
         task_pattern: Annotated[
             Annotated[str, Field(max_length=1_000)] | None,

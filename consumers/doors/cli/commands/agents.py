@@ -41,7 +41,6 @@ def agent() -> None:
 @click.option("--role", "roles", multiple=True, type=click.Choice(get_args(Role)), help="May be given more than once.")
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
 @click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
-@click.pass_obj
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
     """Make keys for a new agent and register it; signed by the root key, or by the admin given with --as.
 
@@ -67,7 +66,6 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
 
 
 @agent.command("list")
-@click.pass_obj
 def list_(app: App) -> None:
     """List the registered agents."""
     agents = [
@@ -80,7 +78,6 @@ def list_(app: App) -> None:
 
 @agent.command()
 @click.argument("name")
-@click.pass_obj
 def show(app: App, name: str) -> None:
     """Show one agent and its keys."""
     found: dict[str, Any] = app.query("agents.show", name=name)
@@ -134,7 +131,6 @@ def key() -> None:
 @click.option("--kind", "kinds", multiple=True, help="A kind it may sign, or a prefix as session.* (default: any).")
 @click.option("--stream", "streams", multiple=True, help="A stream it may write, or a prefix (default: any).")
 @click.option("--max-events", type=click.IntRange(1), help="How many events it may sign.")
-@click.pass_obj
 def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...], max_events: int | None) -> None:
     """Make a session key for the acting agent (--as) and write it to keys/NAME.session.
 
@@ -172,7 +168,6 @@ def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...
 @key.command()
 @click.argument("public_key")
 @click.option("--reason", default="no reason given", show_default=True)
-@click.pass_obj
 def revoke(app: App, public_key: str, reason: str) -> None:
     """Revoke a key, by its public half in hex or an unambiguous beginning of it. Signed by its owner or an admin."""
     found = [one for one in app.query("agents.keys")["keys"] if one["key"].startswith(public_key.lower())]
@@ -187,7 +182,6 @@ def revoke(app: App, public_key: str, reason: str) -> None:
 
 @key.command("list")
 @click.option("--agent", "name", help="Only the keys of this agent.")
-@click.pass_obj
 def list_keys(app: App, name: str | None) -> None:
     """List signing keys: identity and session keys, with expiry and revocation."""
     keys: list[dict[str, Any]] = app.query("agents.keys", agent=name)["keys"]

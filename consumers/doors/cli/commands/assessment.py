@@ -39,7 +39,6 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
 @click.option("--context", metavar="TEXT|@FILE", help="With POSTFLIGHT: what the next session should know.")
 @click.option("--artifact", "artifacts", multiple=True, help="With POSTFLIGHT: a file, commit or page that was made.")
 @click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report now.")
-@click.pass_obj
 def assess(
     app: App,
     /,

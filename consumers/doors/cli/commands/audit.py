@@ -24,7 +24,6 @@ problems_shown_max = 20
 @click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Verify this exported bundle instead.")
 @click.option("--root", help="The root key's fingerprint; without it the verdict is 'self-asserted'.")
 @click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
-@click.pass_obj
 def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *, views: bool) -> None:
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle."""
     from consumers.auditor import verify_bundle, verify_log  # noqa: PLC0415 - loads the auditor
@@ -43,7 +42,6 @@ def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *
 
 
 @click.command(cls=Command)
-@click.pass_obj
 def fsck(app: App) -> None:
     """Check every stored byte of the ledger in this folder: entries, tree, look-up tables, state and blobs."""
     from consumers.auditor.fsck import fsck as check  # noqa: PLC0415 - loads the auditor
@@ -57,7 +55,6 @@ def fsck(app: App) -> None:
 
 
 @click.command(cls=Command)
-@click.pass_obj
 def checkpoint(app: App) -> None:
     """Print a signed checkpoint of the log as it is now (C2SP tlog-checkpoint)."""
     note = app.client().checkpoint()
@@ -67,7 +64,6 @@ def checkpoint(app: App) -> None:
 @click.command(cls=Command)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--stream", help="Only this stream, with the proofs of its events.")
-@click.pass_obj
 def export(app: App, file: Path, stream: str | None) -> None:
     """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Baton."""
     from ledger.bundle import export_bundle  # noqa: PLC0415 - loads what only bundles need

@@ -37,7 +37,6 @@ issues_shown_max: Final = 500
 @click.option(
     "--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own)."
 )
-@click.pass_obj
 def brief(app: App, ref: str, level: str, budget: int | None) -> None:
     """Print the brief of a reasoning as a prompt; made on the spot if none of this level is published.
 
@@ -68,7 +67,6 @@ def brief(app: App, ref: str, level: str, budget: int | None) -> None:
 @click.argument("ref", metavar="ID|REF")
 @click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="Which brief.")
 @click.option("--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have.")
-@click.pass_obj
 def explain(app: App, ref: str, level: str, budget: int | None) -> None:
     """Show what a brief keeps of a reasoning, step by step, and what it drops and why.
 
@@ -155,7 +153,6 @@ def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: 
 @click.option("--tree", type=click.Path(path_type=Path, file_okay=False), help="The folder that the evidence is in.")
 @click.option("--commit", help="Check what this commit of the folder's repository holds, not the folder as it is now.")
 @click.option("--publish/--no-publish", default=None, help="Publish the report (default: if --as names who may).")
-@click.pass_obj
 def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publish: bool | None) -> None:
     """Check evidence, assumptions and structure of a reasoning before anybody acts on it."""
     from consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only this verb validates

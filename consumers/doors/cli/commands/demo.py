@@ -22,7 +22,6 @@ from consumers.doors.demo.story import Line, Stage, Story
 
 @click.command(cls=Command)
 @click.option("--keep", is_flag=True, help="Keep the ledger, its sample project and the bundle.")
-@click.pass_obj
 def demo(app: App, *, keep: bool) -> None:
     """Make a ledger, start a server and four agents, hand work over, and audit all of it.
 

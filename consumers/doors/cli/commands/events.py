@@ -38,7 +38,6 @@ hits_max: Final = 200
 @click.option("--corr", help="What it belongs to: a label that events of one task share.")
 @click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
 @click.option("--idem", help="An idempotency key: the same call again returns the first answer.")
-@click.pass_obj
 def emit(app: App, /, kind: str, **given: Any) -> None:
     """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
 
@@ -102,7 +101,6 @@ def read_batch(given: bytes) -> list[Draft]:
 
 @click.command(cls=Command)
 @click.argument("submission", metavar="FILE|-")
-@click.pass_obj
 def submit(app: App, submission: str) -> None:
     """Append events that were signed elsewhere: a DSSE JSON envelope, an array of those, or a msgpack submission."""
     given = read_argument(submission if submission == "-" else f"@{submission}", "the submission")
@@ -117,7 +115,6 @@ def submit(app: App, submission: str) -> None:
 @click.option("--after", type=click.IntRange(-1), default=-1, help="Only entries after this index.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
 @click.option("--follow", "is_following", is_flag=True, help="Go on with new events as they come.")
-@click.pass_obj
 def log_(app: App, /, *, kind: str | None, is_following: bool, after: int, **given: Any) -> None:
     """List events in the order of the log."""
     check_kinds((kind,) if kind else ())
@@ -137,7 +134,6 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int, **giv
 @click.argument("ref", metavar="INDEX|REF")
 @click.option("--dsse", is_flag=True, help="Print the event as a DSSE JSON envelope that others can verify.")
 @click.option("--receipt", is_flag=True, help="Print the C2SP tlog-proof of its inclusion.")
-@click.pass_obj
 def show(app: App, ref: str, *, dsse: bool, receipt: bool) -> None:
     """Show one event: by index, by id, by sha256 of its body, or by 12 or more of its first hex digits."""
     index = app.ledger().index_of(ref)
@@ -162,7 +158,6 @@ def show(app: App, ref: str, *, dsse: bool, receipt: bool) -> None:
 @click.command(cls=Command)
 @click.argument("ref", metavar="INDEX|REF")
 @click.option("--depth", type=click.IntRange(1, 32), default=8, show_default=True, help="How many steps to go back.")
-@click.pass_obj
 def why(app: App, ref: str, depth: int) -> None:
     """Walk from an event to the events it follows from, and on to theirs."""
     answer = app.query("catalog.why", ref=ref, depth=depth)
@@ -213,7 +208,6 @@ def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | 
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True)
 @click.option("--cursor", type=click.IntRange(0), help="Go on where an earlier page ended.")
-@click.pass_obj
 def search(
     app: App, words: tuple[str, ...], sorts: tuple[str, ...], author: str | None, *, limit: int, cursor: int | None
 ) -> None:

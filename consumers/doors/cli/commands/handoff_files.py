@@ -29,7 +29,6 @@ from ledger.errors import Refused, Unavailable
 @click.command("import", cls=Command)
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
 @click.option("--reviewer", metavar="NAME", help="Who reviews what names nobody (default: default_reviewer).")
-@click.pass_obj
 def import_(app: App, path: Path, reviewer: str | None) -> None:
     """Import handoff files, proposals and `active.md` tables as claims.
 
@@ -68,7 +67,6 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
     "--from-file", type=click.Path(path_type=Path), help="Parse this file and print it back: no ledger needed."
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead.")
-@click.pass_obj
 def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) -> None:
     """Print the markdown file of a handoff as the ledger has it now."""
     if (id_ is None) == (from_file is None):
@@ -92,7 +90,6 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 @click.option("--once", is_flag=True, help="Bring everything into step once, and stop.")
 @click.option("--all", "is_everything", is_flag=True, help="Make files for finished handoffs, too.")
-@click.pass_obj
 def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
     """Keep a folder of handoff files and the ledger in step, both ways, as the acting agent.
 

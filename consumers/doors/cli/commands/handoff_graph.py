@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, assert_never
 import click
 
 from consumers.doors.cli.app import App, command_line
+from consumers.doors.cli.output import print_lines
 from consumers.doors.cli.program import Command
 from consumers.sdk.mermaid import Flowchart, Style, node_name
 from consumers.sdk.text import clean, one_line
@@ -174,7 +175,6 @@ lines_max = 500
 @click.option("--all", "is_all", is_flag=True, help="Without ID: finished handoffs as well.")
 @click.option("--limit", type=click.IntRange(1, lines_max), default=200, show_default=True, help="Lines of the tree.")
 @click.option("--cursor", type=click.IntRange(0), help="Go on where an earlier page ended.")
-@click.pass_obj
 def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: bool, **given: Any) -> None:
     """Draw what ID waits for, or all open handoffs and who waits for whom.
 
@@ -184,14 +184,9 @@ def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: 
         raise click.UsageError("--dependents needs an ID")
     asked = {"id": id_, "dependents": dependents or None, "all": is_all or None}
     answer = app.query("handoffs.graph", **asked, limit=given["limit"], after=given["cursor"])
-
-    def text() -> None:
-        for line in FORMATS[form](answer):
-            click.echo(line)
-
     options = {"dependents": dependents, "all": is_all, "limit": given["limit"], "cursor": answer["next"]}
     following = None if answer["next"] is None else next_page(answer["id"], options)
-    app.show("graph", answer, text, following=following)
+    app.show("graph", answer, lambda: print_lines(FORMATS[form](answer)), following=following)
 
 
 def next_page(name: str | None, options: dict[str, Any]) -> str:

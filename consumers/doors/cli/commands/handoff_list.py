@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 import click
 
 from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.output import show_page, when, width
+from consumers.doors.cli.output import print_lines, show_page, when, width
 from consumers.doors.cli.program import Command
 from consumers.handoffs.acts import with_commands
 from consumers.sdk.text import clean, one_line
@@ -38,7 +38,6 @@ gap: Final = "  "
 @click.option("--all", "is_all", is_flag=True, help="With --board: show what is over, too, and not its number alone.")
 @click.option("--limit", type=click.IntRange(1, rows_max), help="Rows (default: 50), or cards of a column (20).")
 @click.option("--cursor", type=int, help="Go on where an earlier page ended.")
-@click.pass_obj
 def list_(app: App, /, *, board: bool, **given: Any) -> None:
     """List handoffs, newest first."""
     if board:
@@ -52,7 +51,6 @@ def list_(app: App, /, *, board: bool, **given: Any) -> None:
 @click.command(cls=Command)
 @click.argument("id_", metavar="ID")
 @click.option("--history", is_flag=True, help="Every event, who signed it with which key, and whether that holds.")
-@click.pass_obj
 def show(app: App, id_: str, *, history: bool) -> None:
     """Show one handoff: its state and why, tasks, criteria, history."""
     from consumers.doors.cli import signed_history  # noqa: PLC0415 - a list needs no keys
@@ -104,12 +102,8 @@ def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -
 
     limit = given.pop("limit") or cards_default
     answer = app.query("handoffs.board", **given, **{"from": sender, "all": is_all or None}, limit=limit)
-
-    def text() -> None:
-        for line in board_text(answer["columns"], shutil.get_terminal_size().columns):
-            click.echo(line)
-
-    app.show("board", answer, text)
+    cells = shutil.get_terminal_size().columns
+    app.show("board", answer, lambda: print_lines(board_text(answer["columns"], cells)))
 
 
 def print_handoff(found: dict[str, Any]) -> None:
@@ -265,7 +259,6 @@ def _list(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
 @click.option("--all", "is_all", is_flag=True, help="What waits for everybody, agent by agent.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
 @click.option("--cursor", help="Go on where an earlier page ended.")
-@click.pass_obj
 def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
     agent = None if is_all else app.settings().agent

@@ -50,7 +50,6 @@ def handoff() -> None:
 @click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
 @click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
 @click.option("--reasoning", "reasoning_ref", metavar="REF", help="The reasoning behind it (a whole reference).")
-@click.pass_obj
 def create(app: App, /, id_: str | None, **given: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval."""
     name, data = creation(app.acting(), app.settings(), id_, given_content(given))
@@ -74,7 +73,6 @@ def present(given: dict[str, Any]) -> dict[str, Any]:
 
 @handoff.command()
 @click.argument("id_", metavar="ID")
-@click.pass_obj
 def why(app: App, id_: str) -> None:
     """Say in one sentence why a handoff is not ready, or that it is."""
     found = app.query("handoffs.why", id=id_)
@@ -98,7 +96,6 @@ def why(app: App, id_: str) -> None:
 @click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
 @click.option("--reasoning", "reasoning_ref", metavar="REF", help="The reasoning behind it (a whole reference).")
 @click.option("--reason", default="", help="Why it changes.")
-@click.pass_obj
 def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
     """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back."""
     found = app.query("handoffs.show", id=id_)
@@ -124,7 +121,7 @@ def act(verb: Verb) -> click.Command:
         emit(app, found["id"], *events_of(verb, found, given, app.client()))
 
     parameters: list[click.Parameter] = [click.Argument(["id_"], metavar="ID"), *map(parameter, ACTS[verb].arguments)]
-    return Command(spelled(verb), params=parameters, callback=click.pass_obj(sign), help=ACTS[verb].words)
+    return Command(spelled(verb), params=parameters, callback=sign, help=ACTS[verb].words)
 
 
 def parameter(argument: Argument) -> click.Parameter:

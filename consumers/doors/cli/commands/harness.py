@@ -36,7 +36,6 @@ ACTIONS: Final = ("check", "remove")
 @click.option("--remove", "action", flag_value="remove", help="Leave every file as it was before setup.")
 @click.option("--user", is_flag=True, help="In your home, for all projects (default: in this project).")
 @click.option("--force", is_flag=True, help="Also replace or remove what somebody edited; the file is kept.")
-@click.pass_obj
 def setup(app: App, harness: str, *, action: str | None, user: bool, force: bool) -> None:
     """Register Baton's hooks, its MCP server and the page for agents with HARNESS.
 
@@ -140,7 +139,6 @@ budget_max_tokens = 100_000
     show_default=True,
     help="At most so many tokens.",
 )
-@click.pass_obj
 def prime(app: App, *, task: str | None, budget: int) -> None:
     """Print how to work with Baton, dead ends of similar tasks, what waits for you, and the last session.
 
@@ -162,7 +160,6 @@ def prime(app: App, *, task: str | None, budget: int) -> None:
 
 @click.command(cls=Command, hidden=True)
 @click.argument("harness", type=click.Choice(list(HARNESSES)))
-@click.pass_obj
 def hook(app: App, harness: str) -> None:
     """Answer one event of a harness: its JSON on standard input, at most one JSON object on standard output.
 

@@ -38,7 +38,6 @@ FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
     help="Where the notes are; may be given repeatedly, as for refs/remotes/origin/notes/empirica.",
 )
 @click.option("--dry-run", is_flag=True, help="Read and map, and write nothing.")
-@click.pass_obj
 def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -> None:
     """Import the git notes of Empirica: reports, checkpoints, findings, unknowns, dead ends, mistakes, goals.
 

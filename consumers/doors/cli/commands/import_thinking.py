@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
 @click.option("--dry-run", is_flag=True, help="Say what would be imported, and write nothing.")
-@click.pass_obj
 def thinking(app: App, path: Path, *, dry_run: bool) -> None:
     """Import the thinking in transcripts: Claude Code sessions, API messages and responses, texts with thinking tags.
 

@@ -40,7 +40,6 @@ def import_() -> None:
 @click.option("--agent", "importer", metavar="NAME", help="Only what this agent imported.")
 @click.option("--dirty", is_flag=True, help="Only what has values that could not be read as they were meant.")
 @page_options()
-@click.pass_obj
 def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
     """List imported records in the order of the ledger.
 

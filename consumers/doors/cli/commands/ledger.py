@@ -33,7 +33,6 @@ from ledger.local import LocalClient
 @click.command(cls=Command)
 @click.option("--origin", help="The name on the ledger's checkpoints, as example.org/team (default: host and folder).")
 @click.option("--sealed", is_flag=True, help="Seal the root key with a passphrase (asked, or --passphrase-fd).")
-@click.pass_obj
 def init(app: App, origin: str | None, *, sealed: bool) -> None:
     """Make a new ledger in .baton of this folder (or in --home DIR or BATON_HOME itself).
 
@@ -80,7 +79,6 @@ class Check(NamedTuple):
 
 
 @click.command(cls=Command)
-@click.pass_obj
 def doctor(app: App) -> None:
     """Check the installation, and the ledger here if there is one; says what to do about what is wrong."""
     home = app.home or find_home(present_folder())
@@ -175,7 +173,6 @@ def _server_check(home: Path | None) -> Check:
 @click.command(cls=Command)
 @click.option("--view", "views", multiple=True, help="Only this view; may be given more than once.")
 @click.option("--rebuild", is_flag=True, help="Fold the whole log again into fresh tables.")
-@click.pass_obj
 def project(app: App, views: tuple[str, ...], *, rebuild: bool) -> None:
     """Bring the views up to date with the log, or rebuild them from it; prints each view's position and digest."""
     from projections.reader import Reader  # noqa: PLC0415 - opens sqlite

@@ -25,7 +25,6 @@ def notes() -> None:
 
 
 @notes.command()
-@click.pass_obj
 def sync(app: App) -> None:
     """Write every report that the git notes or files lack or have otherwise; exit code 7 when one cannot be written.
 
@@ -51,7 +50,6 @@ def sync(app: App) -> None:
 @notes.command()
 @click.argument("session")
 @click.option("--markdown", is_flag=True, help="The whole report as markdown, not the compressed JSON.")
-@click.pass_obj
 def show(app: App, session: str, *, markdown: bool) -> None:
     """Show a session's report as the git notes have it, wherever HEAD is; SESSION is an id or the start of one.
 
@@ -69,7 +67,6 @@ def show(app: App, session: str, *, markdown: bool) -> None:
 
 
 @notes.command("list")
-@click.pass_obj
 def list_(app: App) -> None:
     """List the sessions that have git notes, the last written first."""
     listed = [row._asdict() for row in notes_of(app).listed()]
@@ -87,7 +84,6 @@ def list_(app: App) -> None:
 
 @notes.command("push")
 @click.argument("remote", required=False)
-@click.pass_obj
 def push_(app: App, remote: str | None) -> None:
     """Push all notes to REMOTE (default: origin, or the only one), merging what others pushed; never by force."""
     show_transfer(app, "notes_pushed", push(notes_of(app), remote))
@@ -95,7 +91,6 @@ def push_(app: App, remote: str | None) -> None:
 
 @notes.command("fetch")
 @click.argument("remote", required=False)
-@click.pass_obj
 def fetch_(app: App, remote: str | None) -> None:
     """Fetch the notes of REMOTE (default: origin, or the only one) and merge them; local notes are never lost."""
     show_transfer(app, "notes_fetched", fetch(notes_of(app), remote))

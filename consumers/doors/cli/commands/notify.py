@@ -29,7 +29,6 @@ def notify() -> None:
 
 
 @notify.command("list")
-@click.pass_obj
 def list_(app: App) -> None:
     """List channels (without secrets), open waits, and what is pending or could not be delivered."""
     channels = read_channels(app.settings())
@@ -55,7 +54,6 @@ def list_(app: App) -> None:
 
 @notify.command()
 @click.option("--channel", metavar="N|NAME", help="Only this channel, by its number or name (default: every channel).")
-@click.pass_obj
 def test(app: App, channel: str | None) -> None:
     """Send one test notification now and say what came back; exit code 7 when it was not delivered.
 
@@ -82,7 +80,6 @@ def test(app: App, channel: str | None) -> None:
 @notify.command()
 @click.argument("id_", metavar="ID", required=False)
 @click.option("--all", "all_", is_flag=True, help="Every dead letter.")
-@click.pass_obj
 def retry(app: App, id_: str | None, *, all_: bool) -> None:
     """Make dead letters due again, with all of their attempts; the running notifier sends them."""
     if (id_ is None) != all_:
@@ -97,7 +94,6 @@ def retry(app: App, id_: str | None, *, all_: bool) -> None:
 @notify.command()
 @click.option("--existing", is_flag=True, help="At the very first start, also tell of what waits already.")
 @click.option("--once", is_flag=True, help="Stop when what is there now was read, and what is due was tried once.")
-@click.pass_obj
 def run(app: App, *, existing: bool, once: bool) -> None:
     """Notify until SIGINT or SIGTERM, here or behind --server; `baton serve` does so by itself.
 

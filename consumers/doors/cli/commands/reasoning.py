@@ -55,7 +55,6 @@ def reasoning() -> None:
 @click.option("--strategy", "reasoning_strategy", default="", help="As top-down, bottom-up or hypothesis-driven.")
 @click.option("--domain", default="", help="As security, medical or legal: those are always fetched whole.")
 @click.option("--session", default="", help="The session it belongs to.")
-@click.pass_obj
 def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
     """Start a reasoning; the acting agent owns it."""
     emit(app, id_ or default_id(task), ReasoningStarted(task=task, **given))
@@ -74,7 +73,6 @@ def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
 @click.option("--conclusion", help="The step's own conclusion.")
 @click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True)
 @click.option("--number", type=click.IntRange(1), help="Its number (default: the next).")
-@click.pass_obj
 def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, **given: Any) -> None:
     """Record one step."""
     name, following = next_number(app, id_)
@@ -90,7 +88,6 @@ def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, *
 @click.option("--check", "method", help="How somebody could find out.")
 @click.option("--step", "number", type=click.IntRange(1), help="Settle this assumption instead of adding one.")
 @click.option("--settled", metavar="TEXT", help="How it was settled, as 'Validated: logs encrypted since 2024-10'.")
-@click.pass_obj
 def assume(
     app: App, id_: str, *, content: str | None, method: str | None, number: int | None, settled: str | None
 ) -> None:
@@ -112,7 +109,6 @@ def assume(
 @click.option("--conclusion", required=True)
 @click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True)
 @click.option("--limitation", "limitations", multiple=True, help="Where it may be wrong; may be given more than once.")
-@click.pass_obj
 def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations: tuple[str, ...]) -> None:
     """Say what the reasoning comes to; the compressor then publishes briefs of it."""
     concluded = ReasoningConcluded(
@@ -125,7 +121,6 @@ def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations
 @click.option("--author", help="Only those of this agent.")
 @click.option("--status", type=click.Choice(["open", "concluded"]), help="Only those in this state.")
 @page_options()
-@click.pass_obj
 def list_(app: App, author: str | None, status: str | None, limit: int, cursor: int | None) -> None:
     """List reasonings, newest first."""
     answer = app.query("reasoning.list", author=author, status=status, limit=limit, after=cursor)
@@ -144,7 +139,6 @@ def list_(app: App, author: str | None, status: str | None, limit: int, cursor: 
 @click.argument("ref", metavar="ID|REF")
 @click.option("--tree", is_flag=True, help="Print the steps under what they support, from the conclusion down.")
 @click.option("--provenance", is_flag=True, help="Print who signed the version that REF names, and with which event.")
-@click.pass_obj
 def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
     """Show a reasoning: its steps, what they rest on, its versions."""
     if provenance:
@@ -165,7 +159,6 @@ def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="The graph you have, as `fetch` printed it (default: what was fetched here before, in cache/graphs).",
 )
-@click.pass_obj
 def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
     """Fetch a whole graph and recompute its hash; prints the bytes that were hashed.
 
@@ -202,7 +195,6 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
 @reasoning.command()
 @click.argument("base", metavar="A")
 @click.argument("target", metavar="B")
-@click.pass_obj
 def diff(app: App, base: str, target: str) -> None:
     """Show what changed from version A to version B: steps added, assumptions settled, another conclusion."""
     before = fetch_graph(app.query_with, base)

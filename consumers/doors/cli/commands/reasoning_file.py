@@ -24,7 +24,6 @@ from projections.reasoning.memory import compute_reasoning_ref
 @click.option("--id", "id_", help="The reasoning's id (default: the file's own, else day and task).")
 @click.option("--domain", help="As security, medical or legal: those are always fetched whole.")
 @click.option("--session", help="The session it belongs to.")
-@click.pass_obj
 def record(app: App, file: str, id_: str | None, domain: str | None, session: str | None) -> None:
     """Record the reasoning graphs of FILE: one JSON object, an array, or one a line.
 

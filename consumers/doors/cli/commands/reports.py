@@ -7,17 +7,10 @@ from typing import Any, Final
 
 import click
 
+from consumers.doors.cli import report_text
 from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.output import page_options
 from consumers.doors.cli.program import Group
-from consumers.doors.cli.report_text import (
-    print_calibration,
-    print_overlaps,
-    print_report,
-    print_reports,
-    print_resumed,
-    print_similar,
-)
 from consumers.doors.cli.session_choice import chosen_session
 from ledger.errors import Refused
 
@@ -43,7 +36,6 @@ def report() -> None:
 @click.option("--unknown", "unknowns", multiple=True, help="What is still open (default: from the session).")
 @click.option("--context", metavar="TEXT|@FILE", help="What the next session should know (default: from the session).")
 @click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
-@click.pass_obj
 def generate(app: App, /, session_id: str | None, **given: Any) -> None:
     """Make the report of a session; the acting agent must own it.
 
@@ -69,7 +61,6 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
 @click.option("--count", type=click.IntRange(1, resumed_max), help="How many of the last sessions.")
 @click.option("--detail-level", type=click.Choice(LEVELS), default="summary", show_default=True,
               help="At most 400, 800 or 1,250 tokens a session.")  # fmt: skip
-@click.pass_obj
 def resume(  # noqa: PLR0917 - the options, in the order of the API
     app: App, ai_id: str | None, resume_mode: str | None, session_id: str | None, count: int | None, detail_level: str
 ) -> None:
@@ -82,7 +73,7 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
     mode = mode_of(resume_mode, session_id, count)
     get_blob = app.client().get_blob
     answer = resume_sessions(app.query_with, get_blob, ai_id, mode, session_id, count or 1, detail_level)
-    app.show("resumed", answer, lambda: print_resumed(answer))
+    app.show("resumed", answer, lambda: report_text.print_resumed(answer))
 
 
 @report.command()
@@ -92,7 +83,6 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
     "--task-pattern", metavar="RE2", help="A pattern that the task matches; upper and lower case are the same."
 )
 @page_options(default=10)
-@click.pass_obj
 def query(
     app: App, *, ai_id: str | None, since: str | None, task_pattern: str | None, limit: int, cursor: int | None
 ) -> None:
@@ -104,7 +94,7 @@ def query(
     following = None if page["next"] is None else command_line("baton report query", options)
 
     def text() -> None:
-        print_reports(page["reports"])
+        report_text.print_reports(page["reports"])
         if following is not None:
             click.echo(f"{page['total_found']} in all; go on with: {following}")
 
@@ -116,7 +106,6 @@ def query(
 @click.option("--version", metavar="ID", help="The id of an earlier version (default: the latest).")
 @click.option("--markdown", "form", flag_value="markdown", help="Print the markdown alone.")
 @click.option("--compressed", "form", flag_value="compressed", help="Print the compressed JSON alone.")
-@click.pass_obj
 def show(app: App, session_id: str, version: str | None, form: str | None) -> None:
     """Show the report of a session, and which versions there are; SESSION may be the id of a report, too."""
     answer = find_report(app, session_id.removeprefix("session/"), version)
@@ -132,7 +121,7 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
         elif form == "compressed":
             click.echo(answer["report"]["compressed_json"])
         else:
-            print_report(answer)
+            report_text.print_report(answer)
 
     app.show("report", answer, text)
 
@@ -141,32 +130,29 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
 @click.argument("task", metavar="TEXT")
 @ai_id_option
 @click.option("--limit", type=click.IntRange(1, rows_max), default=5, show_default=True)
-@click.pass_obj
 def similar(app: App, task: str, ai_id: str | None, limit: int) -> None:
     """Find sessions similar to a task in words, most similar first."""
     answer = app.query("reports.similar", task=task, ai_id=ai_id, limit=limit)
-    app.show("similar", answer, lambda: print_similar(answer))
+    app.show("similar", answer, lambda: report_text.print_similar(answer))
 
 
 @report.command()
 @click.option("--since", metavar="TIME", help='Only reports since then: a date or time (UTC), or as "7 days ago".')
 @click.option("--limit", type=click.IntRange(1, rows_max), default=20, show_default=True)
-@click.pass_obj
 def overlap(app: App, since: str | None, limit: int) -> None:
     """Show where work may have been done twice: pairs of reports about nearly the same."""
     answer = app.query("reports.overlap", since_ms=since_ms(since), limit=limit)
-    app.show("overlap", answer, lambda: print_overlaps(answer))
+    app.show("overlap", answer, lambda: report_text.print_overlaps(answer))
 
 
 @report.command()
 @ai_id_option
 @click.option("--since", metavar="TIME", help='Only reports since then: a date or time (UTC), or as "7 days ago".')
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Points of each agent.")
-@click.pass_obj
 def calibration(app: App, ai_id: str | None, since: str | None, limit: int) -> None:
     """Show how well agents judge themselves: report by report, and over time."""
     answer = app.query("reports.calibration", ai_id=ai_id, since_ms=since_ms(since), limit=limit)
-    app.show("calibration", answer, lambda: print_calibration(answer))
+    app.show("calibration", answer, lambda: report_text.print_calibration(answer))
 
 
 def find_report(app: App, name: str, version: str | None) -> dict[str, Any]:

@@ -41,7 +41,6 @@ def router() -> None:
 
 @router.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
-@click.pass_obj
 def check(app: App, file: Path | None) -> None:
     """Check a file of chains (default: chains.toml of the ledger's folder) and show what it says.
 
@@ -70,7 +69,6 @@ def check(app: App, file: Path | None) -> None:
 @click.option("--after", type=click.IntRange(-1), default=-1, help="Only events after this index.")
 @click.option("--event", "index", type=click.IntRange(0), metavar="INDEX", help="Only this event, and every chain.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Events of a page.")
-@click.pass_obj
 def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit: int) -> None:
     """Show which handoffs the chains would make of which events of the log, and why others make none.
 
@@ -100,7 +98,6 @@ def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
 @click.option("--verbose", is_flag=True, help="Log also what goes well.")
-@click.pass_obj
 def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
     """Run the chains, and announce what is ready, until SIGINT or SIGTERM.
 
@@ -131,7 +128,6 @@ def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
 
 @router.command()
 @click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Route one dead letter again first.")
-@click.pass_obj
 def status(app: App, retry: int | None) -> None:
     """Show how far the router is, its chains, and its dead letters: what it could not route, and why."""
     name = app.settings().agent or NAME

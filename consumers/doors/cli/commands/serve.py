@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.option("--port", type=click.IntRange(1, 65535), help="The port on 127.0.0.1 (default: a free one).")
 @click.option("--verbose", is_flag=True, help="Log also what goes well.")
-@click.pass_obj
 def serve(app: App, port: int | None, *, verbose: bool) -> None:
     """Serve the ledger to agents over NATS: submissions, reads, the log stream, views and briefs.
 
@@ -62,7 +61,6 @@ async def _serve(app: App, node: Node) -> None:
     help="With --http: the file of the bearer token (default: mcp.token in the ledger's folder, made if missing).",
 )
 @click.option("--verbose", is_flag=True, help="Log every call that was refused, too.")
-@click.pass_obj
 def mcp(app: App, port: int | None, token_file: Path | None, *, is_http: bool, verbose: bool) -> None:
     """Serve eight tools to agents over MCP: resume, record, report, fetch, hand over, search.
 

@@ -71,7 +71,6 @@ def print_warnings(report: dict[str, Any]) -> None:
     "--older-than", default="24h", show_default=True, metavar="TIME", help="Idle for so long: 30m, 12h, 7d, or 0."
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.pass_obj
 def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
     """End your sessions in which nothing happened for long, and make the reports that are missing.
 

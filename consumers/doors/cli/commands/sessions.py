@@ -49,7 +49,6 @@ def session() -> None:
 @click.option("--task", metavar="TEXT|@FILE", help="What is to be done.")
 @click.option("--ai-id", help="The label that reports are found by (default: the acting agent's name).")
 @click.option("--resumes", metavar="ID", help="The session that this one goes on from.")
-@click.pass_obj
 def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resumes: str | None) -> None:
     """Start a session; the acting agent owns it. Without an ID one is made.
 
@@ -85,7 +84,6 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
 @click.option("--evidence", multiple=True, metavar="PATH:LINE", help="Where it can be seen; may be given repeatedly.")
 @impact_option
 @subject_option
-@click.pass_obj
 def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], impact: float | None, subject: str) -> None:
     """Record what you found out."""
     name, text = session_and(app, words, "TEXT")
@@ -97,7 +95,6 @@ def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], impa
 @click.argument("words", nargs=-1, metavar="[ID] TEXT")
 @impact_option
 @subject_option
-@click.pass_obj
 def unknown(app: App, words: tuple[str, ...], *, impact: float | None, subject: str) -> None:
     """Record what you do not know yet."""
     name, text = session_and(app, words, "TEXT")
@@ -109,7 +106,6 @@ def unknown(app: App, words: tuple[str, ...], *, impact: float | None, subject: 
 @click.option("--why", required=True, metavar="TEXT", help="Why it failed.")
 @impact_option
 @subject_option
-@click.pass_obj
 def dead_end(app: App, words: tuple[str, ...], *, why: str, impact: float | None, subject: str) -> None:
     """Record an approach that failed, so that nobody tries it again."""
     name, approach = session_and(app, words, "APPROACH")
@@ -120,7 +116,6 @@ def dead_end(app: App, words: tuple[str, ...], *, why: str, impact: float | None
 @session.command()
 @click.argument("words", nargs=-1, metavar="[ID] NAME")
 @click.option("--purpose", default="", help="What you used it for.")
-@click.pass_obj
 def tool(app: App, words: tuple[str, ...], *, purpose: str) -> None:
     """Record a tool that you used to find something out."""
     name, used = session_and(app, words, "NAME")
@@ -130,7 +125,6 @@ def tool(app: App, words: tuple[str, ...], *, purpose: str) -> None:
 @session.command()
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--summary", metavar="TEXT|@FILE", help="How it ended.")
-@click.pass_obj
 def end(app: App, id_: str | None, summary: str | None) -> None:
     """End a session. Its report can still be made, and made again."""
     name = chosen_session(app, id_)
@@ -139,7 +133,6 @@ def end(app: App, id_: str | None, summary: str | None) -> None:
 
 @session.command()
 @click.argument("id_", metavar="[ID]", required=False)
-@click.pass_obj
 def show(app: App, id_: str | None) -> None:
     """Show a session: its vectors from phase to phase, findings, unknowns, dead ends, tools."""
     session = find_session(app, chosen_session(app, id_))
@@ -152,7 +145,6 @@ def show(app: App, id_: str | None) -> None:
 @click.option("--ai-id", help="Only those with this label.")
 @click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only those in this state.")
 @page_options()
-@click.pass_obj
 def list_(
     app: App, *, agent: str | None, ai_id: str | None, status: str | None, limit: int, cursor: int | None
 ) -> None:

@@ -38,7 +38,6 @@ def snapshot() -> None:
 @click.option("--domain", help="As security, medical or legal (default: the reasoning's).")
 @click.option("--context", metavar="TEXT|@FILE", help="The context in your own words (default: from the session).")
 @click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="As know=0.7; may be given repeatedly.")
-@click.pass_obj
 def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, ...], **given: Any) -> None:
     """Sign a snapshot of a session, a reasoning, or both."""
     author = app.author()
@@ -57,7 +56,6 @@ def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, 
 
 @snapshot.command()
 @click.argument("id_", metavar="ID")
-@click.pass_obj
 def show(app: App, id_: str) -> None:
     """Show a snapshot whole, within 900 tokens."""
     found = receive_snapshot(app.query_with, f"snapshot/{id_.removeprefix('snapshot/')}")
@@ -75,7 +73,6 @@ def show(app: App, id_: str) -> None:
 @click.option("--author", help="Only those of this agent.")
 @click.option("--session", help="Only those of this session.")
 @page_options()
-@click.pass_obj
 def list_(app: App, author: str | None, session: str | None, limit: int, cursor: int | None) -> None:
     """List snapshots, newest first."""
     answer = app.query("snapshots.list", author=author, session_id=session, limit=limit, after=cursor)
@@ -95,7 +92,6 @@ def list_(app: App, author: str | None, session: str | None, limit: int, cursor:
 @click.option("--task", help="What you are about to do: reasoning about just that is fetched whole.")
 @click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="Replace the snapshot's vectors.")
 @click.option("--tree", type=click.Path(path_type=Path), help="Validate a fetched graph against this folder, too.")
-@click.pass_obj
 def receive(
     app: App, ref: str, *, level: str | None, task: str | None, vectors: tuple[str, ...], tree: Path | None
 ) -> None:
@@ -167,7 +163,6 @@ def review() -> None:
 @click.option("--status", type=click.Choice(["open", "answered", "all"]), default="open", show_default=True)
 @click.option("--author", help="Only what this agent asked.")
 @page_options()
-@click.pass_obj
 def list_reviews(app: App, status: str, author: str | None, limit: int, cursor: int | None) -> None:
     """List requests, those that have waited longest first."""
     wanted = None if status == "all" else status
@@ -184,7 +179,6 @@ def list_reviews(app: App, status: str, author: str | None, limit: int, cursor: 
 
 @review.command("show")
 @click.argument("id_", metavar="ID")
-@click.pass_obj
 def show_review(app: App, id_: str) -> None:
     """Show one request: what is asked, on which grounds, and the answer."""
     found = app.query("reviews.show", id=id_)
@@ -196,7 +190,6 @@ def show_review(app: App, id_: str) -> None:
 @click.option("--approve", "verdict", flag_value="approved", help="Let the agent act.")
 @click.option("--reject", "verdict", flag_value="rejected", help="Do not let it act.")
 @click.option("--comment", metavar="TEXT|@FILE", help="Why.")
-@click.pass_obj
 def answer(app: App, id_: str, verdict: Verdict | None, comment: str | None) -> None:
     """Answer a request. Signed with a human's identity key, which is never delegated."""
     if verdict is None:

@@ -11,13 +11,12 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.output import page_options, show_page, when
+from consumers.doors.cli.output import page_options, print_lines, show_page, when
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.tot_text import (
     Draw,
     follow_task,
     mermaid_text,
-    print_lines,
     print_outcome,
     print_proof,
     print_run,
@@ -64,7 +63,6 @@ def tot() -> None:
 @click.option("--thinker", help="Who thinks (default: the program for the task type, else the language model).")
 @_logs_option
 @_no_logs_option
-@click.pass_obj
 def run(
     app: App, /, problem: str, task_type: str, thinker: str | None, logs: Path | None, *, no_logs: bool, **asked: Any
 ) -> None:
@@ -83,7 +81,6 @@ def run(
 @click.argument("task", metavar="TASK")
 @_logs_option
 @_no_logs_option
-@click.pass_obj
 def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
     """Go on with a task whose agents were stopped; what was answered is not asked again."""
     folder, task_id = None if no_logs else logs or default_logs(app), whole_id(app, task)
@@ -97,7 +94,6 @@ def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
 @click.option(
     "--as-of", type=click.IntRange(0), metavar="INDEX", help="The tree as it was after this entry of the log."
 )
-@click.pass_obj
 def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int | None) -> None:
     """Show the tree of a task: scores, statuses, the best path (*)."""
     if is_following and as_of is not None:
@@ -113,7 +109,6 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int |
 @tot.command()
 @click.argument("task", metavar="TASK")
 @click.option("--out", type=_FOLDER, help="Write it below (default: logs/ in the ledger's folder).")
-@click.pass_obj
 def logs(app: App, task: str, out: Path | None) -> None:
     """Write the log folder of a task, from its events alone: one file an agent and round, and the timeline."""
     folder = write_logs(read_task(app.client(), find(app, task)), out or default_logs(app))
@@ -123,7 +118,6 @@ def logs(app: App, task: str, out: Path | None) -> None:
 
 @tot.command()
 @click.argument("task", metavar="TASK")
-@click.pass_obj
 def prove(app: App, task: str) -> None:
     """Print for each answer its request, signer, key and index; fails if an agent answered itself or never ran."""
     proof = app.query("tot.prove", id=task)
@@ -136,7 +130,6 @@ def prove(app: App, task: str) -> None:
 @click.option("--status", type=click.Choice(STATUSES), help="Only those in this state.")
 @click.option("--task-type", help="Only those of this type.")
 @page_options()
-@click.pass_obj
 def list_(app: App, status: str | None, task_type: str | None, limit: int, cursor: int | None) -> None:
     """List tasks, newest first."""
     answer = app.query("tot.list", status=status, task_type=task_type, limit=limit, after=cursor)

@@ -33,7 +33,6 @@ command_timeout_s = 600
 @click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
 @click.option("--dead", is_flag=True, help="List this watcher's dead letters instead.")
 @click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Try one dead letter again instead.")
-@click.pass_obj
 def watch(
     app: App,
     kinds: tuple[str, ...],
