@@ -1,8 +1,4 @@
-"""Reports on a terminal. What `baton report resume` prints is what an agent reads first: headings, and nothing cut off.
-
-The dead ends of the work come first, then six answers (what was the task, what changed, what was learned,
-which gaps were filled, what is unknown, what is next), and at the end what was left out and how to get it.
-"""
+"""Reports on a terminal. What `baton report resume` prints, an agent reads first: headings, and nothing cut off."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ def print_resumed(answer: dict[str, Any]) -> None:
         click.echo(clean(answer.get("message", "No sessions found")))
         return
     if answer["dead_ends"]:
-        _heading("Dead ends: do not try these again")
+        click.secho("Dead ends: do not try these again", bold=True)
         for dead_end in answer["dead_ends"]:
             # Without a name it is the resumed session's own.
             whose = f"  [{dead_end['session']}]" if "session" in dead_end else ""
@@ -65,7 +61,8 @@ def _print_session(session: dict[str, Any]) -> None:
     if session.get("no_report"):
         click.echo("  There is no report: this is taken from the session's events.")
     _section("Task", [session["task"]])
-    _section("What changed", [_deltas(session["epistemic_deltas"])] if session["epistemic_deltas"] else [])
+    changes = [f"{name.replace('_', ' ')} {value:+.2f}" for name, value in session["epistemic_deltas"].items()]
+    _section("What changed", [", ".join(changes)] if changes else [])
     for name, title in SIX.items():
         _section(title, [_gap(value) if isinstance(value, dict) else value for value in session[name]])
     if session["next_session_context"]:
@@ -76,7 +73,7 @@ def _print_session(session: dict[str, Any]) -> None:
     if session.get("assessments"):
         _section("Assessments", [_assessment(value) for value in session["assessments"]])
     if session.get("full_markdown"):
-        _heading("Full report")
+        click.secho("Full report", bold=True)
         click.echo(clean(session["full_markdown"]).rstrip("\n"))
     if session.get("left_out"):
         _section("Left out", left_out_lines(session["left_out"]))
@@ -176,12 +173,8 @@ def _compared(answer: dict[str, Any]) -> None:
     click.echo(f"-- {counted} by {embedder['name']}, which knows spellings, not meanings{left}")
 
 
-def _heading(text: str) -> None:
-    click.secho(text, bold=True)
-
-
 def _section(title: str, texts: Sequence[str]) -> None:
-    _heading(title)
+    click.secho(title, bold=True)
     for text in texts:
         _item(text)
     if not texts:
@@ -198,10 +191,6 @@ def _item(text: str) -> None:
 def _gap(gap: dict[str, Any]) -> str:
     change = f" ({gap['confidence_change']:+.2f})" if "confidence_change" in gap else ""
     return f"{gap['gap']}: {gap['before']} → {gap['after']}{change}"
-
-
-def _deltas(deltas: dict[str, float]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value:+.2f}" for name, value in deltas.items())
 
 
 def _assessment(assessment: dict[str, Any]) -> str:

@@ -38,14 +38,10 @@ _CLASSES: Final = {
 def tree_text(tree: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a tree, each node under its parent with score and status; ``*`` marks the best path."""
     config, state = tree["search_config"], tree["search_state"]
-    searched = (
-        ""
-        if config is None
-        else (
-            f", {config['strategy']}, depth {config['max_depth']}, branching {config['branching_factor']}, "
-            f"threshold {config['pruning_threshold']:g}"
-        )
-    )
+    searched = "" if config is None else (
+        f", {config['strategy']}, depth {config['max_depth']}, branching {config['branching_factor']}, "
+        f"threshold {config['pruning_threshold']:g}"
+    )  # fmt: skip
     yield f"{one_line(tree['problem'])}  [{one_line(tree['task_type'])}{searched}]"
     if tree["root_id"] is None:
         yield "(no thoughts yet)"

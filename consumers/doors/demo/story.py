@@ -146,10 +146,6 @@ class Stage:
         data: dict[str, Any] = process.read()["data"]
         return process.pid, data
 
-    def watch_command(self, *arguments: str) -> str:
-        """Return a shell command that calls `baton` with ``arguments``, as a watcher runs it."""
-        return shlex.join([sys.executable, *_BATON, "--server", self.url, *arguments])
-
     def _register(self) -> None:
         with Ledger(settings=self.settings) as ledger:
             for name, (roles, label) in AGENTS.items():
@@ -197,7 +193,13 @@ class Story:
 
     def _reasoning(self) -> None:
         indexes = self._do("claude-code", "record_audit", name=AUDIT)
-        self._tell(Line("claude-code", f"records the security audit, {len(indexes) - 2} steps", _entries(indexes)))
+        self._tell(
+            Line(
+                "claude-code",
+                f"records the security audit, {len(indexes) - 2} steps",
+                f"entries {indexes[0]} to {indexes[-1]}",
+            )
+        )
         briefs = self._wait(lambda events: [one for one in events if one.kind == "reasoning.briefed"], at_least=2)
         levels = ", ".join(f"{one.data.brief.level} {one.data.tokens} tokens" for one in briefs)
         self._tell(Line("compressor", "publishes signed briefs of it", levels))
@@ -215,9 +217,10 @@ class Story:
 
     def _dependency(self) -> None:
         self._refused("minimax", "claim", PHASE_2C, "DEPENDENCY_PENDING")
-        command = self._stage.watch_command("--as", "minimax", "handoff", "claim", PHASE_2C, "--json")
-        arguments = ["--as", "minimax", "--server", self._stage.url, "watch", "--kind", "handoff.completed"]
-        watcher = self._stage.start([*_BATON, *arguments, "--from-start", "--exec", command + " >/dev/null"])
+        baton = [*_BATON, "--as", "minimax", "--server", self._stage.url]
+        command = shlex.join([sys.executable, *baton, "handoff", "claim", PHASE_2C, "--json"]) + " >/dev/null"
+        watch = ["watch", "--kind", "handoff.completed", "--from-start", "--exec", command]
+        watcher = self._stage.start([*baton, *watch])
         self.data["agents"]["minimax"]["subscriber_pid"] = watcher.pid
         self._tell(Line("minimax", "subscribes to handoff.completed", f"baton watch, pid {watcher.pid}"))
 
@@ -310,7 +313,3 @@ class Story:
                 return found
             time.sleep(poll_s)
         raise Unavailable("BUS_UNAVAILABLE", f"nothing happened within {wait_max_s:g} s")
-
-
-def _entries(indexes: list[int]) -> str:
-    return f"entries {indexes[0]} to {indexes[-1]}"

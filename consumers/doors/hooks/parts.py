@@ -1,9 +1,8 @@
 """Our part of a file that is somebody else's: whether it is there, how it comes in, and how it goes.
 
-A part is pure: text in, text out. ``state`` says what became of it: *edited* is a part that a person changed, which
-setup and removal refuse to touch unless they are forced; *outdated* is one that setup wrote, now or in an earlier
-version. Settings have no room for a digest: the record of what was written tells (``record``), and without it whatever
-differs in more than its command counts as edited.
+A part is pure: text in, text out. *Edited* is one that a person changed, which setup and removal refuse to touch unless
+forced; *outdated* is one that setup wrote. Settings have no room for a digest: the record of what was written tells,
+and without it whatever differs in more than its command counts as edited.
 
 A fenced block in a file of text carries the digest of what was written in its first mark, so an edit inside it shows
 without any record. Line ends are those of the file. The block stands at the end, after an empty line; a new version

@@ -1,8 +1,7 @@
 """Standard input as the server reads it: lines of bounded length, each answered, ended by the client or by a signal.
 
 The SDK reads from a thread that nothing can interrupt. So it is given a pipe, which this module fills from the real
-input: on a signal the pipe ends as if the client had closed it, and a server that is told to stop ends along the path
-that it always ends on. Of a line that is too long the rest is dropped, and it is answered as one.
+input: on a signal the pipe ends as if the client had closed it. Of a line that is too long the rest is dropped.
 
 The SDK also drops a line that is no message without a word, and its sender would wait for ever. JSON-RPC 2.0, "Response
 object": an error with the id of the request, or null where that cannot be told. A line is JSON and yet no message if it

@@ -68,10 +68,8 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
 @agent.command("list")
 def list_(app: App) -> None:
     """List the registered agents."""
-    agents = [
-        {"name": one.name, "roles": sorted(one.roles), "key": one.key, "ai_id": one.ai_id}
-        for one in app.client().agents()
-    ]
+    found = app.client().agents()
+    agents = [{"name": one.name, "roles": sorted(one.roles), "key": one.key, "ai_id": one.ai_id} for one in found]
     rows = [(one["name"], ", ".join(one["roles"]) or "-", one["key"][:16], one["ai_id"]) for one in agents]
     app.show("agents", {"agents": agents}, lambda: print_table(("name", "roles", "key", "ai_id"), rows))
 

@@ -73,31 +73,23 @@ def explain(app: App, ref: str, level: str, budget: int | None) -> None:
     The fidelity is measured again here, and every fact is compared with the graph.
     """
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
-    memory = fetch(app.query_with, received.brief.reasoning_ref).memory
-    data = explained(received, memory)
+    data = explained(received, fetch(app.query_with, received.brief.reasoning_ref).memory)
     app.show("explanation", data, lambda: print_explanation(data))
 
 
 def explained(received: Received, memory: ReasoningMemory) -> dict[str, Any]:
     """Return the brief beside its graph as plain values."""
     brief = received.brief
-    facts = {fact.step: fact for fact in brief.facts}
+    facts = {fact.step for fact in brief.facts}
     critical = critical_numbers(memory)
     steps = []
     for step in memory.steps:
         number = step.step_number
-        steps.append(
-            {
-                "step": number,
-                "type": step.type,
-                "content": step.content,
-                "evidence": step.evidence,
-                "rests_on": memory.dependencies.get(number, []),
-                "critical": number in critical,
-                "kept": number in facts,
-                "why": _why(step, memory, kept=number in facts, critical=number in critical),
-            }
-        )
+        judged = {"kept": number in facts, "critical": number in critical}
+        steps.append({
+            "step": number, "type": step.type, "content": step.content, "evidence": step.evidence,
+            "rests_on": memory.dependencies.get(number, []), **judged, "why": _why(step, memory, **judged),
+        })  # fmt: skip
     return {
         "reasoning_ref": brief.reasoning_ref,
         "level": received.prompt.level,

@@ -79,18 +79,14 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
             one["title"],
             f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
             depends_text(one["depends_on"], depends_cells_max),
-            "ready" if one["is_ready"] else _reason(one),
+            # What was asked of it before it was completed is past.
+            "ready" if one["is_ready"] else "" if one["status"] in ("completed", "verified") else one["reason"] or "",
         )
         for one in answer["handoffs"]
     ]
     header = ("id", "status", "title", "tasks", "depends on", "")
     options = {**given, "from": sender, "ready": ready}
     show_page(app, "handoffs", answer, (header, rows), ("baton handoff list", options))
-
-
-def _reason(one: dict[str, Any]) -> str:
-    """Return why it stands where it does; what was asked of it before it was completed is past."""
-    return "" if one["status"] in ("completed", "verified") else one["reason"] or ""
 
 
 def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -> None:

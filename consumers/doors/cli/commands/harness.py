@@ -132,13 +132,8 @@ budget_max_tokens = 100_000
 
 @click.command(cls=Command)
 @click.option("--task", metavar="TEXT", help="What you are about to do: dead ends of similar tasks come first.")
-@click.option(
-    "--budget",
-    type=click.IntRange(budget_min_tokens, budget_max_tokens),
-    default=budget_tokens,
-    show_default=True,
-    help="At most so many tokens.",
-)
+@click.option("--budget", type=click.IntRange(budget_min_tokens, budget_max_tokens), default=budget_tokens,
+              show_default=True, help="At most so many tokens.")  # fmt: skip
 def prime(app: App, *, task: str | None, budget: int) -> None:
     """Print how to work with Baton, dead ends of similar tasks, what waits for you, and the last session.
 

@@ -20,23 +20,11 @@ FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
 
 
 @click.command(cls=Command)
-@click.option(
-    "--git",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path(),
-    metavar="REPO",
-    help="A folder in the repository (default: the current one).",
-)
-@click.option(
-    "--refs",
-    "roots",
-    multiple=True,
-    default=(DEFAULT_REFS,),
-    show_default=True,
-    metavar="REFS",
-    help="Where the notes are; may be given repeatedly, as for refs/remotes/origin/notes/empirica.",
-)
+@click.option("--git", "folder", type=click.Path(path_type=Path), default=Path(), metavar="REPO",
+              help="A folder in the repository (default: the current one).")  # fmt: skip
+@click.option("--refs", "roots", multiple=True, default=(DEFAULT_REFS,), show_default=True, metavar="REFS",
+              help="Where the notes are; may be given repeatedly, as for "
+              "refs/remotes/origin/notes/empirica.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Read and map, and write nothing.")
 def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -> None:
     """Import the git notes of Empirica: reports, checkpoints, findings, unknowns, dead ends, mistakes, goals.
@@ -56,9 +44,7 @@ def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -
     else:
         with progress("importing", shown=not app.as_json) as step:
             done = import_notes(author, found, app.query_with, step)
-    answer = done.answer() | {"dry_run": dry_run}
-    if dry_run:
-        answer["would_add"] = len(found.records)
+    answer = done.answer() | {"dry_run": dry_run} | ({"would_add": len(found.records)} if dry_run else {})
     app.show("imported", answer, lambda: print_imported(answer))
 
 

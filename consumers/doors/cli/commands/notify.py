@@ -37,11 +37,8 @@ def list_(app: App) -> None:
         episodes, open_total = store.listed_episodes() if store else ([], 0)
         pending, pending_total = store.listed_deliveries(dead=False) if store else ([], 0)
         dead, dead_total = store.listed_deliveries(dead=True) if store else ([], 0)
-    listed = [
-        describe_channel(number, channel, stopped.get(channel.name)) for number, channel in enumerate(channels, 1)
-    ]
     data = {
-        "channels": listed,
+        "channels": [describe_channel(number, one, stopped.get(one.name)) for number, one in enumerate(channels, 1)],
         "open": episodes,
         "open_total": open_total,
         "pending": [describe_delivery(one) for one in pending],
@@ -146,7 +143,6 @@ def chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tup
 def describe_channel(number: int, channel: Channel, stopped: str | None) -> dict[str, Any]:
     """Return what may be shown of a channel."""
     chosen = channel.settings
-    is_signed = chosen.webhook is not None
     return {
         "number": number,
         "name": channel.name,
@@ -154,7 +150,7 @@ def describe_channel(number: int, channel: Channel, stopped: str | None) -> dict
         "agents": chosen.agents,
         "actions": chosen.actions,
         "secret_variable": chosen.secret_variable,
-        "is_ready": channel.secret is not None or not is_signed,
+        "is_ready": channel.secret is not None or chosen.webhook is None,
         "stopped": stopped,
     }
 
@@ -176,16 +172,10 @@ def describe_delivery(one: Delivery) -> dict[str, Any]:
 def print_all(data: dict[str, Any]) -> None:
     """Print channels, waits and deliveries as tables."""
     rows: list[tuple[object, ...]] = [
-        (
-            one["number"],
-            one["name"],
-            one["target"],
-            ", ".join(one["agents"]),
-            ", ".join(one["actions"]) or "all",
-            one["stopped"] or ("ready" if one["is_ready"] else f"no {one['secret_variable']} in the environment"),
-        )
+        (one["number"], one["name"], one["target"], ", ".join(one["agents"]), ", ".join(one["actions"]) or "all",
+         one["stopped"] or ("ready" if one["is_ready"] else f"no {one['secret_variable']} in the environment"))
         for one in data["channels"]
-    ]
+    ]  # fmt: skip
     click.secho("Channels", bold=True)
     print_table(("no.", "name", "target", "agents", "actions", "state"), rows)
     click.secho(f"\nOpen waits ({data['open_total']})", bold=True)

@@ -130,9 +130,8 @@ def list_(app: App, author: str | None, status: str | None, limit: int, cursor: 
         for one in answer["reasonings"]
     ]  # fmt: skip
     table = (("id", "status", "author", "steps", "task"), rows)
-    show_page(
-        app, "reasonings", answer, table, ("baton reasoning list", {"author": author, "status": status, "limit": limit})
-    )
+    options = {"author": author, "status": status, "limit": limit}
+    show_page(app, "reasonings", answer, table, ("baton reasoning list", options))
 
 
 @reasoning.command()
@@ -152,13 +151,9 @@ def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
 @reasoning.command()
 @click.argument("ref", metavar="ID|REF")
 @click.option("--have", metavar="ID|REF", help="A version you have: only what changed since is sent, if that is less.")
-@click.option(
-    "--base",
-    "base_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The graph you have, as `fetch` printed it (default: what was fetched here before, in cache/graphs).",
-)
+@click.option("--base", "base_file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+              help="The graph you have, as `fetch` printed it (default: what was fetched here before, "
+              "in cache/graphs).")  # fmt: skip
 def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
     """Fetch a whole graph and recompute its hash; prints the bytes that were hashed.
 

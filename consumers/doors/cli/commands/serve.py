@@ -54,12 +54,9 @@ async def _serve(app: App, node: Node) -> None:
 @click.command("mcp", cls=Command)
 @click.option("--http", "is_http", is_flag=True, help="Serve streamable HTTP on 127.0.0.1 instead of stdio.")
 @click.option("--port", type=click.IntRange(0, 65535), help="With --http: the port (default: a free one).")
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="With --http: the file of the bearer token (default: mcp.token in the ledger's folder, made if missing).",
-)
+@click.option("--token-file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+              help="With --http: the file of the bearer token (default: mcp.token in the ledger's folder, "
+              "made if missing).")  # fmt: skip
 @click.option("--verbose", is_flag=True, help="Log every call that was refused, too.")
 def mcp(app: App, port: int | None, token_file: Path | None, *, is_http: bool, verbose: bool) -> None:
     """Serve eight tools to agents over MCP: resume, record, report, fetch, hand over, search.

@@ -174,7 +174,7 @@ def print_session(session: dict[str, Any]) -> None:
     """Print a session (the answer of ``sessions.show``)."""
     _print_head(session)
     if session["assessments"]:
-        _heading("Vectors")
+        click.secho("\nVectors", bold=True)
         header, rows, left_out = trajectory(session["assessments"])
         print_table(header, rows)
         if left_out:
@@ -211,7 +211,7 @@ def _print_head(session: dict[str, Any]) -> None:
 def _print_newest(title: str, lines: Sequence[str]) -> None:
     if not lines:
         return
-    _heading(title)
+    click.secho(f"\n{title}", bold=True)
     if len(lines) > lines_max:
         click.echo(f"({len(lines) - lines_max} older ones are not shown: --json has all)")
     for line in lines[-lines_max:]:
@@ -249,10 +249,6 @@ def print_dead_ends(dead_ends: Sequence[dict[str, Any]]) -> None:
 def dead_end_line(event: dict[str, Any]) -> str:
     """Return an approach and why it failed, on one line."""
     return one_line(f"{event['approach']}: {event['why_failed']}")
-
-
-def _heading(text: str) -> None:
-    click.secho(f"\n{text}", bold=True)
 
 
 def _phase(assessment: dict[str, Any]) -> str:

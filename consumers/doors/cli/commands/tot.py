@@ -134,16 +134,10 @@ def list_(app: App, status: str | None, task_type: str | None, limit: int, curso
     """List tasks, newest first."""
     answer = app.query("tot.list", status=status, task_type=task_type, limit=limit, after=cursor)
     rows = [
-        (
-            row["id"],
-            when(row["started_ms"]),
-            row["status"],
-            row["task_type"],
-            row["stats"]["total_nodes"],
-            row["problem"],
-        )
+        (row["id"], when(row["started_ms"]), row["status"], row["task_type"], row["stats"]["total_nodes"],
+         row["problem"])
         for row in answer["tasks"]
-    ]
+    ]  # fmt: skip
     header = ("id", "started", "status", "type", "nodes", "problem")
     options = {"status": status, "task-type": task_type, "limit": limit}
     show_page(app, "thought_tasks", answer, (header, rows), ("baton tot list", options))
