@@ -171,9 +171,8 @@ def _acting(view: Ask, agent: str | None, session: str | None) -> _Section:
 def _session_line(view: Ask, agent: str, session: str | None) -> str:
     found = view("sessions.list", {"author": agent, "status": "open", "limit": 1})
     if session is not None:
-        return (
-            f"- Your open session is {session}: start no other. Where BATON_SESSION is not set, name it in each verb."
-        )
+        advice = "start no other. Where BATON_SESSION is not set, name it in each verb."
+        return f"- Your open session is {session}: {advice}"
     if found["total"] == 0:
         return "- You have no open session."
     if found["total"] == 1:

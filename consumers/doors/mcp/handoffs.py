@@ -171,16 +171,14 @@ class HandoffTools:
             Draft(stream=f"handoff/{name}", data=data, idem=None if key is None else f"{key}:{at}"[:200])
             for at, data in enumerate(events)
         ]
-        rows = [
-            {"event_index": one.index, "event_id": one.id, "is_repeat": one.is_repeat} for one in author.emit(*drafts)
-        ]
+        accepted = author.emit(*drafts)
+        rows = [{"event_index": one.index, "event_id": one.id, "is_repeat": one.is_repeat} for one in accepted]
         return self._answer(name, rows, with_handoff=False)
 
     def _answer(self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool) -> ActDone:
         shown = self._ledger.ask("handoffs.show", id=id_)
-        answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")} | {
-            "events": []
-        }
+        answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")}
+        answer["events"] = []
         answer |= shorten({"why": shown["why"]["sentence"]}, ("why",), _text_tokens)
         answer.pop("shortened", None)
         kept = fitting(events, answer)
