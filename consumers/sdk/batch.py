@@ -34,6 +34,10 @@ class Batch:
             raise Refused("USAGE", "the batch that this was published in is over: publish it outside")
         self._drafts.extend(drafts)
 
+    def pending(self, stream: str) -> list[EventData | dict[str, Any]]:
+        """Return what the batch holds for a stream, which no view shows yet."""
+        return [draft.data for draft in self._drafts or () if draft.stream == stream]
+
     def close(self) -> list[Draft]:
         """Take no more events, and return those that there are."""
         drafts, self._drafts = self._drafts or [], None

@@ -221,7 +221,8 @@ class Ledger(LedgerBase, Resource):
     def batch(self) -> Iterator[Batch]:
         """Publish what is published inside as one batch, under one signature: all of it is admitted, or nothing.
 
-        At most 256 events and 900 KiB. When the block raises, nothing is published.
+        At most 256 events and 900 KiB. When the block raises, nothing is published. Do not hold one open across a
+        ``yield`` of your own generator: what its caller publishes meanwhile would be part of it.
 
         Raises:
             Refused: as ``publish``, with ``details`` that name each event that was refused.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
+from consumers.sdk.batch import present_batch
 from ledger.errors import Refused
 from ledger.events import handoff as handoffs
 from ledger.events import reasoning as reasonings
@@ -59,6 +60,11 @@ class _Noun(Generic[R, A]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"
+
+    def _pending(self) -> list[EventData | dict[str, Any]]:
+        """Return what a batch that is open here holds for this stream: nothing that is asked shows it yet."""
+        batch = present_batch(self._ledger)
+        return [] if batch is None else batch.pending(self.stream)
 
     def _publish(self, *data: EventData) -> R:
         return self._ledger.publish(self.stream, *data)
@@ -182,7 +188,14 @@ class Handoff(_Noun[R, A]):
         return self._publish(handoffs.HandoffSuperseded(by=by.removesuffix(".md"), reason=reason))
 
     def _act(self, verb: Verb, **given: Any) -> R:
-        """Publish what an act signs of the handoff as it is now."""
+        """Publish what an act signs of the handoff as it is now.
+
+        Raises:
+            Refused: ``USAGE`` when the batch that is open holds something of this handoff already.
+        """
+        if self._pending():
+            message = f"{verb} reads handoff {self.id}, which this batch changes: publish it after the batch"
+            raise Refused("USAGE", message)
 
         def make(client: Client) -> list[EventData]:
             from consumers.handoffs.content import events_of, query_for  # noqa: PLC0415 - a markdown parser
@@ -221,9 +234,14 @@ class Reasoning(_Noun[R, A]):
         """Add one step, numbered after the last; ``fields`` are others of ``ledger.events.reasoning.Step``."""
         _check_lists({"evidence": evidence})
 
+        pending = self._pending()
+
         def make(client: Client) -> list[EventData]:
-            steps = client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
-            number = max((step["step_number"] for step in steps), default=0) + 1
+            numbers = [step.step_number for data in pending for step in getattr(data, "steps", ())]
+            if not any(isinstance(data, reasonings.ReasoningStarted) for data in pending):
+                steps = client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
+                numbers += [step["step_number"] for step in steps]
+            number = max(numbers, default=0) + 1
             step = reasonings.Step(
                 step_number=number, type=type, content=content, evidence=list(evidence), confidence=confidence, **fields
             )

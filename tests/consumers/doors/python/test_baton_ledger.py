@@ -248,6 +248,33 @@ def publish_two(ledger: Ledger, second: Callable[[], object]) -> None:
         second()
 
 
+def test_steps_of_a_batch_are_numbered_one_after_the_other_and_an_act_that_reads_it_is_refused(place: Place) -> None:
+    name, other = fresh("why"), fresh("work")
+
+    async def go_on(ledger: AsyncLedger) -> None:
+        async with ledger.batch():
+            await ledger.reasoning(name).step("fifth")
+            await ledger.reasoning(name).conclude("done")
+
+    with opened(place) as ledger:
+        with ledger.batch():
+            ledger.reasoning(name).start("Which?")
+            ledger.reasoning(name).step("first")
+            ledger.reasoning(name).assume("second")
+        with ledger.batch():
+            ledger.reasoning(name).step("third", rests_on=[1])
+            ledger.reasoning(name).step("fourth", rests_on=[3])
+            ledger.handoff(other).create(to="claude-code", reviewer="alex", title="It", criteria=["done"])
+            assert "publish it after the batch" in refusal(lambda: ledger.handoff(other).check(all_open=True)).message
+        assert ledger.handoff(other).show()["status"] == "pending"
+    awaited(place, go_on)
+    with opened(place) as ledger:
+        steps = ledger.reasoning(name).show()["memory"]["steps"]
+    assert [(step["step_number"], step["content"]) for step in steps] == list(
+        enumerate(("first", "second", "third", "fourth", "fifth"), 1)
+    )
+
+
 def test_tasks_of_a_batch_publish_into_it_and_one_that_outlives_it_is_refused(place: Place) -> None:
     stream = f"session/{fresh()}"
 
