@@ -54,8 +54,7 @@ def batch_root_pae(size: int, root: bytes) -> bytes:
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One stored event: the author's bytes, the key and signature, its place in its batch, the ledger's clock.
 
-    ``batch_size`` 1 means that the signature covers the event's own PAE. ``accepted_ms`` is Unix time in
-    milliseconds by the ledger's clock and never decreases along the log.
+    ``batch_size`` 1: the signature covers the event's own PAE. ``accepted_ms`` (Unix) never decreases along the log.
     """
 
     version: int

@@ -16,8 +16,7 @@ TEMPORARY: Final = ".baton-"
 def replacing(path: Path, *, mode: int = 0o600) -> Iterator[IO[bytes]]:
     """Yield a file that takes the place of ``path`` when the block ends, and leaves no trace when the block raises.
 
-    It has the permissions ``mode``. What happens if we crash within: the old file stays, beside it at most a hidden one
-    whose name begins with ``TEMPORARY``.
+    If we crash within, the old file stays, beside it at most a hidden one whose name begins with ``TEMPORARY``.
 
     Raises:
         OSError: it cannot be written; then the old file stays.

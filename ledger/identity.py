@@ -75,8 +75,7 @@ def ledger_id(root: bytes) -> str:
 class KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The content of a key file.
 
-    Either ``seed`` (hex) or ``sealed`` with its ``salt`` (hex). ``expires_at``, ``kinds`` and ``streams`` repeat
-    what a session key was delegated for, so that a caller can choose it without asking the ledger.
+    ``expires_at``, ``kinds`` and ``streams`` repeat what a session key was delegated for: it is chosen by them.
     """
 
     baton_key: Literal[1] = 1

@@ -48,8 +48,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 class Frontier(msgspec.Struct, frozen=True):
     """All that appending needs of a tree: the roots of its maximal perfect subtrees, from left to right.
 
-    One root for each set bit of ``size``, so at most 63. Made by ``empty`` or ``from_bytes``; growing returns a
-    new frontier, which lets a writer throw away a transaction that did not commit.
+    One root for each set bit of ``size``. Growing returns a new one: a writer may throw away what did not commit.
     """
 
     size: int
@@ -123,8 +122,6 @@ def inclusion_proof(index: int, size: int, subtree: SubtreeReader) -> list[bytes
 
 def inclusion_path(leaves: Sequence[bytes], index: int) -> list[bytes]:
     """Return the path of one leaf among all the leaf hashes of a tree, as of an event in its batch.
-
-    For the paths of many leaves call ``inclusion_proof`` with one ``subtrees_of``.
 
     Raises:
         Refused: there is no such leaf.

@@ -207,8 +207,7 @@ def only_match(matches: Sequence[str], asked: str, what: str) -> str:
 def prefix_range(asked: str, algorithm: str) -> tuple[str, str] | None:
     """Return (first, after last) of the whole refs that ``asked`` may begin, with or without its algorithm.
 
-    None when it begins none of them: it takes 12 or more hex digits. Refs are compared as text: ``g`` follows every hex
-    digit.
+    None when it begins none: it takes 12 or more hex digits. Refs are compared as text: ``g`` follows every hex digit.
     """
     match = _REF.fullmatch(asked.lower())
     if match is None or match[1] not in (None, algorithm):

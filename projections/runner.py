@@ -5,8 +5,7 @@ write lock is taken and the positions are read again: if another process folded 
 next one starts where that process ended. So no event is applied twice, and none is left out. States that this process
 left in the store are kept in memory for as long as the positions say that nobody else wrote.
 
-If we crash before the commit, neither rows nor position have moved, and the next run does the same work again. A view
-that is rebuilt goes on from its own position.
+If we crash before the commit, neither rows nor position have moved; a view being rebuilt goes on from its own position.
 """
 
 from __future__ import annotations
@@ -234,10 +233,7 @@ def read_logged(index: int, data: bytes) -> Logged:
 
 
 class Work(Generic[S]):
-    """One view's share of batches: which states the events change, and what has to be written for that.
-
-    The states that it left in the store are kept in memory.
-    """
+    """One view's share of batches: which states events change, and what to write; it keeps stored states in memory."""
 
     def __init__(self, view: Projection[S]) -> None:
         self._view = view

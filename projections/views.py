@@ -40,71 +40,62 @@ VIEW_VERSIONS: Final = {
 # search costs a quarter of all folding (measured), and few runs search.
 ON_DEMAND: Final = frozenset({"search"})
 
-# Which functions of which module under this package answer which queries.
+# Which function of which module under this package answers which query.
 _QUERIES: Final = {
-    "agents.queries": {"agents.keys": "list_keys", "agents.list": "list_agents", "agents.show": "show_agent"},
-    "briefs.queries": {"briefs.best": "best_brief", "briefs.list": "list_briefs"},
-    "catalog.queries": {
-        "catalog.counts": "count_events",
-        "catalog.find": "find_events",
-        "catalog.show": "show_event",
-        "catalog.streams": "list_streams",
-        "catalog.why": "why_event",
-    },
-    "handoffs.graph": {"handoffs.graph": "graph_handoffs"},
-    "handoffs.next": {"handoffs.next": "next_items"},
-    "handoffs.queries": {
-        "handoffs.board": "board",
-        "handoffs.existing": "existing_handoffs",
-        "handoffs.facts": "facts_of_handoff",
-        "handoffs.files": "files_of_handoffs",
-        "handoffs.list": "list_handoffs",
-        "handoffs.show": "show_handoff",
-        "handoffs.unannounced": "unannounced_handoffs",
-        "handoffs.why": "why_handoff",
-    },
-    "reasoning.queries": {
-        "reasoning.deltas": "list_deltas",
-        "reasoning.existing": "existing",
-        "reasoning.fetch": "fetch",
-        "reasoning.full": "full_reasoning",
-        "reasoning.list": "list_reasonings",
-        "reasoning.origins": "origins",
-        "reasoning.show": "show_reasoning",
-    },
-    "records.queries": {"records.existing": "existing_records", "records.list": "list_records"},
-    "reports.queries": {
-        "reports.list": "list_reports",
-        "reports.sessions": "list_sessions",
-        "reports.show": "show_report",
-    },
-    "reports.similar": {
-        "reports.dead_ends": "dead_ends_like",
-        "reports.overlap": "overlapping",
-        "reports.similar": "similar_reports",
-    },
-    "reports.trends": {"reports.accomplished": "accomplished", "reports.calibration": "calibration"},
-    "resolve": {"resolve": "resolve"},
-    "reviews.queries": {"reviews.list": "list_reviews", "reviews.show": "show_review"},
-    "search.queries": {"search.find": "find_text"},
-    "sessions.queries": {
-        "sessions.list": "list_sessions",
-        "sessions.show": "show_session",
-        "sessions.trajectory": "follow_vectors",
-    },
-    "snapshots.queries": {
-        "snapshots.domains": "list_domains",
-        "snapshots.list": "list_snapshots",
-        "snapshots.show": "show_snapshot",
-    },
-    "thoughts.queries": {
-        "tot.list": "list_tasks",
-        "tot.prove": "prove_task",
-        "tot.show": "show_task",
-        "tot.timeline": "show_timeline",
-        "tot.tree": "show_tree",
-    },
-    "validations.queries": {"validations.best": "best_validation", "validations.list": "list_validations"},
+    "agents.keys": "agents.queries.list_keys",
+    "agents.list": "agents.queries.list_agents",
+    "agents.show": "agents.queries.show_agent",
+    "briefs.best": "briefs.queries.best_brief",
+    "briefs.list": "briefs.queries.list_briefs",
+    "catalog.counts": "catalog.queries.count_events",
+    "catalog.find": "catalog.queries.find_events",
+    "catalog.show": "catalog.queries.show_event",
+    "catalog.streams": "catalog.queries.list_streams",
+    "catalog.why": "catalog.queries.why_event",
+    "handoffs.board": "handoffs.queries.board",
+    "handoffs.existing": "handoffs.queries.existing_handoffs",
+    "handoffs.facts": "handoffs.queries.facts_of_handoff",
+    "handoffs.files": "handoffs.queries.files_of_handoffs",
+    "handoffs.graph": "handoffs.graph.graph_handoffs",
+    "handoffs.list": "handoffs.queries.list_handoffs",
+    "handoffs.next": "handoffs.next.next_items",
+    "handoffs.show": "handoffs.queries.show_handoff",
+    "handoffs.unannounced": "handoffs.queries.unannounced_handoffs",
+    "handoffs.why": "handoffs.queries.why_handoff",
+    "reasoning.deltas": "reasoning.queries.list_deltas",
+    "reasoning.existing": "reasoning.queries.existing",
+    "reasoning.fetch": "reasoning.queries.fetch",
+    "reasoning.full": "reasoning.queries.full_reasoning",
+    "reasoning.list": "reasoning.queries.list_reasonings",
+    "reasoning.origins": "reasoning.queries.origins",
+    "reasoning.show": "reasoning.queries.show_reasoning",
+    "records.existing": "records.queries.existing_records",
+    "records.list": "records.queries.list_records",
+    "reports.accomplished": "reports.trends.accomplished",
+    "reports.calibration": "reports.trends.calibration",
+    "reports.dead_ends": "reports.similar.dead_ends_like",
+    "reports.list": "reports.queries.list_reports",
+    "reports.overlap": "reports.similar.overlapping",
+    "reports.sessions": "reports.queries.list_sessions",
+    "reports.show": "reports.queries.show_report",
+    "reports.similar": "reports.similar.similar_reports",
+    "resolve": "resolve.resolve",
+    "reviews.list": "reviews.queries.list_reviews",
+    "reviews.show": "reviews.queries.show_review",
+    "search.find": "search.queries.find_text",
+    "sessions.list": "sessions.queries.list_sessions",
+    "sessions.show": "sessions.queries.show_session",
+    "sessions.trajectory": "sessions.queries.follow_vectors",
+    "snapshots.domains": "snapshots.queries.list_domains",
+    "snapshots.list": "snapshots.queries.list_snapshots",
+    "snapshots.show": "snapshots.queries.show_snapshot",
+    "tot.list": "thoughts.queries.list_tasks",
+    "tot.prove": "thoughts.queries.prove_task",
+    "tot.show": "thoughts.queries.show_task",
+    "tot.timeline": "thoughts.queries.show_timeline",
+    "tot.tree": "thoughts.queries.show_tree",
+    "validations.best": "validations.queries.best_validation",
+    "validations.list": "validations.queries.list_validations",
 }
 
 
@@ -132,20 +123,17 @@ class _Views(Sequence[Projection[Any]]):
 class _Queries(Mapping[str, Query]):
     """The queries by name, each loaded with its module."""
 
-    def __init__(self) -> None:
-        self._modules = {name: module for module, names in _QUERIES.items() for name in names}
-
     def __getitem__(self, name: str) -> Query:
-        module = self._modules[name]
-        answer = getattr(import_module(f"projections.{module}"), _QUERIES[module][name])
+        module, _, function = _QUERIES[name].rpartition(".")
+        answer = getattr(import_module(f"projections.{module}"), function)
         _, arguments, _ = get_type_hints(answer).values()
         return Query(arguments, answer)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
+        return iter(_QUERIES)
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(_QUERIES)
 
 
 VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(VIEW_VERSIONS))

@@ -115,8 +115,7 @@ def is_same(stored: RawStreamMsg, ours: OutboundMessage) -> bool:
 class StreamPublisher:
     """Publishes what a log holds to one log stream; one task uses it, and nobody else publishes there.
 
-    ``read_messages(after_index, limit)`` returns the next messages of the log; whole units if the limit
-    is ``limits.batch_events_max``. It runs in the event loop, so it must be short.
+    ``read_messages(after_index, limit)`` returns the next whole units of the log; short, as it runs in the event loop.
     """
 
     client: Client
@@ -137,8 +136,7 @@ class StreamPublisher:
         ``acknowledged_seq`` is the last sequence an earlier run recorded as published, if it did.
 
         Raises:
-            Unavailable: ``BUS_DEGRADED`` if the stream lost, altered or gained messages, or is ahead of the
-                log; ``BUS_UNAVAILABLE`` if it cannot be asked.
+            Unavailable: ``BUS_DEGRADED`` if the stream is not the log's beginning, else ``BUS_UNAVAILABLE``.
         """
         self._last_seq = acknowledged_seq
         await self._retried(self._resync)
@@ -148,8 +146,7 @@ class StreamPublisher:
         """Publish the next group of events, and return their number; 0 if the log holds no more.
 
         Raises:
-            Unavailable: ``BUS_UNAVAILABLE`` after the last attempt: call again later. ``BUS_DEGRADED``: this
-                and every later call; the log needs a new incarnation.
+            Unavailable: ``BUS_UNAVAILABLE``: call again later. ``BUS_DEGRADED``: the log needs a new incarnation.
         """
         return await self._retried(self._publish_group)
 

@@ -149,8 +149,7 @@ async def next_incarnation(
 ) -> Incarnation:
     """Retire a log stream and return the next incarnation, empty: publishing then fills it from the log.
 
-    The old stream keeps what it holds, as evidence, under a subject that nobody publishes to; only then
-    are its subjects free for the new one.
+    The old stream keeps what it holds, as evidence, under a subject that nobody publishes to: its own are free then.
 
     Raises:
         Unavailable: as ``open_stream``.

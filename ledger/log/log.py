@@ -70,8 +70,7 @@ class Log(Resource):
 def _check_head(snapshot: Snapshot) -> None:
     """Check that head, entries and frontier end at the same place, in a few reads.
 
-    LMDB drops the transaction of a process that died, so a start has nothing to finish. Where they disagree the file
-    was damaged or exchanged, and then nothing must be appended to it.
+    Where they disagree the file was damaged or exchanged (a crash cannot do it), and nothing must be appended to it.
     """
     head = snapshot.head
     if head is None:

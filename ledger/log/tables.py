@@ -40,8 +40,7 @@ DATABASE: Final = "log"
 class Head(msgspec.Struct, frozen=True, array_like=True):
     """Where the log ends: what every write transaction starts from and replaces.
 
-    ``accepted_ms`` is the clock of the last entry (Unix ms); ``authority_index`` the last entry that changed
-    who may sign (so that cached keys can be told from stale ones).
+    ``accepted_ms``: the last entry's clock (Unix ms); ``authority_index``: the last one that changed who may sign.
     """
 
     format: int

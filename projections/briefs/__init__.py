@@ -13,6 +13,4 @@
 The words used here: a *fact* is a step as the receiver gets it, verbatim; a *unit* is a critical text of the graph
 (``critical``); a *part* is one of the three figures of a fidelity (recall R, anchors A, edges E); a *veto* caps a
 fidelity because the text says what the graph does not; a *lead* is the 3 to 6 sentences that a brief begins with.
-
-Making briefs is a consumer's work (``consumers.reasoning.compressor``).
 """

@@ -1,8 +1,7 @@
 """What a compressor hands over in place of a graph, and how a receiver checks it.
 
-A brief's facts are byte for byte the trimmed contents of steps, so ``check_certificate`` finds every corruption by
-comparing. The prose fields (``reasoning_brief``, ``top_assumptions``, the summaries) are derived from the facts, and so
-is an embedding; one by another embedder than ours cannot be checked, and is compared with nothing.
+A brief's facts are byte for byte the trimmed contents of steps, so comparing finds every corruption. Prose fields and
+embeddings are derived from the facts; an embedding by another embedder than ours is compared with nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """When the brief is not enough: the rules for fetching the full graph, and the trust gates of levels, in one place.
 
-A vector that nobody assessed fires nothing, nor does a similarity to a vector of another embedder; because that is not
-zero, the answer names it. Not a number is never below or above anything, so the comparisons are turned such that it
-fires.
+A vector that nobody assessed fires nothing, nor does a similarity to a vector of another embedder: the answer names
+it. Not a number is never below or above anything, so the comparisons are turned such that it fires.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ class FetchRule(msgspec.Struct, frozen=True):
 class FetchAnswer(msgspec.Struct, frozen=True):
     """Whether to fetch: the rule that fired (or None), all that would, and the vectors nobody assessed.
 
-    It is true exactly when a rule fired. ``similarity`` is that to the receiver's task, None where no task was stated
-    or the vectors cannot be compared; ``not_compared`` then says why.
+    True when a rule fired. ``similarity`` to the receiver's task is None without one, or as ``not_compared`` says.
     """
 
     rule: FetchRule | None

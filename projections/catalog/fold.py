@@ -1,8 +1,7 @@
 """The catalog's fold: one row an event, one row a reference, and how far each stream has come.
 
-``event_refs`` holds every reference an event makes to something before it: its ``causes``, and the ``reasoning_ref``
-that briefs and handoffs carry in their data (``via`` says which). What a reference leads to is looked up at read time,
-because it may be an event, the body of one, a version of a reasoning graph, a blob, or nothing known here.
+A reference is one of ``causes``, or the ``reasoning_ref`` of a brief or handoff (``via`` says which). What it leads to
+is looked up at read time: an event, the body of one, a version of a reasoning graph, a blob, or nothing known here.
 """
 
 from __future__ import annotations

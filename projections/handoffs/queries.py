@@ -17,6 +17,7 @@ from projections.query import (
     Limit,
     Listing,
     Moment,
+    Page,
     Where,
     by_beginning,
     page_of,
@@ -43,16 +44,14 @@ _BRIEFLY: Final = (
 COLUMNS: Final[tuple[Status, ...]] = tuple(sorted(get_args(Status), key=lambda status: stage_of(status) == "over"))
 
 
-class HandoffList(Arguments, frozen=True, rename={"sender": "from", "receiver": "to"}):
-    """Filters of a list; ``after`` is the ``next`` of the page before (newest first)."""
+class HandoffList(Page, frozen=True, rename={"sender": "from", "receiver": "to"}):
+    """Filters of a list, newest first."""
 
     status: Status | None = None
     receiver: str | None = None
     sender: str | None = None
     reviewer: str | None = None
     ready: bool | None = None
-    after: int | None = None
-    limit: Limit = 50
 
 
 class Board(Arguments, frozen=True, rename={"sender": "from", "receiver": "to", "is_all": "all"}):

@@ -1,7 +1,6 @@
 """Deltas between versions of a reasoning graph, the receiver's check of them, and what is sent of a version.
 
-Nothing is believed: a delta for another base is refused, and what comes of it must hash to the ref it names. So a delta
-may come from anybody.
+A delta may come from anybody: one for another base is refused, and what comes of it must hash to the ref it names.
 
 A *payload* is JSON text that a receiver turns into the graph and hashes:
 

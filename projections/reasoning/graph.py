@@ -8,7 +8,7 @@ An update of an assumption, whichever way it settles it, makes ``needs_validatio
 step's own ``conclusion`` (after what stands there, parted by "; "). So ``content`` stays as it was stated, the ref
 covers the outcome, briefs show it, and ``evidence`` holds nothing but references that a validator can check.
 
-A later extension leaves the conclusion of an earlier ``reasoning.concluded`` standing until it is concluded anew.
+An extension leaves an earlier conclusion standing until the graph is concluded anew.
 
 Between any two graphs, also backwards or to another graph altogether, a ``ReasoningDelta`` turns the first into the
 second. Its JSON is sent again and again, so it is short: what is absent did not change, a step leaves out what has its

@@ -58,8 +58,7 @@ def list_records(moment: Moment, asked: RecordList) -> Answer:
 def existing_records(moment: Moment, asked: Places) -> Answer:
     """Return ``{"records"}``: for each place whose original is in the ledger already, its record.
 
-    Of several, one that stands for something, and of these the latest: when two import at the same time, one of them
-    has to keep aside what the other maps.
+    Of several (two may import at once, and one keep aside what the other maps) the latest that stands for something.
     """
     sql = (
         "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY mapped_kind IS NULL, event_index DESC LIMIT 1"

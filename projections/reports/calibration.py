@@ -123,8 +123,7 @@ def compare(
 ) -> Comparison:
     """Return deltas, overall confidence and calibration of a session's two assessments.
 
-    The author's own overall values win where both are given: a mean and somebody's own figure are different measures,
-    and their difference would mean nothing.
+    The author's own overall values win where both are given: beside a mean their difference would mean nothing.
     """
     deltas = deltas_of(before, after)
     is_given = given_before is not None and given_after is not None

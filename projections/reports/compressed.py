@@ -65,8 +65,7 @@ def compressed_fields(report: Report) -> dict[str, Any]:
 def shorten(text: str, chars_max: int) -> str:
     """Return a text of at most ``chars_max`` characters, cut between words and marked with an ellipsis.
 
-    A wide sign counts as two characters. A single word that does not fit is left out whole: half of a path or a hash
-    leads nowhere.
+    A wide sign counts as two. A single word that does not fit is left out whole: half of a path leads nowhere.
     """
     trimmed = text.strip()
     if _width(trimmed) <= chars_max:
