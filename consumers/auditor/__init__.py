@@ -14,8 +14,7 @@ checkpoint kept from earlier), else all that was checked is that the ledger agre
 
 ``baton fsck`` is ``consumers.auditor.fsck.fsck``: not re-exported, because the module's name would hide it.
 
-Options refused: threads for signatures (measured: the interpreter lock leaves them little), forked workers (LMDB and
-locks do not survive a fork), and stopping at the first problem (an auditor wants to know how far the damage goes).
+Refused: stopping at the first problem (an auditor wants to know how far the damage goes).
 """
 
 from typing import TYPE_CHECKING

@@ -57,8 +57,7 @@ def check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Call
         for number, width in tiles_of(size, 0):
             tile = _tile(bundle, 0, number, width, findings)
             start = number * TILE_WIDTH
-            content = bundle.read(tile_name("entries", number, width))
-            entries, damaged = split_entries(content, tile, start, findings)
+            entries, damaged = split_entries(bundle.read(tile_name("entries", number, width)), tile, start, findings)
             replay.feed(entries, damaged=damaged)
             progress(replay.size, size)
             if width == TILE_WIDTH:
@@ -150,8 +149,7 @@ def _check_members(bundle: Bundle, replay: Replay | StreamReplay, findings: Find
     try:
         _check_keys(bundle, replay, findings)
         note = bundle.read("checkpoint").decode("utf-8")
-        key = CheckpointVerifier(created.origin, bytes.fromhex(created.checkpoint_key))
-        checkpoint = verify_checkpoint(note, key)
+        checkpoint = verify_checkpoint(note, CheckpointVerifier(created.origin, bytes.fromhex(created.checkpoint_key)))
     except (BatonError, UnicodeDecodeError) as error:
         findings.problem(None, "VERIFICATION_FAILED", f"the checkpoint: {message_of(error)}")
         return None

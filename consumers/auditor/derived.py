@@ -27,6 +27,7 @@ _BLOB_KEY_BYTES = 36
 _ALIAS_KEY_BYTES = 33
 # Where the records of streams, keys and idempotency keys say which entry they follow from.
 _INDEX_FIELDS = {b"s": "last_index", b"k": "since_index", b"i": "index"}
+_NAMED = {b"s": "stream", b"a": "agent"}
 
 
 class StreamMarks:
@@ -158,8 +159,7 @@ def _check_head(value: bytes, replay: Replay, findings: Findings) -> None:
         if not is_right
     ]
     if wrong:
-        message = f"the head says another {', '.join(wrong)} than the entries give"
-        findings.problem(None, "CORRUPTED", message)
+        findings.problem(None, "CORRUPTED", f"the head says another {', '.join(wrong)} than the entries give")
 
 
 def _is_same(key: bytes, wanted: bytes, value: bytes) -> bool:
@@ -176,12 +176,6 @@ def _last_index(key: bytes, value: bytes) -> int | None:
 
 
 def _named(key: bytes) -> str:
-    match key[:1]:
-        case b"s":
-            return f"stream {key[1:].decode('utf-8', 'replace')}"
-        case b"a":
-            return f"agent {key[1:].decode('utf-8', 'replace')}"
-        case b"k":
-            return f"key {key[1:].hex()}"
-        case _:  # any other key
-            return f"state key {key.hex()}"
+    if key[:1] in _NAMED:
+        return f"{_NAMED[key[:1]]} {key[1:].decode('utf-8', 'replace')}"
+    return f"key {key[1:].hex()}" if key[:1] == b"k" else f"state key {key.hex()}"

@@ -1,8 +1,7 @@
 """``baton fsck``: everything that an auditor checks, and that what the log derived from its entries still fits them.
 
-Local only. This process never opens the log: pages are read by ``pages`` in processes of their own, because a damaged
-page can end whoever reads it. The ledger may be in use meanwhile: entries never change, and derived tables
-are compared when the head before and after is the same; after some tries on a busy ledger it says so.
+Local only; pages are read by ``pages`` in processes of their own. The ledger may be in use meanwhile: entries never
+change, and derived tables are compared when the head before and after is the same.
 
 Entries are compared with the stored hashes, 256 at a time: a full tile names the damaged one. In the last, unfinished
 tile only the frontier is stored: a few roots over up to 128 entries each. There, whatever a signature covers is named
@@ -61,7 +60,7 @@ def fsck(
         finally:
             check.replay.stop()
         if read_head(reader) == head:
-            return check.report()
+            return check.anchor.report("fsck", check.replay)
     raise Unavailable("STORE_IN_USE", "the ledger is being written: stop `baton serve` and its agents, and try again")
 
 
@@ -72,7 +71,7 @@ class _Check:
         self._reader = reader
         self._findings = findings
         self._head = head
-        self._anchor = anchor
+        self.anchor = anchor
         self._marks = StreamMarks()
         self._tree = TreeCheck(dict(table_records(reader, "tiles", findings)), findings)
         self._last: list[bytes | None] = []
@@ -104,10 +103,6 @@ class _Check:
         check_state(self._reader, self.replay, self._findings)
         check_ids(self._reader, self.replay, self._marks, self._findings)
         check_blobs(self._reader, self._findings)
-
-    def report(self) -> AuditReport:
-        """Return what was found."""
-        return self._anchor.report("fsck", self.replay)
 
     def _name_changed(self, head: Head) -> None:
         start = head.size - len(self._last)
@@ -192,8 +187,7 @@ def mismatching_subtrees(
     start = 0
     for root in roots[len(roots) - rest.bit_count() :]:
         width = 1 << ((rest - start).bit_length() - 1)
-        inside = entries[start : start + width]
-        leaves = [leaf_hash(entry) for entry in inside if entry is not None]
+        leaves = [leaf_hash(entry) for entry in entries[start : start + width] if entry is not None]
         if len(leaves) == width and root_of(leaves) != root:
             yield size - rest + start, size - rest + start + width, root
         start += width

@@ -1,7 +1,6 @@
 """Reading the tables of a log that may be damaged, through ``pages`` in a process of its own.
 
-What arrived before that process ended is used. Where it died, the stretch of entries that cannot be read is searched
-by galloping and halving: some 2 log2(n) starts of a small program for a stretch of n entries.
+Where it died, the stretch of entries that cannot be read is searched by galloping and halving: 2 log2(n) starts of it.
 """
 
 from __future__ import annotations

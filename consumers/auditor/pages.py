@@ -36,9 +36,8 @@ def main(arguments: list[str]) -> int:
         with lmdb.open(folder, readonly=True, max_dbs=8, max_readers=512, map_size=0, create=False) as env:
             database = env.open_db(table.encode(), create=False)
             with env.begin(db=database, buffers=True) as txn:
-                _write(
-                    txn.cursor(), bytes.fromhex(start), int(limit), flush_bytes=_flush_bytes if mode == "fast" else 0
-                )
+                flush_bytes = _flush_bytes if mode == "fast" else 0
+                _write(txn.cursor(), bytes.fromhex(start), int(limit), flush_bytes=flush_bytes)
     except (lmdb.Error, MemoryError, _TooLargeError) as error:
         sys.stderr.write(f"{type(error).__name__}: {error}")
         return UNREADABLE

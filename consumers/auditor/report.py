@@ -1,7 +1,6 @@
 """What an audit says: problems by index, notes, and whether the verdict rests on anything but the ledger itself.
 
-What an auditor brings along is compared with the log: the root key's fingerprint, or a checkpoint kept from earlier.
-Without either, a verdict is *self-asserted*: a second history, re-signed from entry 0 by another root, would pass it.
+A *self-asserted* verdict a second history would pass, too, re-signed from entry 0 by another root.
 """
 
 from __future__ import annotations
@@ -185,9 +184,6 @@ class Anchor:
         except BatonError as error:
             self._findings.problem(0, error.code, f"the trusted checkpoint is not of this ledger: {error.message}")
             return False
-        return self._compare(trusted, replay)
-
-    def _compare(self, trusted: Checkpoint, replay: Replay | StreamReplay) -> bool:
         if replay.size < trusted.size:
             message = f"the log has {replay.size} entries, and had {trusted.size} at the trusted checkpoint: cut off"
             self._findings.problem(replay.size, "VERIFICATION_FAILED", message, end=trusted.size)

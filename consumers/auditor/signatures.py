@@ -111,8 +111,7 @@ class Signatures:
             return None
         if self._workers is None:
             count = min(len(os.sched_getaffinity(0)), workers_max)
-            is_worth_it = self._seen > in_place_events_max and self._expected - self._seen > pooled_events_min
-            if count > 1 and is_worth_it:
+            if count > 1 and self._seen > in_place_events_max and self._expected - self._seen > pooled_events_min:
                 self._workers = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
         return self._workers
 

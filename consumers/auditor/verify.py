@@ -28,9 +28,8 @@ def verify_log(
 ) -> AuditReport:
     """Return the audit of a ledger, local or remote, as it is when it begins.
 
-    ``root`` is the fingerprint of the root key, as ``init`` printed it; ``trusted_checkpoint`` a note kept from
-    earlier; with settings in ``views``, the views are rebuilt from the log and compared. ``progress`` is called with
-    entries done and to do.
+    ``root`` is the fingerprint of the root key, ``trusted_checkpoint`` a note kept from earlier; with settings in
+    ``views``, the views are rebuilt and compared. ``progress`` is called with entries done and to do.
 
     Raises:
         Refused: ``INVALID_FORMAT`` when the trusted checkpoint is no checkpoint.
@@ -91,10 +90,8 @@ def _check_views(client: Client, settings: Settings, findings: Findings) -> None
     try:
         with Reader(client, settings) as reader:
             for table in verify_views(client, reader.store, VIEWS):
-                message = (
-                    f"table {table.table} of view {table.view} is not what the log gives: `baton project` rebuilds it"
-                )
-                findings.problem(None, "VERIFICATION_FAILED", message)
+                message = f"table {table.table} of view {table.view} is not what the log gives"
+                findings.problem(None, "VERIFICATION_FAILED", f"{message}: `baton project` rebuilds it")
     except Corrupted as error:
         findings.problem(None, error.code, f"the views: {error.message}")
 
