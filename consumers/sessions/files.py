@@ -7,8 +7,7 @@ Rules kept here:
 - A file is replaced whole or not at all (``sdk.files``).
 - What a person wrote is never overwritten. The markdown's last line, a comment that no reader of markdown shows, holds
   the digests of both files as Baton wrote them (who wrote last, not what is true: the ledger's signatures say that). A
-  file that no longer fits its digest, or never had one, is left as it is and reported, with what to do to have it
-  written anew; a second version beside it would make the folder say things twice.
+  file that no longer fits its digest, or never had one, is left as it is and reported.
 - An older report does not take the place of a later one, which two writers at once could do otherwise.
 """
 

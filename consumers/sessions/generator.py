@@ -7,7 +7,7 @@ What its author gives wins; what was left out (None) is derived from the session
 - tools from what was used; the context from the last CHECK, dead ends and open unknowns, and it says so;
 - accomplishments from completed tasks and met criteria, then artifacts, else the task summary.
 
-A task or findings that were given empty are refused, not replaced: whoever says "nothing" is asked again. The rules:
+A task or findings that were given empty are refused, not replaced. The rules:
 
 - what was not assessed is not compared: a missing vector is neither 0 nor 1, no gap is claimed and nothing recommended;
 - differences are rounded to 4 decimals before they are compared with a threshold;

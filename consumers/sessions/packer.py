@@ -72,9 +72,8 @@ _misses_max: Final = 6
 class Source(NamedTuple):
     """A session as it could be told in full: ``fields`` by the names of ``ORDER``, each a list of JSON values.
 
-    A text is a list of one. ``head`` is what every level begins with, ``short_id`` what finds the session;
-    ``markdown`` the whole report, ``sections`` its parts by title. ``shortened`` names the fields that the report
-    itself holds shortened, ``last`` those that are spent on after all others.
+    A text is a list of one. ``head`` is what every level begins with; ``sections`` are the parts of ``markdown`` by
+    title. ``shortened`` names what the report itself holds shortened, ``last`` what is spent on after all others.
     """
 
     head: Mapping[str, Any]

@@ -6,10 +6,9 @@ r"""Where a project's reports go beside the log: the table ``[reports]`` of ``co
 
 Paths are relative to the project: the folder that holds ``.baton``, else the current one. Without a word in the table
 
-- git notes are written when the project lies in a git repository. They touch no branch and no file of it, and nobody
-  gets them before somebody pushes them.
-- files are written when the project has the folder ``docs/`` (they go to ``docs/sessions/handoffs``): files of the work
-  tree are somebody's next commit, so a project that has no place for documents is given none.
+- git notes are written when the project lies in a git repository: they touch no branch and no file of it;
+- files are written when the project has the folder ``docs/`` (to ``docs/sessions/handoffs``): files of the work tree
+  are somebody's next commit, so a project that has no place for documents is given none.
 
 The name of a session or agent is one component of a git ref and of a path, where its id may be any text: what
 ``git check-ref-format`` refuses, slashes, and ``%`` itself, are written ``%XX`` as in a URL, so no two ids have one
@@ -76,8 +75,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
 class Stored(NamedTuple):
     """A store, the place in it (``git:REF`` or a path), what came of it, and why it is not there or not plainly so.
 
-    ``skipped`` is as it is meant to be, ``failed`` is not; in neither case is the report lost: it is in the log, and
-    ``repair`` writes it when the store can be written.
+    ``skipped`` is as it is meant to be, ``failed`` is not, and ``repair`` tries it again.
     """
 
     store: Store

@@ -5,8 +5,7 @@ idempotency key is the same, so the ledger answers both with one event. Content 
 anew, because the latest version counts.
 
 Texts that an entry cannot hold are shortened at a word and stand whole as blobs, named by their JSON pointers in
-``long_texts``. Where the whole report is too large, its longest texts are shortened to one length, the greatest that
-fits; so a few texts of 10 KB do not cost the short ones beside them a word.
+``long_texts``; where the whole is too large, its longest texts are shortened to one length, the greatest that fits.
 """
 
 from __future__ import annotations

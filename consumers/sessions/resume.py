@@ -5,8 +5,7 @@ counted exactly as commands print it. A session without a report resumes from it
 crashed agent leaves no report, and that is when resuming matters most. Dead ends come beside the sessions: what failed
 is not to be tried again. What another tool recorded is marked ``imported``: nobody of this ledger stands for it.
 
-Long texts that the report itself holds shortened stand whole in blobs. They are read where a resume may show more of
-them than the report has; a blob that is not here leaves its text as it is, marked as shortened.
+Long texts that the report holds shortened are read from their blobs where a resume may show more of them.
 """
 
 from __future__ import annotations

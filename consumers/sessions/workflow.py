@@ -3,8 +3,7 @@
 PREFLIGHT and POSTFLIGHT are *executed* with words (what is to be done, what was done) and then *assessed* with vectors.
 Executing records the words as an assessment without vectors, so that they are in the ledger whatever happens next.
 
-A POSTFLIGHT is committed first and stands; then the report is generated (by default, and again when the vectors come).
-A report that fails is a warning in the answer, never an error.
+A POSTFLIGHT is committed first and stands; a report of it that fails is a warning in the answer, never an error.
 """
 
 from __future__ import annotations

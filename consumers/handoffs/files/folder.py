@@ -6,8 +6,7 @@ as the acting agent, where it is his to sign; what is not stays in the file and 
 A file that both changed in its text is never overwritten: the ledger's version is put beside it. An older version that
 came back (from version control, say) is nobody's edit, and is brought up to date.
 
-What happens if we crash here: sign → write → remember, in this order. A plan made again asks only for what the ledger
-lacks, so after a kill at any point nothing is lost and nothing is signed twice.
+What happens if we crash here: sign → write → remember, in this order, so nothing is lost and nothing is signed twice.
 """
 
 from __future__ import annotations
@@ -162,8 +161,7 @@ class Folder:
         plan = plan_edits(standing, base=before, edited=edited, ledger=ledger, acting=self._author.name)
         is_signed = bool(plan.steps or plan.amends)
         if is_signed:
-            notices = sign_plan(self._author, handoff, plan, edited=edited, ledger=ledger, reviewer=self._reviewer)
-            self._tell(notices)
+            self._tell(sign_plan(self._author, handoff, plan, edited=edited, ledger=ledger, reviewer=self._reviewer))
             handoff = self._answered(id_) or handoff
             now = file_now(handoff, self._skeleton(handoff))
         if plan.amends:
@@ -259,8 +257,6 @@ class TableFolder:
     """The `active.md` tables of a folder, in step with the handoffs of their rows.
 
     A row is a small handoff: its status and Done cells are progress, everything else of it is what makes it this one.
-    What the ledger changed is written into the row; a status that somebody wrote is signed where it is the acting
-    agent's to sign, else it stays and is told. A new row from the acting agent is handed over.
     """
 
     def __init__(self, context: SyncContext) -> None:
@@ -346,10 +342,8 @@ class TableFolder:
         """Hand over a new row, if it is from the acting agent."""
         content, sender = content_of_row(row, reviewer=self._reviewer), name_of(row.sender)
         if sender != self._author.name or content.to is None:
-            what = f"hand over line {row.line}"
-            return [sender_notice(id_, what, self._path / name, sender, self._author.client)]
-        data = HandoffCreated(**msgspec.structs.asdict(content))
-        return self._emit(id_, "handoff.created", data, expect=0)
+            return [sender_notice(id_, f"hand over line {row.line}", self._path / name, sender, self._author.client)]
+        return self._emit(id_, "handoff.created", HandoffCreated(**msgspec.structs.asdict(content)), expect=0)
 
     def _emit(self, id_: str, what: str, *steps: EventData, expect: int | None = None) -> list[Notice]:
         """Sign events of a handoff; return why that was refused."""

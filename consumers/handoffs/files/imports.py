@@ -1,8 +1,7 @@
 """Bringing handoff files and `active.md` tables into the ledger as claims: shown, and granting nothing.
 
-Every original is kept byte for byte as a blob, whatever becomes of it. A file that cannot be read as a handoff is kept
-aside with the reason. Importing the same folder again adds nothing; a file that changed since is imported anew as long
-as nobody confirmed it here, and one whose handoff goes on in the ledger is left to `watch`.
+Every original is kept byte for byte as a blob, what cannot be read as a handoff aside with the reason. A file that
+changed is imported anew as long as nobody confirmed it here; if its handoff goes on here, it is left to `watch`.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from consumers.handoffs.files.mapping import (
     shortened,
 )
 from consumers.handoffs.files.syntax.active_table import TableRow, is_active_table, parse_table, row_id
+from consumers.handoffs.files.syntax.document import HandoffFile
 from consumers.handoffs.files.syntax.lines import Problem
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.sections import is_handoff_id
@@ -128,8 +128,7 @@ def records_of(source: Source, put_blob: Callable[[bytes], str], *, reviewer: st
             return _rows(source, original, reviewer)
         return _file(source, original, reviewer)
     except Refused as refusal:
-        record = kept_aside(original, _source(source), UNREAD, f"{refusal.code}: {refusal.message}")
-        return Found((record,), ())
+        return Found((kept_aside(original, _source(source), UNREAD, f"{refusal.code}: {refusal.message}"),), ())
 
 
 def _file(source: Source, original: str, reviewer: str | None) -> Found:
@@ -139,8 +138,7 @@ def _file(source: Source, original: str, reviewer: str | None) -> Found:
     if not file.meta and file.status is None:
         raise Refused("INVALID_FORMAT", "it has no Meta block and no status: it is no handoff")
     content = content_of_file(file, skeleton=original, reviewer=reviewer)
-    claims = claims_of_file(file)
-    data = _claimed(original, _source(source), file.format, content, claims, sender=file.sender, created=file.created)
+    data = _claimed(original, _source(source), content, claims_of_file(file), file)
     return Found((Record(f"handoff/{source.stem}", data),), _warned(source, file.problems))
 
 
@@ -166,8 +164,7 @@ def _row(row: TableRow, original: str, where: str, reviewer: str | None) -> Reco
         status=shortened(row.status + row.status_rest, line_max_chars) or None,
         done=shortened(row.done, label_max_chars) if row.done else None,
     )
-    content = content_of_row(row, reviewer=reviewer)
-    return _claimed(original, where, TABLE_FORMAT, content, claims, sender=row.sender, created=row.created)
+    return _claimed(original, where, content_of_row(row, reviewer=reviewer), claims, row)
 
 
 def _source(source: Source) -> str:
@@ -175,23 +172,16 @@ def _source(source: Source) -> str:
 
 
 def _claimed(
-    original: str,
-    source: str,
-    read_as: str,
-    content: HandoffContent,
-    claims: HandoffClaims,
-    *,
-    sender: str | None,
-    created: str | None,
+    original: str, source: str, content: HandoffContent, claims: HandoffClaims, file: HandoffFile | TableRow
 ) -> RecordImported:
     return RecordImported(
         original=original,
         source=source,
-        format=read_as,
+        format=TABLE_FORMAT if isinstance(file, TableRow) else file.format,
         mapped_kind="handoff.created",
         mapped=msgspec.to_builtins(content),
-        claimed_author=claimed_author(sender),
-        claimed_at=shortened(created, label_max_chars) if created else None,
+        claimed_author=claimed_author(file.sender),
+        claimed_at=shortened(file.created, label_max_chars) if file.created else None,
         claims=msgspec.to_builtins(claims),
     )
 
@@ -204,8 +194,7 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     """Return the records that differ from what stands in the ledger, and how many do not.
 
     A file that changed since it was imported from the same place is imported over what stands. A row is compared by
-    what it claims, because its table changes with every other row. What came in once and was replaced by the same
-    handoff of another place stays replaced, whoever imports it again.
+    what it claims, because its table changes with every other row. What was replaced from another place stays so.
     """
     ids = [record.stream.partition("/")[2] for record in records if record.data.mapped_kind is not None]
     standing = existing_handoffs(answer, ids)
@@ -241,5 +230,7 @@ def _says_the_same(data: RecordImported, found: dict[str, Any]) -> bool:
         return True
     if data.format != TABLE_FORMAT or found["claimed_status"] is None:
         return False
-    claims = data.claims.get("status") or "", data.claims.get("done")
-    return claims == (found["claimed_status"], found["claimed_done"])
+    return (data.claims.get("status") or "", data.claims.get("done")) == (
+        found["claimed_status"],
+        found["claimed_done"],
+    )

@@ -202,10 +202,7 @@ versions_max: Final = 500
 
 
 def last_rendered(
-    handoff: dict[str, Any],
-    content: bytes,
-    read_entry: Callable[[int], bytes],
-    read_blob: Callable[[str], bytes],
+    handoff: dict[str, Any], content: bytes, read_entry: Callable[[int], bytes], read_blob: Callable[[str], bytes]
 ) -> int | None:
     """Return the index of the last event after which the file was ``content``; None when it never was.
 

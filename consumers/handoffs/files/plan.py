@@ -1,8 +1,7 @@
 """What an edited file asks for: events that the acting agent signs, and edits that are somebody else's to make.
 
 Pure. An edit that means approve, reject, verify or ask for changes is never signed here, whoever saves the file: it is
-held, with the command to run. So is whatever the acting agent has no part in. What the ledger says already
-is not asked for again, so a plan made twice, after a crash, asks for nothing twice.
+held, like whatever the acting agent has no part in. A plan made again, after a crash, asks for nothing twice.
 """
 
 from __future__ import annotations
@@ -243,8 +242,7 @@ class _Planner:
 
     def _hold_tick(self, what: str, position: int, *, checked: bool) -> None:
         undo = "" if checked else " --undo"
-        verb = "tick" if checked else "untick"
-        text = f"{verb} {what} {position + 1}"
+        text = f"{'tick' if checked else 'untick'} {what} {position + 1}"
         if self._handoff.status != "in_progress":
             text += f" (it is {self._handoff.status})"
         self._hold(text, (self._handoff.receiver,), f"check --{what} {position + 1}{undo}")

@@ -3,8 +3,7 @@
 What is remembered stands in one SQLite file for each folder and acting agent. Losing it loses no work: a file that
 differs from the ledger is then shown beside it, and nothing is signed until somebody has looked.
 
-What happens if we crash here, signing: nothing of a submission is in the log, or all of it; the plan that is made again
-asks only for the rest.
+If we crash while signing, nothing of a submission is in the log, or all of it: the next plan asks only for the rest.
 """
 
 from __future__ import annotations
@@ -158,7 +157,6 @@ def sign_new(author: Author, id_: str, file: HandoffFile, *, reviewer: str | Non
 def _signed(author: Author, id_: str, drafts: Sequence[Draft]) -> Notice:
     indexes: list[int] = []
     for start in range(0, len(drafts), events_in_submission_max):
-        accepted = author.emit(*drafts[start : start + events_in_submission_max])
-        indexes += [one.index for one in accepted]
+        indexes += [one.index for one in author.emit(*drafts[start : start + events_in_submission_max])]
     kinds = [kind_of(draft) for draft in drafts]
     return Notice("signed", id_, ", ".join(kinds), {"kinds": kinds, "indexes": indexes})

@@ -6,7 +6,6 @@ action that hold without interruption; a *channel* is a command of the operator'
 once, with one id per episode, by which a receiver drops what a crash or a lost answer repeats. What was recorded is
 sent even if the wait is over by then: a receiver that was away must be able to trust that it missed nothing.
 
-Options refused: telling of each event (a handoff changes often while it waits for one thing), keeping channels in the
-ledger (addresses and secrets are the operator's, and nobody else's to read), one summary for many (an id per episode
-would be lost; a channel's ``actions`` and ``agents`` keep it narrow).
+Refused: telling of each event (a handoff changes often while it waits for one thing), keeping channels in the ledger
+(addresses and secrets are nobody else's to read), one summary for many (an id per episode would be lost).
 """

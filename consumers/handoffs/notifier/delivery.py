@@ -1,9 +1,8 @@
 """Delivering what is in the outbox: one sender a channel, so that a slow receiver holds up nobody else's notifications.
 
-What may pass is tried again, first after ``retry_wait_first_s`` and each time ``retry_wait_factor`` times later, up to
-the channel's ``retry_wait_max_s``: with the defaults twelve attempts over more than a day, because Standard Webhooks
-advises a schedule that spans days. A ``Retry-After`` (RFC 9110 §10.2.3) can make a wait longer, up to the same maximum,
-never shorter. Of a webhook's answer the status decides; its body is never read.
+What may pass is tried again, by default twelve times over more than a day, because Standard Webhooks advises a schedule
+that spans days. A ``Retry-After`` (RFC 9110 §10.2.3) can make a wait longer, up to the same maximum, never shorter.
+Of a webhook's answer the status decides; its body is never read.
 """
 
 from __future__ import annotations

@@ -1,20 +1,17 @@
 """When somebody is told, once per waiting episode, and in which words. Pure.
 
-A *waiting episode* is a subject (a handoff or review), an agent and an action that hold without interruption. Who waits
-for whom is read from the views, which show only the present; what happened between two looks is read from the log:
-an event that ended a wait ended the episode, also when the same wait is there again by the time of the next look. So a
-handoff that was released and is to be claimed again is told again, and one that was amended while it waits for its
-approval is not.
+Who waits for whom is read from the views, which show only the present; what happened between two looks is read from
+the log: an event that ended a wait ended the episode, also when the same wait is there again by the time of the next
+look. So a handoff that was released and is to be claimed again is told again, and one that was amended while it waits
+for its approval is not.
 
 Two interruptions are seen only if a look falls between them and their end, because no event of the subject itself tells
 of them: a dependency that was completed, sent back and completed again, and a lease that ran out. Nothing is lost by
 that: the wait that was told of is the same one.
 
-A *notification* is a small JSON document, a title and a text, made once when the episode begins. A webhook's body has
-the shape that Standard Webhooks recommends (``type``, ``timestamp``, ``data``); a command gets the same document on its
-standard input. It holds the title, the parties and the state, and never a task, context, reason or comment: whoever may
-read those asks the ledger for them. Titles are cut at ``title_max_chars``, so that a document stays within
-``notification_max_bytes``. Title and text begin with words of ours, never with what an author wrote.
+A *notification* is a JSON document of the shape that Standard Webhooks recommends, a title and a text, made once when
+the episode begins. It never holds a task, context, reason or comment: whoever may read those asks the ledger. Titles
+are cut, so that it stays within ``notification_max_bytes``. Title and text begin with words of ours, never an author's.
 """
 
 from __future__ import annotations
@@ -92,14 +89,8 @@ title_max_chars: Final = 200
 status_max_chars: Final = 40
 notification_max_bytes: Final = 16 * 1024
 
-_WORDS: Final = {
-    "approve": "approve",
-    "claim": "start",
-    "continue": "go on with",
-    "unblock": "unblock",
-    "verify": "verify",
-    "review": "answer",
-}
+# Where the word is another than the action's own.
+_WORDS: Final = {"claim": "start", "continue": "go on with", "review": "answer"}
 # Who has done, or cannot do, his part waits for another: here the receiver, else the sender.
 _FOR_RECEIVER: Final = frozenset({"unblock", "verify"})
 
@@ -115,8 +106,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
 
 def episode_id(ledger: str, key: Key, seen_size: int, began_ms: int) -> str:
     """Return the id of the episode that a look at ``seen_size`` entries found: 40 hex digits, different for each."""
-    said = msgspec.json.encode([ledger, key, seen_size, began_ms])
-    return hashlib.sha256(said).hexdigest()[:40]
+    return hashlib.sha256(msgspec.json.encode([ledger, key, seen_size, began_ms])).hexdigest()[:40]
 
 
 def notification_of(ledger: str, identity: str, waiting: Waiting, began_ms: int) -> Notification:

@@ -1,9 +1,8 @@
 """Whom to tell, and how: the tables ``[[notify]]`` of ``config.toml``, checked before anything is sent.
 
-A channel is a command of the operator's own or a webhook. A webhook's address must be https, or this machine, unless
-the operator allows plain http; its secret stands in the environment variable that the table names, never in the file.
-Neither a secret nor the path of an address (which is a secret with many receivers) is shown in a message, ``repr`` or
-log: ``Channel.target`` is what may be shown.
+A webhook's address must be https, or this machine, unless the operator allows plain http; its secret stands in an
+environment variable, never in the file. Neither a secret nor the path of an address (which is a secret with many
+receivers) is shown in a message, ``repr`` or log: ``Channel.target`` is what may be shown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The notifier: follows the log, looks who is waited for, and records what begins together with what is to be sent.
 
 It signs nothing. A look is one question to the views; it is made when events that can change the answer were read to
-the end of the log, at every start, and every ``sweep_interval_s`` for leases that run out, which is no event. Position,
-episodes and outbox move in one transaction, so a crash at any point leaves a state from which the next look goes on.
+the end of the log, at every start, and every ``sweep_interval_s`` for leases that run out, which is no event.
 
 Left out is what an agent owes only itself: to go on with work that it has claimed. To go on because a reviewer
 requested changes is told; the two are distinguished by the event since which it waits. At its very first start the
@@ -16,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +40,8 @@ class WaitReader:
     def __init__(self, client: Client, answer: Ask) -> None:
         self._client = client
         self._answer = answer
-        self._kinds: dict[int, str] = {}  # an entry never changes, so its kind is read once
+        # An entry never changes, so its kind is read once.
+        self._kind_of = lru_cache(kinds_kept_max)(lambda index: read_event(index, client.entry(index)).kind)
 
     def look(self) -> tuple[int, list[Waiting]]:
         """Return how much of the log the answer has seen at least, and every wait.
@@ -72,13 +73,6 @@ class WaitReader:
 
     def _is_told(self, item: dict[str, Any]) -> bool:
         return item["action"] != "continue" or self._kind_of(item["since_index"]) == "handoff.changes_requested"
-
-    def _kind_of(self, index: int) -> str:
-        if index not in self._kinds:
-            if len(self._kinds) >= kinds_kept_max:
-                self._kinds.clear()
-            self._kinds[index] = read_event(index, self._client.entry(index)).kind
-        return self._kinds[index]
 
 
 def waiting_of(item: dict[str, Any]) -> Waiting:

@@ -16,8 +16,6 @@ The operator writes ``chains.toml`` in the ledger's folder; the router follows t
 The words used here: a *chain* says when, where and then; a *step* is one handoff of its ``then``; the *cause* is the
 event that fires a chain; a *hop* is how many chains lie between a handoff and what nobody's chain began.
 
-All is pure but ``ChainsFile``, and ``worker``: the service agent that signs.
-
 Exactly one handoff comes of a step and a cause, however often it is tried and by however many routers: its content and
 its id are functions of the chain and the log up to the cause, and its idempotency key names chain, step and cause. An
 unbounded loop is impossible: the hop is counted in what the router itself signed, whatever chains are called.

@@ -1,9 +1,8 @@
 """Chains as values: when an event meets conditions, then these handoffs.
 
-A handoff's fields are templates: text with ``{placeholders}``, filled with what others wrote, which stays data. A
-placeholder that no event can fill is refused when the file is read, never when a handoff is due. What is put in can
+A handoff's fields are templates: text with ``{placeholders}``, filled with what others wrote, which stays data: it can
 neither end its line, nor move a terminal's cursor or turn the direction of reading, nor open a heading, list or code
-block of the markdown file that the handoff is rendered to: so nobody's title or summary becomes a section of it.
+block of the markdown file that the handoff is rendered to.
 """
 
 from __future__ import annotations

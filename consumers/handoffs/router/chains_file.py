@@ -1,8 +1,4 @@
-"""Reading the chains an operator wrote: strictly, with every fault named before anything is signed.
-
-A key that is unknown, a type that is wrong, a template that no event can fill or that could never fit its field: all
-of it is refused with the file and the place in it.
-"""
+"""Reading the chains an operator wrote: every fault is refused, with file and place, before anything is signed."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """What a check of chains says beyond their form: which can feed each other, and which agents will not do.
 
-One chain feeds another when a handoff that it makes could meet the other's conditions. Conditions on what only the
-event will tell (an id, a title with a placeholder) count as met, so a loop may be named that never comes about, and
-none is left unnamed. Hops bound every loop in depth. In breadth they do not: chains that react to ``handoff.created``
-react to the router's own events, with nobody's approval in between, and eight steps of eight hops would be millions.
-So a file whose chains could make more than ``handoffs_at_once_max`` handoffs of one event by themselves is refused.
+Conditions on what only the event will tell (an id, a title with a placeholder) count as met, so a loop may be named
+that never comes about, and none is left unnamed. Hops bound every loop in depth. In breadth they do not: chains that
+react to ``handoff.created`` react to the router's own events, with nobody's approval in between, and eight steps of
+eight hops would be millions. So a file whose chains could make more than ``handoffs_at_once_max`` handoffs of one event
+by themselves is refused.
 """
 
 from __future__ import annotations
@@ -86,12 +86,11 @@ def check_breadth(chains: Sequence[Chain]) -> None:
     while making:
         count += making.total()
         if count > handoffs_at_once_max:
-            raise Refused(
-                "TOO_LARGE",
-                f"these chains react to {OWN_KIND}, which the router itself signs, and could make more than "
-                f"{handoffs_at_once_max} handoffs of one event: lower hops_max, or name in `where` whose they are",
-                count=count,
+            message = f"these chains react to {OWN_KIND}, which the router itself signs, and could make more than "
+            message += (
+                f"{handoffs_at_once_max} handoffs of one event: lower hops_max, or name in `where` whose they are"
             )
+            raise Refused("TOO_LARGE", message, count=count)
         hop += 1
         following = Counter[tuple[str, int]]()
         for made, number_of in making.items():
@@ -135,9 +134,8 @@ def advise(chains: Sequence[Chain], agents: Roles | None, default_reviewer: str 
     ]
     for chain in chains:
         for number, step in enumerate(chain.steps, 1):
-            warnings += [
-                f"chain {chain.name}, step {number}: {text}" for text in _missing(step, agents, default_reviewer)
-            ]
+            missing = _missing(step, agents, default_reviewer)
+            warnings += [f"chain {chain.name}, step {number}: {text}" for text in missing]
     return warnings
 
 

@@ -1,8 +1,7 @@
 """Which handoffs an event causes: a function of a chain and what is known of the event, and of nothing else.
 
-So a retry, another router and a dry run come to the same id, the same content and the same idempotency key. The one
-thing a chain does not decide is the default reviewer, which is the ledger's. ``rehearse`` tells the same in words, with
-nothing signed.
+So a retry, another router and a dry run (``rehearse``) come to the same id, content and idempotency key. The one thing
+a chain does not decide is the default reviewer, which is the ledger's.
 """
 
 from __future__ import annotations
@@ -122,9 +121,8 @@ def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | N
         Refused: ``INVALID_FIELD`` when a template gives what its field cannot hold, as a name that is none.
     """
     step = chain.steps[number - 1]
-    lineage = Lineage(
-        chain.name, facts.lineage.root or facts.event_id.partition(":")[2][:_ROOT_DIGITS], facts.lineage.hop + 1
-    )
+    root = facts.lineage.root or facts.event_id.partition(":")[2][:_ROOT_DIGITS]
+    lineage = Lineage(chain.name, root, facts.lineage.hop + 1)
     values = facts.properties() | {
         "summary": facts.summary,
         "reasoning_ref": facts.reasoning_ref,
@@ -196,9 +194,8 @@ def _fitting(data: HandoffCreated) -> HandoffCreated:
         if excess > 0:
             text = getattr(data, name)
             # A character has at least one byte: as many characters less is enough.
-            data = msgspec.structs.replace(
-                data, **{name: shorten(text, max(len(text) - excess - len("…".encode()), 0))}
-            )
+            text = shorten(text, max(len(text) - excess - len("…".encode()), 0))
+            data = msgspec.structs.replace(data, **{name: text})
     return data
 
 

@@ -247,8 +247,7 @@ class RouterWorker:
     def _run_steps(self, chain: Chain, facts: Facts) -> Iterator[str]:
         for number in range(1, len(chain.steps) + 1):
             try:
-                planned = plan_step(chain, number, facts, self._chains.default_reviewer)
-                self._create(planned, facts)
+                self._create(plan_step(chain, number, facts, self._chains.default_reviewer), facts)
             except Refused as refusal:
                 yield f"chain {chain.name}, step {number}: {refusal.code}: {refusal.message}"
 
@@ -294,8 +293,7 @@ class RouterWorker:
                     announced += 1
                 except Refused as refusal:
                     refused.add(one["id"])
-                    changed = refusal.code in _CHANGED
-                    say = log.info if changed else log.warning
+                    say = log.info if refusal.code in _CHANGED else log.warning
                     say("not announced", handoff=one["id"], code=refusal.code, error=refusal.message)
             # A full page may hide more; one that is full of what was refused is left for the next sweep.
             if len(found) < ready_page_rows or not due:

@@ -1,12 +1,10 @@
 r"""The table of small handoffs in ``active.md``, row by row.
 
 A table counts if its header has From, To, Task and Status (Created and Done may be there too, and columns of other
-names, in any order). A row is a line of the table; lines with pipes that a program appended below a blank line are
-rows too.
+names, in any order). Lines with pipes that a program appended below a blank line are rows too.
 
 Cells are divided as GitHub does, at every pipe that no backslash precedes. Where that gives a wrong number of cells,
-pipes inside code spans are taken as text, which is what who wrote them meant. A row whose cells still do not fit the
-header is a problem and keeps its bytes; it is never guessed at.
+pipes inside code spans are taken as text. A row whose cells still do not fit is a problem and keeps its bytes.
 
     >>> table = parse_table(b"| From | To | Task | Status |\n|--|--|--|--|\n| al | bo | Fix \\| it | open, I think |\n")
     >>> [row_id(row) for row in table.rows], table.rows[0].task, table.rows[0].status
@@ -202,8 +200,9 @@ def _read_row(text: str, line: int, columns: tuple[str, ...]) -> TableRow | Prob
     cells = _cells(text, keep_code=False)
     kept = cells if len(cells) == len(columns) else _cells(text, keep_code=True)
     if len(kept) != len(columns):
-        counts = f"{len(cells)} cells where the header has {len(columns)}"
-        return Problem(line, f"this row has {counts}; it is kept as it is")
+        return Problem(
+            line, f"this row has {len(cells)} cells where the header has {len(columns)}; it is kept as it is"
+        )
     places = dict(zip(columns, kept, strict=True))
     sender, to, task, status = (places[column].text for column in _NEEDED)
     created, done = (value_or_none(places[column].text) if column in places else None for column in COLUMNS[4:])

@@ -1,8 +1,7 @@
 """What a person changed in a file, progress or content, and putting the ledger's news into a file that is being edited.
 
-Progress is signed by itself, changed content asks for a new approval; so the two are told apart here. Check boxes and
-log lines are matched by their text, equal ones in their order, so that a line put in above moves nothing. Content is
-everything else: the file with its progress taken back is compared byte for byte.
+Check boxes and log lines are matched by their text, equal ones in their order, so that a line put in above moves
+nothing. Content is everything else: the file with its progress taken back is compared byte for byte.
 
 While a file holds edits that nobody here may sign, they stay where they are, and the ledger's news come in around them
 (``merge``). Where both changed the text itself there is no such file, and the two are shown side by side.
@@ -79,19 +78,15 @@ def _changed_fields(base: HandoffFile, edited: HandoffFile) -> Iterator[str]:
 
 def matched(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict[int, int]:
     """Map positions in ``edited`` to those of the same text in ``base``, the n-th to the n-th."""
-    places: dict[tuple[str, int], int] = {}
+    places = {box: position for position, box in enumerate(_numbered(base))}
+    return {position: places[box] for position, box in enumerate(_numbered(edited)) if box in places}
+
+
+def _numbered(boxes: Sequence[Checkbox]) -> Iterator[tuple[str, int]]:
     seen: Counter[str] = Counter()
-    for position, box in enumerate(base):
-        places[box.text, seen[box.text]] = position
+    for box in boxes:
+        yield box.text, seen[box.text]
         seen[box.text] += 1
-    seen.clear()
-    pairs: dict[int, int] = {}
-    for position, box in enumerate(edited):
-        place = places.get((box.text, seen[box.text]))
-        if place is not None:
-            pairs[position] = place
-        seen[box.text] += 1
-    return pairs
 
 
 def _changed_ticks(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict[int, bool]:
@@ -194,25 +189,16 @@ def merge(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> byt
         Refused: ``INVALID_FORMAT`` when a log line would fall into a block that the file leaves open.
     """
     ours, theirs = differences(base, edited), differences(base, ledger)
-    if is_text_changed(base, ledger):
-        return render(
-            ledger,
-            Progress(
-                status=ours.status,
-                tasks=moved(ours.tasks, base.tasks, ledger.tasks),
-                criteria=moved(ours.criteria, base.criteria, ledger.criteria),
-            ),
-        )
-    news = unknown(theirs.log, _said, Counter(map(_said, ours.log)))
-    return render(
-        edited,
-        Progress(
-            status=theirs.status if ours.status is None else None,
-            tasks=moved(theirs.tasks, base.tasks, edited.tasks),
-            criteria=moved(theirs.criteria, base.criteria, edited.criteria),
-            log=[f"- {line.day} [{line.author}] {line.text}" for line in news],
-        ),
+    is_ledgers = is_text_changed(base, ledger)
+    target, added = (ledger, ours) if is_ledgers else (edited, theirs)
+    news = () if is_ledgers else unknown(theirs.log, _said, Counter(map(_said, ours.log)))
+    progress = Progress(
+        status=added.status if is_ledgers or ours.status is None else None,
+        tasks=moved(added.tasks, base.tasks, target.tasks),
+        criteria=moved(added.criteria, base.criteria, target.criteria),
+        log=[f"- {line.day} [{line.author}] {line.text}" for line in news],
     )
+    return render(target, progress)
 
 
 def moved(ticks: Mapping[int, bool], base: Sequence[Checkbox], other: Sequence[Checkbox]) -> dict[int, bool]:

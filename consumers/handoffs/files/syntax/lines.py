@@ -7,8 +7,7 @@ lines they replace or stand beside. A file that ended without a newline still do
 an edit and its opposite cancel out to the byte.
 
 A *block* is CommonMark's: markdown-it-py says where headings, list items and code stand, so that a check box in a code
-fence or a heading in a quotation is none. Nesting beyond ``nesting_max`` is not looked into; check boxes there are
-named as problems by whoever reads them.
+fence or a heading in a quotation is none. Nesting beyond ``nesting_max`` is not looked into.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Writing changed content into a file that exists: what changed gives way, all other text stays.
 
 An element that says the same already keeps its bytes. A key or section that is missing is added in the form's order.
-Tasks and criteria are compared from both ends: what is the same at the beginning and at the end keeps its lines (and
-the notes below them), what lies between is replaced in place. All boxes of a list that is given are left open, as
-the ledger does with an amended handoff.
+Tasks and criteria that are the same at the beginning and at the end keep their lines (and the notes below them), what
+lies between is replaced in place. All boxes of a list that is given are left open, as in an amended handoff.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from consumers.handoffs.files.syntax.writer import (
 )
 
 _KEYS: Final = {"to": "To", "reviewer": "Reviewer", "proposal": "Proposal", "depends_on": "Depends-on"}
+_HEADINGS: Final = {"task": "Task", "tasks": "Tasks", "criteria": "Acceptance Criteria", "context": "Context"}
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,12 +58,7 @@ def revise(file: HandoffFile, changes: Revision) -> bytes:
     if not isinstance(changes.title, UnsetType) and changes.title.strip() != file.title:
         edits.append(_title_edit(file, changes.title))
     edits += _meta_edits(file, changes)
-    for name, heading in (
-        ("task", "Task"),
-        ("tasks", "Tasks"),
-        ("criteria", "Acceptance Criteria"),
-        ("context", "Context"),
-    ):
+    for name, heading in _HEADINGS.items():
         if name not in given:
             continue
         if name in ("tasks", "criteria"):
@@ -95,8 +90,7 @@ def _meta_edits(file: HandoffFile, changes: Revision) -> Iterator[Edit]:
             continue
         text = dependencies_text(value) if name == "depends_on" else NO_VALUE if value is None else value.strip()
         text = one_line(text, name)
-        entry = file.entry(key)
-        if entry:
+        if entry := file.entry(key):
             line = text_of(file.lines[entry.line - 1])[: entry.column]
             yield Edit(entry.line - 1, entry.last_line, (line + ("" if line[-1:].isspace() else " ") + text,))
         elif file.meta:
@@ -104,8 +98,7 @@ def _meta_edits(file: HandoffFile, changes: Revision) -> Iterator[Edit]:
         else:
             added.append(f"- {key}: {text}")
     if added:
-        meta = file.section("Meta")
-        if meta:
+        if meta := file.section("Meta"):
             yield Edit(meta.body, meta.body, tuple(added))
         else:
             yield Edit(file.title_stop, file.title_stop, ("", "## Meta", *added, ""))
@@ -118,13 +111,11 @@ def _is_said(file: HandoffFile, name: str, value: Any) -> bool:
     if name == "reviewer" and value is None:
         # That there is none has to be written: a file without the key means the default reviewer.
         return file.reviewer is None and file.entry("Reviewer") is not None
-    said = getattr(file, name)
-    return bool(said == (tuple(value) if name == "depends_on" else value))
+    return bool(getattr(file, name) == (tuple(value) if name == "depends_on" else value))
 
 
 def _added_key(file: HandoffFile, key: str, text: str) -> Edit:
-    before = META_KEYS[: META_KEYS.index(key)]
-    present = [entry for name in before if (entry := file.entry(name))]
+    present = [entry for name in META_KEYS[: META_KEYS.index(key)] if (entry := file.entry(name))]
     first: MetaEntry = present[-1] if present else file.meta[0]
     place = first.last_line if present else first.line - 1
     return Edit(place, place, (f"{bullet_of(file.lines[first.line - 1])}{key}: {text}",))
@@ -133,8 +124,7 @@ def _added_key(file: HandoffFile, key: str, text: str) -> Edit:
 def _text_edits(file: HandoffFile, name: str, text: str, old: str) -> Iterator[Edit]:
     if trimmed(text) == old:
         return
-    section = file.section(name)
-    if section:
+    if section := file.section(name):
         yield Edit(*trim_blank(file.lines, section.body, section.stop), lines_for(text))
     else:
         yield _added_section(file, name, lines_for(text))
@@ -146,8 +136,7 @@ def _added_section(file: HandoffFile, name: str, body: Sequence[str]) -> Edit:
     if place is None:
         place = closed_end(file)
         return Edit(place, place, (*(() if is_blank(file.lines[-1]) else ("",)), f"## {name}", *body))
-    before = () if is_blank(file.lines[place - 1]) else ("",)
-    return Edit(place, place, (*before, f"## {name}", *body, ""))
+    return Edit(place, place, (*(() if is_blank(file.lines[place - 1]) else ("",)), f"## {name}", *body, ""))
 
 
 def _list_edits(file: HandoffFile, name: str, texts: Sequence[str], boxes: Sequence[Checkbox]) -> Iterator[Edit]:

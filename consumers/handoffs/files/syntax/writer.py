@@ -4,10 +4,9 @@ One changed tick is one changed line. What is added stands where the form has it
 block (or in a block of its own below the title), log lines at the end of the Log section, a missing section at the
 end of the file. ``comparison`` undoes exactly these additions.
 
-In a new file, a key or section that has nothing to say is left out: Created, Proposal, Tasks, Acceptance Criteria,
-Context. ``Depends-on`` always stands (``(none)``), and so does ``Reviewer`` (``—``): a file without one means the
-default reviewer. What is written is read back; a text that would not come back as it is (a code fence left open, a line
-break in a title) is refused with the name of its field.
+In a new file, a key or section that has nothing to say is left out, but ``Depends-on`` (``(none)``) and ``Reviewer``
+(``—``): a file without one means the default reviewer. What is written is read back; a text that would not come back as
+it is (a code fence left open, a line break in a title) is refused with the name of its field.
 """
 
 from __future__ import annotations
@@ -172,9 +171,7 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(content: NewFile) -> bytes:
-    r"""Return the bytes of a v2 file: UTF-8, ``\n``, in the form's order.
-
-    Reading them gives the same fields, texts as ``section_text.trimmed`` returns them.
+    r"""Return the bytes of a v2 file: UTF-8, ``\n``, in the form's order; texts are read back as ``trimmed``.
 
     Raises:
         Refused: ``INVALID_FIELD`` naming the ``field`` that a file cannot hold, ``TOO_LARGE`` for more than a file may.
@@ -188,8 +185,7 @@ def write(content: NewFile) -> bytes:
         lines += ["", "## Context", *lines_for(content.context)]
     lines += ["", "## Log", *map(log_text, content.log)]
     written = join_lines([line + "\n" for line in lines], has_mark=False)
-    expected = msgspec.structs.asdict(content) | {"log": tuple(map(log_text, content.log))}
-    read_back(written, expected)
+    read_back(written, msgspec.structs.asdict(content) | {"log": tuple(map(log_text, content.log))})
     return written
 
 
