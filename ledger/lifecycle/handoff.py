@@ -233,12 +233,9 @@ def _complete(state: HandoffState, event: Event, _data: kinds.HandoffCompleted) 
     _require(state, event, "in_progress")
     unmet = [position for position, mark in enumerate(state.criteria) if mark in ("open", "claimed")]
     if unmet:
-        raise Refused(
-            "CRITERIA_OPEN",
-            f"handoff {event.name} has {len(unmet)} open acceptance "
-            f"{'criterion: check or waive it' if len(unmet) == 1 else 'criteria: check or waive them'} first",
-            positions=unmet,
-        )
+        what = "criterion: check or waive it" if len(unmet) == 1 else "criteria: check or waive them"
+        message = f"handoff {event.name} has {len(unmet)} open acceptance {what} first"
+        raise Refused("CRITERIA_OPEN", message, positions=unmet)
     return msgspec.structs.replace(state, status="completed", lease_until_ms=None)
 
 
