@@ -57,16 +57,11 @@ class Source:
 
     def facts(self, event: Event) -> Facts:
         """Return what is known of ``event``, which stands on a handoff's stream."""
-        opened: int | None = None
-        content = completed = event.index
-        for row in self._rows(event.stream, event.index):
-            if row["kind"] in CONTENT_KINDS:
-                content = row["event_index"]
-                opened = content if opened is None else opened
-            elif row["kind"] == "handoff.completed":
-                completed = row["event_index"]
-        first = self._event(content if opened is None else opened)
-        last = first if first.index == content else self._event(content)
+        rows = self._rows(event.stream, event.index)
+        contents = [row["event_index"] for row in rows if row["kind"] in CONTENT_KINDS] or [event.index]
+        completed = max((row["event_index"] for row in rows if row["kind"] == "handoff.completed"), default=event.index)
+        first = self._event(contents[0])
+        last = first if first.index == contents[-1] else self._event(contents[-1])
         data, sender = _content_of(last, first)
         done = self._event(completed).data if completed != event.index else event.data
         done = done if isinstance(done, HandoffCompleted) else HandoffCompleted()

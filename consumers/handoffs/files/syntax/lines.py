@@ -90,12 +90,8 @@ def is_blank(line: str) -> bool:
 
 def trim_blank(lines: Sequence[str], start: int, stop: int) -> tuple[int, int]:
     """Return the range without the blank lines around it; where all are blank, an empty one at ``start``."""
-    first, last = start, stop
-    while last > first and is_blank(lines[last - 1]):
-        last -= 1
-    while first < last and is_blank(lines[first]):
-        first += 1
-    return (first, last) if first < last else (start, start)
+    kept = [index for index in range(start, stop) if not is_blank(lines[index])]
+    return (kept[0], kept[-1] + 1) if kept else (start, start)
 
 
 def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
