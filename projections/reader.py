@@ -120,14 +120,6 @@ class Reader(Resource):
 
         return self._ask(lambda moment: get_full_reasoning(moment, ref))
 
-    def as_of(self, size: int) -> AsOf:
-        """Return a reader of the views as they were when the log had ``size`` entries, in a temporary store.
-
-        Raises:
-            Refused: ``NOT_FOUND`` when the log is shorter.
-        """
-        return AsOf(self.client, self.settings, size)
-
     def _ask(self, question: Callable[[Moment], T], *, on_demand: bool = False) -> T:
         if on_demand:
             # The first time this folds the whole log: other questions are answered between its batches.

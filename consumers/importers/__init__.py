@@ -1,6 +1,6 @@
 """What comes into a ledger from elsewhere: files of reasoning graphs, and the events they become.
 
-    >>> from consumers.importers import extensions_of, read_reasoning_file
+    >>> from consumers.importers.reasoning import extensions_of, read_reasoning_file
     >>> line = b'{"task": "Why?", "conclusion": "So.", "steps": [{"step": 1, "type": "conclusion", "content": "So."}]}'
     >>> [graph] = read_reasoning_file(line)
     >>> [type(data).__name__ for data in extensions_of(graph.memory)]
@@ -8,9 +8,3 @@
 
 Nothing is dropped in silence: what the ledger has no field for is kept aside and handed back by path.
 """
-
-from __future__ import annotations
-
-from consumers.importers.reasoning import Hints, ReadGraph, extensions_of, read_reasoning_file, submissions_of
-
-__all__ = ["Hints", "ReadGraph", "extensions_of", "read_reasoning_file", "submissions_of"]

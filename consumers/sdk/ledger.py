@@ -1,14 +1,5 @@
 """The ledger as a program meets it: one object that opens, publishes, asks and reacts.
 
-    with Ledger(agent="kuro") as ledger:
-        ledger.publish("session/s1", FindingLogged(finding="the token never expires"))
-
-        @ledger.on("handoff.completed")
-        def note(event, db):
-            print("completed:", event.name, ledger.ask("handoffs.show", id=event.name)["summary"])
-
-        ledger.run("mail")
-
 A ledger is opened as the command line opens it: ``home`` (or ``BATON_HOME``, or ``.baton`` of the nearest parent
 folder), ``server`` (or ``BATON_SERVER``) and ``agent`` (or ``BATON_AGENT``), whose key signs. ``AsyncLedger`` has the
 same names for programs with an event loop. ``baton.Ledger`` adds the nouns: ``ledger.handoff("id").claim()``.

@@ -16,6 +16,7 @@ from ledger.events.imported import RecordImported
 from ledger.lifecycle.handoff import is_lapsed, is_unlocked
 from projections.handoffs.facts import HandoffFacts
 from projections.handoffs.next import WAITS, waits_for
+from projections.reader import AsOf
 
 ITEM = {
     "kind", "id", "title", "action", "agent", "status", "from", "to", "since_index", "since_ms", "why", "act",
@@ -188,7 +189,7 @@ def test_a_lapsed_lease_is_claimed_anew(ledger, reader):
     ledger.claim("h", lease_seconds=60)  # by the ledger's clock, which stands long before the reader's now
     item = only(reader, "bob")
     assert (item["action"], item["why"], item["since_index"]) == ("claim", "the lease of bob ran out", ledger.size - 1)
-    with reader.as_of(ledger.size) as then:
+    with AsOf(reader.client, reader.settings, ledger.size) as then:
         assert only(then, "bob")["action"] == "continue"
 
 

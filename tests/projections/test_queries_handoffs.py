@@ -6,6 +6,7 @@ import pytest
 
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
+from projections.reader import AsOf
 
 
 def why(reader, name):
@@ -109,7 +110,7 @@ def test_a_lapsed_lease_makes_it_ready_again(ledger, reader):
     ledger.claim("a", lease_seconds=60)  # by the ledger's clock, which stands long before the reader's now
     assert reader.answer("handoffs.why", {"id": "a"})["is_ready"]
     assert reader.answer("handoffs.list", {"ready": True})["total"] == 1
-    with reader.as_of(ledger.size) as then:
+    with AsOf(reader.client, reader.settings, ledger.size) as then:
         assert not then.answer("handoffs.why", {"id": "a"})["is_ready"]
 
 

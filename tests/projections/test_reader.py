@@ -8,6 +8,7 @@ import pytest
 
 from ledger.errors import Refused
 from projections import QUERIES, Reader
+from projections.reader import AsOf
 
 ARGUMENTS = {
     "agents.show": {"name": "bob"},
@@ -102,7 +103,7 @@ def test_as_of_answers_from_a_prefix_of_the_log(ledger, reader):
     ledger.hand_over("a")
     size = ledger.size
     ledger.hand_over("b")
-    with reader.as_of(size) as then:
+    with AsOf(reader.client, reader.settings, size) as then:
         assert then.answer("handoffs.list")["total"] == 1
         assert then.answer("catalog.counts")["total"] == size
     assert reader.answer("handoffs.list")["total"] == 2
@@ -111,7 +112,7 @@ def test_as_of_answers_from_a_prefix_of_the_log(ledger, reader):
 @pytest.mark.parametrize("size", [0, -1, 10_000])
 def test_as_of_beyond_the_log_is_refused(ledger, reader, size):
     with pytest.raises(Refused) as refused:
-        reader.as_of(size)
+        AsOf(reader.client, reader.settings, size)
     assert refused.value.code == "NOT_FOUND"
 
 

@@ -11,6 +11,7 @@ from ledger.events.handoff import HandoffLogged
 from ledger.events.session import FindingLogged, SessionStarted
 from projections import VIEWS, Runner, sqlite, verify_views
 from projections.query import Moment
+from projections.reader import AsOf
 from projections.search.queries import SearchText, excerpt_max_chars, find_text
 from projections.views import KEPT_VIEWS
 
@@ -215,7 +216,7 @@ def test_the_past_is_searched_as_it_was(ledger, written, reader):
     written("the pool")
     size = ledger.size
     written("the pool", name="t")
-    with reader.as_of(size) as then:
+    with AsOf(reader.client, reader.settings, size) as then:
         assert then.answer("search.find", {"text": "pool"})["total"] == 1
 
 

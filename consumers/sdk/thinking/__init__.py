@@ -1,6 +1,6 @@
 """Thinking blocks: what a model thought aloud becomes a reasoning graph, with nothing lost on the way.
 
-    >>> from consumers.sdk.thinking import extract_reasoning
+    >>> from consumers.sdk.thinking.extract import extract_reasoning
     >>> text = "<think>The secret is in the environment. So it is in the logs.</think>Rotate the secret."
     >>> found = extract_reasoning(text, task="Audit the login")
     >>> [(step.type, step.content) for step in found.memory.steps]
@@ -16,29 +16,3 @@ a *span* is where a step stands in its source; a *gap* is what stands between sp
 What is inferred is kept beside the graph, never in it: whether somebody guessed a step's type does not change what the
 step says, so it must not change the graph's ref. Dependencies are left empty, because thinking does not state them.
 """
-
-from __future__ import annotations
-
-from consumers.sdk.thinking.extract import (
-    Extraction,
-    Piece,
-    Span,
-    extract_reasoning,
-    extract_reasoning_from_minimax,
-    parse_thinking_process,
-)
-from consumers.sdk.thinking.response import Note, Source
-from consumers.sdk.thinking.steps import classify_step_type, infer_reasoning_type
-
-__all__ = [
-    "Extraction",
-    "Note",
-    "Piece",
-    "Source",
-    "Span",
-    "classify_step_type",
-    "extract_reasoning",
-    "extract_reasoning_from_minimax",
-    "infer_reasoning_type",
-    "parse_thinking_process",
-]

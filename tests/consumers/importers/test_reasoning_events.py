@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from consumers.importers import extensions_of, submissions_of
-from consumers.importers.reasoning import data_size_max_bytes
+from consumers.importers.reasoning import data_size_max_bytes, extensions_of, submissions_of
 from ledger.author import Draft
 from ledger.codec import encode_canonical
 from ledger.errors import Refused

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from graphs import AUDIT_FILE, CHINESE, audit_graph, graph
 
-from consumers.importers import Hints, read_reasoning_file
-from consumers.importers.reasoning import file_size_max_bytes, problems_shown_max
+from consumers.importers.reasoning import Hints, file_size_max_bytes, problems_shown_max, read_reasoning_file
 from ledger.errors import Refused
 from projections.reasoning.memory import compute_reasoning_ref
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from consumers.doors.cli.app import App, read_argument
 from consumers.doors.cli.output import progress
 from consumers.doors.cli.program import Command
-from consumers.importers import ReadGraph, extensions_of, read_reasoning_file, submissions_of
+from consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
 from consumers.sdk.names import default_id
 from consumers.sdk.text import clean
 from ledger.author import Author, Draft

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from consumers.sdk.thinking import (
-    classify_step_type,
+from consumers.sdk.thinking.extract import (
+    TASK_NOT_STATED,
+    conclusion_max_chars,
     extract_reasoning,
     extract_reasoning_from_minimax,
-    infer_reasoning_type,
     parse_thinking_process,
 )
-from consumers.sdk.thinking.extract import TASK_NOT_STATED, conclusion_max_chars
-from consumers.sdk.thinking.steps import cut_chars, step_goal_bytes
+from consumers.sdk.thinking.steps import classify_step_type, cut_chars, infer_reasoning_type, step_goal_bytes
 from projections.reasoning.memory import compute_reasoning_ref
 
 AUDIT = """api/auth.py:23 reads JWT_SECRET from the environment. All variables are logged at start.

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from consumers.sdk.thinking import Note, extract_reasoning, extract_reasoning_from_minimax
-from consumers.sdk.thinking.response import read_tags
+from consumers.sdk.thinking.extract import extract_reasoning, extract_reasoning_from_minimax
+from consumers.sdk.thinking.response import Note, read_tags
 from ledger.errors import Refused
 
 

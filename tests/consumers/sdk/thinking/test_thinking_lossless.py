@@ -9,14 +9,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from consumers.sdk.thinking import extract_reasoning
+from consumers.sdk.thinking.extract import extract_reasoning
 from consumers.sdk.thinking.response import read_tags
 from consumers.sdk.thinking.steps import split_steps
 from ledger.errors import Refused
 from projections.reasoning.memory import REASONING_TYPES, STEP_TYPES, check_graph
 
 if TYPE_CHECKING:
-    from consumers.sdk.thinking import Extraction
+    from consumers.sdk.thinking.extract import Extraction
 
 # Nothing is lost
 
