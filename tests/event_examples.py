@@ -21,6 +21,11 @@ def published(kind: str) -> dict[str, Any]:
 
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "ledger.created": {"origin": "example.org/team", "root": KEY, "checkpoint_key": "12" * 32, "node_key": "34" * 32},
+    "ledger.epoch_started": {
+        "abandoned_size": 1204,
+        "abandoned_root": "9f" * 32,
+        "reason": "the disk failed; the copy of Tuesday was put back",
+    },
     "agent.registered": {
         "name": "minimax",
         "key": KEY,

@@ -88,6 +88,19 @@ def _created(event: Event, state: Layer, _: Life) -> None:
         state.put_key(key, KeyRecord(name, is_identity=True, since_index=0))
 
 
+def _epoch_started(event: Event, _state: Layer, _: Life) -> None:
+    """The root alone says that acknowledged entries are given up.
+
+    Which head that was cannot be asked of this log, which does not hold it: its size may be smaller than this log's
+    (a copy was put back and written to) or larger.
+    """
+    data = _typed(event, authority.EpochStarted)
+    if event.author != ROOT:
+        raise Refused("NOT_AUTHORIZED", f"only {ROOT} signs ledger.epoch_started", name=event.author)
+    if data.abandoned_size == 0:
+        raise Refused("INVALID_FIELD", "a log without entries has no head to abandon", path="$.data.abandoned_size")
+
+
 def _registered(event: Event, state: Layer, _: Life) -> None:
     """An admin registers agents, and the node service agents; the key proves whose it is."""
     data = _typed(event, authority.AgentRegistered)
@@ -292,6 +305,7 @@ _OF_STREAM: Final[dict[str, Rule]] = {
 }
 _OF_KIND: Final[dict[str, Rule]] = {
     "ledger.created": _created,
+    "ledger.epoch_started": _epoch_started,
     "agent.registered": _registered,
     "role.granted": _role_changed,
     "role.revoked": _role_changed,

@@ -34,7 +34,15 @@ BATCH = b"application/vnd.baton.batch.v1"
 ENTRY_MAX = 48 * 1024
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py"}
 
-AUTHORITY = {"ledger.created", "agent.registered", "role.granted", "role.revoked", "key.delegated", "key.revoked"}
+AUTHORITY = {
+    "ledger.created",
+    "ledger.epoch_started",
+    "agent.registered",
+    "role.granted",
+    "role.revoked",
+    "key.delegated",
+    "key.revoked",
+}
 
 
 class WrongError(Exception):

@@ -1,10 +1,10 @@
-"""Who may sign: the ledger's creation, agents, roles and session keys."""
+"""Who may sign: the ledger's creation, its epochs, agents, roles and session keys."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from ledger.events.fields import Count, EventData, Label, Line, Name, NatsKey, PublicKey, Signature, Time
+from ledger.events.fields import Count, EventData, Label, Line, Name, NatsKey, PublicKey, Signature, Time, TreeHash
 
 Role = Literal["agent", "reviewer", "admin", "human", "service"]
 
@@ -16,6 +16,18 @@ class LedgerCreated(EventData, frozen=True):
     root: PublicKey
     checkpoint_key: PublicKey
     node_key: PublicKey
+
+
+class EpochStarted(EventData, frozen=True):
+    """The ledger goes on without entries that were acknowledged and are lost, or on another branch of its history.
+
+    ``abandoned_size`` and ``abandoned_root`` (hex) are the last head known of what is left behind: whoever remembers a
+    checkpoint of at most that size, and finds it in conflict with this log, tells it once and follows from here.
+    """
+
+    abandoned_size: Count
+    abandoned_root: TreeHash
+    reason: Line
 
 
 class AgentRegistered(EventData, frozen=True):

@@ -21,6 +21,7 @@ Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The regist
 Time = Annotated[str, msgspec.Meta(pattern=TIME_PATTERN, description="RFC 3339, UTC, ending in Z.")]
 PublicKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z", description="An Ed25519 public key in hex.")]
 Signature = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z", description="An Ed25519 signature in hex.")]
+TreeHash = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z", description="The SHA-256 root of a tree, in hex.")]
 NatsKey = Annotated[str, msgspec.Meta(pattern=r"^U[A-Z2-7]{55}\Z", description="A NATS user nkey.")]
 
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=200, description="One short line.")]

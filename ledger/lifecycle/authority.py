@@ -25,6 +25,7 @@ RESERVED_NAMES: Final = frozenset({ROOT, NODE})
 # A reviewer decides with the identity key in hand: these kinds are never delegable.
 NEVER_DELEGABLE: Final = frozenset(
     {
+        "ledger.epoch_started",
         "agent.registered",
         "role.granted",
         "role.revoked",

@@ -10,7 +10,7 @@ from event_examples import EXAMPLES
 
 from ledger.author import Draft
 from ledger.errors import Refused
-from ledger.events.authority import AgentRegistered, KeyRevoked, LedgerCreated, RoleGranted, RoleRevoked
+from ledger.events.authority import AgentRegistered, EpochStarted, KeyRevoked, LedgerCreated, RoleGranted, RoleRevoked
 from ledger.events.handoff import HandoffApproved, HandoffCreated
 from ledger.events.session import SessionStarted
 from ledger.lifecycle.authority import NODE, ROOT
@@ -140,6 +140,16 @@ def test_reviewer_who_lost_the_role_approves_nothing(ledger: Ledger) -> None:
     assert refusal(ledger, "rita", "handoff/h1", approved) == "NOT_AUTHORIZED"
     ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="reviewer"))
     ledger.approve("h1", data)
+
+
+def test_only_root_starts_an_epoch_and_it_names_a_head(ledger: Ledger) -> None:
+    epoch = EpochStarted(abandoned_size=40, abandoned_root="ab" * 32, reason="the disk failed")
+    ledger.register("ada", "admin")
+    for author in ("alice", "ada", NODE):
+        assert refusal(ledger, author, "ledger", epoch) == "NOT_AUTHORIZED"
+    headless = EpochStarted(abandoned_size=0, abandoned_root="ab" * 32, reason="the disk failed")
+    assert refusal(ledger, ROOT, "ledger", headless) == "INVALID_FIELD"
+    ledger.emit(ROOT, "ledger", epoch)
 
 
 def test_ledger_is_created_once_by_the_key_it_names(ledger: Ledger) -> None:
