@@ -142,6 +142,44 @@ def test_a_runner_notices_what_another_folded_in_between(
     assert verify_views(ledger.reads, open_store(), VIEWS) == []
 
 
+def test_a_batch_that_another_runner_folded_first_is_dropped(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.fill()
+    store = open_store()
+    first, second = Runner(ledger.reads, store, VIEWS), Runner(ledger.reads, open_store(), VIEWS)
+    waiting = store.writing
+
+    def writing() -> Any:
+        monkeypatch.undo()  # once: the first has read its batch, and waits for the lock that the second holds
+        second.catch_up()
+        return waiting()
+
+    monkeypatch.setattr(store, "writing", writing)
+    folded: list[int] = []
+    assert first.catch_up(progress=lambda progress: folded.append(progress.position)) == ledger.size
+    assert folded == []
+    check_store(store, ledger.size)
+    assert verify_views(ledger.reads, store, VIEWS) == []
+
+
+def test_views_that_are_further_on_skip_what_they_have_folded(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore]
+) -> None:
+    ledger.fill()
+    store = open_store()
+    Runner(ledger.reads, store, VIEWS).catch_up()
+    ledger.finish("late")
+    # The changed view needs the whole log, all others only what is new: one batch holds both.
+    views = with_version(HANDOFF_VIEW.version + 1)
+    runner = Runner(ledger.reads, store, views)
+    runner.catch_up()
+    check_store(store, ledger.size)
+    whole = Runner(ledger.reads, open_store(ledger.home.path / "whole.db"), views)
+    whole.catch_up()
+    assert digests(runner) == digests(whole)
+
+
 def _fold_in_process(settings: Settings, path: Path, rounds: int) -> None:
     runner_module.batch_events_max = 5  # many commits, so that the processes meet
     with LocalClient(settings) as client:
