@@ -24,7 +24,8 @@ VIEWS_FILE: Final = "views.db"
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What ``config.toml`` in the ledger's folder may say.
 
-    ``map_size_bytes`` is the most the log can hold (address space, not disk); ``default_reviewer`` is written into
+    ``map_size_bytes`` is the most the log can hold (address space, not disk), ``blobs_map_size_bytes`` the most its
+    blobs can; ``default_reviewer`` is written into
     a handoff that names none; ``nats_server`` is the path of the server program for ``baton serve``; ``llm`` is the
     table of a model that may write prose beside briefs (``consumers.sdk.llm``), and empty asks nobody;
     ``validator_tree`` is the folder that the evidence of reasoning is in: with it, ``baton serve`` validates every
@@ -34,6 +35,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.map_size_bytes
+    blobs_map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.blobs_map_size_bytes
     default_reviewer: Name | None = None
     nats_server: str | None = None
     llm: dict[str, str | int | float | bool] = {}

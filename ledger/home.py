@@ -3,7 +3,8 @@
 .baton/
   config.toml        settings (optional)
   chains.toml        chains of handoffs that the router runs (optional)
-  log/               the LMDB environment
+  log/               the LMDB environment of the log
+  blobs/             the LMDB environment of blobs (once there is one)
   keys/NAME.key      identity keys (0600); root, checkpoint and node among them
   keys/NAME.nkey     the key of an agent's bus connection: never the event key
   keys/NAME.session  a delegated session key

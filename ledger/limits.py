@@ -32,6 +32,7 @@ map_alarm_ratio: Final = 0.8
 readers_max: Final = 512
 
 # Blobs.
+blobs_map_size_bytes: Final = 64 * 1024**3
 blob_size_max_bytes: Final = 64 * 1024**2
 blob_chunk_bytes: Final = 64 * 1024 - 16
 blob_scan_max_bytes: Final = 8 * 1024**2

@@ -57,7 +57,8 @@ class LocalClient(Resource):
         """
         self.settings = settings
         self._owns_log = log is None
-        self.log = log or Log(settings.home, map_size=settings.config.map_size_bytes)
+        config = settings.config
+        self.log = log or Log(settings.home, map_size=config.map_size_bytes, blobs_map_size=config.blobs_map_size_bytes)
         self._gate: Gate | None = None
         self._open_views = views
         self._views: Views | None = None

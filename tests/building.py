@@ -174,11 +174,13 @@ class Actors:
 class Ledger(Actors):
     """A real ledger in a folder, made in one commit: entry 0 and one registration for each of ``AGENTS``."""
 
-    def __init__(self, folder: Path, *, map_size: int = MAP_SIZE, clock: Clock | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, map_size: int = MAP_SIZE, blobs_map_size: int = MAP_SIZE, clock: Clock | None = None
+    ) -> None:
         super().__init__(clock=clock)
         self.home = Home(folder)
         (folder / "log").mkdir(parents=True, exist_ok=True)
-        self.log = Log(folder, map_size=map_size, create=True)
+        self.log = Log(folder, map_size=map_size, blobs_map_size=blobs_map_size, create=True)
         self.gate = Gate(self.log, clock_ms=self.clock)
         self._submit = self.gate.submit
         if self.head()[0] == 0:

@@ -6,25 +6,26 @@ Each is read once, record by record, and none is kept whole in memory a second t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from blake3 import blake3
 
-from consumers.auditor.page_reader import UnreadableError
-from ledger.log.blobs import BlobRecord
+from consumers.auditor.page_reader import PageReader, UnreadableError
+from ledger.log.blobs import FOLDER, BlobRecord
+from ledger.log.environment import FILE
 from ledger.log.tables import FORMAT, HEAD_KEY, Head, decode_record, head_decoder, stream_digest
 
 if TYPE_CHECKING:
-    from consumers.auditor.page_reader import PageReader, Record
+    from consumers.auditor.page_reader import Record
     from consumers.auditor.replay import Replay
     from consumers.auditor.report import Findings
 
-_RECORD_SUFFIX = b"\xff\xff\xff\xff"
 _ID_KEY_BYTES = 48
-_BLOB_KEY_BYTES = 36
-_ALIAS_KEY_BYTES = 33
+_DIGEST_BYTES = 32
 # Where the records of streams, keys and idempotency keys say which entry they follow from.
 _INDEX_FIELDS = {b"s": "last_index", b"k": "since_index", b"i": "index"}
 _NAMED = {b"s": "stream", b"a": "agent"}
@@ -98,32 +99,34 @@ def check_ids(reader: PageReader, replay: Replay, marks: StreamMarks, findings: 
         place = seen.find(0, place + 1)
 
 
-def check_blobs(reader: PageReader, findings: Findings) -> None:
+def check_blobs(home: Path, findings: Findings) -> None:
     """Hash every blob; chunks without a record are what a crash leaves, and only a note."""
-    aliases: dict[bytes, bytes] = {}
-    digest, size, hashes = b"", 0, (blake3(), hashlib.sha256())
-    for key, value in table_records(reader, "blobs", findings):
-        if len(key) == _ALIAS_KEY_BYTES and key[:1] == b"2":
-            aliases[key[1:]] = value
-            continue
-        if len(key) != _BLOB_KEY_BYTES:
-            findings.problem(None, "CORRUPTED", f"the blobs table has a record with the key {key.hex()}")
-            continue
-        if key[:32] != digest:
-            if size:
-                findings.note(None, "NOT_FOUND", f"blob blake3:{digest.hex()} was never finished")
-            digest, size, hashes = key[:32], 0, (blake3(), hashlib.sha256())
-        if key[32:] != _RECORD_SUFFIX:
-            size += len(value)
-            for hash_ in hashes:
-                hash_.update(value)
-            continue
-        wanted = BlobRecord(size, hashes[0].digest(), hashes[1].digest())
-        if wanted.blake3 != digest or msgspec.msgpack.encode(wanted) != value:
+    if not (home / FOLDER / FILE).is_file():
+        return  # no blob was ever put
+    reader = PageReader(home, FOLDER)
+    # Records first: a blob that is stored meanwhile is then at most a note.
+    records, aliases = (dict(table_records(reader, table, findings)) for table in ("records", "aliases"))
+    stored: dict[bytes, BlobRecord] = {}
+    chunks = table_records(reader, "chunks", findings)
+    for digest, of_blob in groupby(chunks, key=lambda record: record[0][:_DIGEST_BYTES]):
+        stored[digest] = _hashed(chunk for _, chunk in of_blob)
+    for digest, value in records.items():
+        found = stored.pop(digest, None) or _hashed(())
+        if found.blake3 != digest or msgspec.msgpack.encode(found) != value:
             findings.problem(None, "CORRUPTED", f"blob blake3:{digest.hex()} is damaged")
-        if aliases.pop(wanted.sha256, None) not in (None, digest):
-            findings.problem(None, "CORRUPTED", f"blob sha256:{wanted.sha256.hex()} leads to another blob")
-        size = 0
+        elif aliases.get(found.sha256) != digest:
+            findings.problem(None, "CORRUPTED", f"blob sha256:{found.sha256.hex()} leads to another blob")
+    for digest in stored:
+        findings.note(None, "NOT_FOUND", f"blob blake3:{digest.hex()} was never finished")
+
+
+def _hashed(chunks: Iterable[bytes]) -> BlobRecord:
+    size, hashes = 0, (blake3(), hashlib.sha256())
+    for chunk in chunks:
+        size += len(chunk)
+        for hash_ in hashes:
+            hash_.update(chunk)
+    return BlobRecord(size, hashes[0].digest(), hashes[1].digest())
 
 
 def read_head(reader: PageReader) -> Head | None:

@@ -53,7 +53,7 @@ def fsck(
     for _ in range(attempts_max):
         findings = Findings()
         head = read_head(reader)
-        check = _Check(reader, findings, head, Anchor(findings, root, trusted_checkpoint))
+        check = _Check(home, reader, findings, head, Anchor(findings, root, trusted_checkpoint))
         try:
             check.entries(progress or (lambda _done, _total: None))
             check.derived()
@@ -67,7 +67,8 @@ def fsck(
 class _Check:
     """One pass over one state of the log."""
 
-    def __init__(self, reader: PageReader, findings: Findings, head: Head | None, anchor: Anchor) -> None:
+    def __init__(self, home: Path, reader: PageReader, findings: Findings, head: Head | None, anchor: Anchor) -> None:
+        self._home = home
         self._reader = reader
         self._findings = findings
         self._head = head
@@ -102,7 +103,7 @@ class _Check:
         self._tree.check_upper()
         check_state(self._reader, self.replay, self._findings)
         check_ids(self._reader, self.replay, self._marks, self._findings)
-        check_blobs(self._reader, self._findings)
+        check_blobs(self._home, self._findings)
 
     def _name_changed(self, head: Head) -> None:
         start = head.size - len(self._last)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from consumers.auditor.pages import END, FRAME, value_size_max_bytes
 from ledger.errors import Unavailable
+from ledger.log.environment import FILE
 from ledger.log.tables import DATABASE, index_key
 
 if TYPE_CHECKING:
@@ -35,16 +36,16 @@ class UnreadableError(Exception):
 
 
 class PageReader:
-    """Reads the tables of the log in ``folder``."""
+    """Reads the tables of an environment in ``folder``: the log's, unless another is named."""
 
-    def __init__(self, folder: Path) -> None:
-        """Read the log of the ledger in ``folder``.
+    def __init__(self, folder: Path, database: str = DATABASE) -> None:
+        """Read the log of the ledger in ``folder``, or its blobs.
 
         Raises:
             Unavailable: ``NO_LEDGER``.
         """
-        self._path = folder / DATABASE
-        if not (self._path / "data.mdb").is_file():
+        self._path = folder / database
+        if not (self._path / FILE).is_file():
             raise Unavailable("NO_LEDGER", f"there is no log in {folder}: run `baton init` first", folder=str(folder))
 
     def records(

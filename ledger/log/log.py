@@ -26,10 +26,18 @@ from ledger.resource import Resource
 class Log(Resource):
     """The log in a folder. Close it, or use it in a ``with`` block.
 
-    ``map_size`` is the most bytes it can ever hold: address space, not disk, is reserved.
+    ``map_size`` is the most bytes it can ever hold, and ``blobs_map_size`` what its blobs can: address space, not
+    disk, is reserved.
     """
 
-    def __init__(self, folder: Path, *, map_size: int = limits.map_size_bytes, create: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        map_size: int = limits.map_size_bytes,
+        blobs_map_size: int = limits.blobs_map_size_bytes,
+        create: bool = False,
+    ) -> None:
         """Open the log and check that its head, tree and entries end at the same place.
 
         Raises:
@@ -38,7 +46,7 @@ class Log(Resource):
         """
         self.tables = Tables(folder, map_size=map_size, create=create)
         self.appender = Appender(self.tables)
-        self.blobs = Blobs(self.tables)
+        self.blobs = Blobs(folder, map_size=blobs_map_size)
         try:
             with self.snapshot() as snapshot:
                 _check_head(snapshot)
@@ -48,6 +56,7 @@ class Log(Resource):
 
     def close(self) -> None:
         """Close the log; it cannot be used afterwards."""
+        self.blobs.close()
         self.tables.close()
 
     @contextlib.contextmanager

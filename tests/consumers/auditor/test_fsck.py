@@ -256,7 +256,7 @@ def test_flipped_byte_of_a_blob_is_found(ledger: Ledger) -> None:
     fill(ledger)
     ref = ledger.event(-1).data.resumes
     ledger.close()
-    data = ledger.home.path / "log" / "data.mdb"
+    data = ledger.home.path / "blobs" / "data.mdb"
     place = places_of(data, b"a file that is too large for an entry" * 50)[0]
     with flipped(data, [place + 3], 1):
         report = fsck(ledger.home.path)

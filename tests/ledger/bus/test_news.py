@@ -41,12 +41,13 @@ def test_commit_that_nobody_announces_is_found_by_polling(ledger: Ledger) -> Non
     assert asyncio.run(wait()) == 1
 
 
-def test_waiting_ends_without_news_and_for_blobs(ledger: Ledger) -> None:
+def test_waiting_ends_without_news_and_for_writes_that_add_no_entry(ledger: Ledger) -> None:
     async def wait() -> int:
         news = News(ledger.log)
         news.look()
         size = news.size
-        ledger.log.blobs.put(b"a write that adds no entry")
+        with ledger.log.tables.writing() as txn:
+            txn.put(b"x", b"a write that adds no entry", db=ledger.log.tables.state)
         news.look()
         return await news.wait_beyond(size, 0.05) - size
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from blake3 import blake3
@@ -12,13 +13,26 @@ from ledger.errors import Corrupted, Refused
 from ledger.limits import blob_chunk_bytes, blob_size_max_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from building import Ledger
 
 
 def used_pages(ledger: Ledger) -> int:
-    """Return how many entries the blob table has."""
-    with ledger.log.tables.reading() as txn:
-        return int(txn.stat(ledger.log.tables.blobs)["entries"])
+    """Return how many records the tables of blobs have."""
+    store = ledger.log.blobs.environment()
+    assert store is not None
+    with store.reading() as txn:
+        return sum(int(txn.stat(table)["entries"]) for table in store.tables.values())
+
+
+@contextlib.contextmanager
+def chunks_of(ledger: Ledger) -> Iterator[tuple[Any, Any]]:
+    """Open a write transaction on the table of chunks."""
+    store = ledger.log.blobs.environment(create=True)
+    assert store is not None
+    with store.writing() as txn:
+        yield txn, store.tables["chunks"]
 
 
 @pytest.mark.parametrize(
@@ -75,8 +89,8 @@ def test_blob_beyond_its_limit_is_refused(ledger: Ledger) -> None:
 
 def test_tampered_chunk_is_told_from_the_content(ledger: Ledger) -> None:
     record = ledger.log.blobs.put(b"a" * (2 * blob_chunk_bytes))
-    with ledger.log.tables.writing() as txn:
-        txn.put(record.blake3 + (1).to_bytes(4, "big"), b"b" * blob_chunk_bytes, db=ledger.log.tables.blobs)
+    with chunks_of(ledger) as (txn, chunks):
+        txn.put(record.blake3 + (1).to_bytes(4, "big"), b"b" * blob_chunk_bytes, db=chunks)
     with pytest.raises(Corrupted) as damaged:
         ledger.log.blobs.get(record.ref)
     assert damaged.value.code == "VERIFICATION_FAILED"
@@ -84,8 +98,8 @@ def test_tampered_chunk_is_told_from_the_content(ledger: Ledger) -> None:
 
 def test_lost_chunk_is_named(ledger: Ledger) -> None:
     record = ledger.log.blobs.put(b"a" * (2 * blob_chunk_bytes))
-    with ledger.log.tables.writing() as txn:
-        txn.delete(record.blake3 + (1).to_bytes(4, "big"), db=ledger.log.tables.blobs)
+    with chunks_of(ledger) as (txn, chunks):
+        txn.delete(record.blake3 + (1).to_bytes(4, "big"), db=chunks)
     with pytest.raises(Corrupted, match="chunk 1") as damaged:
         ledger.log.blobs.get(record.ref)
     assert damaged.value.code == "CORRUPTED"
@@ -94,8 +108,8 @@ def test_lost_chunk_is_named(ledger: Ledger) -> None:
 def test_interrupted_put_is_invisible_and_the_next_one_completes_it(ledger: Ledger) -> None:
     content = b"c" * (3 * blob_chunk_bytes)
     digest = blake3(content).digest()
-    with ledger.log.tables.writing() as txn:
-        txn.put(digest + bytes(4), content[:blob_chunk_bytes], db=ledger.log.tables.blobs)
+    with chunks_of(ledger) as (txn, chunks):
+        txn.put(digest + bytes(4), content[:blob_chunk_bytes], db=chunks)
     assert ledger.log.blobs.find("blake3:" + digest.hex()) is None
     assert list(ledger.log.blobs.refs()) == []
     assert ledger.log.blobs.get(ledger.log.blobs.put(content).ref) == content

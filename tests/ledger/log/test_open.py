@@ -80,13 +80,14 @@ def test_full_store_opens_again_and_goes_on_with_a_larger_map(home: Path) -> Non
         check_whole(ledger, acknowledged)
 
 
-def test_full_store_takes_no_half_of_a_blob_for_a_whole(home: Path) -> None:
-    with Ledger(home, map_size=SMALL) as ledger:
-        with pytest.raises(Unavailable) as refused:
-            ledger.log.blobs.put(bytes(2 * SMALL))
-        assert refused.value.code == "STORE_FULL"
+def test_full_store_of_blobs_takes_no_half_of_one_and_leaves_the_log_its_room(home: Path) -> None:
+    with Ledger(home, map_size=SMALL, blobs_map_size=SMALL) as ledger:
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="blobs_map_size_bytes") as refused:
+                ledger.log.blobs.put(bytes(2 * SMALL))
+            assert refused.value.code == "STORE_FULL"
         assert list(ledger.log.blobs.refs()) == []
-        ledger.emit("alice", "session/s1", SessionStarted())
+        assert len(fill(ledger)) > 20
 
 
 def test_share_of_the_map_in_use_is_known(home: Path) -> None:

@@ -125,9 +125,13 @@ def ledger_checks(app: App, home: Home) -> Iterator[Check]:
     with client:
         head = client.head()
         yield Check("ledger", ok=True, found=f"{head.ledger}, {head.size} entries, in {home.path}")
-        used = client.log.tables.used_ratio()
-        fix = "raise map_size_bytes in config.toml, with every process of this ledger stopped"
-        yield Check("map", used < map_alarm_ratio, f"{used:.1%} of {client.settings.config.map_size_bytes} bytes", fix)
+        config = client.settings.config
+        for name, setting, size, used in (
+            ("map", "map_size_bytes", config.map_size_bytes, client.log.tables.used_ratio()),
+            ("blobs", "blobs_map_size_bytes", config.blobs_map_size_bytes, client.log.blobs.used_ratio()),
+        ):
+            fix = f"raise {setting} in config.toml, with every process of this ledger stopped"
+            yield Check(name, used < map_alarm_ratio, f"{used:.1%} of {size} bytes", fix)
         yield from _key_checks(home)
         yield _gate_check(home, client)
     url = home.bus / "url"
