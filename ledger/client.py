@@ -14,8 +14,11 @@ import msgspec
 
 from ledger import limits
 from ledger.envelope import Submission, decode_entry, event_id, pae
-from ledger.errors import Refused
+from ledger.errors import Corrupted, Refused
+from ledger.events.authority import EpochStarted
 from ledger.events.body import Event, decode_body, make_event
+from ledger.lifecycle.authority import ROOT
+from ledger.memory import Epoch, Growth
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -76,6 +79,15 @@ class Client(Protocol):
 
     def head(self) -> HeadView:
         """Return where the log ends."""
+
+    def consistency(self, old_size: int) -> Growth:
+        """Return where the log ends, and the proof that it begins with its first ``old_size`` entries.
+
+        A log that has fewer is no error here: the size says it (see ``ledger.memory``).
+
+        Raises:
+            Refused: ``INVALID_FIELD`` for a negative size.
+        """
 
     def entry(self, index: int) -> bytes:
         """Return the bytes of one entry.
@@ -166,6 +178,20 @@ def read_event(index: int, data: bytes) -> Event:
     return make_event(
         body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key, accepted_ms=entry.accepted_ms
     )
+
+
+def read_epoch(client: Client, event: str) -> Epoch:
+    """Return what the ``ledger.epoch_started`` with this id says.
+
+    Raises:
+        Corrupted: the log holds no such event by root.
+    """
+    index = client.index_of("ledger", event)
+    if index is not None:
+        epoch = read_event(index, client.entry(index))
+        if isinstance(epoch.data, EpochStarted) and epoch.author == ROOT:
+            return Epoch(index, epoch.data.abandoned_size, epoch.data.abandoned_root, epoch.data.reason)
+    raise Corrupted("HISTORY_CHANGED", f"the log says that an epoch began with {event}, and has no such entry by root")
 
 
 def follow(

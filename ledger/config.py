@@ -45,12 +45,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the ledger is, who acts, and what the folder's configuration says."""
+    """Where the ledger is, who acts, and what the folder's configuration says.
+
+    Whoever ``only_looks``, as an auditor, may read a log that is not the one read before, and is told so.
+    """
 
     home: Path
     config: Config = Config()
     server: str | None = None
     agent: str | None = None
+    only_looks: bool = False
 
 
 def new_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path:

@@ -117,6 +117,7 @@ CODES: dict[str, Code] = {
     "SEARCH_EXHAUSTED": Code(Exit.NOT_FOUND, False, "The search ended within its limits without a solution."),
     # Verification.
     "VERIFICATION_FAILED": Code(Exit.UNVERIFIED, False, "What was verified is not what it claims to be."),
+    "HISTORY_CHANGED": Code(Exit.UNVERIFIED, False, "The log is not the one that was read before, or a shorter one."),
     "CORRUPTED": Code(Exit.UNVERIFIED, False, "Stored data is damaged."),
     "UNEXPECTED": Code(Exit.UNEXPECTED, False, "An error nobody foresaw: please report it."),
 }  # fmt: skip

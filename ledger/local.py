@@ -6,17 +6,19 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from ledger import limits
-from ledger.client import HeadView, Page, read_event
+from ledger.client import HeadView, Page, read_epoch, read_event
 from ledger.envelope import Submission, decode_entry
-from ledger.errors import Refused, Unavailable
+from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.log import Log
+from ledger.memory import Growth, Memory
 from ledger.resource import Resource
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class LocalClient(Resource):
 
         Raises:
             Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``.
+            Corrupted: ``HISTORY_CHANGED`` (see ``ledger.memory``), unless the settings say that it only looks.
         """
         self.settings = settings
         self._owns_log = log is None
@@ -69,6 +72,30 @@ class LocalClient(Resource):
             self.close()
             raise Unavailable("NO_LEDGER", f"the ledger in {settings.home} is empty: run `baton init` again")
         self.ledger: str = head.ledger
+        self.memory = Memory.of_folder(self.ledger, settings.home)
+        self.notices: list[str] = []
+        try:
+            self.remember()
+        except BaseException:
+            self.close()
+            raise
+
+    def remember(self) -> None:
+        """Compare the log with what was remembered of it, and remember where it ends now; ``notices`` are to be told.
+
+        Raises:
+            Corrupted: ``HISTORY_CHANGED``, unless this client only looks: then a notice says it.
+        """
+        read = partial(read_epoch, self)
+        try:
+            if self.settings.only_looks:
+                self.notices += self.memory.compare(self.memory.load(), self.consistency, read).notices
+            else:
+                self.notices += self.memory.meet(self.consistency, read).notices
+        except Corrupted as error:
+            if not self.settings.only_looks:
+                raise
+            self.notices.append(f"{error.code}: {error.message}")
 
     def close(self) -> None:
         """Close the views, and the log if this client opened it."""
@@ -101,6 +128,13 @@ class LocalClient(Resource):
         """Return where the log ends."""
         with self.log.snapshot() as snapshot:
             return HeadView(self.ledger, snapshot.size, snapshot.root().hex())
+
+    def consistency(self, old_size: int) -> Growth:
+        """Return where the log ends, and the proof that it begins with its first ``old_size`` entries."""
+        if old_size < 0:
+            raise Refused("INVALID_FIELD", f"a size is never negative: {old_size}", path="$.old_size")
+        with self.log.snapshot() as snapshot:
+            return snapshot.growth(old_size)
 
     def entry(self, index: int) -> bytes:
         """Return the bytes of one entry."""

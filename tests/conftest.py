@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -32,6 +33,8 @@ if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+_numbers: Final = itertools.count()
+
 STARTS_PROCESSES: Final = re.compile(
     r"\b(subprocess|multiprocessing|Running|Serving|ServeProcess|HttpServer|Inspector)\b"
 )
@@ -43,6 +46,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if marked[item.path]:
             item.add_marker(pytest.mark.process)
+
+
+@pytest.fixture(scope="session")
+def memories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for the folders in which readers remember: nobody's own is touched (``ledger.memory``)."""
+    folder = tmp_path_factory.mktemp("memories")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "session"))
+        yield folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module_memory(memories: Path) -> Iterator[None]:
+    """A memory of its own for what a module shares: ledgers of tests have equal keys, and so would be forks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(memories / f"module-{next(_numbers)}"))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def memory_of_readers(memories: Path, module_memory: None) -> Iterator[Path]:
+    """A memory of its own for each test: where it is."""
+    folder = memories / str(next(_numbers))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture

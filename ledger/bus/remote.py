@@ -27,6 +27,7 @@ from ledger.home import Home
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.blobs import check_blob
+from ledger.memory import Growth
 from ledger.receipt import Receipt
 from ledger.resource import Resource
 from ledger.secrets import check_text
@@ -64,6 +65,12 @@ class RemoteClient(Resource):
         """Return where the log ends."""
         with readable():
             return msgspec.convert(self._read("head"), HeadView)
+
+    def consistency(self, old_size: int) -> Growth:
+        """Return where the log ends, and the proof that it begins with its first ``old_size`` entries."""
+        answer = self._read("consistency", old_size=old_size)
+        with readable():
+            return msgspec.convert(answer, Growth)
 
     def entry(self, index: int) -> bytes:
         """Return the bytes of one entry."""
@@ -190,6 +197,12 @@ class AsyncRemoteClient:
         answer = await self._read("head")
         with readable():
             return msgspec.convert(answer, HeadView)
+
+    async def consistency(self, old_size: int) -> Growth:
+        """Return where the log ends, and the proof that it begins with its first ``old_size`` entries."""
+        answer = await self._read("consistency", old_size=old_size)
+        with readable():
+            return msgspec.convert(answer, Growth)
 
     async def entry(self, index: int) -> bytes:
         """Return the bytes of one entry."""

@@ -113,6 +113,12 @@ class IndexArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index: Annotated[int, msgspec.Meta(ge=0)]
 
 
+class ConsistencyArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of ``read.consistency``: the size of the log that the caller has seen."""
+
+    old_size: Annotated[int, msgspec.Meta(ge=0)]
+
+
 class FindArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of ``read.index``."""
 
@@ -156,6 +162,7 @@ class Service:
         self._reads_waiting = 0
         self._verbs: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[Any], Awaitable[Any]]]] = {
             "head": (msgspec.json.Decoder(NoArguments), self._head),
+            "consistency": (msgspec.json.Decoder(ConsistencyArguments), self._consistency),
             "range": (msgspec.json.Decoder(RangeArguments), self._range),
             "entry": (msgspec.json.Decoder(IndexArguments), self._entry),
             "index": (msgspec.json.Decoder(FindArguments), self._index),
@@ -269,6 +276,9 @@ class Service:
 
     async def _head(self, _: NoArguments) -> dict[str, Any]:
         return _fields(self._client.head())
+
+    async def _consistency(self, wanted: ConsistencyArguments) -> dict[str, Any]:
+        return _fields(await self._in_thread(self._client.consistency, wanted.old_size))
 
     async def _range(self, wanted: RangeArguments) -> dict[str, Any]:
         if wanted.wait_s and self._news.size <= wanted.start:

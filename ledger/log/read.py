@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import lmdb
+import msgspec
 
 from ledger import merkle
+from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused
 from ledger.lifecycle.authority import AgentRecord, KeyRecord
 from ledger.log import tables as layout
 from ledger.log.tables import Head, Tables
 from ledger.log.tiles import subtree_reader
+from ledger.memory import Growth
 
 
 class Snapshot:
@@ -107,6 +110,21 @@ class Snapshot:
         self._check_size(new_size)
         return merkle.consistency_proof(old_size, new_size, subtree_reader(self._tables, self._txn, self.size))
 
+    def growth(self, old_size: int) -> Growth:
+        """Return where the log ends, with the path from a log of ``old_size`` entries, if it is no shorter."""
+        path = self.consistency_proof(old_size) if 0 <= old_size <= self.size else []
+        return Growth(self.size, self.root().hex(), path, [id_ for id_, _ in self.epochs()])
+
+    def epochs(self) -> list[tuple[str, int]]:
+        """Return the id and index of each ``ledger.epoch_started``, in order.
+
+        The duplicate check keeps the events of a stream together, and that of the ledger holds few.
+        """
+        prefix = layout.stream_digest("ledger")
+        listed = self._tables.items(self._txn, self._tables.ids, prefix)
+        found = [("blake3:" + key[len(prefix) :].hex(), int.from_bytes(index, "big")) for key, index in listed]
+        return sorted((pair for pair in found if _is_epoch(self.entry(pair[1]))), key=lambda pair: pair[1])
+
     def _check_size(self, size: int) -> None:
         if not 0 <= size <= self.size:
             raise Refused("NOT_FOUND", f"the log has {self.size} entries, not {size}", size=self.size)
@@ -116,3 +134,17 @@ class Snapshot:
 
     def _records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self._tables.items(self._txn, self._tables.state, prefix)
+
+
+class _KindOf(msgspec.Struct):
+    kind: str
+
+
+_kind_decoder: Final = msgspec.json.Decoder(_KindOf)
+
+
+def _is_epoch(data: bytes) -> bool:
+    try:
+        return _kind_decoder.decode(decode_entry(data).body).kind == "ledger.epoch_started"
+    except (Refused, msgspec.MsgspecError):
+        return False  # a damaged entry, which is not for whoever only starts to tell of

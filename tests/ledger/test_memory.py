@@ -1,0 +1,242 @@
+"""What readers remember: a log that is not the one they read is refused at its place, and an epoch is told once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from building import Ledger
+
+from ledger.errors import BatonError
+from ledger.events.authority import EpochStarted
+from ledger.events.session import SessionStarted
+from ledger.local import LocalClient
+from ledger.memory import Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def grow(ledger: Ledger, *names: str) -> None:
+    """Append an event for each name."""
+    for name in names:
+        ledger.emit("alice", f"session/{name}", SessionStarted())
+
+
+def read(ledger: Ledger, **settings: bool) -> LocalClient:
+    """Open a client, as any command does, and close it again."""
+    client = LocalClient(msgspec.structs.replace(ledger.settings(), **settings), log=ledger.log)
+    client.close()
+    return client
+
+
+def code_of(call: Callable[[], object]) -> str:
+    """Return the code that a call is refused with."""
+    with pytest.raises(BatonError) as caught:
+        call()
+    return caught.value.code
+
+
+@pytest.fixture
+def put_back(ledger: Ledger, tmp_path: Path) -> Callable[[], Ledger]:
+    """What puts the log back as it was when the test began, and opens it."""
+    copy = tmp_path / "copy"
+    ledger.log.tables.env.sync(True)
+    shutil.copytree(ledger.home.path, copy)
+
+    def restore() -> Ledger:
+        ledger.close()
+        shutil.copyfile(copy / "log" / "data.mdb", ledger.home.path / "log" / "data.mdb")
+        return Ledger(ledger.home.path)
+
+    return restore
+
+
+def test_a_log_that_grew_is_read_on_and_remembered(ledger: Ledger) -> None:
+    read(ledger)
+    grow(ledger, "one", "two")
+
+    client = read(ledger)
+
+    remembered = Memory.of_folder(ledger.id, ledger.home.path).load()
+    assert remembered is not None
+    assert (remembered.trusted.size, client.notices) == (ledger.head()[0], [])
+
+
+def test_a_shorter_log_is_refused_and_the_error_names_both_heads(
+    ledger: Ledger, put_back: Callable[[], Ledger]
+) -> None:
+    grow(ledger, "one", "two")
+    read(ledger)
+    size, root = ledger.head()
+
+    with put_back() as older, pytest.raises(BatonError) as caught:
+        read(older)
+
+    assert caught.value.code == "HISTORY_CHANGED"
+    assert caught.value.exit_code == 6
+    assert caught.value.details["trusted_size"] == size
+    assert caught.value.details["trusted_root"] == root.hex()
+    assert "baton recover" in caught.value.message
+
+
+def test_a_log_that_was_put_back_and_grew_beyond_is_refused(ledger: Ledger, put_back: Callable[[], Ledger]) -> None:
+    grow(ledger, "one", "two")
+    read(ledger)
+
+    with put_back() as older:
+        grow(older, "new1", "new2", "new3")
+
+        assert code_of(lambda: read(older)) == "HISTORY_CHANGED"
+
+
+def test_who_only_looks_is_told_and_remembers_nothing_of_it(ledger: Ledger, put_back: Callable[[], Ledger]) -> None:
+    grow(ledger, "one")
+    read(ledger)
+
+    with put_back() as older:
+        looking = read(older, only_looks=True)
+
+        assert looking.notices[0].startswith("HISTORY_CHANGED")
+        assert code_of(lambda: read(older)) == "HISTORY_CHANGED"
+
+
+def test_an_epoch_that_abandons_what_is_remembered_is_told_once_and_followed(
+    ledger: Ledger, put_back: Callable[[], Ledger]
+) -> None:
+    grow(ledger, "one", "two")
+    read(ledger)
+    size, root = ledger.head()
+
+    with put_back() as older:
+        grow(older, "new1", "new2", "new3")
+        lost = EpochStarted(abandoned_size=size, abandoned_root=root.hex(), reason="a disk was lost")
+        older.emit("root", "ledger", lost)
+
+        assert ["a disk was lost" in notice for notice in read(older).notices] == [True]
+        assert read(older).notices == []
+
+
+@pytest.mark.parametrize("wrong", ["size", "root"])
+def test_an_epoch_of_another_head_excuses_nothing(ledger: Ledger, put_back: Callable[[], Ledger], wrong: str) -> None:
+    grow(ledger, "one", "two")
+    read(ledger)
+    size, root = ledger.head()
+    lost = EpochStarted(
+        abandoned_size=size - (wrong == "size"), abandoned_root="00" * 32 if wrong == "root" else root.hex(), reason="r"
+    )
+
+    with put_back() as older:
+        older.emit("root", "ledger", lost)
+
+        assert code_of(lambda: read(older)) == "HISTORY_CHANGED"
+
+
+def test_an_epoch_that_the_reader_knew_does_not_excuse_the_next_loss(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.emit("root", "ledger", EpochStarted(abandoned_size=10_000, abandoned_root="00" * 32, reason="r"))
+    database = ledger.home.path / "log" / "data.mdb"
+    shutil.copyfile(database, tmp_path / "older.mdb")
+    grow(ledger, "one", "two")
+    read(ledger)
+    ledger.close()
+    shutil.copyfile(tmp_path / "older.mdb", database)
+
+    with Ledger(ledger.home.path) as older:
+        grow(older, "new1", "new2", "new3", "new4")
+
+        assert code_of(lambda: read(older)) == "HISTORY_CHANGED"
+
+
+def test_a_copy_elsewhere_is_told_apart_and_a_fork_of_what_was_read_is_refused(
+    ledger: Ledger, put_back: Callable[[], Ledger], tmp_path: Path
+) -> None:
+    behind, fork = tmp_path / "behind", tmp_path / "fork"
+    for folder in (behind, fork):
+        shutil.copytree(tmp_path / "copy", folder)
+    grow(ledger, "one", "two")
+    read(ledger)
+
+    with Ledger(behind) as copy:
+        assert ["if that one lives on" in notice for notice in read(copy).notices] == [True]
+        assert read(copy).notices == []
+    with Ledger(fork) as copy:
+        grow(copy, "new1", "new2", "new3")
+        assert code_of(lambda: read(copy)) == "HISTORY_CHANGED"
+    assert read(ledger).notices == []
+
+
+def test_a_memory_that_was_deleted_begins_afresh(ledger: Ledger, put_back: Callable[[], Ledger]) -> None:
+    grow(ledger, "one")
+    read(ledger)
+    memory = Memory.of_folder(ledger.id, ledger.home.path)
+    memory.path.unlink()
+
+    with put_back() as older:
+        assert read(older).notices == []
+        remembered = memory.load()
+        assert remembered is not None
+        assert remembered.begun_size == older.head()[0]
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b'{"ledger":"x"}', b"null"])
+def test_a_memory_that_holds_anything_else_is_named(ledger: Ledger, content: bytes) -> None:
+    read(ledger)
+    memory = Memory.of_folder(ledger.id, ledger.home.path)
+    memory.path.write_bytes(content)
+
+    with pytest.raises(BatonError) as caught:
+        read(ledger)
+
+    assert caught.value.code == "CORRUPTED"
+    assert str(memory.path) in caught.value.message
+
+
+def test_a_memory_of_another_ledger_or_place_is_named(ledger: Ledger, tmp_path: Path) -> None:
+    read(ledger)
+    memory = Memory.of_folder(ledger.id, ledger.home.path)
+    document = json.loads(memory.path.read_bytes())
+    memory.path.write_text(json.dumps(document | {"place": str(tmp_path)}))
+
+    assert code_of(lambda: read(ledger)) == "CORRUPTED"
+
+
+def test_a_pipe_in_place_of_a_memory_is_named_and_waited_for_by_nobody(ledger: Ledger) -> None:
+    read(ledger)
+    memory = Memory.of_folder(ledger.id, ledger.home.path)
+    memory.path.unlink()
+    os.mkfifo(memory.path)
+
+    assert code_of(lambda: read(ledger)) == "CORRUPTED"
+
+
+def test_where_nothing_can_be_remembered_reading_goes_on_and_says_so(ledger: Ledger, memory_of_readers: Path) -> None:
+    memory_of_readers.write_text("a file where the folder should be")
+    grow(ledger, "one")
+
+    client = read(ledger)
+
+    assert client.memory.problem is not None
+    assert str(memory_of_readers) in client.memory.problem
+
+
+def test_a_slower_process_never_moves_a_memory_back(ledger: Ledger) -> None:
+    memory = Memory.of_folder(ledger.id, ledger.home.path)
+    with ledger.client() as client:
+        before = client.consistency(0)
+        grow(ledger, "one")
+        after = memory.meet(client.consistency, lambda _: pytest.fail("there is no epoch"))
+
+        def slow(old_size: int) -> object:
+            # What this process saw first is older than what the other one has remembered meanwhile.
+            return before if old_size < before.size else client.consistency(old_size)
+
+        memory.meet(slow, lambda _: pytest.fail("there is no epoch"))  # type: ignore[arg-type]
+
+    remembered = memory.load()
+    assert remembered is not None
+    assert remembered.trusted == after.trusted
