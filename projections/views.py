@@ -22,7 +22,7 @@ from projections.query import Query
 # date without loading any.
 VIEW_VERSIONS: Final = {
     "catalog": 2,
-    "agents": 1,
+    "agents": 2,
     "reasoning": 3,
     "briefs": 1,
     "handoffs": 2,

@@ -45,6 +45,10 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "max_events": 500,
     },
     "key.revoked": {"key": KEY, "reason": "laptop lost"},
+    "key.rotated": {"agent": "minimax", "key": KEY, "proof": PROOF, "nkey": "U" + "A" * 55, "reason": "a year old"},
+    "key.compromised": {"key": KEY, "since": 120, "reason": "read by a job that should not have"},
+    "agent.removed": {"agent": "minimax", "reason": "its model was withdrawn"},
+    "checkpoint_key.rotated": {"key": KEY, "proof": PROOF, "reason": "a year old"},
     "session.started": {"task": "修复缓存", "ai_id": "claude-sonnet-4.5", "resumes": "s0"},
     "assessment.recorded": {
         "phase": "PREFLIGHT",

@@ -1,7 +1,9 @@
 """Checking a bundle: members against each other, entries against tiles and proofs, and then the replay.
 
-Of a whole log everything is replayed. Of one stream only form, ids, signatures, keys and inclusion can be checked, each
-entry by itself: the rules depend on streams that are not there, and the report says ``rules_replayed: false``.
+Of a whole log everything is replayed. A bundle of one stream holds every authority event: these are replayed by their
+rules, so that each key is checked as at the gate (but for what is left of a budget). Of the rest form, ids, signatures
+and inclusion are checked: its rules depend on streams that are not there, and the report says
+``rules_replayed: false``.
 
 An entry bundle is taken apart by the tile beside it, so that damage stays with the entry that has it. Entries stand one
 after the other, each behind its length (C2SP tlog-tiles, Log entries): one wrong length would shift all that follow.
@@ -14,10 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from consumers.auditor.replay import Replay
+from consumers.auditor.replay import PackedState, Replay
+from ledger.admission.check import Candidate
+from ledger.admission.decide import apply, check_signer
 from ledger.admission.rules import AUTHORITY_KINDS
+from ledger.admission.state import Layer
 from ledger.bundle.layout import (
     blob_name,
+    checkpoint_keys,
     entry_names,
     entry_range,
     key_members,
@@ -28,12 +34,11 @@ from ledger.bundle.layout import (
     verify_program,
 )
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, verify_checkpoint
-from ledger.client import read_event
-from ledger.envelope import batch_root_pae, decode_entry, pae
+from ledger.envelope import batch_root_pae, decode_entry, event_id, pae
 from ledger.errors import BatonError, Corrupted, Refused, message_of
-from ledger.events.authority import AgentRegistered, KeyDelegated, KeyRevoked, LedgerCreated
+from ledger.events.authority import LedgerCreated
+from ledger.events.body import decode_body, make_event
 from ledger.identity import verify
-from ledger.lifecycle.authority import NODE, ROOT
 from ledger.log.blobs import check_blob
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from ledger.merkle import Frontier, leaf_hash, root_of, root_of_path, verify_inclusion
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
     from ledger.bundle import Bundle
     from ledger.envelope import Entry
     from ledger.events import EventData
-    from ledger.events.body import Event
+    from ledger.events.body import Body, Event
 _LENGTH = 2
 
 
@@ -149,7 +154,8 @@ def _check_members(bundle: Bundle, replay: Replay | StreamReplay, findings: Find
     try:
         _check_keys(bundle, replay, findings)
         note = bundle.read("checkpoint").decode("utf-8")
-        checkpoint = verify_checkpoint(note, CheckpointVerifier(created.origin, bytes.fromhex(created.checkpoint_key)))
+        key = checkpoint_keys(replay.authority).at(manifest.size)
+        checkpoint = verify_checkpoint(note, CheckpointVerifier(created.origin, bytes.fromhex(key)))
     except (BatonError, UnicodeDecodeError) as error:
         findings.problem(None, "VERIFICATION_FAILED", f"the checkpoint: {message_of(error)}")
         return None
@@ -234,12 +240,11 @@ class StreamReplay:
         self.kinds: Counter[str] = Counter()
         self.created: LedgerCreated | None = None
         self.ledger: str | None = None
-        self.authority: list[tuple[str, EventData]] = []
+        self.authority: list[tuple[int, str, EventData]] = []
         self.lost_from: int | None = None
         self.verified = 0
         self._findings = findings
-        self._owners: dict[str, str] = {}
-        self._revoked: set[str] = set()
+        self._layer = Layer(PackedState())
         self._clock_ms = 0
 
     def feed(self, index: int, data: bytes, receipt: Receipt, stream: str | None) -> None:
@@ -248,8 +253,12 @@ class StreamReplay:
             if not verify_inclusion(leaf_hash(data), index, self.size, receipt.path, self.roots[self.size]):
                 raise Refused("VERIFICATION_FAILED", "it is not in the tree of the checkpoint")  # noqa: TRY301
             entry = decode_entry(data)
-            event = read_event(index, data)
-            self._check(entry, event, stream)
+            body, content = decode_body(entry.body)
+            event = make_event(
+                body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key,
+                accepted_ms=entry.accepted_ms,
+            )  # fmt: skip
+            self._check(entry, body, event, stream)
             if not _is_signed(entry, receipt.extra):
                 raise Refused("SIGNATURE_INVALID", "its signature does not fit")  # noqa: TRY301
         except Refused as refusal:
@@ -259,7 +268,7 @@ class StreamReplay:
         self.verified += 1
         self.kinds[event.kind] += 1
 
-    def _check(self, entry: Entry, event: Event, stream: str | None) -> None:
+    def _check(self, entry: Entry, body: Body, event: Event, stream: str | None) -> None:
         is_authority = event.kind in AUTHORITY_KINDS
         if event.stream != stream and not is_authority:
             raise Refused("INVALID_FIELD", f"it is of the stream {event.stream}, which is not that of the bundle")
@@ -268,27 +277,15 @@ class StreamReplay:
         self._clock_ms = entry.accepted_ms
         if event.index == 0 and isinstance(event.data, LedgerCreated):
             self.created, self.ledger = event.data, event.ledger
-            self._owners |= {event.data.root: ROOT, event.data.node_key: NODE}
-        if event.ledger != self.ledger:
-            raise Refused("WRONG_LEDGER", f"it is for ledger {event.ledger}")
-        if self._owners.get(event.key) != event.author:
-            raise Refused("KEY_UNKNOWN", f"it is signed with a key that is not {event.author}'s")
-        if event.key in self._revoked:
-            raise Refused("KEY_REVOKED", f"the key of {event.author} was revoked before it")
-        if is_authority:
-            self.authority.append((event.author, event.data))
-            self._learn(event)
-
-    def _learn(self, event: Event) -> None:
-        match event.data:
-            case AgentRegistered() as data:
-                self._owners[data.key] = data.name
-            case KeyDelegated() as data:
-                self._owners[data.key] = event.author
-            case KeyRevoked() as data:
-                self._revoked.add(data.key)
-            case _:  # any other data: it changes no key
-                return
+        self._layer.size = event.index
+        if not is_authority:
+            if event.ledger != self.ledger:
+                raise Refused("WRONG_LEDGER", f"it is for ledger {event.ledger}")
+            check_signer(body, event.key, self._layer, event.accepted_ms)
+            return
+        # Every authority event is here: what they decide needs nothing that is not.
+        self.authority.append((event.index, event.author, event.data))
+        apply(Candidate(body, event.data, event.id, entry.body), entry.key, self._layer, event.accepted_ms)
 
 
 def _is_signed(entry: Entry, batch_path: bytes | None) -> bool:

@@ -25,7 +25,7 @@ from ledger.admission.state import Layer
 from ledger.codec import encode_packed
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
-from ledger.events.authority import LedgerCreated
+from ledger.events.authority import KeyCompromised, LedgerCreated
 from ledger.events.body import decode_body
 from ledger.limits import body_size_max_bytes
 from ledger.log import tables as layout
@@ -102,7 +102,7 @@ class Replay:
         self.kinds: Counter[str] = Counter()
         self.created: LedgerCreated | None = None
         self.ledger: str | None = None
-        self.authority: list[tuple[str, EventData]] = []
+        self.authority: list[tuple[int, str, EventData]] = []
         self.roots: dict[int, bytes] = {}
         self.lost_from: int | None = None
         self._findings = findings
@@ -207,7 +207,7 @@ class Replay:
             self.ledger = body.ledger
             self.created = candidate.data if isinstance(candidate.data, LedgerCreated) else None
         if body.kind in AUTHORITY_KINDS:
-            self.authority.append((body.author, candidate.data))
+            self.authority.append((index, body.author, candidate.data))
         for cause in body.causes:
             if cause.startswith("blake3:") and not self.state.knows(cause):
                 self._findings.note(index, "NOT_FOUND", f"entry {index} follows from {cause}, which is not before it")
@@ -219,6 +219,12 @@ class Replay:
             report(index, refusal.code, f"entry {index} ({body.kind} on {body.stream}): {refusal.message}")
         else:
             layer.merge_down()
+            if isinstance(candidate.data, KeyCompromised):
+                since = candidate.data.since
+                message = (
+                    f"entry {index}: a key of {body.stream} is compromised: what it signed since {since} is suspect"
+                )
+                self._findings.note(index, "KEY_REVOKED", message)
         self.state.remember(candidate.id, index)
         if self._observe is not None:
             self._observe(index, body.stream, candidate.id)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ledger.bundle.layout import fingerprint
+from ledger.bundle.layout import checkpoint_keys, fingerprint
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, parse_checkpoint, verify_checkpoint
 from ledger.errors import BatonError
 
@@ -180,7 +180,8 @@ class Anchor:
             self._findings.problem(0, "VERIFICATION_FAILED", message)
             return False
         try:
-            verify_checkpoint(self._note, CheckpointVerifier(created.origin, bytes.fromhex(created.checkpoint_key)))
+            key = checkpoint_keys(replay.authority).at(trusted.size)
+            verify_checkpoint(self._note, CheckpointVerifier(created.origin, bytes.fromhex(key)))
         except BatonError as error:
             self._findings.problem(0, error.code, f"the trusted checkpoint is not of this ledger: {error.message}")
             return False

@@ -99,7 +99,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     if (body.stream, candidate.id) in layer.indexes:
         raise _twice(candidate)
     if not (event.index == 0 and event.kind == "ledger.created"):
-        record = _check_signer(body, event.key, layer, accepted_ms)
+        record = check_signer(body, event.key, layer, accepted_ms)
         if record.max_events is not None:
             layer.put_key(event.key, record)
         if body.ledger != layer.ledger:
@@ -126,11 +126,15 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     return event
 
 
-def _check_signer(body: Body, public_key: str, layer: Layer, now_ms: int) -> KeyRecord:
-    identity = layer.identity_key(body.author)
-    return check_key(
-        layer.key(public_key), identity, author=body.author, kind=body.kind, stream=body.stream, now_ms=now_ms
-    )
+def check_signer(body: Body, public_key: str, layer: Layer, now_ms: int) -> KeyRecord:
+    """Return the record of the signing key with this use counted, if it may sign such an event now.
+
+    Raises:
+        Refused: ``AUTHOR_MISMATCH`` and the key codes.
+    """
+    record = layer.key(public_key)
+    delegator = layer.key(record.delegated_by) if record is not None and record.delegated_by else None
+    return check_key(record, delegator, author=body.author, kind=body.kind, stream=body.stream, now_ms=now_ms)
 
 
 def idempotency_digest(candidate: Candidate) -> bytes:
@@ -189,7 +193,7 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     if record is None or record.digest != idempotency_digest(candidate):
         return None
     try:
-        _check_signer(body, key.hex(), layer, accepted_ms)
+        check_signer(body, key.hex(), layer, accepted_ms)
     except Refused:
         return None  # other bytes than the first time: the key must be good now, and ``apply`` says why it is not
     return record.index

@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ledger.lifecycle.authority import AgentRecord, KeyRecord
-from ledger.log.tables import IdempotencyRecord, StreamRecord, agent_key, idempotency_key, key_key, stream_key
+from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
+from ledger.log.tables import (
+    CHECKPOINT_KEYS_KEY,
+    IdempotencyRecord,
+    StreamRecord,
+    agent_key,
+    bus_key_key,
+    idempotency_key,
+    key_key,
+    stream_key,
+)
 
 
 class Base(Protocol):
@@ -92,10 +101,15 @@ class Layer:
         record: KeyRecord | None = self.record(key_key(public_key))
         return record
 
-    def identity_key(self, name: str) -> KeyRecord | None:
-        """Return the record of an agent's identity key."""
-        agent = self.agent(name)
-        return None if agent is None else self.key(agent.key)
+    def checkpoint_keys(self) -> tuple[tuple[int, str], ...]:
+        """Return the keys that signed checkpoints so far, each with the index that names it; the last one signs now."""
+        record: CheckpointKeys | None = self.record(CHECKPOINT_KEYS_KEY)
+        return () if record is None else record.keys
+
+    def bus_key_owner(self, nkey: str) -> str | None:
+        """Return the agent that has, or had, a bus key."""
+        owner: str | None = self.record(bus_key_key(nkey))
+        return owner
 
     def idempotency(self, author: str, idem: str) -> IdempotencyRecord | None:
         """Return what an author used an idempotency key for."""
@@ -113,6 +127,14 @@ class Layer:
     def put_key(self, public_key: str, record: KeyRecord) -> None:
         """Decide a signing key's record."""
         self.records[key_key(public_key)] = record
+
+    def put_checkpoint_keys(self, record: CheckpointKeys) -> None:
+        """Decide which keys sign checkpoints."""
+        self.records[CHECKPOINT_KEYS_KEY] = record
+
+    def put_bus_key(self, nkey: str, agent: str) -> None:
+        """Decide whose a bus key is, for good."""
+        self.records[bus_key_key(nkey)] = agent
 
     def put_idempotency(self, author: str, idem: str, record: IdempotencyRecord) -> None:
         """Decide what an idempotency key was used for."""

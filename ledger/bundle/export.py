@@ -82,7 +82,7 @@ class _Survey(msgspec.Struct):
     """What the first pass finds: the tree, the authority events, the refs in event data, the indexes to include."""
 
     tree: TreeHashes
-    authority: list[tuple[str, EventData]]
+    authority: list[tuple[int, str, EventData]]
     refs: set[str]
     indexes: list[int]
 
@@ -163,7 +163,7 @@ def _survey(client: Client, size: int, stream: str | None, tell: Callable[[int],
         is_authority = head.kind in AUTHORITY_KINDS
         if is_authority:
             event = read_event(index, data)
-            survey.authority.append((event.author, event.data))
+            survey.authority.append((index, event.author, event.data))
         is_asked = stream is None or head.stream == stream
         has_stream = has_stream or is_asked
         if is_asked:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from importlib import resources
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from blake3 import blake3
@@ -17,12 +17,16 @@ from blake3 import blake3
 from ledger.checkpoint import CheckpointVerifier
 from ledger.codec import encode_canonical
 from ledger.events import EventData
-from ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated
+from ledger.events.authority import AgentRegistered, CheckpointKeyRotated, KeyDelegated, KeyRotated, LedgerCreated
+from ledger.lifecycle.authority import CheckpointKeys
 from ledger.log.tiles import TILE_WIDTH
 from ledger.merkle import tree_size_max
 
 FORMAT: Final = "baton-bundle-1"
 _TILE: Final = re.compile(r"tile/(\d{1,2}|entries)/((?:x\d{3}/)*\d{3})", re.ASCII)
+
+AuthorityEvents: TypeAlias = Iterable[tuple[int, str, EventData]]
+"""The authority events of a ledger, in order: (index, author, data)."""
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 
@@ -106,17 +110,38 @@ def member_names(manifest: Manifest) -> Iterator[str]:
     yield "verify.py"
 
 
-def key_members(authority: Iterable[tuple[str, EventData]]) -> dict[str, bytes]:
-    """Return the members under keys/ that follow from the authority events, given as (author, data) in order."""
+def checkpoint_keys(authority: AuthorityEvents) -> CheckpointKeys:
+    """Return the keys that sign checkpoints, of events that begin with the ledger's creation."""
+    named: list[tuple[int, str]] = []
+    for index, _, data in authority:
+        match data:
+            case LedgerCreated():
+                named.append((index, data.checkpoint_key))
+            case CheckpointKeyRotated():
+                named.append((index, data.key))
+            case _:  # any other authority event: it names none
+                continue
+    return CheckpointKeys(tuple(named))
+
+
+def key_members(authority: AuthorityEvents) -> dict[str, bytes]:
+    """Return the members under keys/ that follow from the authority events.
+
+    ``agents.vkeys`` has every key that ever signed events, ``checkpoint.vkey`` the one that signs a checkpoint after
+    all of them, and root's are those of the first root key, which the ledger's id and fingerprint are of.
+    """
+    authority = list(authority)
     created: LedgerCreated | None = None
     lines: list[str] = []
-    for author, data in authority:
+    for _, author, data in authority:
         match data:
             case LedgerCreated():
                 created = data
                 lines += [_vkey("root", data.root), _vkey("node", data.node_key)]
             case AgentRegistered():
                 lines.append(_vkey(data.name, data.key))
+            case KeyRotated():
+                lines.append(_vkey(data.agent, data.key))
             case KeyDelegated():
                 lines.append(_vkey(author, data.key))
             case _:  # any other authority event: it names no key
@@ -124,9 +149,10 @@ def key_members(authority: Iterable[tuple[str, EventData]]) -> dict[str, bytes]:
     if created is None:
         return {}
     root = bytes.fromhex(created.root)
+    checkpoint_key = checkpoint_keys(authority).keys[-1][1]
     return {
         "keys/agents.vkeys": "".join(f"{line}\n" for line in lines).encode(),
-        "keys/checkpoint.vkey": _vkey(created.origin, created.checkpoint_key).encode() + b"\n",
+        "keys/checkpoint.vkey": _vkey(created.origin, checkpoint_key).encode() + b"\n",
         "keys/root.fingerprint": fingerprint(root).encode() + b"\n",
         "keys/root.vkey": _vkey("root", created.root).encode() + b"\n",
     }

@@ -3,9 +3,10 @@
     tar xf audit.tar && python3 verify.py [--root FINGERPRINT] [FOLDER or TAR]
 
 It checks the form of every entry, its id, its signature (its own, or that of its batch), that the ledger's clock
-never goes back, that every signing key was registered before it signed and not revoked, the Merkle tree, the
-signed checkpoint, and the blobs. It does not replay the rules of handoffs, reasonings and sessions: `baton verify
---bundle` does. Exit code 0: everything fits; 6: something does not, and the output names the index; 2: no bundle.
+never goes back, that every signing key was registered before it signed and neither revoked, replaced nor removed, the
+Merkle tree, the signed checkpoint, and the blobs. It does not replay the rules of handoffs, reasonings and sessions:
+`baton verify --bundle` does. Exit code 0: everything fits; 6: something does not, and the output names the index; 2:
+no bundle.
 
 This file is written to be read: it shares no code with Baton, so that a mistake there is not repeated here; and it is
 one file, however long, because it travels alone.
@@ -35,14 +36,10 @@ ENTRY_MAX = 48 * 1024
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py"}
 
 AUTHORITY = {
-    "ledger.created",
-    "ledger.epoch_started",
-    "agent.registered",
-    "role.granted",
-    "role.revoked",
-    "key.delegated",
-    "key.revoked",
-}
+    "ledger.created", "ledger.epoch_started", "agent.registered", "agent.removed", "role.granted", "role.revoked", "key.delegated",
+    "key.revoked", "key.rotated", "key.compromised", "checkpoint_key.rotated",
+}  # fmt: skip
+POSSESSION = b"application/vnd.baton.possession.v1"
 
 
 class WrongError(Exception):
@@ -176,7 +173,11 @@ class Keys:
     def __init__(self) -> None:
         """Start without keys."""
         self.owner: dict[bytes, str] = {}
-        self.revoked: set[bytes] = set()
+        self.ended: dict[bytes, int] = {}
+        self.identity: dict[str, bytes] = {}
+        self.delegator: dict[bytes, bytes] = {}
+        self.roles: dict[str, set[str]] = {}
+        self.removed: set[str] = set()
         self.origin = self.ledger = ""
         self.root = self.checkpoint = b""
         self.lines: list[str] = []
@@ -189,22 +190,75 @@ class Keys:
             need(bytes.fromhex(data["root"]) == key, "entry 0 is not signed by the root key it names")
             self.root, self.origin, self.ledger = key, data["origin"], blake3(key).hexdigest(length=16)
             self.checkpoint = bytes.fromhex(data["checkpoint_key"])
-            self.register("root", key)
-            self.register("node", bytes.fromhex(data["node_key"]))
+            self.register("root", key, identity=True)
+            self.register("node", bytes.fromhex(data["node_key"]), identity=True)
+            self.roles = {"root": {"admin"}, "node": set()}
         need(body["ledger"] == self.ledger, "the event is for another ledger")
         need(self.owner.get(key) == author, f"the key is not one of {author}")
-        need(key not in self.revoked, f"the key of {author} was revoked before")
-        if kind == "agent.registered":
-            self.register(data["name"], bytes.fromhex(data["key"]))
-        elif kind == "key.delegated":
-            self.register(author, bytes.fromhex(data["key"]))
-        elif kind == "key.revoked":
-            self.revoked.add(bytes.fromhex(data["key"]))
+        for one in (key, self.delegator.get(key, key)):
+            need(one not in self.ended, f"the key of {author} ended at entry {self.ended.get(one)}")
+        if kind in AUTHORITY and index > 0:
+            need(key not in self.delegator, f"{kind} is signed with a session key")
+            self.learn(index, kind, author, key, data)
 
-    def register(self, name: str, key: bytes) -> None:
+    def learn(self, index: int, kind: str, author: str, key: bytes, data: dict[str, Any]) -> None:
+        """Check who says it, and learn what an authority event changes."""
+        is_admin = "admin" in self.roles[author]
+        name = str(data.get("agent", data.get("name", author)))
+        if kind == "agent.registered":
+            need(is_admin or (author == "node" and data["roles"] == ["service"]), "an agent is registered by no admin")
+            need(name not in self.identity and name != "checkpoint", f"{name} is registered twice")
+            self.admit(name, data, identity=True)
+            self.roles[name] = set(data["roles"])
+        elif kind == "agent.removed":
+            need(is_admin and name not in ("root", "node"), f"{name} is removed by no admin, or cannot be")
+            self.ended.setdefault(self.identity[name], index)
+            self.roles[name] = set()
+            self.removed.add(name)
+        elif kind in ("role.granted", "role.revoked"):
+            need(is_admin and name not in self.removed, "a role is changed by no admin, or of who was removed")
+            held = self.roles[name] - {data["role"]}
+            self.roles[name] = held | {data["role"]} if kind == "role.granted" else held
+        elif kind == "key.delegated":
+            self.admit(author, data, identity=False)
+            self.delegator[bytes.fromhex(data["key"])] = key
+        elif kind == "key.rotated":
+            works = name not in ("root", "node") and not self.roles[name] & {"admin", "human", "reviewer"}
+            is_his = author in (name, "root") and (name != "root" or author == "root")
+            need(is_his or (is_admin and works), f"the key of {name} is replaced by somebody who may not")
+            need(name not in self.removed, f"{name} was removed before")
+            old = self.identity[name]
+            self.admit(name, data, identity=True)
+            self.ended.setdefault(old, index)
+        elif kind == "checkpoint_key.rotated":
+            need(author == "root", "the checkpoint key is replaced by somebody who is not root")
+            self.prove("checkpoint", data)
+            self.checkpoint = bytes.fromhex(data["key"])
+        elif kind in ("key.revoked", "key.compromised"):
+            mine = bytes.fromhex(data["key"])
+            owner = self.owner[mine]
+            need(author == owner or is_admin, f"a key of {owner} is ended by somebody who may not")
+            may = owner not in ("root", "node") or (mine in self.ended and author == "root")
+            need(may, f"a key of {owner} is replaced, never ended")
+            self.ended.setdefault(mine, index)
+
+    def admit(self, name: str, data: dict[str, Any], *, identity: bool) -> None:
+        """Let a key that proves whose it is sign for a name."""
+        self.prove(name, data)
+        self.register(name, bytes.fromhex(data["key"]), identity=identity)
+
+    def prove(self, name: str, data: dict[str, Any]) -> None:
+        """Check the proof that the holder of a key wants it to be of this name."""
+        text = f"{self.ledger}\n{name}\n{data['key']}".encode()
+        proof = bytes.fromhex(data["proof"])
+        need(is_signed(bytes.fromhex(data["key"]), pae(POSSESSION, text), proof), f"no proof that the key is {name}'s")
+
+    def register(self, name: str, key: bytes, *, identity: bool) -> None:
         """Let a key sign for a name."""
         need(key not in self.owner, "a key is registered twice")
         self.owner[key] = name
+        if identity:
+            self.identity[name] = key
         self.lines.append(vkey(name, key))
 
 
@@ -241,7 +295,7 @@ def read_checkpoint(note: str, origin: str, key: bytes) -> tuple[int, bytes]:
         raw = read_base64(blob)
         if name == origin and raw[:4] == key_id(origin, key):
             ours.append(raw[4:])
-    need(ours, "the checkpoint is not signed by the checkpoint key of entry 0")
+    need(ours, "the checkpoint is not signed by the checkpoint key of its size")
     need(all(is_signed(key, text.encode(), one) for one in ours), "the signature of the checkpoint does not fit")
     need(signatures.endswith("\n"), "the checkpoint does not end in a newline")
     return int(lines[1]), read_base64(lines[2])

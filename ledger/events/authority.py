@@ -1,4 +1,4 @@
-"""Who may sign: the ledger's creation, its epochs, agents, roles and session keys."""
+"""Who may sign: the ledger's creation, its epochs, agents, roles and keys."""
 
 from __future__ import annotations
 
@@ -79,4 +79,48 @@ class KeyRevoked(EventData, frozen=True):
     """From this entry on, nothing signed with the key is accepted."""
 
     key: PublicKey
+    reason: Line = "no reason given"
+
+
+class KeyRotated(EventData, frozen=True):
+    """Replaces the identity key of an agent and the key of its bus connection (None: it has none from now on).
+
+    Signed with the old key, or by root where that is lost (``admission.authority`` says who else may). The old key and
+    what it delegated sign nothing from here on; what they signed before stays valid. Of ``root``, the ledger's id
+    and its fingerprint stay those of the first root key.
+    """
+
+    agent: Name
+    key: PublicKey
+    proof: Signature
+    nkey: NatsKey | None = None
+    reason: Line = "no reason given"
+
+
+class CheckpointKeyRotated(EventData, frozen=True):
+    """Replaces the key that signs checkpoints: the tree that holds this entry, and each larger one, is signed by it.
+
+    ``proof`` is over ``identity.possession`` for the name ``checkpoint``.
+    """
+
+    key: PublicKey
+    proof: Signature
+    reason: Line = "no reason given"
+
+
+class KeyCompromised(EventData, frozen=True):
+    """Says that somebody else may have signed with a key from the entry ``since`` on, and ends it.
+
+    Deletes nothing and makes nothing invalid: from there on what it signed is shown as suspect.
+    """
+
+    key: PublicKey
+    since: Count
+    reason: Line = "no reason given"
+
+
+class AgentRemoved(EventData, frozen=True):
+    """Ends an agent: its keys sign nothing, it has no role, and nobody bears its name again."""
+
+    agent: Name
     reason: Line = "no reason given"

@@ -1,36 +1,52 @@
 """Who holds which key and role, decided by log index.
 
-A key is valid for an event when delegation < event < revocation. The functions here are pure: ``admission.rules``
-looks the records up and stores what they return.
+A key is valid for an event when its beginning (registration, rotation, delegation) < event < its end (revoked,
+replaced, compromised, or its agent removed). A session key ends with the identity key that delegated it. The functions
+here are pure: ``admission.authority`` looks the records up and stores what they return.
+
+*Suspect* is what a key signed at or after the index since which it is said to be compromised, and what a session key
+signed that it delegated there. An agent's later key is never suspect because an earlier one is: owner or thief may have
+rotated it, and who knows which says so of that key, too.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledger.events.authority import KeyDelegated
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 ROOT: Final = "root"
 NODE: Final = "node"
-RESERVED_NAMES: Final = frozenset({ROOT, NODE})
+CHECKPOINT: Final = "checkpoint"
+RESERVED_NAMES: Final = frozenset({ROOT, NODE, CHECKPOINT})
+CHECKPOINT_KEYS: Final = "the checkpoints"
+"""Whose the checkpoint keys are among all keys: no name of an agent, so that they sign no event."""
+
+KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]
 
 # A reviewer decides with the identity key in hand: these kinds are never delegable.
 NEVER_DELEGABLE: Final = frozenset(
     {
         "ledger.epoch_started",
         "agent.registered",
+        "agent.removed",
         "role.granted",
         "role.revoked",
         "key.delegated",
         "key.revoked",
+        "key.rotated",
+        "key.compromised",
+        "checkpoint_key.rotated",
         "handoff.approved",
         "handoff.rejected",
         "handoff.criterion_waived",
@@ -42,17 +58,22 @@ NEVER_DELEGABLE: Final = frozenset(
 
 
 class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A registered agent: its identity key (hex), bus key and roles."""
+    """A registered agent: its identity key (hex), bus key and roles, and where it was removed."""
 
     name: str
     key: str
     roles: frozenset[str]
     nkey: str | None = None
     ai_id: str = ""
+    removed_index: int | None = None
 
 
 class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A signing key: whose it is, since when, within which scope, and whether it was revoked."""
+    """A signing key: whose it is, since when and within which scope; where and how it ended.
+
+    ``delegated_by`` is the identity key (hex) of a session key. From ``suspect_since`` on, as the entry
+    ``suspect_index`` says, what it signed is suspect.
+    """
 
     agent: str
     is_identity: bool
@@ -62,11 +83,34 @@ class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
     streams: tuple[str, ...] = ()
     max_events: int | None = None
     used: int = 0
-    revoked_index: int | None = None
+    ended_index: int | None = None
+    ended_as: KeyEnd | None = None
+    delegated_by: str = ""
+    suspect_since: int | None = None
+    suspect_index: int | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether nothing has ended it (a session key may have expired all the same)."""
+        return self.ended_index is None
+
+    def ended(self, index: int, how: KeyEnd) -> KeyRecord:
+        """Return the record of the key after it ended; what ended already stays as it is."""
+        return self if not self.is_valid else msgspec.structs.replace(self, ended_index=index, ended_as=how)
 
 
-def delegated(agent: str, index: int, data: KeyDelegated) -> KeyRecord:
-    """Return the record of a session key that ``agent`` delegated at ``index``."""
+class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
+    """The keys (hex) that sign checkpoints, each with the index of the entry that names it."""
+
+    keys: tuple[tuple[int, str], ...]
+
+    def at(self, size: int) -> str:
+        """Return the key of the checkpoint of a tree of ``size`` entries: the last one named within it."""
+        return next((key for index, key in reversed(self.keys) if index < size), self.keys[0][1])
+
+
+def delegated(agent: str, index: int, data: KeyDelegated, by: str) -> KeyRecord:
+    """Return the record of a session key that ``agent`` delegated at ``index`` with its identity key ``by``."""
     return KeyRecord(
         agent=agent,
         is_identity=False,
@@ -75,15 +119,16 @@ def delegated(agent: str, index: int, data: KeyDelegated) -> KeyRecord:
         kinds=tuple(data.kinds),
         streams=tuple(data.streams),
         max_events=data.max_events,
+        delegated_by=by,
     )
 
 
 def check_key(
-    record: KeyRecord | None, identity: KeyRecord | None, *, author: str, kind: str, stream: str, now_ms: int
+    record: KeyRecord | None, delegator: KeyRecord | None, *, author: str, kind: str, stream: str, now_ms: int
 ) -> KeyRecord:
     """Return the record with this use counted, if the key may sign such an event now.
 
-    ``identity`` is the record of the author's identity key: what it delegated falls with it.
+    ``delegator`` is the record of the identity key that delegated it, if one did: it ends with that.
 
     Raises:
         Refused: ``KEY_UNKNOWN``, ``KEY_REVOKED``, ``KEY_EXPIRED``, ``KEY_OUT_OF_SCOPE``, ``KEY_EXHAUSTED`` or
@@ -93,10 +138,9 @@ def check_key(
         raise Refused("KEY_UNKNOWN", f"the key that signed as {author} is not registered in this ledger", author=author)
     if record.agent != author:
         raise Refused("AUTHOR_MISMATCH", f"the key belongs to {record.agent}, not to {author}", owner=record.agent)
-    for held in (record, identity):
-        if held is not None and held.revoked_index is not None:
-            message = f"the key of {author} was revoked at entry {held.revoked_index}"
-            raise Refused("KEY_REVOKED", message, author=author)
+    for held in (record, delegator):
+        if held is not None and held.ended_as is not None:
+            raise _key_ended(author, held.ended_as, held.ended_index)
     if record.is_identity:
         return record
     if record.expires_ms is not None and now_ms >= record.expires_ms:
@@ -108,6 +152,33 @@ def check_key(
     if record.used >= record.max_events:
         raise Refused("KEY_EXHAUSTED", f"the session key of {author} has signed its {record.max_events} events")
     return msgspec.structs.replace(record, used=record.used + 1)
+
+
+def _key_ended(author: str, how: KeyEnd, index: int | None) -> Refused:
+    renew = f"`baton key rotate --as {author} --lost`, signed by root, gives it another"
+    match how:
+        case "replaced":
+            words = f"the key of {author} was replaced at entry {index}: sign with the one that took its place"
+        case "revoked":
+            words = f"the key of {author} was revoked at entry {index}: {renew}"
+        case "compromised":
+            words = f"the key of {author} was called compromised at entry {index}: {renew}"
+        case "removed":
+            words = f"{author} was removed at entry {index}: register another agent, under another name"
+        case _:
+            assert_never(how)
+    return Refused("KEY_REVOKED", words, author=author, index=index, how=how)
+
+
+def suspect_at(key_of: Callable[[str], KeyRecord | None], public_key: str, index: int) -> int | None:
+    """Return the entry that makes what ``public_key`` signed at ``index`` suspect; None when it is not."""
+    record = key_of(public_key)
+    if record is None:
+        return None
+    if record.suspect_since is not None and index >= record.suspect_since:
+        return record.suspect_index
+    # What a thief delegated is the thief's; what was delegated before the theft is not.
+    return suspect_at(key_of, record.delegated_by, record.since_index) if record.delegated_by else None
 
 
 def covers(kinds: tuple[str, ...] | list[str], streams: tuple[str, ...] | list[str], kind: str, stream: str) -> bool:

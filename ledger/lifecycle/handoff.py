@@ -31,6 +31,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still open here), ``checked`` or ``waived``,
     in the order of the event. ``importer`` acts for a sender who may not be registered here; ``claimed_status`` is what
     an imported file says of itself, until somebody confirms or amends it. ``is_announced``: the router has told.
+    ``approval_key`` signed the approval, which is the entry ``approval_index``.
     """
 
     sender: str
@@ -47,6 +48,8 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     importer: str = ""
     claimed_status: str | None = None
     is_announced: bool = False
+    approval_key: str = ""
+    approval_index: int | None = None
 
     @property
     def senders(self) -> tuple[str, ...]:
@@ -70,24 +73,29 @@ def compute_version(sender: str, data: kinds.HandoffContent) -> str:
     return "sha256:" + hashlib.sha256(encode_canonical(content)).hexdigest()
 
 
-def _opened(data: kinds.HandoffContent, name: str, *, sender: str, author: str, importer: str = "") -> HandoffState:
+def _opened(data: kinds.HandoffContent, event: Event, *, sender: str, importer: str = "") -> HandoffState:
     """Return the state in which new content waits for its approval."""
+    name, author = event.name, event.author
     # Without a reviewer the sender verifies; that only a human may do so is a rule about roles. Nobody ever reviews
     # work that he does himself, so who hands work to himself names somebody else.
     reviewer = data.reviewer or author
     if reviewer == data.to or data.reviewer == author:
         raise Refused("SELF_APPROVAL", f"{reviewer} is sender or receiver of {name} and cannot review", name=reviewer)
-    status: Status = "pending" if data.reviewer else "approved"
-    return _unworked(data, sender, reviewer=reviewer, status=status, importer=importer)
+    opened = _unworked(data, sender, reviewer=reviewer, importer=importer)
+    return opened if data.reviewer else _approved(opened, event)
 
 
-def _unworked(data: kinds.HandoffContent, sender: str, *, reviewer: str, status: Status, importer: str) -> HandoffState:
-    """Return the state of content on which nobody has worked."""
+def _approved(state: HandoffState, event: Event) -> HandoffState:
+    return msgspec.structs.replace(state, status="approved", approval_key=event.key, approval_index=event.index)
+
+
+def _unworked(data: kinds.HandoffContent, sender: str, *, reviewer: str, importer: str) -> HandoffState:
+    """Return the state of content that nobody has approved."""
     return HandoffState(
         sender=sender,
         receiver=data.to or "",
         reviewer=reviewer,
-        status=status,
+        status="pending",
         version=compute_version(sender, data),
         depends_on=tuple(data.depends_on),
         unlock_at=data.unlock_at,
@@ -111,7 +119,7 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
     assert isinstance(claims, kinds.HandoffClaims)  # noqa: S101 - as above
     sender = data.claimed_author or ""
     reviewer = content.reviewer or sender
-    after = _unworked(content, sender, reviewer=reviewer, status="pending", importer=event.author)
+    after = _unworked(content, sender, reviewer=reviewer, importer=event.author)
     tasks, criteria = after.tasks, after.criteria
     for position in claims.tasks:
         tasks = _replaced(tasks, position, True, "task")  # noqa: FBT003 - a mark
@@ -137,7 +145,7 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
     if isinstance(event.data, kinds.HandoffCreated):
         if state is not None:
             raise Refused("TRANSITION_NOT_ALLOWED", f"handoff {event.name} exists already", status=state.status)
-        return _opened(event.data, event.name, sender=event.author, author=event.author)
+        return _opened(event.data, event, sender=event.author)
     if isinstance(event.data, RecordImported):
         return _imported(state, event, event.data)
     if state is None:
@@ -154,16 +162,17 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
 def _amend(state: HandoffState, event: Event, data: kinds.HandoffAmended) -> HandoffState:
     _require_party(event, *state.senders)
     _require(state, event, "pending", "approved")
-    return _opened(data, event.name, sender=state.sender, author=event.author, importer=state.importer)
+    return _opened(data, event, sender=state.sender, importer=state.importer)
 
 
 def _approve(state: HandoffState, event: Event, data: kinds.HandoffApproved) -> HandoffState:
     _require_reviewer(state, event)
-    _require(state, event, "pending")
+    # Again: only where the approval there does not count, which is a rule about keys (``admission.rules``).
+    _require(state, event, "pending", "approved")
     if data.version != state.version:
         message = f"handoff {event.name} is now version {state.version}: read it again before approving"
         raise Refused("VERSION_MISMATCH", message, version=state.version, approved=data.version)
-    return msgspec.structs.replace(state, status="approved", claimed_status=None)
+    return msgspec.structs.replace(_approved(state, event), claimed_status=None)
 
 
 def _reject(state: HandoffState, event: Event, data: kinds.HandoffRejected) -> HandoffState:

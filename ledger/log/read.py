@@ -11,7 +11,7 @@ import msgspec
 from ledger import merkle
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused
-from ledger.lifecycle.authority import AgentRecord, KeyRecord
+from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.log import tables as layout
 from ledger.log.tables import Head, Tables
 from ledger.log.tiles import subtree_reader
@@ -87,6 +87,16 @@ class Snapshot:
     def agents(self) -> list[AgentRecord]:
         """Return all agents, by name."""
         return [layout.agent_decoder.decode(data) for _, data in self._records(b"a")]
+
+    def key(self, public_key: str) -> KeyRecord | None:
+        """Return the record of a signing key (hex)."""
+        record: KeyRecord | None = self.record(layout.key_key(public_key))
+        return record
+
+    def checkpoint_key(self) -> str:
+        """Return the key (hex) that signs a checkpoint of this moment."""
+        record: CheckpointKeys = self.record(layout.CHECKPOINT_KEYS_KEY)
+        return record.at(self.size)
 
     def keys(self) -> list[tuple[str, KeyRecord]]:
         """Return all signing keys (hex) with their records."""

@@ -21,7 +21,7 @@ from blake3 import blake3
 
 from ledger import limits
 from ledger.errors import Corrupted, Refused
-from ledger.lifecycle.authority import AgentRecord, KeyRecord
+from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.lifecycle.handoff import HandoffState
 from ledger.lifecycle.reasoning import ReasoningState
 from ledger.lifecycle.review import ReviewState
@@ -85,6 +85,7 @@ def id_key(stream: str, event_id: str) -> bytes:
 
 
 HEAD_KEY: Final = b"h"
+CHECKPOINT_KEYS_KEY: Final = b"c"
 
 
 def stream_key(stream: str) -> bytes:
@@ -102,6 +103,11 @@ def key_key(public_key: str) -> bytes:
     return b"k" + bytes.fromhex(public_key)
 
 
+def bus_key_key(nkey: str) -> bytes:
+    """Return the state key of the owner of a bus key."""
+    return b"n" + nkey.encode()
+
+
 def idempotency_key(author: str, idem: str) -> bytes:
     """Return the state key of an idempotency record: of bounded length, whatever the author chose."""
     return b"i" + blake3(f"{author}\0{idem}".encode()).digest(length=24)
@@ -117,6 +123,8 @@ _DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     b"a": agent_decoder.decode,
     b"k": key_decoder.decode,
     b"i": idempotency_decoder.decode,
+    b"c": msgspec.msgpack.Decoder(CheckpointKeys).decode,
+    b"n": msgspec.msgpack.Decoder(str).decode,
 }
 
 

@@ -20,9 +20,16 @@ class KeyFilter(Arguments, frozen=True):
     agent: str | None = None
 
 
-def list_agents(moment: Moment, _asked: Arguments) -> Answer:
+class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
+    """``all``: those that were removed as well."""
+
+    is_all: bool = False
+
+
+def list_agents(moment: Moment, asked: AgentFilter) -> Answer:
     """Return ``{"agents", "total"}``, by name."""
-    agents = [with_json(row, "roles") for row in moment.rows("SELECT * FROM agents ORDER BY name")]
+    sql = "SELECT * FROM agents WHERE ? OR removed_index IS NULL ORDER BY name"
+    agents = [with_json(row, "roles") for row in moment.rows(sql, (asked.is_all,))]
     return {"agents": agents, "total": len(agents)}
 
 
@@ -34,20 +41,25 @@ def show_agent(moment: Moment, asked: AgentName) -> Answer:
 
 
 def list_keys(moment: Moment, asked: KeyFilter) -> Answer:
-    """Return ``{"keys", "total"}``; ``state`` of a key is valid, expired or revoked (with its identity key, too)."""
+    """Return ``{"keys", "total"}``; ``state`` of a key is ``valid``, ``expired``, or how it ended.
+
+    A session key ends with the identity key that delegated it, and then says when and how that did.
+    """
     sql = (
-        "SELECT k.*, EXISTS (SELECT 1 FROM agent_keys i WHERE i.agent = k.agent AND i.sort = 'identity' "
-        "AND i.revoked_index IS NOT NULL) AS has_fallen FROM agent_keys k WHERE ? IS NULL OR k.agent = ? "
-        "ORDER BY k.agent, k.since_index, k.key"
+        "SELECT k.*, i.ended_index AS fallen_index, i.ended_as AS fallen_as, i.ended_by AS fallen_by, "
+        "i.ended_because AS fallen_because FROM agent_keys k "
+        "LEFT JOIN agent_keys i ON i.agent = k.agent AND i.key = k.delegated_by "
+        "WHERE ? IS NULL OR k.agent = ? ORDER BY k.agent, k.since_index, k.key"
     )
     keys = [_key(row, moment.now_ms) for row in moment.rows(sql, (asked.agent, asked.agent))]
     return {"keys": keys, "total": len(keys)}
 
 
 def _key(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    state = "valid"
-    if row.pop("has_fallen") or row["revoked_index"] is not None:
-        state = "revoked"
-    elif row["expires_at"] is not None and to_ms(row["expires_at"]) <= now_ms:
+    fallen = {f"ended_{name}": row.pop(f"fallen_{name}") for name in ("index", "as", "by", "because")}
+    if row["ended_index"] is None:
+        row |= fallen
+    state = row["ended_as"] or "valid"
+    if state == "valid" and row["expires_at"] is not None and to_ms(row["expires_at"]) <= now_ms:
         state = "expired"
     return with_json(row, "kinds", "streams") | {"state": state}

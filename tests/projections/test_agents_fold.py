@@ -42,8 +42,9 @@ def test_a_session_key_keeps_its_scope_and_the_index_of_its_end():
         '["finding.logged"]',
         9,
     )
-    assert (session["revoked_index"], session["revoked_because"]) == (2, "lost")
-    assert identity["revoked_index"] is None
+    end = (session["ended_index"], session["ended_as"], session["ended_by"], session["ended_because"])
+    assert end == (2, "revoked", "bob", "lost")
+    assert identity["ended_index"] is None
 
 
 def test_the_creation_of_the_ledger_registers_root_and_node():

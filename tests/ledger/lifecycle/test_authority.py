@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ledger.errors import Refused
 from ledger.events import KINDS
@@ -20,8 +21,8 @@ SESSION = KeyRecord("alice", is_identity=False, since_index=2, expires_ms=1000, 
 def check(record: KeyRecord | None, **use: object) -> KeyRecord:
     """Check a use that is allowed but for what is given."""
     fits: dict[str, object] = {"author": "alice", "kind": "finding.logged", "stream": "session/s1", "now_ms": 999}
-    identity = use.pop("identity", IDENTITY)
-    return check_key(record, identity, **(fits | use))  # type: ignore[arg-type]  # what differs is the test
+    delegator = use.pop("delegator", IDENTITY)
+    return check_key(record, delegator, **(fits | use))  # type: ignore[arg-type]  # what differs is the test
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ def check(record: KeyRecord | None, **use: object) -> KeyRecord:
     [
         (None, {}, "KEY_UNKNOWN"),
         (IDENTITY, {"author": "bob"}, "AUTHOR_MISMATCH"),
-        (KeyRecord("alice", is_identity=True, since_index=1, revoked_index=5), {}, "KEY_REVOKED"),
+        (KeyRecord("alice", is_identity=True, since_index=1, ended_index=5, ended_as="revoked"), {}, "KEY_REVOKED"),
         (SESSION, {"now_ms": 1000}, "KEY_EXPIRED"),
         (SESSION, {"kind": "tool.used"}, "KEY_OUT_OF_SCOPE"),
         (KeyRecord("alice", is_identity=False, since_index=2, streams=("session/s2",)), {}, "KEY_OUT_OF_SCOPE"),
@@ -90,7 +91,7 @@ def test_delegation_is_remembered_as_it_was_made() -> None:
     data = KeyDelegated(
         key="ab" * 32, proof="cd" * 64, expires_at="1970-01-01T00:00:01Z", kinds=["finding.*"], max_events=2
     )
-    assert delegated("alice", 2, data) == SESSION
+    assert delegated("alice", 2, data, "ab" * 32) == replace(SESSION, delegated_by="ab" * 32)
 
 
 @given(st.integers(0, 253402300799999))
@@ -107,7 +108,7 @@ def test_day_that_does_not_exist_is_refused() -> None:
 
 
 def test_session_key_falls_with_the_identity_key_that_delegated_it() -> None:
-    revoked = KeyRecord("alice", is_identity=True, since_index=1, revoked_index=5)
+    revoked = KeyRecord("alice", is_identity=True, since_index=1, ended_index=5, ended_as="revoked")
     with pytest.raises(Refused) as refusal:
-        check(SESSION, identity=revoked)
+        check(SESSION, delegator=revoked)
     assert refusal.value.code == "KEY_REVOKED"

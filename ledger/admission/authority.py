@@ -1,0 +1,286 @@
+"""The rules of agents, roles and keys: who may say who signs. Replayable, as all of ``admission.rules``.
+
+- An admin registers agents, grants roles, revokes keys and removes agents; an agent revokes its own keys.
+- ``root``, ``node`` and the checkpoint keys never end, they are replaced: only root says so of them.
+- Whoever may put a key of his in the place of another's could approve in that one's name. So a lost key is replaced by
+  root; by an admin only for agents that are neither human, reviewer nor admin.
+- A key compromised is declared by its agent (with whatever key it still has: the declaration only lowers trust, and
+  may be repeated only with an earlier index) or by an admin; of root's and the node's own once they are replaced.
+- Identity, session, checkpoint and bus keys are each used once and for one purpose: a key that was ever any of them
+  cannot become another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from ledger.errors import Refused
+from ledger.events import authority
+from ledger.events.body import Event
+from ledger.events.fields import EventData
+from ledger.identity import ledger_id, possession, verify
+from ledger.lifecycle.authority import (
+    CHECKPOINT,
+    CHECKPOINT_KEYS,
+    NODE,
+    RESERVED_NAMES,
+    ROOT,
+    AgentRecord,
+    CheckpointKeys,
+    KeyEnd,
+    KeyRecord,
+    delegated,
+    to_ms,
+)
+from ledger.log.tables import StreamState
+
+if TYPE_CHECKING:
+    from ledger.admission.state import Layer
+
+D = TypeVar("D", bound=EventData)
+Life: TypeAlias = StreamState | None
+Rule: TypeAlias = "Callable[[Event, Layer, Life], Life]"
+
+
+# What rules ask, here and of other streams.
+
+
+def typed(event: Event, wanted: type[D]) -> D:
+    """Return the event's data as its kind's type."""
+    assert isinstance(event.data, wanted)  # noqa: S101 - the table pairs each kind with its data type
+    return event.data
+
+
+def require_role(event: Event, state: Layer, *roles: str) -> None:
+    """Refuse an author who has none of ``roles``."""
+    agent = state.agent(event.author)
+    if agent is None or agent.roles.isdisjoint(roles):
+        wanted = " or ".join(roles)
+        raise Refused("NOT_AUTHORIZED", f"{event.kind} needs the role {wanted}; {event.author} lacks it", role=wanted)
+
+
+def known_agent(state: Layer, name: str) -> AgentRecord:
+    """Return an agent that is registered and was not removed."""
+    agent = state.agent(name)
+    if agent is None:
+        raise Refused("AGENT_UNKNOWN", f"there is no agent {name}: run `baton agent add {name}`", name=name)
+    if agent.removed_index is not None:
+        message = f"{name} was removed at entry {agent.removed_index}: name another agent (`baton agent list`)"
+        raise Refused("AGENT_UNKNOWN", message, name=name, index=agent.removed_index)
+    return agent
+
+
+# The rules.
+
+
+def _created(event: Event, state: Layer, _: Life) -> None:
+    """Entry 0, signed by the root key that it names."""
+    data = typed(event, authority.LedgerCreated)
+    if event.index != 0 or event.key != data.root or event.author != ROOT:
+        raise Refused("NOT_AUTHORIZED", "ledger.created is entry 0, signed by the root key it names, as root")
+    if event.ledger != ledger_id(bytes.fromhex(data.root)):
+        raise Refused("WRONG_LEDGER", "the ledger's id is not that of its root key", ledger=event.ledger)
+    if len({data.root, data.node_key, data.checkpoint_key}) != len(("root", "node", "checkpoint")):
+        raise Refused("INVALID_FIELD", "root, node and checkpoint keys differ from each other", path="$.data")
+    state.ledger = event.ledger
+    for name, key, roles in ((ROOT, data.root, ("admin",)), (NODE, data.node_key, ())):
+        state.put_agent(AgentRecord(name, key, frozenset(roles)))
+        state.put_key(key, KeyRecord(name, is_identity=True, since_index=0))
+    _put_checkpoint_key(event, state, data.checkpoint_key, ())
+
+
+def _epoch_started(event: Event, _state: Layer, _: Life) -> None:
+    """The root alone says that acknowledged entries are given up.
+
+    Which head that was cannot be asked of this log, which does not hold it: its size may be smaller than this log's
+    (a copy was put back and written to) or larger.
+    """
+    data = typed(event, authority.EpochStarted)
+    if event.author != ROOT:
+        raise Refused("NOT_AUTHORIZED", f"only {ROOT} signs ledger.epoch_started", name=event.author)
+    if data.abandoned_size == 0:
+        raise Refused("INVALID_FIELD", "a log without entries has no head to abandon", path="$.data.abandoned_size")
+
+
+def _registered(event: Event, state: Layer, _: Life) -> None:
+    """An admin registers agents, and the node service agents; the key proves whose it is."""
+    data = typed(event, authority.AgentRegistered)
+    if event.author != NODE or data.roles != ["service"]:
+        require_role(event, state, "admin")
+    _require_agent_stream(event, data.name)
+    before = state.agent(data.name)
+    if before is not None and before.removed_index is not None:
+        message = f"{data.name} was removed at entry {before.removed_index}: a name is never used again, choose another"
+        raise Refused("AGENT_EXISTS", message, name=data.name, index=before.removed_index)
+    if data.name in RESERVED_NAMES or before is not None:
+        raise Refused("AGENT_EXISTS", f"there is an agent {data.name} already", name=data.name)
+    _require_new_key(event, state, data.name, data.key, data.proof)
+    _take_bus_key(state, data.name, data.nkey)
+    state.put_agent(AgentRecord(data.name, data.key, frozenset(data.roles), data.nkey, data.ai_id))
+    state.put_key(data.key, KeyRecord(data.name, is_identity=True, since_index=event.index))
+
+
+def _removed(event: Event, state: Layer, _: Life) -> None:
+    """An admin removes an agent; its session keys end with its identity key."""
+    data = typed(event, authority.AgentRemoved)
+    require_role(event, state, "admin")
+    _require_agent_stream(event, data.agent)
+    agent = known_agent(state, data.agent)
+    if data.agent in RESERVED_NAMES:
+        raise Refused("NOT_AUTHORIZED", f"{data.agent} cannot be removed", name=data.agent)
+    _end_key(state, agent.key, event, "removed")
+    state.put_agent(msgspec.structs.replace(agent, roles=frozenset(), removed_index=event.index))
+
+
+def _role_changed(event: Event, state: Layer, _: Life) -> None:
+    """An admin grants roles and takes them back; the root keeps its own."""
+    is_granted = isinstance(event.data, authority.RoleGranted)
+    data = event.data if is_granted else typed(event, authority.RoleRevoked)
+    require_role(event, state, "admin")
+    _require_agent_stream(event, data.agent)
+    agent = known_agent(state, data.agent)
+    if data.agent == ROOT and not is_granted:
+        raise Refused("NOT_AUTHORIZED", "the root keeps its role", name=ROOT)
+    roles = agent.roles | {data.role} if is_granted else agent.roles - {data.role}
+    state.put_agent(msgspec.structs.replace(agent, roles=roles))
+
+
+def _key_delegated(event: Event, state: Layer, _: Life) -> None:
+    """An agent delegates a key of its own."""
+    data = typed(event, authority.KeyDelegated)
+    _require_agent_stream(event, event.author)
+    if to_ms(data.expires_at) <= event.accepted_ms:
+        raise Refused("KEY_EXPIRED", "the session key would be expired already", expires_at=data.expires_at)
+    _require_new_key(event, state, event.author, data.key, data.proof)
+    state.put_key(data.key, delegated(event.author, event.index, data, event.key))
+
+
+def _key_revoked(event: Event, state: Layer, _: Life) -> None:
+    """An agent revokes its own keys, an admin anybody's."""
+    data = typed(event, authority.KeyRevoked)
+    record = _known_key(event, state, data.key)
+    if record.agent != event.author:
+        require_role(event, state, "admin")
+    if record.agent in RESERVED_NAMES:
+        message = f"a key of {record.agent} is not revoked but replaced: run `baton key rotate --as {record.agent}`"
+        raise Refused("NOT_AUTHORIZED", message, name=record.agent)
+    if record.ended_index is not None:
+        message = f"the key was {record.ended_as} at entry {record.ended_index} and signs nothing"
+        raise Refused("KEY_REVOKED", message, key=data.key, index=record.ended_index)
+    _end_key(state, data.key, event, "revoked")
+
+
+def _key_rotated(event: Event, state: Layer, _: Life) -> None:
+    """An agent replaces its own keys; lost ones are replaced by root, of mere workers by an admin, too."""
+    data = typed(event, authority.KeyRotated)
+    _require_agent_stream(event, data.agent)
+    agent = known_agent(state, data.agent)
+    if event.author not in (data.agent, ROOT):
+        require_role(event, state, "admin")
+        if data.agent in RESERVED_NAMES or agent.roles & {"admin", "human", "reviewer"}:
+            message = f"{data.agent} approves or administers: its lost key is replaced by root (`--as root`)"
+            raise Refused("NOT_AUTHORIZED", message, name=data.agent)
+    if data.agent == ROOT != event.author:
+        raise Refused("NOT_AUTHORIZED", "only the root key replaces the root key", name=ROOT)
+    _require_new_key(event, state, data.agent, data.key, data.proof)
+    _take_bus_key(state, data.agent, data.nkey)
+    _end_key(state, agent.key, event, "replaced")
+    state.put_key(data.key, KeyRecord(data.agent, is_identity=True, since_index=event.index))
+    state.put_agent(msgspec.structs.replace(agent, key=data.key, nkey=data.nkey))
+
+
+def _checkpoint_key_rotated(event: Event, state: Layer, _: Life) -> None:
+    """Root replaces the key of checkpoints."""
+    data = typed(event, authority.CheckpointKeyRotated)
+    if event.author != ROOT:
+        raise Refused("NOT_AUTHORIZED", f"{event.kind} is signed by root: add `--as root`", name=event.author)
+    keys = state.checkpoint_keys()
+    _require_new_key(event, state, CHECKPOINT, data.key, data.proof)
+    for _index, key in keys[-1:]:
+        _end_key(state, key, event, "replaced")
+    _put_checkpoint_key(event, state, data.key, keys)
+
+
+def _key_compromised(event: Event, state: Layer, _: Life) -> None:
+    """An agent says so of its own keys, an admin of anybody's, root alone of those of root and node."""
+    data = typed(event, authority.KeyCompromised)
+    record = _known_key(event, state, data.key)
+    if record.agent in RESERVED_NAMES:
+        if event.author != ROOT:
+            raise Refused("NOT_AUTHORIZED", f"only root says so of a key of {record.agent}", name=record.agent)
+        if record.is_valid:
+            message = f"replace the key of {record.agent} first: run `baton key rotate --as {record.agent}`"
+            raise Refused("NOT_AUTHORIZED", message, name=record.agent)
+    elif record.agent != event.author:
+        require_role(event, state, "admin")
+    if data.since > event.index:
+        message = f"entry {data.since} does not exist yet: name the first entry that may not be its agent's"
+        raise Refused("INVALID_FIELD", message, path="$.data.since")
+    if record.suspect_since is not None and data.since >= record.suspect_since:
+        message = f"the key is suspect since entry {record.suspect_since} already: only an earlier one changes that"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, since=record.suspect_since, index=record.suspect_index)
+    ended = record.ended(event.index, "compromised")
+    state.put_key(data.key, msgspec.structs.replace(ended, suspect_since=data.since, suspect_index=event.index))
+
+
+def _known_key(event: Event, state: Layer, key: str) -> KeyRecord:
+    record = state.key(key)
+    if record is None:
+        raise Refused("KEY_UNKNOWN", "this key is not registered in this ledger: `baton key list` shows them", key=key)
+    if record.agent == CHECKPOINT_KEYS:
+        message = "a checkpoint key signs no events, it is replaced: run `baton key rotate --checkpoint`"
+        raise Refused("NOT_AUTHORIZED", message, key=key)
+    _require_agent_stream(event, record.agent)
+    return record
+
+
+def _end_key(state: Layer, key: str, event: Event, how: KeyEnd) -> None:
+    record = state.key(key)
+    if record is not None:
+        state.put_key(key, record.ended(event.index, how))
+
+
+def _put_checkpoint_key(event: Event, state: Layer, key: str, before: tuple[tuple[int, str], ...]) -> None:
+    state.put_key(key, KeyRecord(CHECKPOINT_KEYS, is_identity=False, since_index=event.index))
+    state.put_checkpoint_keys(CheckpointKeys((*before, (event.index, key))))
+
+
+def _take_bus_key(state: Layer, agent: str, nkey: str | None) -> None:
+    """Refuse the bus key that somebody has, or had: a server lets one user in by it, and shuts out the other."""
+    if nkey is None:
+        return
+    owner = state.bus_key_owner(nkey)
+    if owner is not None:
+        raise Refused("KEY_EXISTS", f"the bus key is, or was, that of {owner}: make another", path="$.data.nkey")
+    state.put_bus_key(nkey, agent)
+
+
+def _require_agent_stream(event: Event, name: str) -> None:
+    if event.name != name:
+        raise Refused("INVALID_FIELD", f"{event.kind} about {name} belongs on agent/{name}", path="$.stream")
+
+
+def _require_new_key(event: Event, state: Layer, agent: str, key: str, proof: str) -> None:
+    if state.key(key) is not None:
+        raise Refused("KEY_EXISTS", "this key is registered already, or was once: make another", key=key)
+    public = bytes.fromhex(key)
+    if not verify(public, possession(event.ledger, agent, public), bytes.fromhex(proof)):
+        raise Refused("SIGNATURE_INVALID", f"the key does not prove that it belongs to {agent}", path="$.data.proof")
+
+
+OF_KIND: Final[dict[str, Rule]] = {
+    "ledger.created": _created,
+    "ledger.epoch_started": _epoch_started,
+    "agent.registered": _registered,
+    "agent.removed": _removed,
+    "role.granted": _role_changed,
+    "role.revoked": _role_changed,
+    "key.delegated": _key_delegated,
+    "key.revoked": _key_revoked,
+    "key.rotated": _key_rotated,
+    "key.compromised": _key_compromised,
+    "checkpoint_key.rotated": _checkpoint_key_rotated,
+}
