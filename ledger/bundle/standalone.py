@@ -36,9 +36,9 @@ ENTRY_MAX = 48 * 1024
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py"}
 
 AUTHORITY = {
-    "ledger.created", "ledger.epoch_started", "agent.registered", "agent.removed", "role.granted", "role.revoked", "key.delegated",
-    "key.revoked", "key.rotated", "key.compromised", "checkpoint_key.rotated",
-}  # fmt: skip
+    *("ledger.created", "ledger.epoch_started", "agent.registered", "agent.removed", "role.granted", "role.revoked"),
+    *("key.delegated", "key.revoked", "key.rotated", "key.compromised", "checkpoint_key.rotated"),
+}
 POSSESSION = b"application/vnd.baton.possession.v1"
 
 
@@ -230,6 +230,8 @@ class Keys:
             old = self.identity[name]
             self.admit(name, data, identity=True)
             self.ended.setdefault(old, index)
+        elif kind == "ledger.epoch_started":
+            need(author == "root", "entries are given up by somebody who is not root")
         elif kind == "checkpoint_key.rotated":
             need(author == "root", "the checkpoint key is replaced by somebody who is not root")
             self.prove("checkpoint", data)
