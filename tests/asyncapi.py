@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ledger.bus import publisher, subjects
+from ledger.bus import message, subjects
 from ledger.errors import CODES
 from ledger.events import KINDS
 
@@ -27,15 +27,15 @@ _PARAMETERS: Final = {
 }
 
 _HEADERS: Final = {
-    publisher.INDEX: "The event's index in the log, decimal.",
-    publisher.ID: "The event's id.",
-    publisher.KEY: "The signing key in hex.",
-    publisher.SIGNATURE: "The signature in base64: the event's own, or that of its batch.",
-    publisher.ACCEPTED: "The ledger's clock when it was accepted, Unix milliseconds, decimal.",
-    publisher.BATCH: "Only of an event of a signed batch: its position and the batch's size, as 2/3.",
-    publisher.PATH: "Only of an event of a signed batch: its path to the batch root, base64 hashes joined by commas.",
+    message.INDEX: "The event's index in the log, decimal.",
+    message.ID: "The event's id.",
+    message.KEY: "The signing key in hex.",
+    message.SIGNATURE: "The signature in base64: the event's own, or that of its batch.",
+    message.ACCEPTED: "The ledger's clock when it was accepted, Unix milliseconds, decimal.",
+    message.BATCH: "Only of an event of a signed batch: its position and the batch's size, as 2/3.",
+    message.PATH: "Only of an event of a signed batch: its path to the batch root, base64 hashes joined by commas.",
 }
-_ALWAYS: Final = [publisher.INDEX, publisher.ID, publisher.KEY, publisher.SIGNATURE, publisher.ACCEPTED]
+_ALWAYS: Final = [message.INDEX, message.ID, message.KEY, message.SIGNATURE, message.ACCEPTED]
 
 
 def document() -> dict[str, Any]:

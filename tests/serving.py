@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from building import Ledger
-from bus_messages import entry_of
 from served import connect, register_on_bus, until, write_bus_key
 
 from consumers.doors.node.node import Node
 from ledger.author import Author, Draft
+from ledger.bus.message import entry_of
 from ledger.bus.publisher import Outbox
 from ledger.bus.remote import RemoteClient
 from ledger.bus.stream import Incarnation

@@ -52,7 +52,7 @@ class Gate:
         """Admit a group of checked submissions in one commit; the answers are in the group's order."""
         try:
             with self._log.writing() as (txn, snapshot):
-                base = _Transaction(snapshot, self._usable_cache(snapshot.head))
+                base = Transaction(snapshot, self._usable_cache(snapshot.head))
                 layer = Layer(base)
                 last_ms = 0 if snapshot.head is None else snapshot.head.accepted_ms
                 accepted_ms = max(last_ms, self._clock_ms())
@@ -62,7 +62,7 @@ class Gate:
                     return answers
                 pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
                 pending.authority_index = layer.authority_index
-                head = snapshot.head or _first_head(layer.ledger)
+                head = snapshot.head or first_head(layer.ledger)
                 new_head, _ = self._log.appender.append(txn, head, pending)
             # If we crash before this line, nothing of the group is in the log and nobody was told otherwise. After it,
             # whoever had no answer submits again, and gets the first one.
@@ -74,7 +74,7 @@ class Gate:
         return answers
 
     def _decide(
-        self, checked: Checked, layer: Layer, accepted_ms: int, pending: Pending, base: _Transaction
+        self, checked: Checked, layer: Layer, accepted_ms: int, pending: Pending, base: Transaction
     ) -> list[Accepted] | Refused:
         try:
             decided = decide(checked, layer, accepted_ms)
@@ -94,10 +94,11 @@ class Gate:
         return self._cache
 
 
-class _Transaction:
+class Transaction:
     """The base of all layers: the log within one write transaction, behind the cache."""
 
     def __init__(self, snapshot: Snapshot, cache: dict[bytes, Any]) -> None:
+        """Read from ``snapshot`` what ``cache`` does not hold yet."""
         self._snapshot = snapshot
         self._cache = cache
         self._id_keys: dict[str, bytes] = {}
@@ -105,12 +106,14 @@ class _Transaction:
         self.ledger = None if snapshot.head is None else snapshot.head.ledger
 
     def record(self, key: bytes) -> Any:
+        """Return the record under a state key, or None."""
         record = self._cache.get(key)
         if record is None and (record := self._snapshot.record(key)) is not None:
             self._cache[key] = record
         return record
 
     def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event of a stream, or None."""
         return self._snapshot.index_under(self.id_key(stream, event_id))
 
     def id_key(self, stream: str, event_id: str) -> bytes:
@@ -121,6 +124,7 @@ class _Transaction:
         return key
 
     def key_at(self, index: int) -> bytes:
+        """Return the key that signed the entry at ``index``."""
         return decode_entry(self._snapshot.entry(index)).key
 
     def first_answer(self, index: int, pending: Pending) -> Accepted:
@@ -130,7 +134,8 @@ class _Transaction:
         return Accepted(index, event_id(pae(entry.body)), entry.accepted_ms, is_repeat=True)
 
 
-def _first_head(ledger: str | None) -> Head:
+def first_head(ledger: str | None) -> Head:
+    """Return the head that entry 0 of a ledger is appended to."""
     if ledger is None:
         raise Corrupted("CORRUPTED", "entries were decided for a log without a first entry")
     return Head(FORMAT, ledger, 0, Frontier.empty().to_bytes(), 0, 0)

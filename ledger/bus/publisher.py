@@ -6,11 +6,7 @@ so a repetition is refused by the server. Then the stored messages are compared 
 means published before, anything else is foreign and ends publishing until the next incarnation.
 ``Nats-Msg-Id`` is not used: compare-and-set is checked first, so it would never help (measured).
 
-A message's payload is the body, byte for byte, so any NATS tool can read it. Short headers hold the rest of the entry,
-and for an event of a signed batch its path: a receiver rebuilds the entry's exact bytes and verifies the signature from
-the message alone. Headers have one form. Two of them, the index and the accepted time, are the ledger's word and not
-the author's, so no signature covers them: they are the leaf that the log's tree covers, and who must rely on them
-compares the entry with a receipt or reads it by index.
+What a message holds is said in ``ledger.bus.message``.
 
 If we crash here, at any line, nothing needs undoing: the next start asks the stream where it ends and goes
 on from there. The same path is taken after a lost answer or connection, so it is always exercised.
@@ -30,10 +26,10 @@ from nats.js.api import RawStreamMsg
 
 from ledger import limits
 from ledger.bus.connection import bus_errors
+from ledger.bus.message import headers_of
 from ledger.bus.stream import Incarnation, raise_degraded, scrub_quick, stream_info
 from ledger.bus.subjects import event_subject
-from ledger.codec import encode_base64
-from ledger.envelope import Entry, decode_entry, event_id, pae
+from ledger.envelope import decode_entry, pae
 from ledger.errors import Corrupted, Unavailable
 from ledger.log.log import Log
 from ledger.log.read import Snapshot
@@ -45,14 +41,6 @@ acknowledge_wait_max_s: Final = 2.0
 """Waiting longer gains nothing: an answer that was lost is found in the stream."""
 
 retry_wait_first_s: Final = 0.05
-
-INDEX: Final = "Baton-Index"
-ID: Final = "Baton-Id"
-KEY: Final = "Baton-Key"
-SIGNATURE: Final = "Baton-Sig"
-ACCEPTED: Final = "Baton-Accepted"
-BATCH: Final = "Baton-Batch"
-PATH: Final = "Baton-Path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +248,12 @@ class Outbox:
     """Reads one log as messages, from any index on."""
 
     def __init__(self, log: Log, ledger: str) -> None:
-        self._log = log
+        self.log = log
         self._ledger = ledger
 
     def read(self, after_index: int, limit: int) -> list[OutboundMessage]:
         """Return at most ``limit`` messages after ``after_index``, in order."""
-        with self._log.snapshot() as snapshot:
+        with self.log.snapshot() as snapshot:
             start = after_index + 1
             raw = snapshot.entries(start, limit=limit, size_max_bytes=2 * limits.batch_size_max_bytes)
             return self._messages(snapshot, start, raw)
@@ -284,21 +272,6 @@ class Outbox:
             headers, unit_left = headers_of(index, entry, path), entry.batch_size - 1 - entry.batch_index
             messages.append(OutboundMessage(index, subject, entry.body, headers, leaf_hash(data), unit_left))
         return messages
-
-
-def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:
-    """Return the headers under which an entry's body is published."""
-    headers = {
-        INDEX: str(index),
-        ID: event_id(pae(entry.body)),
-        KEY: entry.key.hex(),
-        SIGNATURE: encode_base64(entry.sig),
-        ACCEPTED: str(entry.accepted_ms),
-    }
-    if entry.batch_size > 1:
-        headers[BATCH] = f"{entry.batch_index}/{entry.batch_size}"
-        headers[PATH] = ",".join(map(encode_base64, path))
-    return headers
 
 
 def _paths(snapshot: Snapshot, start: int, size: int) -> list[list[bytes]]:

@@ -108,6 +108,17 @@ class Snapshot:
             return merkle.EMPTY_ROOT
         return merkle.Frontier.from_bytes(self.head.size, self.head.frontier).root()
 
+    def frontier(self, size: int) -> merkle.Frontier:
+        """Return the frontier of the tree over the first ``size`` entries.
+
+        Raises:
+            Refused: ``NOT_FOUND`` beyond the end.
+        """
+        self._check_size(size)
+        subtree = subtree_reader(self._tables, self._txn, self.size)
+        levels = [level for level in reversed(range(size.bit_length())) if size >> level & 1]
+        return merkle.Frontier(size, tuple(subtree(level, (size >> level) - 1) for level in levels))
+
     def inclusion_proof(self, index: int, size: int | None = None) -> list[bytes]:
         """Return the path of an entry in the tree of ``size`` entries (default: all)."""
         size = self.size if size is None else size

@@ -100,6 +100,7 @@ class Node:
         """Start everything.
 
         Raises:
+            Corrupted: ``HISTORY_CHANGED``: the stream holds acknowledged entries that the log lacks.
             Unavailable: ``NO_LEDGER``, ``SERVER_MISSING``; ``STORE_IN_USE`` when another node serves this ledger;
                 ``BUS_UNAVAILABLE``.
         """
@@ -119,7 +120,6 @@ class Node:
         reader = self._parts.enter_context(Reader(self.client, self._settings))
         program = self._settings.config.nats_server
         self._server = EmbeddedServer(self._home.bus, self.client.ledger, program=Path(program) if program else None)
-        workers = workers_of(self.client, reader)
         self._users = current_users(self.client, self._home)
         self._parts.push_async_callback(self._on_server, self._server.stop)
         await self._on_server(self._server.start, self._users, self._port)
@@ -130,6 +130,8 @@ class Node:
         self._publishing = Publishing(self.client.ledger, outbox, self._news, self._home.bus / "incarnation.json")
         await self._publishing.start(self._nats)
         self._parts.push_async_callback(self._publish_left)
+        # Not before the stream was compared: these register themselves, and a log that lacks entries takes no others.
+        workers = workers_of(self.client, reader)
         self._start_tasks()
         self._start_threads(workers)
         committer = Committer(Gate(self.client.log))

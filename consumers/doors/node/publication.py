@@ -16,6 +16,7 @@ import msgspec
 import structlog
 from nats.aio.client import Client as NatsClient
 
+from ledger.bus.history import lost_history
 from ledger.bus.publisher import Outbox, StreamPublisher
 from ledger.bus.service import News
 from ledger.bus.stream import Incarnation, next_incarnation, open_stream
@@ -61,6 +62,7 @@ class Publishing:
         """Open the stream over ``nats`` and compare it with the log; a damaged one is retired and built anew.
 
         Raises:
+            Corrupted: ``HISTORY_CHANGED``: the stream proves that the log lacks acknowledged entries.
             Unavailable: ``BUS_UNAVAILABLE``, ``STORE_UNAVAILABLE``.
         """
         async with self._lock:
@@ -127,10 +129,14 @@ class Publishing:
                 await self._open_next(error)
 
     async def _open_next(self, reason: Unavailable) -> None:
-        log.error("stream degraded: building the next incarnation from the log", error=reason.message)
+        """Retire the stream and build the next one, unless it holds what nobody else has: then nothing is touched."""
         assert self._nats is not None  # noqa: S101 - start comes first
         retiring = self._incarnation
         for _ in range(incarnations_tried_max):
+            history = await lost_history(self._nats, retiring, self._outbox.log)
+            if history is not None:
+                raise history.error()
+            log.error("stream degraded: building the next incarnation from the log", error=reason.message)
             try:
                 await self._open(await next_incarnation(self._nats, retiring))
             except Unavailable as error:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from building import key_named
-from bus_messages import entry_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import limits
 from ledger.author import Draft, sign
-from ledger.bus.publisher import ACCEPTED, BATCH, INDEX, PATH, Outbox, headers_of, next_group
+from ledger.bus.message import ACCEPTED, BATCH, INDEX, PATH, entry_of, headers_of
+from ledger.bus.publisher import Outbox, next_group
 from ledger.bus.subjects import event_subject
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry, pae
 from ledger.errors import Corrupted

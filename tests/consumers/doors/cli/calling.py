@@ -188,6 +188,10 @@ class Running:
         assert self._child.stdout is not None
         return self._child.stdout.readline()
 
+    def has_ended(self) -> bool:
+        """Return whether it has come to its end."""
+        return self._child.poll() is not None
+
     def signal(self, number: int) -> Said:
         """Send it a signal and return how it ended."""
         self._child.send_signal(number)

@@ -1,15 +1,45 @@
-"""What a follower or a subscriber makes of a published message: the entry, verified from the message alone."""
+"""An entry as a message of the log stream, and back.
+
+A message's payload is the body, byte for byte, so any NATS tool can read it. Short headers hold the rest of the entry,
+and for an event of a signed batch its path: a receiver rebuilds the entry's exact bytes and verifies the signature from
+the message alone. Headers have one form. Two of them, the index and the accepted time, are the ledger's word and not
+the author's, so no signature covers them: they are the leaf that the log's tree covers, and who must rely on them
+compares the entry with a receipt or reads it by index.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from ledger.bus.publisher import ACCEPTED, BATCH, INDEX, KEY, PATH, SIGNATURE, headers_of
-from ledger.codec import decode_base64, decode_decimal
-from ledger.envelope import ED25519, ENTRY_VERSION, Entry, batch_root_pae, decode_entry, pae
+from ledger.codec import decode_base64, decode_decimal, encode_base64
+from ledger.envelope import ED25519, ENTRY_VERSION, Entry, batch_root_pae, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused, message_of
 from ledger.identity import verify
-from ledger.merkle import leaf_hash, node_hash
+from ledger.merkle import leaf_hash, root_of_path
+
+INDEX: Final = "Baton-Index"
+ID: Final = "Baton-Id"
+KEY: Final = "Baton-Key"
+SIGNATURE: Final = "Baton-Sig"
+ACCEPTED: Final = "Baton-Accepted"
+BATCH: Final = "Baton-Batch"
+PATH: Final = "Baton-Path"
+
+
+def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:
+    """Return the headers under which an entry's body is published."""
+    headers = {
+        INDEX: str(index),
+        ID: event_id(pae(entry.body)),
+        KEY: entry.key.hex(),
+        SIGNATURE: encode_base64(entry.sig),
+        ACCEPTED: str(entry.accepted_ms),
+    }
+    if entry.batch_size > 1:
+        headers[BATCH] = f"{entry.batch_index}/{entry.batch_size}"
+        headers[PATH] = ",".join(map(encode_base64, path))
+    return headers
 
 
 def entry_of(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
@@ -26,11 +56,11 @@ def entry_of(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
     published = {name: value for name, value in headers.items() if name.startswith("Baton-")}
     if published != headers_of(index, entry, path):
         raise Corrupted("VERIFICATION_FAILED", "the message's headers are not those of its entry", index=index)
-    signed = pae(payload)
+    signed: bytes | None = pae(payload)
     if entry.batch_size > 1:
-        root = _batch_root(leaf_hash(signed), entry.batch_index, entry.batch_size, path)
-        signed = batch_root_pae(entry.batch_size, root)
-    if not verify(entry.key, signed, entry.sig):
+        root = root_of_path(leaf_hash(pae(payload)), entry.batch_index, entry.batch_size, path)
+        signed = None if root is None else batch_root_pae(entry.batch_size, root)
+    if signed is None or not verify(entry.key, signed, entry.sig):
         raise Corrupted("VERIFICATION_FAILED", f"the message of entry {index} is not what was signed", index=index)
     return index, entry
 
@@ -50,17 +80,3 @@ def _read(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry, list[
     )
     # Read back as any stored entry is: every length and range is checked where it is for all of them.
     return decode_decimal(headers[INDEX], INDEX), decode_entry(entry.encode()), path
-
-
-def _batch_root(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes:
-    """Return the root that a path leads to (RFC 9162 §2.1.3.2, without knowing the root beforehand)."""
-    node, last, root = index, size - 1, leaf
-    for sibling in path:
-        if node & 1 or node == last:
-            root = node_hash(sibling, root)
-            while not node & 1 and node:
-                node, last = node >> 1, last >> 1
-        else:
-            root = node_hash(root, sibling)
-        node, last = node >> 1, last >> 1
-    return root

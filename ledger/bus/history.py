@@ -1,0 +1,213 @@
+"""What a log stream tells about the past of its log: signed entries that were acknowledged, and that the log lacks.
+
+The log is committed before anything of it is published, so a stream is never ahead of its log by itself. If it is, or
+if it holds other entries than the log where both have some, the log is not the one that was acknowledged: an old copy
+was put back, a disk lost what it had written, or the file was exchanged. Then nothing may be appended or retired before
+somebody decided. What is no validly signed entry of this ledger at its own index proves nothing; such a stream is
+foreign or damaged, and the next incarnation is built from the log (``ledger.bus.stream``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from nats.aio.client import Client
+from nats.js.api import RawStreamMsg
+
+from ledger import limits
+from ledger.bus.connection import bus_errors
+from ledger.bus.message import entry_of
+from ledger.bus.stream import Incarnation, stream_info
+from ledger.bus.subjects import retired_subject
+from ledger.client import read_event
+from ledger.envelope import decode_entry
+from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.events.authority import EpochStarted
+from ledger.events.body import decode_body
+from ledger.log.log import Log
+from ledger.log.read import Snapshot
+from ledger.log.tables import key_key
+from ledger.memory import Epoch, Trusted
+from ledger.merkle import leaf_hash
+
+window_events: Final = limits.batch_events_max
+"""How far before and after the end of the shorter one evidence is looked for."""
+
+_asked_at_once: Final = 32
+
+
+@dataclass(frozen=True)
+class LostHistory:
+    """Acknowledged entries of a stream that the log does not hold: both begin with ``shared`` entries.
+
+    ``stream_size`` counts from entry 0 on, whatever the stream's first is.
+    """
+
+    incarnation: Incarnation
+    shared: int
+    log_size: int
+    stream_size: int
+
+    @property
+    def missing(self) -> int:
+        """How many acknowledged entries the log lacks."""
+        return self.stream_size - self.shared
+
+    @property
+    def is_fork(self) -> bool:
+        """Whether the log has entries of its own where the stream has others."""
+        return self.shared < self.log_size
+
+    def error(self) -> Corrupted:
+        """Return what ``serve`` and ``recover`` refuse with, naming both ways out."""
+        own = self.log_size - self.shared
+        if self.is_fork:
+            what = f"{self.missing} acknowledged entries from index {self.shared} on, where the log has {own} others"
+            way = (
+                f"To keep the stream's, put a copy of at most {self.shared} entries back (`baton restore`) and run "
+                "`baton recover --from-stream`; to keep the log's, run `baton recover --accept-loss`"
+            )
+        else:
+            what = f"{self.missing} acknowledged entries beyond the log's {self.log_size}"
+            way = (
+                "Run `baton recover --from-stream` to bring them back, or `baton recover --accept-loss` to go on "
+                "without them"
+            )
+        message = f"the log was put back to an earlier state: the stream {self.incarnation.name} holds {what}. {way}"
+        details = {"stream": self.incarnation.name, "log_size": self.log_size, "stream_size": self.stream_size}
+        return Corrupted("HISTORY_CHANGED", message, **details, shared=self.shared, missing=self.missing)
+
+
+async def lost_history(client: Client, incarnation: Incarnation, log: Log) -> LostHistory | None:
+    """Return what the stream in use proves to be missing; None if nothing, or if it was given up by an epoch.
+
+    Raises:
+        Unavailable: ``BUS_UNAVAILABLE``.
+    """
+    try:
+        info = await stream_info(client, incarnation)
+    except Unavailable as error:
+        if error.code != "BUS_DEGRADED":
+            raise
+        return None  # It is gone, and proves nothing.
+    if info.config.subjects == [retired_subject(incarnation.ledger, incarnation.number)]:
+        return None  # It was given up, or replaced when it was damaged.
+    first, last = max(info.state.first_seq, 1), info.state.last_seq
+    with log.snapshot() as snapshot:
+        size = snapshot.size
+    if size == 0:
+        return LostHistory(incarnation, 0, 0, last) if last else None
+    begin = max(first, min(size, last) - window_events + 1)
+    messages = await read_messages(client, incarnation, begin, min(last, size + window_events))
+    with log.snapshot() as snapshot:
+        if not any(_proves_loss(snapshot, incarnation.ledger, seq, one) for seq, one in messages.items()):
+            return None
+    history = LostHistory(incarnation, await _shared(client, incarnation, log, first, min(size, last)), size, last)
+    return None if await _is_given_up(client, history, log) else history
+
+
+async def read_messages(
+    client: Client, incarnation: Incarnation, begin: int, end: int
+) -> dict[int, RawStreamMsg | None]:
+    """Return the messages of these sequences; None for one that the stream has lost.
+
+    Raises:
+        Unavailable: ``BUS_UNAVAILABLE``.
+    """
+    manager = client.jetstream(timeout=limits.request_timeout_s)
+
+    async def read(seq: int) -> RawStreamMsg | None:
+        try:
+            with bus_errors(f"message {seq} of log stream {incarnation.name}"):
+                return await manager.get_msg(incarnation.name, seq)
+        except Unavailable as error:
+            if error.code != "BUS_DEGRADED":
+                raise
+            return None
+
+    messages: dict[int, RawStreamMsg | None] = {}
+    for start in range(begin, end + 1, _asked_at_once):
+        sequences = range(start, min(start + _asked_at_once, end + 1))
+        messages |= zip(sequences, await asyncio.gather(*map(read, sequences)), strict=True)
+    return messages
+
+
+def entry_at(seq: int, message: RawStreamMsg | None) -> bytes | None:
+    """Return the entry that a message holds, if it is a signed one and stands at its own index."""
+    if message is None:
+        return None
+    headers = {name: value for name, value in (message.headers or {}).items() if not name.startswith("Nats-")}
+    try:
+        index, entry = entry_of(message.data or b"", headers)
+    except Corrupted:
+        return None
+    return entry.encode() if index == seq - 1 else None
+
+
+async def abandoned_head(client: Client, history: LostHistory, log: Log) -> tuple[int, bytes]:
+    """Return (size, root) of the stream's tree: what the log and the stream share, and the stream's entries after it.
+
+    Where a message is damaged the tree ends before it: no root of more can be known.
+
+    Raises:
+        Unavailable: ``BUS_UNAVAILABLE``.
+    """
+    with log.snapshot() as snapshot:
+        frontier = snapshot.frontier(history.shared)
+    for begin in range(history.shared + 1, history.stream_size + 1, window_events):
+        end = min(begin + window_events - 1, history.stream_size)
+        messages = await read_messages(client, history.incarnation, begin, end)
+        for seq, message in messages.items():
+            data = entry_at(seq, message)
+            if data is None:
+                return frontier.size, frontier.root()
+            frontier = frontier.extend([leaf_hash(data)])
+    return frontier.size, frontier.root()
+
+
+def epochs(snapshot: Snapshot) -> list[Epoch]:
+    """Return the epochs of a log, in order."""
+    read = ((index, read_event(index, snapshot.entry(index)).data) for _, index in snapshot.epochs())
+    return [
+        Epoch(index, data.abandoned_size, data.abandoned_root, data.reason)
+        for index, data in read
+        if isinstance(data, EpochStarted)
+    ]
+
+
+async def _is_given_up(client: Client, history: LostHistory, log: Log) -> bool:
+    """Whether root has given up the stream's head after the log and the stream parted."""
+    with log.snapshot() as snapshot:
+        begun = [epoch for epoch in epochs(snapshot) if epoch.index >= history.shared]
+    if not begun:
+        return False
+    size, root = await abandoned_head(client, history, log)
+    return any(epoch.covers(Trusted(size, root.hex())) for epoch in begun)
+
+
+def _proves_loss(snapshot: Snapshot, ledger: str, seq: int, message: RawStreamMsg | None) -> bool:
+    """Whether a message is an acknowledged entry of this ledger that the log does not hold at its index."""
+    data = entry_at(seq, message)
+    if data is None or (seq <= snapshot.size and snapshot.entry(seq - 1) == data):
+        return False
+    entry = decode_entry(data)
+    try:
+        body, _ = decode_body(entry.body)
+    except Refused:
+        return False
+    owner = snapshot.record(key_key(entry.key.hex()))
+    return body.ledger == ledger and owner is not None and owner.agent == body.author
+
+
+async def _shared(client: Client, incarnation: Incarnation, log: Log, first: int, last: int) -> int:
+    """Return how many entries both begin with: where two histories have parted they never meet again."""
+    low, high = first - 1, last
+    while low < high:
+        middle = (low + high) // 2
+        message = (await read_messages(client, incarnation, middle + 1, middle + 1))[middle + 1]
+        with log.snapshot() as snapshot:
+            is_same = snapshot.entry(middle) == entry_at(middle + 1, message)
+        low, high = (middle + 1, high) if is_same else (low, middle)
+    return low

@@ -1,0 +1,211 @@
+"""`baton recover`, and `serve` over a log that was put back: no acknowledged entry is lost without a word."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from calling import Baton, Running, Serving, call, start_session, wait_until
+from faults import times
+
+from ledger.admission.gate import Gate
+from ledger.author import Draft, draft_and_sign, now
+from ledger.client import read_event
+from ledger.events.authority import EpochStarted
+from ledger.events.session import FindingLogged
+from ledger.home import Home
+from ledger.identity import open_key
+from ledger.log.log import Log
+
+
+class Scene(NamedTuple):
+    """A ledger that was served, a copy of its log from before, and where its log ended when it was stopped."""
+
+    baton: Baton
+    copy: Path
+    head: tuple[int, str]
+
+    def put_back(self) -> None:
+        """Exchange the log for the copy, as somebody with a file manager does."""
+        log = self.baton.home / "log"
+        shutil.rmtree(log)
+        shutil.copytree(self.copy, log)
+        for views in self.baton.home.glob("views.db*"):
+            views.unlink()
+
+
+def head(home: Path) -> tuple[int, str]:
+    """Return the size and root of the log, as it lies in its folder."""
+    with Log(home) as log, log.snapshot() as snapshot:
+        return snapshot.size, snapshot.root().hex()
+
+
+def entries(home: Path) -> list[bytes]:
+    """Return all entries of the log."""
+    with Log(home) as log, log.snapshot() as snapshot:
+        return snapshot.entries(0, limit=10**6, size_max_bytes=2**30)
+
+
+def append(home: Path, *findings: str) -> None:
+    """Append findings to the log as it lies there, whatever its readers remember."""
+    drafts = [Draft(stream="session/s", data=FindingLogged(finding=finding)) for finding in findings]
+    with Log(home) as log, log.snapshot() as snapshot:
+        ledger = snapshot.head.ledger if snapshot.head else ""
+    key = open_key(Home(home).key_file("a"))
+    with Log(home) as log:
+        gate = Gate(log)
+        for start in range(0, len(drafts), 100):
+            gate.submit(draft_and_sign(drafts[start : start + 100], key, ledger=ledger, author="a", at=now()))
+
+
+def put_in(baton: Baton, *findings: str) -> None:
+    """Append findings while the ledger is served, and wait until it was stopped in order: all is published then."""
+    with Serving(baton.home) as serving:
+        for finding in findings:
+            data = json.dumps({"finding": finding})
+            emit = ["emit", "finding.logged", "--stream", "session/s", "--as", "a", "--data", data]
+            assert call("--home", baton.home, "--server", serving.place.server, *emit).code == 0
+
+
+@pytest.fixture
+def scene(alone: Baton, tmp_path: Path) -> Scene:
+    """Three entries more than the copy were acknowledged over the bus."""
+    alone("agent", "add", "a")
+    start_session(alone, "s")
+    put_in(alone, "old")
+    shutil.copytree(alone.home / "log", tmp_path / "copy")
+    put_in(alone, "one", "two", "three")
+    return Scene(alone, tmp_path / "copy", head(alone.home))
+
+
+def test_serve_refuses_a_log_that_was_put_back_and_appends_nothing_to_it(scene: Scene) -> None:
+    scene.put_back()
+    before = head(scene.baton.home)
+    error = scene.baton.refuses("HISTORY_CHANGED", "serve")
+    assert (error["details"]["missing"], error["details"]["stream_size"]) == (3, scene.head[0])
+    assert "3 acknowledged entries" in error["message"]
+    assert "`baton recover --from-stream`" in error["message"]
+    assert "`baton recover --accept-loss`" in error["message"]
+    assert head(scene.baton.home) == before
+
+
+def test_lost_entries_come_back_from_the_stream_and_the_roots_are_equal(scene: Scene) -> None:
+    scene.put_back()
+    checked = scene.baton.data("recover", "--from-stream", "--check")
+    assert (checked["sound"], checked["size"], checked["root"]) == (3, *scene.head)
+    assert head(scene.baton.home) != scene.head
+    answer = scene.baton.data("recover", "--from-stream")
+    assert (answer["brought_back"], answer["size"], answer["root"]) == (3, *scene.head)
+    assert scene.baton.data("recover", "--from-stream")["brought_back"] == 0
+    assert scene.baton("verify", "--views").startswith("ok: ")
+    with Serving(scene.baton.home):
+        pass
+    assert head(scene.baton.home) == scene.head
+
+
+def test_lost_log_comes_back_whole_from_the_stream(scene: Scene) -> None:
+    shutil.rmtree(scene.baton.home / "log")
+    (scene.baton.home / "bus" / "incarnation.json").unlink()
+    assert scene.baton.data("recover", "--from-stream", "--check")["sound"] == scene.head[0]
+    assert not (scene.baton.home / "log").exists()
+    answer = scene.baton.data("recover", "--from-stream")
+    assert (answer["size"], answer["root"]) == scene.head
+    assert scene.baton("fsck").startswith("ok: ")
+
+
+def test_accepted_loss_is_signed_by_root_and_the_stream_goes_on_in_its_next_incarnation(scene: Scene) -> None:
+    scene.put_back()
+    assert "`baton recover --from-stream`" in scene.baton.refuses("USAGE", "recover", "--accept-loss")["message"]
+    answer = scene.baton.data("recover", "--accept-loss", "--yes", "--reason", "the disk failed")
+    assert answer["abandoned"] == [{"size": scene.head[0], "root": scene.head[1]}]
+    with Log(scene.baton.home) as log, log.snapshot() as snapshot:
+        epoch = read_event(snapshot.size - 1, snapshot.entry(snapshot.size - 1))
+    assert epoch.author == "root"
+    assert epoch.data == EpochStarted(
+        abandoned_size=scene.head[0], abandoned_root=scene.head[1], reason="the disk failed"
+    )
+    assert scene.baton.data("recover", "--accept-loss", "--yes")["abandoned"] == []
+    put_in(scene.baton, "new")
+    assert json.loads((scene.baton.home / "bus" / "incarnation.json").read_bytes())["number"] == 2
+    assert scene.baton("verify", "--views").startswith("ok: ")
+
+
+def test_log_with_entries_of_its_own_is_a_fork_and_only_an_epoch_goes_on(scene: Scene) -> None:
+    scene.put_back()
+    append(scene.baton.home, "mine")
+    for verb in (["serve"], ["recover", "--from-stream"], ["recover", "--from-stream", "--check"]):
+        assert "where the log has 1 others" in scene.baton.refuses("HISTORY_CHANGED", *verb)["message"]
+    scene.baton("recover", "--accept-loss", "--yes")
+    put_in(scene.baton, "new")
+
+
+def test_longer_fork_is_found_as_well(scene: Scene) -> None:
+    scene.put_back()
+    append(scene.baton.home, *map(str, range(20)))
+    details = scene.baton.refuses("HISTORY_CHANGED", "serve")["details"]
+    assert (details["missing"], details["log_size"] - details["shared"]) == (3, 20)
+
+
+def test_epoch_does_not_excuse_the_next_loss(scene: Scene) -> None:
+    scene.put_back()
+    scene.baton("recover", "--accept-loss", "--yes")
+    shutil.rmtree(scene.copy)
+    shutil.copytree(scene.baton.home / "log", scene.copy)
+    put_in(scene.baton, "four", "five")
+    after = head(scene.baton.home)
+    scene.put_back()
+    assert scene.baton.refuses("HISTORY_CHANGED", "serve")["details"]["stream"].endswith("_2")
+    answer = scene.baton.data("recover", "--from-stream")
+    assert (answer["size"], answer["root"]) == after
+
+
+def test_recover_is_refused_while_the_ledger_is_served(scene: Scene) -> None:
+    with Serving(scene.baton.home):
+        scene.baton.refuses("STORE_IN_USE", "recover", "--from-stream")
+        scene.baton.refuses("STORE_IN_USE", "recover", "--accept-loss", "--yes")
+
+
+def test_recover_without_a_way_or_a_stream_says_what_to_do(alone: Baton) -> None:
+    alone.refuses("USAGE", "recover")
+    alone.refuses("USAGE", "recover", "--from-stream", "--accept-loss")
+    assert alone("recover", "--from-stream").startswith("there is no log stream of this ledger here")
+    shutil.rmtree(alone.home / "log")
+    assert "`baton restore`" in alone.refuses("NO_LEDGER", "recover", "--from-stream")["message"]
+
+
+def test_loss_that_only_readers_remember_is_accepted_as_well(scene: Scene) -> None:
+    scene.baton("log")
+    scene.put_back()
+    shutil.rmtree(scene.baton.home / "bus")
+    details = scene.baton.refuses("HISTORY_CHANGED", "recover", "--from-stream")["details"]
+    assert (details["trusted_size"], details["trusted_root"]) == scene.head
+    answer = scene.baton.data("recover", "--accept-loss", "--yes")
+    assert answer["abandoned"] == [{"size": scene.head[0], "root": scene.head[1]}]
+    scene.baton("log")
+    put_in(scene.baton, "new")
+
+
+def test_recovery_that_is_killed_goes_on_where_it_was(scene: Scene) -> None:
+    chance = random.Random(os.environ.get("BATON_SEED"))
+    append(scene.baton.home, *map(str, range(2000)))
+    with Serving(scene.baton.home):
+        pass
+    whole = entries(scene.baton.home)
+    for _ in range(times(1, 1)):
+        scene.put_back()
+        for _ in range(3):
+            before = len(entries(scene.baton.home))
+            with Running("--home", scene.baton.home, "recover", "--from-stream") as running:
+                wait_until(lambda: len(entries(scene.baton.home)) > before or running.has_ended(), "it went on")  # noqa: B023
+                time.sleep(chance.uniform(0, 0.05))
+                running.signal(9)
+            brought_back = entries(scene.baton.home)
+            assert brought_back == whole[: len(brought_back)]
+        scene.baton("recover", "--from-stream")
+        assert entries(scene.baton.home) == whole
