@@ -46,5 +46,50 @@ poll_wait_max_s: Final = 30.0
 request_timeout_s: Final = 10.0
 retry_attempts_max: Final = 5
 retry_wait_max_s: Final = 2.0
+
+# What one agent may take of the bus. The server holds the first four, an account each; nodes hold the others.
+agent_connections_max: Final = 32
+agent_subscriptions_max: Final = 64
+"""Of each connection: NATS counts them there."""
+
+message_headers_max_bytes: Final = 4096
+agent_payload_max_bytes: Final = request_size_max_bytes + message_headers_max_bytes
+
+agent_requests_waiting_max: Final = 512
+agent_requests_waiting_max_bytes: Final = 2 * 1024**2
+requests_waiting_max_bytes: Final = 64 * 1024**2
+agent_submissions_running_max: Final = 128
+agent_submissions_running_max_bytes: Final = 2 * 1024**2
+submissions_running_max: Final = 1024
+read_threads_max: Final = 4
+agent_reads_running_max: Final = 2
+agent_reads_waiting_max: Final = 64
+"""Reads that wait for news; an agent may have so many beside the requests above."""
+
+reads_waiting_max: Final = 4096
+door_pause_min_s: Final = 0.05
+door_pause_max_s: Final = 0.5
+"""So long, doubling from the shortest, is an agent's subject closed that floods."""
+
+door_flood_forget_s: Final = 30.0
+door_batch_max: Final = 64
+door_batch_max_bytes: Final = 1024**2
+"""So much is let in at once of an agent that flooded, until it has not for as long as the limit above says."""
+
+door_answers_max: Final = 32
+"""Of the requests shed before a door is closed, so many are answered."""
+
+subscription_pending_max: Final = 256 * 1024
+subscription_pending_max_bytes: Final = 64 * 1024**2
+"""What nats-py holds between reading and our queues: a socket buffer's worth, so never so much."""
+
+# The embedded server.
+payload_max_bytes: Final = 1024 * 1024
+connection_pending_max_bytes: Final = 64 * 1024**2
+"""What the server holds for a connection that does not read; beyond it, the connection is cut as a slow consumer."""
+
+write_deadline_s: Final = 10
+"""So long may one write to a connection take; beyond it, the same."""
+
 server_start_max_s: Final = 15.0
 server_stop_max_s: Final = 10.0

@@ -20,7 +20,7 @@ _STREAM: Final = "sample/stream"
 
 _PARAMETERS: Final = {
     "ledger": "The ledger's id, 32 hex digits.",
-    "agent": "The registered name of the agent that submits; the server lets only that agent publish there.",
+    "agent": "The registered name of the agent that asks; the server lets only that agent publish there.",
     "verb": "What is asked for: see the table of verbs in README.md.",
     "kind": "The kind of the event: two words joined by a dot, so two tokens of the subject.",
     "token": "22 characters of base64url: the first 16 bytes of BLAKE3 over the stream's name.",
@@ -63,7 +63,9 @@ def _channels() -> dict[str, Any]:
             "Requests to admit events; the answer says where they stand in the log, or why not.",
             ["submission", "submissionJson"],
         ),
-        "read": _channel(subjects.read_subject(_LEDGER, _VERB), "Requests to read the ledger.", ["readRequest"]),
+        "read": _channel(
+            subjects.read_subject(_LEDGER, _AGENT, _VERB), "Requests to read the ledger.", ["readRequest"]
+        ),
         "event": _channel(event, "The log itself, in order: only nodes publish or read here.", list(KINDS)),
         "live": _channel(live, "Stored events, republished for subscribers.", list(KINDS)),
         "checkpoint": _channel(subjects.checkpoint_subject(_LEDGER), "The latest checkpoint.", ["checkpoint"]),

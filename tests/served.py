@@ -20,6 +20,7 @@ from nats.aio.client import Client as NatsClient
 
 from ledger.admission.committer import Committer
 from ledger.admission.gate import Gate
+from ledger.bus.node_client import NodeClient
 from ledger.bus.remote import RemoteClient
 from ledger.bus.server_config import BusUsers
 from ledger.bus.service import News, Service
@@ -66,7 +67,7 @@ async def connect(url: str, name: str, **options: Any) -> NatsClient:
     async def ignore(_: Exception) -> None:
         """What the server says is not what these tests ask for."""
 
-    client = NatsClient()
+    client = NodeClient() if name == NODE else NatsClient()
     prefix = INBOX_OF_NODES if name == NODE else inbox_prefix(name)
     await client.connect(
         url, nkeys_seed_str=bus_seed(name), inbox_prefix=prefix, **{"error_cb": ignore, "connect_timeout": 2} | options
@@ -162,7 +163,7 @@ class Served:
         self.service = Service(self.local, self.committer, self.news, self._answer)
         self.nats = await connect(self.url, NODE)
         self.alice = await connect(self.url, "alice")
-        await self.service.start(self.nats)
+        await self.service.start(self.nats, AGENTS)
 
     async def _stop(self) -> None:
         await self.service.stop()

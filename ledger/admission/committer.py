@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from ledger.admission.check import Checked, check
 from ledger.admission.decide import Accepted
 from ledger.admission.gate import Gate
-from ledger.envelope import Submission
+from ledger.envelope import Submission, decode_submission
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.limits import group_commit_events_max, submit_queue_max
 from ledger.resource import Resource
@@ -38,8 +38,10 @@ class Committer(Resource):
         self._writer.start()
         self._is_closed = False
 
-    def submit(self, submission: Submission) -> Answer:
+    def submit(self, submission: Submission | bytes) -> Answer:
         """Return the future answer; it resolves after the commit, or with ``Refused`` or ``Unavailable``.
+
+        Bytes as they arrived are decoded in the thread that checks them too: nothing of them is looked at here.
 
         Cancelling it works as long as nothing was done for it, and then nothing ever is.
 
@@ -68,11 +70,12 @@ class Committer(Resource):
         self._ready.put(None)
         self._writer.join()
 
-    def _check(self, submission: Submission, answer: Answer) -> None:
+    def _check(self, submission: Submission | bytes, answer: Answer) -> None:
         if not answer.set_running_or_notify_cancel():
             return  # the caller gave up while it waited; from here on nobody can, so the writer's answer always fits
         try:
-            self._ready.put((check(submission), answer))
+            decoded = decode_submission(submission) if isinstance(submission, bytes) else submission
+            self._ready.put((check(decoded), answer))
         except BaseException as error:  # noqa: BLE001 - whatever happened belongs to the caller who waits
             answer.set_exception(error)
 

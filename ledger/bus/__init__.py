@@ -5,7 +5,7 @@ can be rebuilt from it. The words used here:
 
 - *log stream*: the JetStream stream that holds the published log; its sequence is the index + 1;
 - *incarnation*: the number of a log stream; a damaged one is retired, and the next one built from the log;
-- *node*: a process that serves the ledger (account LEDGER); everybody else is an *agent* (account AGENTS);
+- *node*: a process that serves the ledger (account LEDGER); everybody else is an *agent*, in an account of its own;
 - *unit*: what is published whole: one event, or all events of one signed batch.
 
 Importing this package loads none of its modules; ``connection`` translates nats-py's errors for all of them.

@@ -49,6 +49,7 @@ class RemoteClient(Resource):
         agent = settings.agent or ""
         home = Home(settings.home)
         self.ledger: str = read_key_file(home.key_file(agent)).ledger
+        self._agent = agent
         self._submit_subject = subjects.submit_subject(self.ledger, agent)
         self._connection = Connection(settings.server or "", agent, home.bus_seed(agent))
         self._uploading = threading.Lock()
@@ -157,7 +158,7 @@ class RemoteClient(Resource):
 
     def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
         wait_s = float(arguments.get("wait_s", 0.0))
-        subject = subjects.read_subject(self.ledger, verb)
+        subject = subjects.read_subject(self.ledger, self._agent, verb)
         return self._connection.request(subject, encode_arguments(arguments, verb), wait_s=wait_s)
 
 
@@ -173,6 +174,7 @@ class AsyncRemoteClient:
         agent = settings.agent or ""
         home = Home(settings.home)
         self.ledger: str = read_key_file(home.key_file(agent)).ledger
+        self._agent = agent
         self._submit_subject = subjects.submit_subject(self.ledger, agent)
         self._connection = AsyncConnection(settings.server or "", agent, home.bus_seed(agent))
 
@@ -236,7 +238,7 @@ class AsyncRemoteClient:
 
     async def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
         wait_s = float(arguments.get("wait_s", 0.0))
-        subject = subjects.read_subject(self.ledger, verb)
+        subject = subjects.read_subject(self.ledger, self._agent, verb)
         return await self._connection.request(subject, encode_arguments(arguments, verb), wait_s=wait_s)
 
 

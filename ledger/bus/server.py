@@ -26,6 +26,7 @@ import sysconfig
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +60,8 @@ class EmbeddedServer:
         self.port = 0
         self._child: subprocess.Popen[bytes] | None = None
         self._locks: list[int] = []
+        self._names: set[str] = set()
+        """Who has an account on the server that runs."""
 
     @property
     def url(self) -> str:
@@ -94,6 +97,7 @@ class EmbeddedServer:
             self._child = self._spawn()
             self._wait(self._is_listening, limits.server_start_max_s, "start")
             self._write_config(users, self.port)
+            self._names = set(users.agents)
         except BaseException:
             self.stop()
             raise
@@ -109,14 +113,18 @@ class EmbeddedServer:
             raise Unavailable("BUS_UNAVAILABLE", "the nats-server does not run, so it cannot be reloaded")
         before = self._config.read_bytes()
         self._write_config(users, self.port)
-        seen = self._log_size()
-        self._child.send_signal(signal.SIGHUP)
         try:
-            self._wait(lambda: self._has_reloaded(seen), limits.server_start_max_s, "reload")
+            # An account that a reload adds imports from accounts as they were before it: its requests reach nobody
+            # until the next reload (measured with 2.12 and 2.15).
+            for _ in range(1 if self._names >= users.agents.keys() else 2):
+                seen = self._log_size()
+                self._child.send_signal(signal.SIGHUP)
+                self._wait(partial(self._has_reloaded, seen), limits.server_start_max_s, "reload")
         except Unavailable:
             # A refused configuration must not be what the next start reads.
             self._replace_config(before)
             raise
+        self._names = set(users.agents)
 
     def stop(self) -> None:
         """End the server, by force if it does not end in time, and give the folder free."""

@@ -1,16 +1,20 @@
-"""The configuration text of a nats-server for one ledger: who may publish and subscribe where. Pure.
+"""The configuration text of a nats-server for one ledger: who may publish and subscribe where, and how much. Pure.
 
-Two accounts, because one is not safe: with all users in one, an agent could get a message into the
-log stream by naming a log subject as the *reply* of a permitted request (three ways, measured). Across
-accounts a reply lands in the asker's own account, where there is no stream.
+Accounts, because permissions alone are not safe: with all users in one account, an agent could get a message into the
+log stream by naming a log subject as the *reply* of a permitted request (three ways, measured). Across accounts a
+reply lands in the asker's own account.
 
-- LEDGER holds the streams and the nodes. Nodes may create and alter the log stream, never delete it,
-  purge it or delete a message. With an administrator's key, only that one may create or alter.
-- AGENTS holds everybody else. An agent may publish its own ``submit`` and all ``read`` requests, and
-  subscribe to its own inboxes, to ``live`` and to ``checkpoint``. No JetStream API is exported.
+- LEDGER holds the streams and the nodes. Nodes may create and alter the log stream, never delete it, purge it or delete
+  a message. With an administrator's key, only that one may create or alter.
+- Every agent has an account of its own: a reply that it misdirects reaches nobody but itself, and the server counts
+  and limits its connections, subscriptions and payloads apart from everybody else's (users of one account share the
+  limits; NATS has none for a user). It may publish its own ``submit`` and ``read`` requests, and subscribe to its own
+  inboxes, to ``live`` and to ``checkpoint``. No JetStream API is exported.
 
-An agent *can* make a reply arrive in another subject of the AGENTS account, such as ``live``. So what
-comes over ``live`` and ``checkpoint`` only wakes and is verified: nothing is decided from it alone.
+What bounds a flood, from the outside in: payload, connections and subscriptions of the account; the queue of the agent
+in the node, which closes the agent's subject when it is full (``ledger.bus.service``), so that the server itself
+answers "no responders"; and, should a node not read for a moment, ``max_pending``: at three quarters of it the server
+slows the publishers down, and only at the whole would it cut the node off.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ledger import limits
 from ledger.bus.subjects import (
     INBOX_OF_NODES,
     checkpoint_subject,
@@ -27,12 +32,12 @@ from ledger.bus.subjects import (
     inbox_prefix,
     live_subject,
     read_pattern,
+    reads_of,
     submit_pattern,
     submit_subject,
 )
 from ledger.errors import Refused
 
-payload_max_bytes = 1024 * 1024
 log_file_max_bytes = 8 * 1024 * 1024
 log_files_max = 3
 control_line_max_bytes = 4096
@@ -75,9 +80,28 @@ def _node(ledger: str, nkey: str, *, may_alter: bool) -> str:
 
 
 def _agent(ledger: str, name: str, nkey: str) -> str:
-    publish = [submit_subject(ledger, name), read_pattern(ledger)]
-    subscribe = [f"{inbox_prefix(name)}.>", live_subject(ledger), checkpoint_subject(ledger)]
-    return _permissions(nkey, publish, subscribe, responses=False)
+    """Return the account of one agent."""
+    services = [submit_subject(ledger, name), reads_of(ledger, name)]
+    streams = [live_subject(ledger), checkpoint_subject(ledger)]
+    imports = [f'{{service: {{account: LEDGER, subject: "{s}"}}}}' for s in services]
+    imports += [f'{{stream: {{account: LEDGER, subject: "{s}"}}}}' for s in streams]
+    return f"""\
+  "{account_of(name)}" {{
+    limits: {{ max_connections: {limits.agent_connections_max}, max_subscriptions: {limits.agent_subscriptions_max},
+      max_payload: {limits.agent_payload_max_bytes} }}
+    users: [
+    {_permissions(nkey, services, [f"{inbox_prefix(name)}.>", *streams], responses=False)}
+    ]
+    imports: [
+    {_listed(imports)}
+    ]
+  }}
+"""
+
+
+def account_of(agent: str) -> str:
+    """Return the name of an agent's account; no agent's name has a capital, so it is never LEDGER or $SYS."""
+    return f"AGENT_{agent}"
 
 
 def render_accounts(ledger: str, users: BusUsers) -> str:
@@ -86,11 +110,8 @@ def render_accounts(ledger: str, users: BusUsers) -> str:
     Raises:
         Refused: ``INVALID_FORMAT`` for a name or key that could mean something else in the configuration.
     """
-    services = [submit_pattern(ledger), read_pattern(ledger)]
-    streams = [live_subject(ledger), checkpoint_subject(ledger)]
-    exports = [f'{{service: "{s}"}}' for s in services] + [f'{{stream: "{s}"}}' for s in streams]
-    imports = [f'{{service: {{account: LEDGER, subject: "{s}"}}}}' for s in services]
-    imports += [f'{{stream: {{account: LEDGER, subject: "{s}"}}}}' for s in streams]
+    exports = [f'{{service: "{s}"}}' for s in (submit_pattern(ledger), read_pattern(ledger))]
+    exports += [f'{{stream: "{s}"}}' for s in (live_subject(ledger), checkpoint_subject(ledger))]
     nodes = [_node(ledger, nkey, may_alter=users.admin is None) for nkey in users.nodes]
     if users.admin is not None:
         nodes.append(_permissions(users.admin, ["$JS.API.>"], ["_INBOX.>"], responses=False))
@@ -106,15 +127,7 @@ accounts {{
     {_listed(exports)}
     ]
   }}
-  AGENTS {{
-    users: [
-    {_listed(agents)}
-    ]
-    imports: [
-    {_listed(imports)}
-    ]
-  }}
-}}
+{"".join(agents)}}}
 """
 
 
@@ -143,7 +156,9 @@ ports_file_dir: {_quoted(str(folder))}
 log_file: {path["server.log"]}
 logfile_size_limit: {log_file_max_bytes}
 logfile_max_num: {log_files_max}
-max_payload: {payload_max_bytes}
+max_payload: {limits.payload_max_bytes}
 max_control_line: {control_line_max_bytes}
+max_pending: {limits.connection_pending_max_bytes}
+write_deadline: "{limits.write_deadline_s}s"
 jetstream {{ store_dir: {path["jetstream"]}, sync_interval: always }}
 {render_accounts(ledger, users)}"""

@@ -2,12 +2,13 @@
 
 - ``submit.<agent>``: the payload is a submission (msgpack or DSSE JSON); the answer is JSON, ``{"accepted": […]}`` or
   ``{"error": {…}}``. With the header ``Baton-Blob`` the payload is one chunk of a blob.
-- ``read.<verb>``: the payload is a JSON object of arguments, the answer is JSON. Bytes are base64.
+- ``read.<agent>.<verb>``: the payload is a JSON object of arguments, the answer is JSON. Bytes are base64.
 
-A request never blocks the others: commits run in the writer thread, waiting reads wait for news of the log, and what
-may take long (view queries, blobs, proofs, large submissions) runs in a few threads. Every wait, size and number has
-a limit, and beyond it the answer is ``BUSY`` at once: waiting reads have a limit of their own, so that no number of
-them keeps anybody from submitting.
+A request never blocks the others. What each agent sends waits in queues of its own, one for submissions and one for
+reads, which are served in turn and shed when they are full (``ledger.bus.intake``). Nothing an agent sent is parsed on
+the event loop: submissions are decoded and verified in the committer's threads, reads in a few threads of their own, of
+which one agent has at most half. (A hop to a thread and back costs a read about a tenth of a millisecond, measured;
+64 KiB of hostile JSON cost more than that.) Waiting reads hold no thread, and have limits of their own.
 
 Stopping: no new requests, waiting reads end, everything else is finished and answered. What happens if we crash here:
 nobody was answered who was not served, and a submission that is sent again is told from the first.
@@ -17,24 +18,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, Final
+from functools import partial
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 import nats.errors
 import structlog
 from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from ledger import limits
 from ledger.admission.committer import Committer
 from ledger.bus import subjects
+from ledger.bus.fair_queue import Share
+from ledger.bus.intake import Intake
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, Uploads
 from ledger.client import Ask
 from ledger.codec import decode_strict
-from ledger.envelope import decode_submission
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.fields import Ref
 from ledger.local import LocalClient
@@ -42,21 +44,31 @@ from ledger.log.log import Log
 
 log = structlog.get_logger("baton.service")
 
-requests_running_max: Final = 1024
-requests_running_max_bytes: Final = 64 * 1024**2
-reads_waiting_max: Final = 1024
 arguments_size_max_bytes: Final = 64 * 1024
 answer_size_max_bytes: Final = 1000 * 1024
 """The server's ``max_payload`` less what a message has around it."""
 
-inline_size_max_bytes: Final = 64 * 1024
-"""A larger submission is parsed in a thread."""
-
-threads_max: Final = 4
+upload_threads_max: Final = 2
 drain_wait_max_s: Final = 2.0
 finish_wait_max_s: Final = 30.0
 poll_interval_s: Final = 0.02
-QUEUE: Final = "baton-nodes"
+
+SUBMISSIONS: Final = Share(
+    waiting_max=limits.agent_requests_waiting_max,
+    waiting_max_bytes=limits.agent_requests_waiting_max_bytes,
+    running_max=limits.agent_submissions_running_max,
+    running_max_bytes=limits.agent_submissions_running_max_bytes,
+    all_waiting_max_bytes=limits.requests_waiting_max_bytes,
+    all_running_max=limits.submissions_running_max,
+)
+READS: Final = Share(
+    waiting_max=limits.agent_requests_waiting_max,
+    waiting_max_bytes=limits.agent_requests_waiting_max_bytes,
+    running_max=limits.agent_reads_running_max,
+    running_max_bytes=limits.agent_reads_running_max * arguments_size_max_bytes,
+    all_waiting_max_bytes=limits.requests_waiting_max_bytes,
+    all_running_max=limits.read_threads_max,
+)
 
 
 class News:
@@ -154,13 +166,13 @@ class Service:
         self._news = news
         self._answer_view = answer_view
         self._uploads = Uploads(client)
-        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="baton-service")
-        self._subscriptions: list[Subscription] = []
-        self._running: set[asyncio.Task[None]] = set()
-        self._running_bytes = 0
-        self._stopping = asyncio.Event()
-        self._reads_waiting = 0
-        self._verbs: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[Any], Awaitable[Any]]]] = {
+        self._threads = ThreadPoolExecutor(limits.read_threads_max, thread_name_prefix="baton-service")
+        self._upload_threads = ThreadPoolExecutor(upload_threads_max, thread_name_prefix="baton-service-upload")
+        self._submissions = Intake(subjects.submit_subject, self._answering(self._submit), SUBMISSIONS)
+        self._reads = Intake(subjects.reads_of, self._answering(self._read), READS)
+        self._served: frozenset[str] = frozenset()
+        self._waiting: dict[str, set[asyncio.Task[int]]] = {}
+        self._verbs: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[Any], Any]]] = {
             "head": (msgspec.json.Decoder(NoArguments), self._head),
             "consistency": (msgspec.json.Decoder(ConsistencyArguments), self._consistency),
             "range": (msgspec.json.Decoder(RangeArguments), self._range),
@@ -178,145 +190,138 @@ class Service:
         """The verbs of ``read`` that this node answers."""
         return sorted(self._verbs)
 
-    async def start(self, nats: NatsClient) -> None:
-        """Subscribe; every node of a ledger shares the work through one queue group."""
-        ledger = self._client.ledger
-        self._subscriptions.clear()  # Started again on a new connection, those of the old one went with it.
-        for pattern, answer in (
-            (subjects.submit_pattern(ledger), self._submit),
-            (subjects.read_pattern(ledger), self._read),
-        ):
-            self._subscriptions.append(await nats.subscribe(pattern, queue=QUEUE, cb=self._spawning(answer)))
+    async def start(self, nats: NatsClient, agents: Collection[str]) -> None:
+        """Serve these agents; every node of a ledger shares the work through one queue group."""
+        self._served = frozenset(agents)
+        for intake in (self._submissions, self._reads):
+            await intake.start(nats, self._client.ledger, self._served)
         # nats-py's flush sends its PING ahead of what is buffered: only the second one is a barrier (measured).
         await nats.flush()
         await nats.flush()
+
+    async def follow(self, agents: Collection[str]) -> None:
+        """Serve these agents from now on; what others wait for ends."""
+        self._served = frozenset(agents)
+        for agent, waiting in self._waiting.items():
+            if agent not in self._served:
+                for task in waiting:
+                    task.cancel()
+        for intake in (self._submissions, self._reads):
+            await intake.follow(self._served)
 
     async def stop(self) -> None:
         """Take no more requests, and finish and answer those that were taken."""
         try:
             async with asyncio.timeout(drain_wait_max_s):
-                for subscription in self._subscriptions:
-                    await subscription.drain()  # type: ignore[no-untyped-call]  # nats-py leaves it unannotated
+                await asyncio.gather(self._submissions.drain(), self._reads.drain())
         except (nats.errors.Error, TimeoutError) as error:
             log.warning("stopping without the bus", error=str(error) or type(error).__name__)
-        self._subscriptions.clear()
-        self._stopping.set()
-        if self._running:
-            _, unfinished = await asyncio.wait(self._running, timeout=finish_wait_max_s)
-            for task in unfinished:
-                log.error("request given up", task=str(task))
+        for waiting in self._waiting.values():
+            for task in waiting:
                 task.cancel()
-        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.gather(self._submissions.finish(finish_wait_max_s), self._reads.finish(finish_wait_max_s))
+        for threads in (self._threads, self._upload_threads):
+            await asyncio.to_thread(threads.shutdown)
 
-    def _spawning(self, answer: Callable[[Msg], Awaitable[Any]]) -> Callable[[Msg], Awaitable[None]]:
-        async def spawn(message: Msg) -> None:
-            task = asyncio.ensure_future(self._serve(message, answer))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+    def _answering(self, serve: Callable[[str, Msg], Awaitable[bytes]]) -> Callable[[str, Msg], Awaitable[bytes]]:
+        async def answer(agent: str, message: Msg) -> bytes:
+            try:
+                return await serve(agent, message)
+            except BatonError as error:
+                return msgspec.json.encode({"error": error.to_dict()})
+            except Exception as error:
+                log.exception("request failed", subject=message.subject)
+                failed = BatonError("UNEXPECTED", f"the ledger failed: {type(error).__name__}")
+                return msgspec.json.encode({"error": failed.to_dict()})
 
-        return spawn
-
-    async def _serve(self, message: Msg, answer: Callable[[Msg], Awaitable[Any]]) -> None:
-        self._running_bytes += len(message.data)
-        try:
-            encoded = await self._answer(message, answer)
-        finally:
-            self._running_bytes -= len(message.data)
-        if not message.reply:
-            return  # A submission may be sent without waiting for its receipt.
-        try:
-            await message.respond(encoded)
-        except (nats.errors.Error, OSError) as error:
-            # The bus is away. Whoever asked gets no answer, as after a crash, and asks again.
-            log.warning("answer not sent", subject=message.subject, error=str(error) or type(error).__name__)
-
-    async def _answer(self, message: Msg, answer: Callable[[Msg], Awaitable[Any]]) -> bytes:
-        try:
-            self._check_load()
-            return _encoded(await answer(message))
-        except BatonError as error:
-            return msgspec.json.encode({"error": error.to_dict()})
-        except Exception as error:
-            log.exception("request failed", subject=message.subject)
-            failed = BatonError("UNEXPECTED", f"the ledger failed: {type(error).__name__}")
-            return msgspec.json.encode({"error": failed.to_dict()})
-
-    def _check_load(self) -> None:
-        if len(self._running) - self._reads_waiting > requests_running_max:
-            raise Unavailable("BUSY", f"{requests_running_max} requests are running already: try again")
-        if self._running_bytes > requests_running_max_bytes:
-            raise Unavailable("BUSY", f"requests of {requests_running_max_bytes} bytes are running: try again")
+        return answer
 
     async def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
 
-    async def _submit(self, message: Msg) -> Any:
+    async def _submit(self, agent: str, message: Msg) -> bytes:
         headers = message.headers or {}
         if BLOB_HEADER in headers:
-            agent = subjects.submit_agent(message.subject)
             number = headers.get(CHUNK_HEADER, "")
-            return await self._in_thread(self._uploads.take, agent, headers[BLOB_HEADER], number, message.data)
-        if len(message.data) > inline_size_max_bytes:
-            submission = await self._in_thread(decode_submission, message.data)
-        else:
-            submission = decode_submission(message.data)
-        accepted = await asyncio.wrap_future(self._committer.submit(submission))
+            take = partial(self._uploads.take, agent, headers[BLOB_HEADER], number, message.data)
+            return _encoded(await asyncio.get_running_loop().run_in_executor(self._upload_threads, take))
+        accepted = await asyncio.wrap_future(self._committer.submit(message.data))
         self._news.look()
-        return {"accepted": [_fields(event) for event in accepted]}
+        return _encoded({"accepted": [_fields(event) for event in accepted]})
 
-    async def _read(self, message: Msg) -> Any:
+    async def _read(self, agent: str, message: Msg) -> bytes:
         if len(message.data) > arguments_size_max_bytes:
             raise Refused("TOO_LARGE", f"the arguments of a read have at most {arguments_size_max_bytes} bytes")
         verb = subjects.read_verb(message.subject)
-        handler = self._verbs.get(verb)
-        if handler is None:
+        if verb not in self._verbs:
             raise Refused("USAGE", f"there is no verb {verb!r}: {', '.join(self.verbs)}", verb=verb)
-        decoder, answer = handler
-        return await answer(decode_strict(message.data or b"{}", decoder))
+        answer = await self._in_thread(self._answer, verb, message.data)
+        if isinstance(answer, RangeArguments):
+            await self._wait_beyond(agent, len(message.data), answer)
+            answer = await self._in_thread(self._page, answer)
+        return cast("bytes", answer)
 
-    async def _head(self, _: NoArguments) -> dict[str, Any]:
+    def _answer(self, verb: str, arguments: bytes) -> bytes | RangeArguments:
+        """Return the encoded answer of a verb, or what must be waited for first. In a thread."""
+        decoder, answer = self._verbs[verb]
+        wanted = decode_strict(arguments or b"{}", decoder)
+        if isinstance(wanted, RangeArguments) and wanted.wait_s and self._news.size <= wanted.start:
+            return wanted
+        return _encoded(answer(wanted))
+
+    def _page(self, wanted: RangeArguments) -> bytes:
+        return _encoded(self._range(wanted))
+
+    async def _wait_beyond(self, agent: str, size: int, wanted: RangeArguments) -> None:
+        mine = self._waiting.setdefault(agent, set())
+        if len(mine) >= limits.agent_reads_waiting_max:
+            raise Unavailable("BUSY", f"{limits.agent_reads_waiting_max} reads of yours wait already: try again later")
+        if self.reads_waiting >= limits.reads_waiting_max:
+            raise Unavailable("BUSY", f"{limits.reads_waiting_max} reads wait already: try again later")
+        task = asyncio.ensure_future(self._news.wait_beyond(wanted.start, wanted.wait_s))
+        mine.add(task)
+        try:
+            await self._reads.rest(agent, size, asyncio.wait((task,)))
+        finally:
+            task.cancel()
+            mine.discard(task)
+            if not mine:
+                self._waiting.pop(agent, None)
+        if agent not in self._served:
+            raise Refused("BUS_DENIED", f"{agent} may not read this ledger any more", agent=agent)
+
+    @property
+    def reads_waiting(self) -> int:
+        """How many reads wait for news."""
+        return sum(map(len, self._waiting.values()))
+
+    def _head(self, _: NoArguments) -> dict[str, Any]:
         return _fields(self._client.head())
 
-    async def _consistency(self, wanted: ConsistencyArguments) -> dict[str, Any]:
-        return _fields(await self._in_thread(self._client.consistency, wanted.old_size))
+    def _consistency(self, wanted: ConsistencyArguments) -> dict[str, Any]:
+        return _fields(self._client.consistency(wanted.old_size))
 
-    async def _range(self, wanted: RangeArguments) -> dict[str, Any]:
-        if wanted.wait_s and self._news.size <= wanted.start:
-            await self._wait_beyond(wanted.start, wanted.wait_s)
+    def _range(self, wanted: RangeArguments) -> dict[str, Any]:
         page = self._client.entries(wanted.start, limit=wanted.limit, kinds=wanted.kinds, stream=wanted.stream)
         return _fields(page)
 
-    async def _wait_beyond(self, size: int, wait_s: float) -> None:
-        if self._reads_waiting >= reads_waiting_max:
-            raise Unavailable("BUSY", f"{reads_waiting_max} reads wait already: try again")
-        self._reads_waiting += 1
-        waiting = {
-            asyncio.ensure_future(task) for task in (self._news.wait_beyond(size, wait_s), self._stopping.wait())
-        }
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._reads_waiting -= 1
-            for task in waiting:
-                task.cancel()
-
-    async def _entry(self, wanted: IndexArguments) -> dict[str, Any]:
+    def _entry(self, wanted: IndexArguments) -> dict[str, Any]:
         return {"entry": self._client.entry(wanted.index)}
 
-    async def _index(self, wanted: FindArguments) -> dict[str, Any]:
+    def _index(self, wanted: FindArguments) -> dict[str, Any]:
         return {"index": self._client.index_of(wanted.stream, wanted.id)}
 
-    async def _proof(self, wanted: IndexArguments) -> dict[str, Any]:
-        receipt = await self._in_thread(self._client.prove, wanted.index)
+    def _proof(self, wanted: IndexArguments) -> dict[str, Any]:
+        receipt = self._client.prove(wanted.index)
         return {"receipt": receipt.to_text()}
 
-    async def _checkpoint(self, _: NoArguments) -> dict[str, Any]:
-        return {"checkpoint": await self._in_thread(self._client.checkpoint)}
+    def _checkpoint(self, _: NoArguments) -> dict[str, Any]:
+        return {"checkpoint": self._client.checkpoint()}
 
-    async def _agents(self, _: NoArguments) -> dict[str, Any]:
+    def _agents(self, _: NoArguments) -> dict[str, Any]:
         return {"agents": [_fields(agent) for agent in self._client.agents()]}
 
-    async def _blob(self, wanted: BlobArguments) -> dict[str, Any]:
+    def _blob(self, wanted: BlobArguments) -> dict[str, Any]:
         blobs = self._client.log.blobs
         record = blobs.find(wanted.ref)
         if record is None:
@@ -325,8 +330,8 @@ class Service:
             raise Refused("NOT_FOUND", f"blob {wanted.ref} has no chunk {wanted.chunk}", size=record.size)
         return {"size": record.size, "content": blobs.chunk(record, wanted.chunk) if record.size else b""}
 
-    async def _view(self, wanted: ViewArguments) -> Any:
-        return await self._in_thread(self._answer_view, wanted.query, wanted.arguments)
+    def _view(self, wanted: ViewArguments) -> Any:
+        return self._answer_view(wanted.query, wanted.arguments)
 
 
 def _encoded(answer: Any) -> bytes:

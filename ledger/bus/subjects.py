@@ -63,17 +63,22 @@ def submit_subject(ledger: str, agent: str) -> str:
 
 
 def submit_pattern(ledger: str) -> str:
-    """Return what a node subscribes to so as to receive every agent's submissions."""
+    """Return the pattern of every agent's submissions."""
     return f"baton.{_ledger(ledger)}.submit.*"
 
 
-def read_subject(ledger: str, verb: str) -> str:
-    """Return where a read request of this verb goes."""
-    return f"baton.{_ledger(ledger)}.read.{_checked(_VERB, 'a verb', verb)}"
+def read_subject(ledger: str, agent: str, verb: str) -> str:
+    """Return where an agent sends read requests of this verb; the server lets only that agent publish there."""
+    return f"baton.{_ledger(ledger)}.read.{_agent(agent)}.{_checked(_VERB, 'a verb', verb)}"
+
+
+def reads_of(ledger: str, agent: str) -> str:
+    """Return what a node subscribes to so as to receive one agent's read requests."""
+    return f"baton.{_ledger(ledger)}.read.{_agent(agent)}.>"
 
 
 def read_pattern(ledger: str) -> str:
-    """Return what a node subscribes to so as to receive every read request."""
+    """Return the pattern of every read request."""
     return f"baton.{_ledger(ledger)}.read.>"
 
 
@@ -110,14 +115,9 @@ def log_stream_name(ledger: str, incarnation: int) -> str:
     return f"BATON_{_ledger(ledger)}_{_incarnation(incarnation)}"
 
 
-def submit_agent(subject: str) -> str:
-    """Return the agent that a received submit subject names; the server has authenticated it."""
-    return _agent(subject.rpartition(".")[2])
-
-
 def read_verb(subject: str) -> str:
     """Return the verb that a received read subject names."""
-    return _checked(_VERB, "a verb", ".".join(subject.split(".")[3:]))
+    return _checked(_VERB, "a verb", ".".join(subject.split(".")[4:]))
 
 
 def inbox_prefix(agent: str) -> str:

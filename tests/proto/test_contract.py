@@ -136,7 +136,7 @@ def test_addresses_are_the_subjects_that_the_code_makes() -> None:
     made = {name: one["address"].format(**values) for name, one in channels.items() if one["address"] is not None}
     assert made == {
         "submit": subjects.submit_subject(ledger, "alice"),
-        "read": subjects.read_subject(ledger, "range"),
+        "read": subjects.read_subject(ledger, "alice", "range"),
         "event": subjects.event_subject(ledger, kind, stream),
         "live": subjects.live_subject(ledger, kind, stream),
         "checkpoint": subjects.checkpoint_subject(ledger),

@@ -28,7 +28,6 @@ from typing import Any, Final, Self
 
 import nkeys
 import structlog
-from nats.aio.client import Client as NatsClient
 
 from consumers.doors.node.publication import Publishing
 from consumers.handoffs.notifier.settings import configured_channels
@@ -44,6 +43,7 @@ from ledger.admission.committer import Committer
 from ledger.admission.gate import Gate
 from ledger.bus import subjects
 from ledger.bus.connection import bus_errors
+from ledger.bus.node_client import NodeClient
 from ledger.bus.publisher import Outbox
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.server_config import BusUsers
@@ -138,7 +138,7 @@ class Node:
         self._parts.push_async_callback(asyncio.to_thread, committer.close)
         self._service = Service(self.client, committer, self._news, reader.answer)
         self._parts.push_async_callback(self._service.stop)
-        await self._service.start(self._nats)
+        await self._service.start(self._nats, self._users.agents)
         self._announce_url()
 
     def _start_tasks(self) -> None:
@@ -184,8 +184,8 @@ class Node:
     async def _on_server(self, call: Callable[..., object], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._server_thread, call, *arguments)
 
-    async def _connect(self) -> NatsClient:
-        client = NatsClient()
+    async def _connect(self) -> NodeClient:
+        client = NodeClient()
         connecting = client.connect(
             self._server.url,
             nkeys_seed_str=self._home.bus_seed(NODE),
@@ -229,6 +229,8 @@ class Node:
             if changed != seen:
                 users = current_users(self.client, self._home)
                 if users != self._users:
+                    # Served before it is let in, and let out before others hear of it: nobody is asked in vain.
+                    await self._service.follow(users.agents)
                     await self._on_server(self._server.reload, users)
                     self._users = users
                     log.info("users reloaded", agents=len(users.agents))
@@ -259,7 +261,7 @@ class Node:
                 log.error("the connection to the bus was closed: connecting again")
                 self._nats = await self._connect()
                 await self._publishing.start(self._nats)
-                await self._service.start(self._nats)
+                await self._service.start(self._nats, self._users.agents)
 
 
 async def _keep_running(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -25,7 +25,7 @@ ACK = "acknowledgement"
 INJECTIONS = {
     "publishes into the log": (EVENT, b"evil", ""),
     "has the answer to a submission stored": (subjects.submit_subject(L, "alice"), b"evil", EVENT),
-    "has the answer to a read stored": (subjects.read_subject(L, "event"), b"evil", EVENT),
+    "has the answer to a read stored": (subjects.read_subject(L, "alice", "event"), b"evil", EVENT),
     "has a pulled message stored again": (f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.durable", b"1", EVENT),
     "has the answer to an acknowledgement stored": (ACK, b"", EVENT),
     "has a fetched message stored": (f"$JS.API.STREAM.MSG.GET.{STREAM}", b'{"seq":1}', EVENT),
@@ -63,7 +63,7 @@ async def count_after(bus: Bus, form: str) -> int:
             await node.subscribe(pattern, cb=answer)
         await bus.settle(node)
         await alice.publish(delivered.reply if subject == ACK else subject, payload, reply=reply)
-        own = await alice.request(subjects.read_subject(L, "event"), b"", timeout=2)
+        own = await alice.request(subjects.read_subject(L, "alice", "event"), b"", timeout=2)
         assert own.subject.startswith("_INBOX_alice.")
         count = 1
         for _ in range(10):
@@ -116,7 +116,7 @@ def test_an_agent_submits_only_as_itself(bus: Bus) -> None:
 
 
 def test_an_answer_cannot_be_turned_into_a_submission_of_another(bus: Bus) -> None:
-    read, other = subjects.read_subject(L, "event"), subjects.submit_subject(L, "bob")
+    read, other = subjects.read_subject(L, "alice", "event"), subjects.submit_subject(L, "bob")
     assert asyncio.run(heard_by_node(bus, read, reply=other))[0] == []
 
 
@@ -137,7 +137,7 @@ def test_an_agent_cannot_listen_to_what_is_not_its_own(bus: Bus, subject: str) -
             await bus.settle(node)
             await alice.subscribe(subject, cb=hear)
             await bus.settle(alice)
-            await bob.request(subjects.read_subject(L, "event"), b"secret", timeout=2)
+            await bob.request(subjects.read_subject(L, "bob", "event"), b"secret", timeout=2)
             await asyncio.sleep(0.05)
         assert heard == []
         assert "permissions violation for subscription" in str(errors[0]).lower()

@@ -103,7 +103,7 @@ def test_closing_ends_requests_that_wait(served: Served, never_give_up: None) ->
     client, errors = served.client(), list[BatonError]()
     asking = threading.Thread(target=lambda: errors.append(failure_of(lambda: client.entries(99, wait_s=30))))
     asking.start()
-    while served.service._reads_waiting < 1:
+    while served.service.reads_waiting < 1:
         asking.join(0.01)
     client.close()
     asking.join(30)
@@ -134,5 +134,5 @@ def test_requests_of_many_threads_share_a_connection(client: RemoteClient, ledge
 
 
 def test_reading_is_not_allowed_on_subjects_of_another_ledger(client: RemoteClient, never_give_up: None) -> None:
-    error = failure_of(lambda: client._connection.request(read_subject("0" * 32, "head"), b"{}"))
+    error = failure_of(lambda: client._connection.request(read_subject("0" * 32, "alice", "head"), b"{}"))
     assert error.code == "BUS_DENIED"

@@ -71,7 +71,7 @@ def test_waiting_read_goes_on_after_the_server_was_killed(
         subscribing = threading.Thread(target=subscribe)
         subscribing.start()
         for number in range(2):
-            while served.service._reads_waiting < 1 or len(seen) < number:
+            while served.service.reads_waiting < 1 or len(seen) < number:
                 subscribing.join(0.01)
             own_server.again()
             ledger.submit(found(ledger, str(number)))

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 from bad_inputs import BAD_INPUTS, REPRESENTATIVES, BadInput, body, start_session
 from blake3 import blake3
-from served import Served, until
+from served import Served, connect, until
 
 from ledger import limits
-from ledger.bus import service as module
 from ledger.bus.service import answer_size_max_bytes, arguments_size_max_bytes
 from ledger.bus.subjects import read_subject, submit_subject
 from ledger.errors import CODES
@@ -33,7 +32,7 @@ def submit(served: Served, payload: bytes, headers: dict[str, str] | None = None
 
 def read(served: Served, verb: str, arguments: bytes = b"") -> Any:
     """Send bytes to a read subject."""
-    return served.ask(read_subject(served.ledger.id, verb), arguments)
+    return served.ask(read_subject(served.ledger.id, "alice", verb), arguments)
 
 
 def code_of(answer: Any) -> str:
@@ -86,7 +85,7 @@ def draft(data: Any, stream: str) -> Any:
 def test_submission_without_a_reply_subject_is_admitted(served: Served, ledger: Ledger) -> None:
     payload = ledger.sign("alice", draft(SessionStarted(), "session/quiet")).encode()
     served.run(served.alice.publish(submit_subject(ledger.id, "alice"), payload))
-    served.run(served.alice.publish(read_subject(ledger.id, "head"), b""))
+    served.run(served.alice.publish(read_subject(ledger.id, "alice", "head"), b""))
     served.run(served.alice.flush())
     assert submit(served, payload)["accepted"][0]["index"] == ledger.head()[0] - 1
 
@@ -151,7 +150,7 @@ def test_read_that_cannot_be_answered_says_why(served: Served, verb: str, argume
 
 
 def test_verb_that_is_no_word_is_refused(served: Served) -> None:
-    assert code_of(served.ask(f"baton.{served.ledger.id}.read.HEAD", b"")) == "INVALID_FORMAT"
+    assert code_of(served.ask(f"baton.{served.ledger.id}.read.alice.HEAD", b"")) == "INVALID_FORMAT"
 
 
 def test_chunk_beyond_a_blob_is_not_found(served: Served, ledger: Ledger) -> None:
@@ -199,36 +198,32 @@ def test_largest_page_of_the_log_fits_into_an_answer(served: Served, ledger: Led
 # Limits
 
 
-def test_request_beyond_the_limit_of_requests_is_busy(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("requests_running_max", "requests_running_max_bytes"):
-        with monkeypatch.context() as patch:
-            patch.setattr(module, name, 0)
-            assert code_of(submit(served, b"x")) == "BUSY"
-    assert code_of(submit(served, b"x")) == "INVALID_FORMAT"
-
-
-def test_waiting_reads_have_a_limit_and_keep_nobody_from_working(
+def test_waiting_reads_have_a_share_and_keep_nobody_from_working(
     served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "reads_waiting_max", 5)
+    monkeypatch.setattr(limits, "agent_reads_waiting_max", 5)
     wait = msgspec.json.encode({"start": ledger.head()[0], "wait_s": 30})
-    subject = read_subject(ledger.id, "range")
 
     async def ask_all() -> list[Any]:
-        asked = [asyncio.create_task(served.alice.request(subject, wait, timeout=20)) for _ in range(5)]
-        await until(lambda: served.service._reads_waiting == 5)
-        monkeypatch.setattr(module, "requests_running_max", 1)
+        bob = await connect(served.url, "bob")
+        asked = [bob.request(read_subject(ledger.id, "bob", "range"), wait, timeout=20)]
+        subject = read_subject(ledger.id, "alice", "range")
+        asked += [served.alice.request(subject, wait, timeout=20) for _ in range(5)]
+        tasks = [asyncio.create_task(one) for one in asked]
+        await until(lambda: served.service.reads_waiting == 6)
         busy = await served.alice.request(subject, wait, timeout=20)
         accepted = await served.alice.request(
             submit_subject(ledger.id, "alice"),
             ledger.sign("alice", draft(SessionStarted(), "session/s1")).encode(),
         )
-        return [msgspec.json.decode(one.data) for one in (busy, accepted, *[await one for one in asked])]
+        answers = [msgspec.json.decode(one.data) for one in (busy, accepted, *[await one for one in tasks])]
+        await bob.close()
+        return answers
 
     busy, accepted, *pages = served.run(ask_all())
     assert code_of(busy) == "BUSY"
     assert "accepted" in accepted
-    assert [len(page["entries"]) for page in pages] == [1] * 5
+    assert [len(page["entries"]) for page in pages] == [1] * 6
 
 
 def test_waiting_read_is_woken_by_the_submission_itself(served: Served, ledger: Ledger) -> None:
@@ -236,8 +231,8 @@ def test_waiting_read_is_woken_by_the_submission_itself(served: Served, ledger: 
     wait = msgspec.json.encode({"start": ledger.head()[0], "wait_s": 30})
 
     async def ask() -> Any:
-        waiting = asyncio.create_task(served.alice.request(read_subject(ledger.id, "range"), wait, timeout=20))
-        await until(lambda: served.service._reads_waiting == 1)
+        waiting = asyncio.create_task(served.alice.request(read_subject(ledger.id, "alice", "range"), wait, timeout=20))
+        await until(lambda: served.service.reads_waiting == 1)
         payload = ledger.sign("alice", draft(SessionStarted(), "session/s1")).encode()
         await served.alice.request(submit_subject(ledger.id, "alice"), payload)
         return msgspec.json.decode((await waiting).data)
@@ -248,7 +243,7 @@ def test_waiting_read_is_woken_by_the_submission_itself(served: Served, ledger: 
 def test_slow_views_do_not_hold_up_submissions(served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
     monkeypatch.setattr(served.service, "_answer_view", lambda *_: {"waited": go_on.wait(20)})
-    subject = read_subject(ledger.id, "view")
+    subject = read_subject(ledger.id, "alice", "view")
 
     async def ask_all() -> list[Any]:
         slow = [asyncio.create_task(served.alice.request(subject, b'{"query":"x"}', timeout=20)) for _ in range(20)]
@@ -279,23 +274,23 @@ def test_stopping_answers_what_was_asked_and_takes_no_more(
                 asyncio.create_task(served.alice.request(subject, data, timeout=20))
                 for subject, data in (
                     (submit_subject(ledger.id, "alice"), payload),
-                    (read_subject(ledger.id, "range"), wait),
+                    (read_subject(ledger.id, "alice", "range"), wait),
                 )
             ]
-            await until(lambda: len(served.service._running) == 2 and served.service._reads_waiting == 1)
+            await until(lambda: served.service.reads_waiting == 1 and served.service._submissions._tasks)
             stopping = asyncio.create_task(served.service.stop())
             await asyncio.sleep(0.01)
             go_on.set()
             await stopping
             answers = [msgspec.json.decode((await one).data) for one in asked]
             with pytest.raises(Exception, match="no responders"):
-                await served.alice.request(read_subject(ledger.id, "head"), b"", timeout=5)
+                await served.alice.request(read_subject(ledger.id, "alice", "head"), b"", timeout=5)
             return answers
 
         accepted, page = served.run(stop())
         assert accepted["accepted"][0]["index"] == ledger.head()[0] - 1
         assert page["entries"] == []
-        assert not served.service._running
+        assert not served.service._submissions._tasks | served.service._reads._tasks
     assert not [one.name for one in threading.enumerate() if one.name.startswith("baton-service")]
 
 
