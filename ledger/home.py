@@ -8,6 +8,7 @@
   keys/NAME.key      identity keys (0600); root, checkpoint and node among them
   keys/NAME.nkey     the key of an agent's bus connection: never the event key
   keys/NAME.session  a delegated session key
+  keys/*.new         keys that replace those beside them, when the ledger has accepted it (`baton key rotate`)
   views.db           views; can always be rebuilt
   logs/              the log folders of Tree-of-Thoughts tasks; can always be written again
   bus/               the embedded nats-server's store, configuration and log
@@ -28,10 +29,8 @@ from ledger.config import VIEWS_FILE
 from ledger.errors import Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.identity import Key, ledger_id, open_key, read_key_file, read_private, write_key, write_private
-from ledger.lifecycle.authority import NODE, ROOT, covers, to_ms
+from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, covers, to_ms
 from ledger.log.log import Log
-
-CHECKPOINT = "checkpoint"
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -66,17 +65,28 @@ class Home(msgspec.Struct, frozen=True):
         """Return the path of a session key."""
         return self.keys / f"{name}.session"
 
+    def is_rotating(self, name: str) -> bool:
+        """Whether a rotation of an agent's keys was begun here and not finished."""
+        return pending(self.key_file(name)).exists()
+
     def is_local(self) -> bool:
         """Whether the log itself is here (a remote agent's folder holds keys only)."""
         return (self.path / "log" / "data.mdb").is_file()
 
-    def checkpoint_key(self, origin: str, passphrase: str | None = None) -> CheckpointKey:
-        """Return the key that signs checkpoints under the ledger's origin.
+    def checkpoint_key(self, origin: str, public: str) -> CheckpointKey:
+        """Return the key ``public`` (hex), which signs checkpoints under the ledger's origin.
 
         Raises:
-            Refused: as ``identity.open_key``.
+            Refused: as ``identity.open_key``; ``KEY_FILE_MISSING`` when the file here holds another key.
         """
-        return CheckpointKey(origin, open_key(self.key_file(CHECKPOINT), passphrase).seed)
+        path = self.key_file(CHECKPOINT)
+        for file in (path, pending(path)):  # the second, when a rotation was accepted and we crashed before its end
+            if file == path or file.exists():
+                key = open_key(file)
+                if key.public.hex() == public:
+                    return CheckpointKey(origin, key.seed)
+        message = f"{path} is not the key that signs this ledger's checkpoints now: copy here the one that replaced it"
+        raise Refused("KEY_FILE_MISSING", message, path=str(path), key=public)
 
     def signing_key(
         self, name: str, kinds: list[tuple[str, str]], ask: Callable[[str], str | None] = lambda _: None
@@ -97,13 +107,19 @@ class Home(msgspec.Struct, frozen=True):
         is_sealed = read_key_file(path).sealed is not None
         return open_key(path, ask(name) if is_sealed else None)
 
-    def bus_seed(self, name: str) -> str:
-        """Return the nkey seed of an agent's bus connection.
+    def bus_seed(self, name: str, *, is_new: bool = False) -> str:
+        """Return the nkey seed of an agent's bus connection, or (``is_new``) the one that is to take its place.
 
         Raises:
             Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
         """
-        return read_private(self.nkey_file(name)).decode("ascii", "replace").strip()
+        path = self.nkey_file(name)
+        return read_private(pending(path) if is_new else path).decode("ascii", "replace").strip()
+
+
+def pending(path: Path) -> Path:
+    """Return where the key lies that is to take the place of the one in ``path``."""
+    return path.with_name(f"{path.name}.new")
 
 
 def new_bus_key(path: Path) -> str:

@@ -100,12 +100,17 @@ def write_key(path: Path, key: Key, *, ledger: str, name: str, passphrase: str |
         Refused: ``KEY_EXISTS``.
         Unavailable: ``STORE_UNAVAILABLE`` when it cannot be written.
     """
+    write_private(path, encode_key(key, ledger=ledger, name=name, passphrase=passphrase))
+
+
+def encode_key(key: Key, *, ledger: str, name: str, passphrase: str | None = None) -> bytes:
+    """Return the content of a key file, sealed when there is a passphrase."""
     content = KeyFile(ledger=ledger, name=name, public=key.public.hex(), seed=key.seed.hex())
     if passphrase is not None:
         salt = utils.random(pwhash.argon2id.SALTBYTES)
         sealed = secret.SecretBox(_stretch(passphrase, salt)).encrypt(key.seed)
         content = msgspec.structs.replace(content, seed=None, sealed=bytes(sealed).hex(), salt=salt.hex())
-    write_private(path, msgspec.json.encode(content) + b"\n")
+    return msgspec.json.encode(content) + b"\n"
 
 
 def write_session_key(path: Path, content: KeyFile) -> None:

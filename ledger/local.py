@@ -180,15 +180,19 @@ class LocalClient(Resource):
         """Return the receipt of an entry."""
         from ledger.receipt import Receipt  # noqa: PLC0415 - loads keys
 
-        key = self._checkpoint_key()
         with self.log.snapshot() as snapshot:
+            key = self._checkpoint_key(snapshot)
             return Receipt(index, tuple(snapshot.inclusion_proof(index)), _signed(snapshot, key))
 
     def checkpoint(self) -> str:
         """Return a signed checkpoint of the log as it is now."""
-        key = self._checkpoint_key()
         with self.log.snapshot() as snapshot:
-            return _signed(snapshot, key)
+            return _signed(snapshot, self._checkpoint_key(snapshot))
+
+    def checkpoint_key(self) -> str:
+        """Return the key (hex) that signs checkpoints now."""
+        with self.log.snapshot() as snapshot:
+            return snapshot.checkpoint_key()
 
     def put_blob(self, content: bytes) -> str:
         """Store a blob and return its ref; text is searched for secrets (``ledger.secrets``)."""
@@ -214,12 +218,12 @@ class LocalClient(Resource):
                         return
             time.sleep(poll_interval_s)
 
-    def _checkpoint_key(self) -> CheckpointKey:
+    def _checkpoint_key(self, snapshot: Snapshot) -> CheckpointKey:
         from ledger.home import Home  # noqa: PLC0415 - loads keys
 
-        created = read_event(0, self.entry(0)).data
+        created = read_event(0, snapshot.entry(0)).data
         assert isinstance(created, LedgerCreated)  # noqa: S101 - entry 0 is nothing else
-        return Home(self.settings.home).checkpoint_key(created.origin)
+        return Home(self.settings.home).checkpoint_key(created.origin, snapshot.checkpoint_key())
 
 
 def _signed(snapshot: Snapshot, key: CheckpointKey) -> str:

@@ -227,6 +227,9 @@ class AsyncLedger(LedgerBase):
     def _compute(self, work: Callable[[Client], T]) -> T:
         return work(self._open_beside())
 
+    def _client_beside(self) -> Client:
+        return self._open_beside()
+
     def _open_beside(self) -> Client:
         with self._opening:
             if self._beside is None:

@@ -139,7 +139,15 @@ class LedgerBase:
         return Author(client, who, partial(self._key, who))
 
     def _key(self, name: str, kinds: list[tuple[str, str]]) -> Key:
+        if self.home.is_rotating(name):
+            from consumers.sdk.rotation import settle  # noqa: PLC0415 - only after a rotation that was cut short
+
+            settle(self._client_beside(), self.home, name)
         return self.home.signing_key(name, kinds, self._ask_passphrase)
+
+    def _client_beside(self) -> Client:
+        """Return a client that may be asked while something is signed."""
+        raise NotImplementedError
 
     def _ask_passphrase(self, name: str) -> str | None:
         return self._passphrase(name) if callable(self._passphrase) else self._passphrase
@@ -170,6 +178,9 @@ class Ledger(LedgerBase, Resource):
         if self._client is None:
             raise Refused("USAGE", "this ledger was closed: open it again")
         return self._client
+
+    def _client_beside(self) -> Client:
+        return self.client
 
     def author(self, name: str | None = None) -> Author:
         """Return the author that signs as ``name`` (default: the acting agent).

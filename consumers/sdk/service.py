@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from consumers.sdk.rotation import settle
 from ledger.author import Author, Draft
 from ledger.events.authority import AgentRegistered, Role
 from ledger.home import Home, new_bus_key, public_bus_key
@@ -47,13 +48,19 @@ def service_author(client: LocalClient, name: str) -> Author:
         Refused: the name belongs to an agent with another key.
     """
     home = Home(client.settings.home)
+    settle(client, home, name)
     key = _identity_key(home, client.ledger, name)
     with client.log.snapshot() as snapshot:
         agent = snapshot.agent(name)
     if agent is None or agent.key != key.public.hex():
         node = open_key(home.key_file(NODE))
         register_agent(Author(client, NODE, lambda _: node), home, name, ["service"])
-    return Author(client, name, lambda _: key)
+
+    def present_key(_: object) -> Key:
+        settle(client, home, name)
+        return open_key(home.key_file(name))  # read each time: it may have been replaced while the node runs
+
+    return Author(client, name, present_key)
 
 
 def _identity_key(home: Home, ledger: str, name: str, passphrase: str | None = None) -> Key:

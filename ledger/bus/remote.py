@@ -51,7 +51,13 @@ class RemoteClient(Resource):
         self.ledger: str = read_key_file(home.key_file(agent)).ledger
         self._agent = agent
         self._submit_subject = subjects.submit_subject(self.ledger, agent)
-        self._connection = Connection(settings.server or "", agent, home.bus_seed(agent))
+        try:
+            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent))
+        except Refused as refusal:
+            if refusal.code != "BUS_DENIED" or not home.is_rotating(agent):
+                raise
+            # A rotation that was cut short after the ledger had accepted it: the server knows the new key only.
+            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent, is_new=True))
         self._uploading = threading.Lock()
 
     def close(self) -> None:

@@ -94,8 +94,14 @@ class Snapshot:
         return record
 
     def checkpoint_key(self) -> str:
-        """Return the key (hex) that signs a checkpoint of this moment."""
-        record: CheckpointKeys = self.record(layout.CHECKPOINT_KEYS_KEY)
+        """Return the key (hex) that signs a checkpoint of this moment.
+
+        Raises:
+            Corrupted: the log has lost it.
+        """
+        record: CheckpointKeys | None = self.record(layout.CHECKPOINT_KEYS_KEY)
+        if record is None:
+            raise Corrupted("CORRUPTED", "the log no longer says which key signs its checkpoints: run `baton fsck`")
         return record.at(self.size)
 
     def keys(self) -> list[tuple[str, KeyRecord]]:

@@ -122,7 +122,7 @@ def test_new_ledger_has_its_keys_its_first_entry_and_ignores_itself_in_git(home:
     assert {read_key_file(path).ledger for path in (home / "keys").glob("*.key")} == {made}
     with open_client(read_settings(home=home, environment={})) as client:
         assert (client.ledger, client.head().size) == (made, 1)
-        verify_checkpoint(client.checkpoint(), Home(home).checkpoint_key(ORIGIN).verifier)
+        verify_checkpoint(client.checkpoint(), Home(home).checkpoint_key(ORIGIN, client.checkpoint_key()).verifier)
 
 
 def test_ledger_is_not_made_twice(home: Path) -> None:

@@ -142,8 +142,8 @@ class Group(click.Group):
 VERBS: Final = {
     "init": Lazy("ledger:init", "Make a new ledger in this folder."),
     "doctor": Lazy("ledger:doctor", "Check the installation, the ledger and its keys."),
-    "agent": Lazy("agents:agent", "Register and list agents."),
-    "key": Lazy("agents:key", "Delegate, revoke and list signing keys."),
+    "agent": Lazy("agents:agent", "Register, list and remove agents."),
+    "key": Lazy("keys:key", "Delegate, replace, revoke and list signing keys."),
     "emit": Lazy("events:emit", "Sign and append one event."),
     "submit": Lazy("events:submit", "Append events that were signed elsewhere."),
     "log": Lazy("events:log_", "List events, or follow them as they come."),

@@ -9,9 +9,9 @@ compared with it.
 
 Whatever runs in the background is started again when it fails, and the failure logged: nothing here dies silently.
 
-Who may connect to the bus: the nodes, and every agent that was registered with a key for it. A nats-server refuses its
-whole configuration for one key it cannot use, and then neither reloads nor starts. So a key that is no key, or that
-somebody else has, keeps only its own agent out.
+Who may connect to the bus: the nodes, and every agent with a valid identity key and a key for the bus. A nats-server
+refuses its whole configuration for one key it cannot use, and then neither reloads nor starts. So a key that is no key,
+or that somebody else has, keeps only its own agent out.
 """
 
 from __future__ import annotations
@@ -320,23 +320,29 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
 
 
 def current_users(client: LocalClient, home: Home) -> BusUsers:
-    """Return the users that the log and the ledger's folder name now; of two with one key the first by name.
+    """Return the users that the log and the ledger's folder name now: agents with a valid identity key and a bus key.
+
+    Not: whose identity key was revoked or called compromised and not yet replaced, and who was removed.
 
     Raises:
         Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE`` for the node's own key.
     """
     node = public_bus_key(home.bus_seed(NODE))
-    found = {agent.name: agent.nkey for agent in client.agents() if agent.nkey is not None}
+    taken, agents = {node}, dict[str, str]()
     if home.nkey_file(ROOT).exists():
         # Who owns the ledger's folder may also ask its server; the key lies nowhere else.
-        found[ROOT] = public_bus_key(home.bus_seed(ROOT))
-    taken, agents = {node}, dict[str, str]()
-    for name, nkey in sorted(found.items()):
-        if nkey in taken or not is_bus_key(nkey):
-            log.warning("agent cannot connect: its bus key is no key, or somebody else's", agent=name, nkey=nkey)
+        agents[ROOT] = public_bus_key(home.bus_seed(ROOT))
+        taken.add(agents[ROOT])
+    with client.log.snapshot() as snapshot:
+        valid = [agent for agent in snapshot.agents() if (key := snapshot.key(agent.key)) is not None and key.is_valid]
+    for agent in valid:
+        if agent.nkey is None:
             continue
-        taken.add(nkey)
-        agents[name] = nkey
+        if agent.nkey in taken or not is_bus_key(agent.nkey):
+            log.warning("agent cannot connect: its bus key is no key, or the node's", agent=agent.name, nkey=agent.nkey)
+            continue
+        taken.add(agent.nkey)
+        agents[agent.name] = agent.nkey
     return BusUsers(nodes=(node,), agents=agents)
 
 

@@ -13,6 +13,7 @@ from ledger.author import Draft, body_of
 from ledger.codec import encode_packed
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
 from ledger.events.session import FindingLogged, SessionStarted
+from ledger.lifecycle.authority import CHECKPOINT, CheckpointKeys
 from ledger.log import tables as layout
 from ledger.log.log import Pending
 
@@ -96,7 +97,10 @@ def rebuilt(ledger: Ledger, folder: Path, entries: list[bytes]) -> Ledger:
     made.log = type(ledger.log)(folder, map_size=64 * 1024**2, create=True)
     first = layout.Head(layout.FORMAT, ledger.id, 0, b"", 0, 0)
     with made.log.tables.writing() as txn:
-        pending = Pending(entries=entries, id_keys=[], accepted_ms=decode_entry(entries[-1]).accepted_ms)
+        signs = CheckpointKeys(((0, ledger.keys[CHECKPOINT].public.hex()),))  # so that it can be exported
+        state = {layout.CHECKPOINT_KEYS_KEY: encode_packed(signs)}
+        accepted_ms = decode_entry(entries[-1]).accepted_ms
+        pending = Pending(entries=entries, id_keys=[], state=state, accepted_ms=accepted_ms)
         made.log.appender.append(txn, first, pending)
     made.write_keys()
     return made

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from consumers.doors.cli.app import App, read_text
-from consumers.doors.cli.commands.agents import parse_ttl
+from consumers.doors.cli.commands.keys import parse_ttl
 from consumers.doors.cli.program import Command
 from consumers.sdk.text import clean
 from consumers.sessions.copies import with_copies

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from building import Ledger
+from building import Ledger, key_named
 from served import public_key, register_on_bus
 from serving import (
     CAROL,
@@ -30,8 +30,10 @@ from consumers.doors.node import node as node_module
 from consumers.doors.node.node import Node, current_users, is_bus_key
 from ledger.author import Author, Draft
 from ledger.errors import Refused, Unavailable
+from ledger.events.authority import AgentRemoved, KeyCompromised, KeyRevoked, KeyRotated
 from ledger.events.session import FindingLogged
-from ledger.lifecycle.authority import NODE
+from ledger.identity import Key
+from ledger.lifecycle.authority import NODE, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,7 +168,7 @@ def open_ledger(settings: Settings) -> Iterator[Ledger]:
         yield ledger
 
 
-@pytest.mark.parametrize("nkey", ["U" + "A" * 55, public_key(NODE), public_key(CAROL)])
+@pytest.mark.parametrize("nkey", ["U" + "A" * 55, public_key(NODE)])
 def test_bus_key_that_cannot_be_used_keeps_only_its_agent_out(settings: Settings, nkey: str) -> None:
     with open_ledger(settings) as ledger:
         register_on_bus(ledger, "dave", nkey)
@@ -175,6 +177,36 @@ def test_bus_key_that_cannot_be_used_keeps_only_its_agent_out(settings: Settings
     assert "dave" not in agents
     assert agents["carol"] == public_key(CAROL)
     served(settings, begin)
+
+
+def test_bus_users_are_the_agents_with_a_valid_identity_key(settings: Settings) -> None:
+    def users() -> dict[str, str]:
+        with ledger.client() as client:
+            return current_users(client, ledger.home).agents
+
+    def rotated(nkey: str) -> KeyRotated:
+        fresh = Key.generate()
+        proof = fresh.prove_possession(ledger.id, "dave")
+        return KeyRotated(agent="dave", key=fresh.public.hex(), proof=proof, nkey=nkey)
+
+    with open_ledger(settings) as ledger:
+        register_on_bus(ledger, "dave")
+        key = ledger.keys["dave"].public.hex()
+        assert users()["dave"] == public_key("dave")
+        ledger.emit(ROOT, "agent/dave", KeyCompromised(key=key, since=0))
+        assert "dave" not in users()
+        with pytest.raises(Refused) as refused:  # it would shut carol out
+            ledger.emit(ROOT, "agent/dave", rotated(public_key(CAROL)))
+        assert refused.value.code == "KEY_EXISTS"
+        with pytest.raises(Refused) as refused:  # and its own old one is in somebody else's hands
+            ledger.emit(ROOT, "agent/dave", rotated(public_key("dave")))
+        assert refused.value.code == "KEY_EXISTS"
+        ledger.emit(ROOT, "agent/dave", rotated(public_key("another")))
+        assert users()["dave"] == public_key("another")
+        ledger.emit(ROOT, "agent/dave", AgentRemoved(agent="dave"))
+        assert "dave" not in users()
+        ledger.emit(ROOT, "agent/carol", KeyRevoked(key=key_named(CAROL).public.hex()))
+        assert CAROL not in users()
 
 
 def test_public_keys_are_told_from_what_looks_like_one() -> None:

@@ -1,0 +1,279 @@
+"""`baton key`: session keys that sign for a time and within a scope, new keys for old, and stolen ones."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.commands.agents import new_passphrase, wait_until_let_in
+from consumers.doors.cli.output import print_table
+from consumers.doors.cli.program import Group
+from ledger.author import Draft
+from ledger.bundle.layout import fingerprint
+from ledger.client import read_event
+from ledger.errors import Refused
+from ledger.events.authority import KeyCompromised, KeyDelegated, KeyRevoked
+from ledger.identity import Key, KeyFile, read_key_file, write_session_key
+from ledger.lifecycle.authority import ROOT, to_ms
+
+if TYPE_CHECKING:
+    from ledger.client import Client
+
+ttl_max: Final = timedelta(days=366)
+key_digits_shown: Final = 16
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+@click.group(cls=Group)
+def key() -> None:
+    """Delegate, replace, revoke and list signing keys."""
+
+
+@key.command()
+@click.option("--ttl", default="12h", show_default=True, help="How long it is valid: 30m, 12h, 7d.")
+@click.option("--kind", "kinds", multiple=True, help="A kind it may sign, or a prefix as session.* (default: any).")
+@click.option("--stream", "streams", multiple=True, help="A stream it may write, or a prefix (default: any).")
+@click.option("--max-events", type=click.IntRange(1), help="How many events it may sign.")
+def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...], max_events: int | None) -> None:
+    """Make a session key for the acting agent (--as) and write it to keys/NAME.session.
+
+    From now on the agent's events are signed with it, until it expires; approvals never are.
+    """
+    name = app.acting()
+    home, client = app.ledger_home(), app.client()
+    session = Key.generate()
+    until = datetime.now(UTC) + parse_ttl(ttl)
+    expires_at = until.isoformat(timespec="seconds").replace("+00:00", "Z")
+    delegated = KeyDelegated(
+        key=session.public.hex(),
+        proof=session.prove_possession(client.ledger, name),
+        expires_at=expires_at,
+        kinds=list(kinds),
+        streams=list(streams),
+        max_events=max_events,
+    )
+    accepted = app.author().emit(Draft(stream=f"agent/{name}", data=delegated))[0]
+    path = home.session_file(name)
+    content = KeyFile(
+        ledger=client.ledger,
+        name=name,
+        public=session.public.hex(),
+        seed=session.seed.hex(),
+        expires_at=expires_at,
+        kinds=list(kinds),
+        streams=list(streams),
+    )
+    write_session_key(path, content)
+    data = {"name": name, "key": content.public, "expires_at": expires_at, "file": str(path), "index": accepted.index}
+    app.show("key", data, lambda: click.echo(f"{path} signs for {name} until {expires_at} (entry {accepted.index})"))
+
+
+@key.command()
+@click.argument("public_key")
+@click.option("--reason", default="no reason given", show_default=True)
+def revoke(app: App, public_key: str, reason: str) -> None:
+    """Revoke a key, by its public half in hex or an unambiguous beginning of it. Signed by its owner or an admin."""
+    found = _key_of(app, public_key)
+    data = KeyRevoked(key=found["key"], reason=reason)
+    accepted = app.author().emit(Draft(stream=f"agent/{found['agent']}", data=data))[0]
+    answer = {"key": data.key, "agent": found["agent"], "index": accepted.index}
+    app.show("key", answer, lambda: click.echo(f"revoked {_short(data.key)} of {answer['agent']} at {accepted.index}"))
+
+
+@key.command()
+@click.option("--lost", is_flag=True, help="The old key is lost, or ended: root signs instead.")
+@click.option("--by", metavar="ADMIN", help="Who signs with --lost (default: root).")
+@click.option("--checkpoint", is_flag=True, help="Replace the key that signs checkpoints; signed by root.")
+@click.option("--unprotected", is_flag=True, help="With --lost: leave the new key unsealed.")
+@click.option("--reason", default="no reason given", show_default=True)
+def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotected: bool, reason: str) -> None:
+    """Replace the identity key of the acting agent (--as), and its key for the bus with it.
+
+    The old key signs the change, and nothing after it; what it delegated ends with it, and what it signed stays valid.
+    The new files take the place of the old ones, sealed with the same passphrase. A lost key of a human, reviewer or
+    admin is replaced by root, any other by an admin, too; as in `agent add`, its new passphrase is read first.
+
+    --as root replaces the root key: the ledger's id and its root fingerprint stay. --checkpoint replaces the key of
+    checkpoints. Killed on the way, the next call goes on where this one ended.
+    """
+    if checkpoint:
+        if lost or by or unprotected or app.settings().agent not in (None, ROOT):
+            raise Refused("USAGE", "root replaces the checkpoint key: give --checkpoint alone, or with --as root")
+        _rotate_checkpoint(app, reason)
+        return
+    if not lost and (by or unprotected):
+        raise Refused("USAGE", "--by and --unprotected say how a lost key is replaced: add --lost")
+    _rotate_agent(app, app.acting(), signer=(by or ROOT) if lost else None, unprotected=unprotected, reason=reason)
+
+
+def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool, reason: str) -> None:
+    from consumers.sdk.rotation import rotate_agent  # noqa: PLC0415 - only this verb makes keys
+
+    home = app.ledger_home()
+    if signer is None:
+        is_sealed = read_key_file(home.key_file(name)).sealed is not None
+        passphrase = app.ask_passphrase(name) if is_sealed else None
+    else:
+        roles = next((one.roles for one in app.client().agents() if one.name == name), frozenset[str]())
+        passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
+    rotated, accepted = rotate_agent(app.author(signer or name), home, name, passphrase=passphrase, reason=reason)
+    if rotated.nkey is not None:
+        wait_until_let_in(app, home, name)
+    path = home.key_file(name)
+    data = {
+        "name": name, "key": rotated.key, "nkey": rotated.nkey, "index": accepted.index, "file": str(path),
+        "signed_by": signer or name,
+    }  # fmt: skip
+
+    def text() -> None:
+        click.echo(f"the key of {name} was replaced at entry {accepted.index} by {_short(rotated.key)}")
+        click.echo(f"  key file  {path}{'  (sealed)' if passphrase else ''}")
+        if name == ROOT:
+            first = read_event(0, app.client().entry(0)).key
+            click.echo(
+                f"  auditors go on with the fingerprint of the first root key: {fingerprint(bytes.fromhex(first))}"
+            )
+
+    app.show("key", data, text)
+
+
+def _rotate_checkpoint(app: App, reason: str) -> None:
+    from consumers.sdk.rotation import rotate_checkpoint  # noqa: PLC0415 - only this verb makes keys
+
+    client = app.local_client()
+    rotated, accepted = rotate_checkpoint(client, app.author(ROOT), app.ledger_home(), reason=reason)
+    data = {"key": rotated.key, "index": accepted.index}
+
+    def text() -> None:
+        click.echo(f"checkpoints of more than {accepted.index} entries are signed with {_short(rotated.key)}")
+        click.echo("Next: baton checkpoint, and give its key to whoever holds the old one")
+
+    app.show("key", data, text)
+
+
+@key.command()
+@click.argument("key_or_agent", metavar="KEY|AGENT")
+@click.option("--since", required=True, metavar="INDEX|TIME", help="The first entry that may be the thief's.")
+@click.option("--reason", default="no reason given", show_default=True)
+def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
+    """Say that somebody else may hold a key (of an agent: its identity key) since an entry or a time.
+
+    The key signs nothing any more, and what it signed since, or a session key that it delegated since, is shown as
+    suspect everywhere; nothing is deleted. An approval among it does not count for a later claim. Signed by its own
+    agent (--as) or an admin; by root if nobody is named. A key of root or node is replaced first.
+    """
+    found = _key_of(app, key_or_agent)
+    index = index_of(app.client(), since)
+    data = KeyCompromised(key=found["key"], since=index, reason=reason)
+    author = app.author(app.settings().agent or ROOT)
+    accepted = author.emit(Draft(stream=f"agent/{found['agent']}", data=data))[0]
+    introduced = _introduced(app, data)
+    answer = {
+        "key": data.key,
+        "agent": found["agent"],
+        "since": index,
+        "index": accepted.index,
+        "introduced": introduced,
+    }
+
+    def text() -> None:
+        click.echo(f"{_short(data.key)} of {found['agent']} is compromised since entry {index}, says {accepted.index}")
+        for one in introduced:
+            click.echo(
+                f"It brought in {_short(one['key'])} of {one['agent']} at entry {one['since_index']}, which is valid:"
+            )
+            click.echo(
+                f"  if that is not theirs either: baton key compromised {one['key'][:12]} --since {one['since_index']}"
+            )
+        click.echo(f"Next: baton key rotate --as {found['agent']} --lost, if the agent shall go on")
+
+    app.show("key", answer, text)
+
+
+def _introduced(app: App, said: KeyCompromised) -> list[dict[str, Any]]:
+    """Return the valid identity keys that the compromised one registered or put in another's place since then."""
+    keys = [one for one in app.query("agents.keys")["keys"] if one["sort"] == "identity" and one["state"] == "valid"]
+    return [
+        {name: one[name] for name in ("agent", "key", "since_index")}
+        for one in keys
+        if one["since_index"] >= said.since
+        and read_event(one["since_index"], app.client().entry(one["since_index"])).key == said.key
+    ]
+
+
+def index_of(client: Client, text: str) -> int:
+    """Return the index in ``text``, or that of the first entry accepted at or after the time in it.
+
+    Raises:
+        Refused: ``USAGE`` when it is neither, ``NOT_FOUND`` when nothing was accepted since.
+    """
+    if re.fullmatch(r"[0-9]{1,15}", text):
+        return int(text)
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]{1,9})?Z", text):
+        raise Refused("USAGE", f"{text!r} is no entry's index and no time: write 120, or 2026-02-12T10:00:00Z")
+    wanted, size = to_ms(text), client.head().size
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        if read_event(middle, client.entry(middle)).accepted_ms < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    if low == size:
+        raise Refused("NOT_FOUND", f"nothing was accepted since {text}: name an earlier time, or an index")
+    return low
+
+
+@key.command("list")
+@click.option("--agent", "name", help="Only the keys of this agent.")
+def list_keys(app: App, name: str | None) -> None:
+    """List keys: identity and session keys and those of checkpoints, with what ended them."""
+    keys: list[dict[str, Any]] = app.query("agents.keys", agent=name)["keys"]
+    rows = [
+        (one["agent"], one["sort"], one["key"][:key_digits_shown], _state(one), one["expires_at"] or "") for one in keys
+    ]
+    app.show("keys", {"keys": keys}, lambda: print_table(("agent", "sort", "key", "state", "expires"), rows))
+
+
+def _state(one: dict[str, Any]) -> str:
+    """Return the state of a key in words: valid, expired, or how it ended, where and by whom."""
+    state = str(one["state"])
+    if one["ended_index"] is not None:
+        state += f" at {one['ended_index']} by {one['ended_by']}"
+    if one["suspect_since"] is not None:
+        state += f", suspect since {one['suspect_since']}"
+    return state
+
+
+def _short(key: str) -> str:
+    return f"{key[:key_digits_shown]}…"
+
+
+def _key_of(app: App, asked: str) -> dict[str, Any]:
+    """Return the key that is asked for: by the beginning of its public half, or as an agent's identity key."""
+    keys: list[dict[str, Any]] = app.query("agents.keys")["keys"]
+    current = {one.name: one.key for one in app.client().agents()}
+    found = [one for one in keys if one["key"] == current.get(asked)]
+    found = found or [one for one in keys if one["key"].startswith(asked.lower())]
+    if len(found) != 1:
+        code = "REF_AMBIGUOUS" if found else "NOT_FOUND"
+        message = f"{len(found)} keys begin with {asked}, and no agent has that name: `baton key list` shows them"
+        raise Refused(code, message, candidates=[one["key"] for one in found])
+    return found[0]
+
+
+def parse_ttl(text: str) -> timedelta:
+    """Return the duration in ``text``, as 90s, 30m, 12h or 7d.
+
+    Raises:
+        Refused: ``USAGE``.
+    """
+    found = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
+    ttl = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else timedelta()
+    if not timedelta() < ttl <= ttl_max:
+        raise Refused("USAGE", f"{text!r} is no time up to {ttl_max.days} days: write 30m, 12h or 7d")
+    return ttl

@@ -1,0 +1,165 @@
+"""Replacing the keys of agents, root, node and checkpoints, so that a kill leaves a key that can be used.
+
+The new key is written first, as ``NAME.key.new`` (and ``NAME.nkey.new``), sealed as the old one is; then the ledger is
+told; and when it has accepted, the new files take the place of the old ones, which are gone: what can sign nothing
+is kept for nothing, and a stolen copy must not lie about. Wherever we crash between, ``settle`` asks the ledger whose
+file is right, before the next signature or by the next rotation:
+
+| we crash after            | the ledger knows | and then                                             |
+|---------------------------|------------------|------------------------------------------------------|
+| writing the new files     | the old key      | the old key signs; the next rotation uses these files |
+| the ledger accepted       | the new key      | the new files take the place of the old ones          |
+| some of them were renamed | the new key      | as above: ``NAME.key.new`` is renamed last            |
+
+A new file that is there is used and never made anew: the ledger may still be about to accept it. One that this call
+made goes again when the ledger refuses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ledger.author import Author, Draft
+from ledger.errors import Refused, Unavailable
+from ledger.events.authority import CheckpointKeyRotated, KeyRotated
+from ledger.files import replacing
+from ledger.home import Home, new_bus_key, pending, public_bus_key
+from ledger.identity import Key, encode_key, open_key, read_key_file, read_private
+from ledger.lifecycle.authority import CHECKPOINT, RESERVED_NAMES
+
+if TYPE_CHECKING:
+    from ledger.admission.decide import Accepted
+    from ledger.client import Client
+    from ledger.local import LocalClient
+
+
+def rotate_agent(
+    author: Author, home: Home, name: str, *, passphrase: str | None, reason: str
+) -> tuple[KeyRotated, Accepted]:
+    """Replace the identity key and the bus key of ``name``, signed by ``author``; the new key is sealed if asked.
+
+    The bus keys of root and node are no agent's: they stay.
+
+    Raises:
+        Refused: the ledger does not admit it, or a new key that lies there cannot be opened with ``passphrase``.
+        Unavailable: the answer is unknown; the same call again finds out.
+    """
+    with _alone(home):
+        settle(author.client, home, name)
+        files = (home.key_file(name), home.nkey_file(name))
+        with _forgotten_when_refused(*files):
+            key = _new_key(author.client, files[0], name, passphrase)
+            rotated = KeyRotated(
+                agent=name,
+                key=key.public.hex(),
+                proof=key.prove_possession(author.client.ledger, name),
+                nkey=None if name in RESERVED_NAMES else _new_bus_key(files[1]),
+                reason=reason,
+            )
+            accepted = author.emit(Draft(stream=f"agent/{name}", data=rotated))[0]
+        _take_over(home, name)
+    return rotated, accepted
+
+
+def rotate_checkpoint(
+    client: LocalClient, author: Author, home: Home, *, reason: str
+) -> tuple[CheckpointKeyRotated, Accepted]:
+    """Replace the key that signs checkpoints, signed by ``author``, who is root.
+
+    Until the new file took the place of the old one, ``LocalClient`` takes of both the one that the ledger names.
+
+    Raises:
+        Refused: the ledger does not admit it.
+    """
+    path = home.key_file(CHECKPOINT)
+    with _alone(home):
+        if pending(path).exists() and client.checkpoint_key() == read_key_file(pending(path)).public:
+            pending(path).replace(path)
+        with _forgotten_when_refused(path):
+            key = _new_key(client, path, CHECKPOINT, None)
+            proof = key.prove_possession(client.ledger, CHECKPOINT)
+            rotated = CheckpointKeyRotated(key=key.public.hex(), proof=proof, reason=reason)
+            accepted = author.emit(Draft(stream="ledger", data=rotated))[0]
+        pending(path).replace(path)
+    return rotated, accepted
+
+
+def settle(client: Client, home: Home, name: str) -> None:
+    """Finish the rotation of an agent's keys that was begun here, if the ledger has accepted it."""
+    path = pending(home.key_file(name))
+    if not path.exists():
+        return
+    with contextlib.suppress(FileNotFoundError):  # another process has just finished it
+        public = read_key_file(path).public
+        if any(agent.name == name and agent.key == public for agent in client.agents()):
+            _take_over(home, name)
+
+
+def _take_over(home: Home, name: str) -> None:
+    # What the old key delegated ended with it. The identity key comes last: as long as its new file is there, somebody
+    # will come here again.
+    home.session_file(name).unlink(missing_ok=True)
+    for path in (home.nkey_file(name), home.key_file(name)):
+        with contextlib.suppress(FileNotFoundError):  # no bus key, or another process was quicker
+            pending(path).replace(path)
+
+
+def _new_key(client: Client, path: Path, name: str, passphrase: str | None) -> Key:
+    path = pending(path)
+    if path.exists():
+        return open_key(path, passphrase)
+    key = Key.generate()
+    try:
+        with replacing(path) as file:
+            file.write(encode_key(key, ledger=client.ledger, name=name, passphrase=passphrase))
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error}", path=str(path)) from error
+    return key
+
+
+def _new_bus_key(path: Path) -> str:
+    path = pending(path)
+    if not path.exists():
+        # Beside, then renamed: a seed cut short by a kill would be taken for the new key by the next call.
+        made = path.with_suffix(".making")
+        made.unlink(missing_ok=True)
+        new_bus_key(made)
+        made.replace(path)
+    return public_bus_key(read_private(path).decode("ascii", "replace").strip())
+
+
+@contextlib.contextmanager
+def _forgotten_when_refused(*paths: Path) -> Iterator[None]:
+    """Delete the new files that the block makes when it is refused.
+
+    Else they would wait, perhaps sealed with a mistyped passphrase, and be in the way of the next rotation.
+    """
+    made = [pending(path) for path in paths if not pending(path).exists()]
+    try:
+        yield
+    except Refused as refusal:
+        # Denied by the bus, an earlier attempt of the same request may have been accepted all the same.
+        if refusal.code != "BUS_DENIED":
+            for path in made:
+                path.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _alone(home: Home) -> Iterator[None]:
+    """One rotation at a time in a folder: two would each overwrite the key that the other is about to register."""
+    try:
+        descriptor = os.open(home.keys, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        message = f"there are no keys in {home.path}: rotate where they lie"
+        raise Refused("KEY_FILE_MISSING", message, path=str(home.keys)) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
