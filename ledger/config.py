@@ -6,6 +6,7 @@ Nothing else reads environment variables. Decoded by msgspec: importing pydantic
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
@@ -19,6 +20,8 @@ from ledger.events.fields import NAME_PATTERN, Name
 
 FOLDER: Final = ".baton"
 VIEWS_FILE: Final = "views.db"
+_SERVER: Final = re.compile(r"(nats|tls|ws|wss)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?")
+_PORT: Final = 4222
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -109,9 +112,10 @@ def read_settings(
     agent = agent or environment.get("BATON_AGENT") or None
     if agent is not None:
         check_name(agent)
-    return Settings(
-        home=folder, config=read_config(folder), server=server or environment.get("BATON_SERVER") or None, agent=agent
-    )
+    server = server or environment.get("BATON_SERVER") or None
+    if server is not None:
+        check_server(server)
+    return Settings(home=folder, config=read_config(folder), server=server, agent=agent)
 
 
 def read_config(home: Path) -> Config:
@@ -149,6 +153,20 @@ def check_name(name: str) -> str:
         return msgspec.convert(name, Name)
     except msgspec.ValidationError as error:
         raise Refused("INVALID_FIELD", f"{name!r} is no agent's name: it must match {NAME_PATTERN}") from error
+
+
+def check_server(url: str) -> str:
+    """Return ``url`` if a server of the bus can be there.
+
+    Raises:
+        Refused: ``INVALID_FIELD``; a password in the URL is not repeated.
+    """
+    match = _SERVER.fullmatch(url)
+    if match is None or not 0 < int(match["port"] or _PORT) < 2**16:
+        shown = repr(url[:80]) if "@" not in url else "what was given"
+        message = f"{shown} is no server: it must look like nats://HOST:PORT, as `baton serve` prints it"
+        raise Refused("INVALID_FIELD", message, path="server")
+    return url
 
 
 def environment_variable(name: str) -> str | None:

@@ -44,6 +44,9 @@ poll_wait_max_s: Final = 30.0
 
 # The bus.
 request_timeout_s: Final = 10.0
+reconnect_wait_max_s: Final = 2.0
+"""So long does a request wait for a server or node that was there and is away."""
+
 retry_attempts_max: Final = 5
 retry_wait_max_s: Final = 2.0
 

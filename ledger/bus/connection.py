@@ -3,6 +3,10 @@
 A denied publish is answered by NATS only on the error channel, never to the request, and a lost connection reaches no
 request at all. So each request is raced against both: it fails at once and says why. After an uncertain answer it
 is simply sent again until the time for it is up: ids make that harmless for submissions.
+
+Who is away is told from who is slow. A server that refuses the first connection is said to be away at once. When a
+connection is lost, or the server answers that nobody listens, requests go on for ``reconnect_wait_max_s`` (and what
+a read asked to wait): so long may a node take to start again, or an agent's subject be closed that sent too much.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ from ledger import limits
 from ledger.bus import subjects
 from ledger.errors import BatonError, Refused, Unavailable
 
-connect_timeout_s: Final = 5.0
+connect_timeout_s: Final = 3.0
+reconnect_wait_max_s: Final = limits.reconnect_wait_max_s
 close_wait_max_s: Final = 1.0
 attempt_timeout_s: Final = limits.request_timeout_s / 2
 request_time_max_s: Final = 2 * limits.request_timeout_s
@@ -31,6 +36,13 @@ request_time_max_s: Final = 2 * limits.request_timeout_s
 
 retry_wait_first_s: Final = 0.05
 retry_wait_max_s: Final = 0.5
+
+_PASSING: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, TimeoutError)
+"""What may become of a connection to a server that is there; every other ``OSError`` says that none is."""
+
+
+class _Away(Unavailable):
+    """Nobody is there, which is known and not guessed from silence."""
 
 
 class AsyncConnection:
@@ -43,6 +55,7 @@ class AsyncConnection:
         self._seed = seed
         self._nats = NatsClient()
         self._refusal = ""
+        self._is_deserted = False
         self._is_closing = False
         self._connecting = asyncio.Lock()
         self._asked: dict[str, set[asyncio.Future[BatonError]]] = {}
@@ -68,6 +81,7 @@ class AsyncConnection:
         if len(payload) > limits.request_size_max_bytes:
             raise Refused("TOO_LARGE", f"a request has at most {limits.request_size_max_bytes} bytes")
         deadline = time.monotonic() + request_time_max_s + wait_s
+        away_deadline = time.monotonic() + reconnect_wait_max_s + wait_s
         pause = retry_wait_first_s
         while True:
             if self._is_closing:
@@ -76,7 +90,8 @@ class AsyncConnection:
                 return _answer(await self._ask(subject, payload, headers, attempt_timeout_s + wait_s))
             except Unavailable as error:
                 may_pass = error.code in {"BUS_UNAVAILABLE", "BUSY"} and not self._is_closing
-                if not may_pass or time.monotonic() + pause > deadline:
+                last = away_deadline if isinstance(error, _Away) else deadline
+                if not may_pass or time.monotonic() + pause > last:
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, retry_wait_max_s)
@@ -104,8 +119,13 @@ class AsyncConnection:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
                 raise failed.result()
-            with bus_errors(f"{what} (is `baton serve` running?)"):
-                return await task
+            try:
+                with bus_errors(f"{what} (is `baton serve` running?)"):
+                    return await task
+            except Unavailable as error:
+                if isinstance(error.__cause__, nats.errors.NoRespondersError):
+                    raise self._nobody() from error
+                raise
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -116,14 +136,24 @@ class AsyncConnection:
     def _why_away(self) -> BatonError:
         """Return why there is no connection."""
         if _is_stranger(self._refusal):
-            message = f"the server does not know {self._agent}: was it registered with this ledger?"
+            message = f"the server does not know {self._agent}: was it registered with this ledger, and not removed?"
             return Refused("BUS_DENIED", message, agent=self._agent)
         message = f"there is no connection to {self._server} (is `baton serve` running?)"
-        return Unavailable("BUS_UNAVAILABLE", message, server=self._server)
+        return _Away("BUS_UNAVAILABLE", message, server=self._server)
+
+    def _nobody(self) -> BatonError:
+        message = (
+            f"the server at {self._server} runs, but no ledger answers {self._agent} there: `baton serve` starts or "
+            f"has ended, or {self._agent} sent more than it may and is let in again in a moment. Try again"
+        )
+        return _Away("BUS_UNAVAILABLE", message, server=self._server, reason="no responders")
 
     async def _connect(self) -> None:
-        """Connect; try again while there is no server, but not when it says that it does not know this agent."""
-        deadline = time.monotonic() + connect_timeout_s
+        """Connect; say at once when nobody listens there, or this agent is unknown.
+
+        What else goes wrong may pass: a server that reads new users ends connections that are just being made.
+        """
+        deadline = time.monotonic() + reconnect_wait_max_s
         pause = retry_wait_first_s
         while True:
             try:
@@ -131,7 +161,7 @@ class AsyncConnection:
             except Unavailable as error:
                 self._refusal = self._refusal or error.message
                 await self._discard()
-                if _is_stranger(self._refusal) or time.monotonic() + pause > deadline:
+                if self._is_deserted or _is_stranger(self._refusal) or time.monotonic() + pause > deadline:
                     raise self._why_away().with_details(reason=self._refusal) from error
             else:
                 return
@@ -139,7 +169,7 @@ class AsyncConnection:
             pause = min(2 * pause, retry_wait_max_s)
 
     async def _connect_once(self) -> None:
-        self._nats, self._refusal = NatsClient(), ""
+        self._nats, self._refusal, self._is_deserted = NatsClient(), "", False
         connecting = self._nats.connect(
             self._server,
             nkeys_seed_str=self._seed,
@@ -163,11 +193,12 @@ class AsyncConnection:
 
     async def _on_disconnect(self) -> None:
         for waiting in self._asked.values():
-            _fail(waiting, Unavailable("BUS_UNAVAILABLE", f"the connection to {self._server} was lost"))
+            _fail(waiting, _Away("BUS_UNAVAILABLE", f"the connection to {self._server} was lost"))
 
     async def _on_error(self, error: Exception) -> None:
         text = str(error)
         self._refusal = text or type(error).__name__
+        self._is_deserted = isinstance(error, OSError) and not isinstance(error, _PASSING)
         if _is_stranger(text):
             for waiting in self._asked.values():
                 _fail(waiting, self._why_away())

@@ -132,20 +132,18 @@ class Node:
         self._parts.push_async_callback(self._publish_left)
         # Not before the stream was compared: these register themselves, and a log that lacks entries takes no others.
         workers = workers_of(self.client, reader)
-        self._start_tasks()
+        publishing = self._publishing
+        self._start_tasks(self._news.run, publishing.run, publishing.scrub, self._publish_checkpoints)
         self._start_threads(workers)
         committer = Committer(Gate(self.client.log))
         self._parts.push_async_callback(asyncio.to_thread, committer.close)
         self._service = Service(self.client, committer, self._news, reader.answer)
         self._parts.push_async_callback(self._service.stop)
         await self._service.start(self._nats, self._users.agents)
+        self._start_tasks(self._follow_users, self._watch_bus)  # They tell the service.
         self._announce_url()
 
-    def _start_tasks(self) -> None:
-        works = (
-            self._news.run, self._publishing.run, self._publishing.scrub, self._publish_checkpoints,
-            self._follow_users, self._watch_bus,
-        )  # fmt: skip
+    def _start_tasks(self, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
         tasks = [asyncio.create_task(_keep_running(work), name=work.__qualname__) for work in works]
 
         async def cancel() -> None:

@@ -115,6 +115,7 @@ def never_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every time-out be longer than a test may take: what answers at all answers at once."""
     monkeypatch.setattr(connection, "attempt_timeout_s", 1000)
     monkeypatch.setattr(connection, "request_time_max_s", 1000)
+    monkeypatch.setattr(connection, "reconnect_wait_max_s", 1000)
 
 
 @pytest.fixture
@@ -122,4 +123,5 @@ def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what cannot be done fail before a test becomes long."""
     monkeypatch.setattr(connection, "attempt_timeout_s", 0.1)
     monkeypatch.setattr(connection, "request_time_max_s", 0.3)
+    monkeypatch.setattr(connection, "reconnect_wait_max_s", 0.3)
     monkeypatch.setattr(connection, "connect_timeout_s", 0.5)
