@@ -150,6 +150,41 @@ def open_key(path: Path, passphrase: str | None = None) -> Key:
         raise Refused("KEY_LOCKED", message, name=content.name) from error
 
 
+class SealedFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Files under one passphrase: ``sealed`` (base64) holds a JSON object of their names and contents, in base64."""
+
+    baton_sealed: Literal[1] = 1
+    salt: str
+    sealed: bytes
+
+
+_sealed_decoder = msgspec.json.Decoder(SealedFiles)
+_files_decoder = msgspec.json.Decoder(dict[str, bytes])
+
+
+def seal_files(files: dict[str, bytes], passphrase: str) -> bytes:
+    """Return files under a passphrase (Argon2id and secretbox, as a key file is sealed)."""
+    salt = utils.random(pwhash.argon2id.SALTBYTES)
+    box = secret.SecretBox(_stretch(passphrase, salt))
+    return msgspec.json.encode(SealedFiles(salt=salt.hex(), sealed=bytes(box.encrypt(msgspec.json.encode(files)))))
+
+
+def open_sealed_files(content: bytes, passphrase: str) -> dict[str, bytes]:
+    """Return the files that ``seal_files`` sealed.
+
+    Raises:
+        Refused: ``KEY_LOCKED`` when the passphrase is another, ``INVALID_FORMAT`` when these are no sealed files.
+    """
+    try:
+        given = _sealed_decoder.decode(content)
+        box = secret.SecretBox(_stretch(passphrase, bytes.fromhex(given.salt)))
+        return _files_decoder.decode(box.decrypt(given.sealed))
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise Refused("INVALID_FORMAT", "these are no sealed files") from error
+    except exceptions.CryptoError as error:
+        raise Refused("KEY_LOCKED", "this is not the passphrase that the files were sealed with") from error
+
+
 def write_private(path: Path, content: bytes) -> None:
     """Create a file that only its owner can read.
 

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from blake3 import blake3
+
 from consumers.auditor.replay import PackedState, Replay
 from ledger.admission.check import Candidate
 from ledger.admission.decide import apply, check_signer
@@ -26,6 +28,7 @@ from ledger.bundle.layout import (
     checkpoint_keys,
     entry_names,
     entry_range,
+    home_name,
     key_members,
     levels_of,
     program_digest,
@@ -135,11 +138,7 @@ def _check_upper_tiles(bundle: Bundle, hashes: list[bytes], findings: Findings) 
 def _check_members(bundle: Bundle, replay: Replay | StreamReplay, findings: Findings) -> Checkpoint | None:
     """Check what is no entry against what the entries say; return the checkpoint if it is the ledger's."""
     manifest, created = bundle.manifest, replay.created
-    for ref in manifest.blobs:
-        try:
-            check_blob(ref, bundle.read(blob_name(ref)))
-        except Corrupted as error:
-            findings.problem(None, error.code, f"{blob_name(ref)}: {error.message}")
+    _check_files(bundle, findings)
     if (manifest.content == "log") != (manifest.stream is None):
         findings.problem(None, "CORRUPTED", "manifest.json names a stream for a whole log, or none for a stream")
     program = bundle.read("verify.py")
@@ -163,6 +162,18 @@ def _check_members(bundle: Bundle, replay: Replay | StreamReplay, findings: Find
     if named != (replay.ledger, created.origin, checkpoint.size, checkpoint.root.hex()):
         findings.problem(None, "VERIFICATION_FAILED", "manifest.json is not what checkpoint and entry 0 say")
     return checkpoint
+
+
+def _check_files(bundle: Bundle, findings: Findings) -> None:
+    """Check blobs, and what a backup holds of the ledger's folder, against their hashes."""
+    for ref in bundle.manifest.blobs:
+        try:
+            check_blob(ref, bundle.read(blob_name(ref)))
+        except Corrupted as error:
+            findings.problem(None, error.code, f"{blob_name(ref)}: {error.message}")
+    for file, digest in bundle.manifest.files.items():
+        if blake3(bundle.read(home_name(file))).hexdigest() != digest:
+            findings.problem(None, "CORRUPTED", f"{home_name(file)} is not the file that the manifest names")
 
 
 def _check_keys(bundle: Bundle, replay: Replay | StreamReplay, findings: Findings) -> None:

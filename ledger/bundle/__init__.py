@@ -19,7 +19,13 @@ the stream and each that registers or delegates a key or grants a role:
     entries/INDEX.entry       the entry's bytes (INDEX has 20 digits)
     entries/INDEX.tlog-proof  its inclusion under the checkpoint, C2SP tlog-proof; ``extra`` is its path in its batch
 
-From it signatures, keys and inclusion can be checked; rules cannot be replayed, because they depend on other streams.
+A backup is a bundle of a log with these, and `baton restore` makes a ledger of it, or of any bundle of a log:
+
+    home/chains.toml, home/config.toml      settings
+    home/keys.sealed                        key files, under a passphrase of the backup's own
+
+From a bundle of one stream signatures, keys and inclusion can be checked; rules cannot be replayed, because they
+depend on other streams.
 
 A tar of this format has one form: ustar headers without owner or time, zero padding, members in the order above. So
 equal logs give equal files, and a flipped byte anywhere is found. Nothing is ever extracted by this module.

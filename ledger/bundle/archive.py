@@ -21,6 +21,7 @@ members_max: Final = 4_000_000
 manifest_size_max_bytes: Final = 64 * 1024**2
 keys_size_max_bytes: Final = 256 * 1024**2
 text_size_max_bytes: Final = 1024**2
+sealed_size_max_bytes: Final = 64 * 1024**2
 
 _BLOCK: Final = 512
 _RECORD: Final = 10_240
@@ -29,6 +30,8 @@ _SIZES: Final[tuple[tuple[re.Pattern[str], int], ...]] = tuple(
     for pattern, limit in (
         (r"blobs/(blake3|sha256)/[0-9a-f]{64}", blob_size_max_bytes),
         (r"checkpoint|verify\.py|keys/(checkpoint\.vkey|root\.vkey|root\.fingerprint)", text_size_max_bytes),
+        (r"home/(chains|config)\.toml", text_size_max_bytes),
+        (r"home/keys\.sealed", sealed_size_max_bytes),
         (r"keys/agents\.vkeys", keys_size_max_bytes),
         (r"manifest\.json", manifest_size_max_bytes),
         (r"entries/\d{20}\.entry", entry_size_max_bytes),

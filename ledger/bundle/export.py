@@ -6,20 +6,24 @@ The checkpoint is made first, and all is of its size: the log may grow meanwhile
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
+from blake3 import blake3
 
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.bundle.archive import ending, header, padding
 from ledger.bundle.layout import (
     FORMAT,
+    HomeFile,
     Manifest,
     blob_name,
     entry_names,
     entry_range,
+    home_name,
     key_members,
     levels_of,
     program_digest,
@@ -88,11 +92,17 @@ class _Survey(msgspec.Struct):
 
 
 def export_bundle(
-    client: Client, path: Path, *, stream: str | None = None, progress: Callable[[int, int], None] | None = None
+    client: Client,
+    path: Path,
+    *,
+    stream: str | None = None,
+    files: Mapping[HomeFile, bytes] = MappingProxyType({}),
+    progress: Callable[[int, int], None] | None = None,
 ) -> Manifest:
     """Write the ledger, or one stream of it, to a tar at ``path``; return the manifest.
 
-    ``progress`` is called with steps done and to do (two for each entry). Equal logs give equal files.
+    ``files`` of the ledger's folder make a backup of it, which `baton restore` takes; ``progress`` is called with steps
+    done and to do (two for each entry). Equal logs give equal files.
 
     Raises:
         Refused: ``NOT_FOUND`` when there is no such stream; the codes of a key file when that of the checkpoint
@@ -118,11 +128,14 @@ def export_bundle(
         indexes=survey.indexes,
         blobs=blobs,
         verify_py=program_digest(program),
+        files={name: blake3(content).hexdigest() for name, content in files.items()},
     )
+    given = {"checkpoint": note.encode(), "verify.py": program}
+    given |= {home_name(name): content for name, content in files.items()}
     try:
         with replacing(path) as file:
             position = 0
-            for name, content in _members(client, manifest, survey, note, program):
+            for name, content in _members(client, manifest, survey, given):
                 file.write(header(name, len(content)))
                 file.write(content)
                 file.write(padding(len(content)))
@@ -185,20 +198,21 @@ def _decode_head(index: int, data: bytes) -> _Head:
 
 
 def _members(
-    client: Client, manifest: Manifest, survey: _Survey, note: str, program: bytes
+    client: Client, manifest: Manifest, survey: _Survey, given: Mapping[str, bytes]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the members in the order of ``layout.member_names``."""
+    """Yield the members in the order of ``layout.member_names``; ``given`` are those not made of entries."""
     for ref in manifest.blobs:
         content = _get_blob(client, ref)
         if content is None:
             raise Unavailable("STORE_IN_USE", f"blob {ref} was erased while it was exported: export again", ref=ref)
         yield blob_name(ref), content
-    yield "checkpoint", note.encode()
+    yield "checkpoint", given["checkpoint"]
     for index in manifest.indexes:
         data = client.entry(index)
         path = tuple(inclusion_proof(index, manifest.size, survey.tree.subtree))
-        receipt = Receipt(index, path, note, _batch_path(client, index, data))
+        receipt = Receipt(index, path, given["checkpoint"].decode(), _batch_path(client, index, data))
         yield from zip(entry_names(index), (data, receipt.to_text().encode()), strict=True)
+    yield from ((name, given[name]) for name in map(home_name, sorted(manifest.files)))
     yield from sorted(key_members(survey.authority).items())
     yield "manifest.json", manifest.encode()
     if manifest.content == "log":
@@ -210,7 +224,7 @@ def _members(
             entries = [data for _, data in read_range(client, start, start + width)]
             content = b"".join(len(data).to_bytes(2, "big") + data for data in entries)
             yield tile_name("entries", number, width), content
-    yield "verify.py", program
+    yield "verify.py", given["verify.py"]
 
 
 def _batch_path(client: Client, index: int, data: bytes) -> bytes | None:

@@ -30,11 +30,15 @@ AuthorityEvents: TypeAlias = Iterable[tuple[int, str, EventData]]
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 
+HomeFile: TypeAlias = Literal["chains.toml", "config.toml", "keys.sealed"]
+"""What of a ledger's folder a backup holds beside log and blobs: settings, and its keys under a passphrase."""
+
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a bundle says it is; ``verify_bundle`` believes none of it.
 
-    ``indexes`` are the entries in a bundle of one stream, empty otherwise; ``verify_py`` is the SHA-256 of verify.py.
+    ``indexes`` are the entries in a bundle of one stream, empty otherwise; ``verify_py`` is the SHA-256 of verify.py;
+    ``files`` are the members under home/ of a backup with their BLAKE3, empty otherwise.
     """
 
     format: Literal["baton-bundle-1"]
@@ -47,6 +51,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     indexes: list[Annotated[int, msgspec.Meta(ge=0, le=tree_size_max)]]
     blobs: list[Annotated[str, msgspec.Meta(pattern=r"^(blake3|sha256):[0-9a-f]{64}$")]]
     verify_py: Digest
+    files: dict[HomeFile, Digest]
 
     def encode(self) -> bytes:
         """Return the one form of the manifest."""
@@ -96,12 +101,18 @@ def blob_name(ref: str) -> str:
     return "blobs/" + ref.replace(":", "/")
 
 
+def home_name(file: str) -> str:
+    """Return the name of a file of the ledger's folder in a backup."""
+    return f"home/{file}"
+
+
 def member_names(manifest: Manifest) -> Iterator[str]:
     """Yield the name of every member, in order."""
     yield from map(blob_name, manifest.blobs)
     yield "checkpoint"
     for index in manifest.indexes:
         yield from entry_names(index)
+    yield from map(home_name, sorted(manifest.files))
     yield from ("keys/agents.vkeys", "keys/checkpoint.vkey", "keys/root.fingerprint", "keys/root.vkey", "manifest.json")
     if manifest.content == "log":
         for level in levels_of(manifest.size):

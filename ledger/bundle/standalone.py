@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 EVENT = b"application/vnd.baton.event.v1+json"
 BATCH = b"application/vnd.baton.batch.v1"
 ENTRY_MAX = 48 * 1024
-FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py"}
+FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
 
 AUTHORITY = {
     *("ledger.created", "ledger.epoch_started", "agent.registered", "agent.removed", "role.granted", "role.revoked"),
@@ -481,6 +481,12 @@ class Audit:
             found = blake3(content).hexdigest() if algorithm == "blake3" else hashlib.sha256(content).hexdigest()
             need(found == digest, f"blob {ref} has another content")
 
+    def files(self) -> None:
+        """Check that each file of the ledger's folder, which a backup holds, is the one that the manifest names."""
+        for name, digest in self.manifest["files"].items():
+            need(name in ("chains.toml", "config.toml", "keys.sealed"), "the manifest names a file of no backup")
+            need(blake3(self.members.read(f"home/{name}")).hexdigest() == digest, f"home/{name} has another content")
+
     def checkpoint(self, leaves: list[bytes] | None) -> None:
         """Check the checkpoint, the manifest and the key files against entry 0 and the tree."""
         keys, manifest, read = self.keys, self.manifest, self.members.read
@@ -513,6 +519,7 @@ class Audit:
         else:
             self.stream(bytes.fromhex(self.manifest["root"]))
         self.blobs()
+        self.files()
         self.checkpoint(leaves)
 
 

@@ -24,8 +24,8 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -233,6 +233,25 @@ class EmbeddedServer:
         lines = [line for line in logged.splitlines() if "[ERR]" in line or "[FTL]" in line]
         reason = lines[-1] if lines else "its log says no more"
         raise Unavailable("BUS_UNAVAILABLE", f"nats-server {how}: {reason}", log=str(self._log))
+
+
+@contextmanager
+def unserved(folder: Path) -> Iterator[None]:
+    """Keep whoever would serve from this folder out for as long as the block runs.
+
+    Raises:
+        Unavailable: ``STORE_IN_USE`` while somebody serves from it.
+    """
+    if not folder.is_dir():
+        yield
+        return
+    lock = os.open(folder / "owner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not _try_lock(lock):
+            raise Unavailable("STORE_IN_USE", "this ledger is served: stop `baton serve` first", folder=str(folder))
+        yield
+    finally:
+        os.close(lock)
 
 
 def _try_lock(descriptor: int) -> bool:

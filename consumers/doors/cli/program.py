@@ -153,6 +153,8 @@ VERBS: Final = {
     "fsck": Lazy("audit:fsck", "Check every stored byte of the ledger in this folder."),
     "checkpoint": Lazy("audit:checkpoint", "Print a signed checkpoint."),
     "export": Lazy("audit:export", "Export the log to a bundle that anyone can verify."),
+    "backup": Lazy("backup:backup", "Write the ledger to one file, while it is in use."),
+    "restore": Lazy("backup:restore", "Make the ledger of a backup, after all of it was verified."),
     "recover": Lazy("recover:recover", "Bring lost entries back from the stream, or go on without them."),
     "project": Lazy("ledger:project", "Bring the views up to date, or rebuild them."),
     "handoff": Lazy("handoffs:handoff", "Hand work over: create, approve, claim, complete."),

@@ -41,7 +41,7 @@ from ledger.lifecycle.authority import ROOT
 from ledger.limits import batch_events_max, request_timeout_s
 from ledger.log.environment import FILE
 from ledger.log.log import Log
-from ledger.memory import Epoch, Memory, Remembered, Trusted, is_continued
+from ledger.memory import SERVER, Epoch, Memory, Remembered, Trusted, is_continued
 
 Progress = Callable[[int, int], None]
 
@@ -156,6 +156,8 @@ class Recovery:
     def contradicted(self) -> list[Remembered]:
         """Return what readers on this machine remember of this ledger and the log does not continue, the largest first.
 
+        Another folder may hold a copy that is further on: that one contradicts the log only where both have entries.
+
         Raises:
             Corrupted: a memory is no memory.
         """
@@ -163,12 +165,13 @@ class Recovery:
             if snapshot.head is None:
                 return []
             memory = Memory.of_folder(snapshot.head.ledger, self._home.path)
-            remembered = [one for one in (memory.load(), *memory.others()) if one is not None]
             begun = epochs(snapshot)
+            ours = [one for one in (memory.load(), *memory.others()) if one is not None]
             left = [
                 one
-                for one in remembered
-                if not is_continued(one.trusted, snapshot.growth(one.trusted.size))
+                for one in ours
+                if (one.place in {memory.place, SERVER} or one.trusted.size <= snapshot.size)
+                and not is_continued(one.trusted, snapshot.growth(one.trusted.size))
                 and not any(epoch.covers(one.trusted) for epoch in begun)
             ]
         return sorted(left, key=lambda one: one.trusted.size, reverse=True)

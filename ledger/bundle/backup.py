@@ -1,0 +1,76 @@
+"""Backup: a ledger's folder as a bundle of its whole log, so that anybody can verify it, with and without Baton.
+
+Beside what every bundle has, it holds the folder's settings and, if asked for, its keys under a passphrase of the
+backup's own. It is made while agents write: everything is of the size of the checkpoint that is signed first, and read
+page by page. `ledger.bundle.restore` makes a ledger of it. If we crash here, there is no backup, or the one before.
+
+Refused: a copy of LMDB's file. It would carry derived state that nobody signed, and to open a stranger's B-tree in our
+address space is no way to check it; it depends on the machine; and a reader that holds its snapshot for so long makes
+the file grow by every page written meanwhile. Left out: views (made again from the log), the bus folder (a copy of the
+log), session keys (delegated anew), what readers remember, and blobs that no event refers to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ledger.bundle.export import export_bundle
+from ledger.bundle.layout import HomeFile, Manifest
+from ledger.errors import Refused, Unavailable
+from ledger.home import Home
+from ledger.identity import read_private, seal_files
+from ledger.local import LocalClient
+
+SUFFIX: Final = ".tar"
+SETTINGS: Final[tuple[HomeFile, ...]] = ("chains.toml", "config.toml")
+KEYS: Final[HomeFile] = "keys.sealed"
+KEY_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\.(key|nkey)", re.ASCII)
+
+
+def write_backup(
+    client: LocalClient,
+    home: Home,
+    path: Path,
+    *,
+    passphrase: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Manifest:
+    """Write a backup of the ledger to a tar at ``path``; with a passphrase, its keys are in it, sealed by that.
+
+    Raises:
+        Refused: the codes of a key file, when that of the checkpoint key is not here or a key cannot be read.
+        Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
+    """
+    files: dict[HomeFile, bytes] = {}
+    try:
+        for name in SETTINGS:
+            with suppress(FileNotFoundError):
+                files[name] = (home.path / name).read_bytes()
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{error.filename} cannot be read: {error.strerror}") from error
+    if passphrase is not None:
+        files[KEYS] = seal_files({key.name: read_private(key) for key in key_files(home)}, passphrase)
+    return export_bundle(client, path, files=files, progress=progress)
+
+
+def key_files(home: Home) -> list[Path]:
+    """Return the files of identity and bus keys; session keys expire and are delegated anew."""
+    return sorted(path for path in home.keys.glob("*.*key") if KEY_NAME.fullmatch(path.name))
+
+
+def newest_backup(folder: Path) -> Path:
+    """Return the backup in a folder that was made last, by name.
+
+    Raises:
+        Refused: ``NOT_FOUND`` when there is none; ``REF_AMBIGUOUS`` when they are of several ledgers.
+    """
+    backups = sorted(path for path in folder.glob(f"baton-*{SUFFIX}") if path.is_file())
+    if not backups:
+        raise Refused("NOT_FOUND", f"there is no backup in {folder}", path=str(folder))
+    if len({path.name.split("-")[1] for path in backups}) > 1:
+        raise Refused("REF_AMBIGUOUS", f"{folder} holds backups of several ledgers: name the file", path=str(folder))
+    return backups[-1]
