@@ -1,15 +1,93 @@
-"""Replacing a file whole: whoever reads it sees the old one or the new one, also after a crash or a power failure."""
+"""Files: opened so that nothing but a regular file is waited for, and replaced whole, also after a crash.
+
+A name in a folder that somebody else may have filled can be a pipe, a device, a socket or a link. Opening a pipe waits
+for its other end, for ever; so whatever is not known to be ours is opened here.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
+from ledger.errors import Refused, Unavailable
+
 TEMPORARY: Final = ".baton-"
+# What opening says of a name that is a socket (ENXIO), a device without a driver (ENODEV) or a link where none may be.
+_OF_NO_FILE: Final = frozenset({errno.ENXIO, errno.ENODEV, errno.ELOOP, errno.EISDIR})
+
+
+@contextmanager
+def open_regular(path: Path, *, follow: bool = False, flags: int = os.O_RDONLY) -> Iterator[int]:
+    """Yield a descriptor of a regular file; whatever else has this name is refused at once, and never waited for.
+
+    A link is refused too, unless ``follow``; then what it leads to is looked at.
+
+    Raises:
+        Refused: ``INVALID_FORMAT``, saying what lies there.
+        OSError: it is not there, or cannot be opened.
+    """
+    try:
+        # O_NONBLOCK: else a pipe waits for a writer. O_NOCTTY: else a terminal could become this process's own.
+        given = flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+        descriptor = os.open(path, given)
+    except OSError as error:
+        if error.errno in _OF_NO_FILE:
+            raise _no_file(path, path.stat().st_mode if follow else path.lstat().st_mode) from error
+        raise
+    try:
+        # Asked of what was opened: between a look at the name and the opening it could be exchanged.
+        if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
+            raise _no_file(path, mode)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_regular(path: Path, *, size_max_bytes: int, follow: bool = False) -> bytes | None:
+    """Return the bytes of a regular file; None when there is nothing of this name.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` for a pipe, device, socket, folder or (unless ``follow``) link; ``TOO_LARGE``.
+        Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read.
+    """
+    try:
+        with open_regular(path, follow=follow) as descriptor:
+            return read_all(descriptor, path, size_max_bytes)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror}"
+        raise Unavailable("STORE_UNAVAILABLE", message, path=str(path)) from error
+
+
+def read_all(descriptor: int, path: Path, size_max_bytes: int) -> bytes:
+    """Return what an open file holds from its present place on.
+
+    Raises:
+        Refused: ``TOO_LARGE``; no more than the limit is ever held.
+        OSError: it cannot be read.
+    """
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        content = file.read(size_max_bytes + 1)
+    if len(content) > size_max_bytes:
+        message = f"{path} has more than {size_max_bytes} bytes"
+        raise Refused("TOO_LARGE", message, path=str(path), limit=size_max_bytes)
+    return content
+
+
+def can_write(path: Path) -> bool:
+    """Tell whether a file can be written, or made where there is none, with the folders that it needs.
+
+    The kernel is asked, which knows of read-only media, other owners and immutable files, also for root.
+    """
+    present = next((place for place in (path, *path.parents) if place.exists()), path)
+    return os.access(present, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 @contextmanager
@@ -38,8 +116,25 @@ def replacing(path: Path, *, mode: int = 0o600, is_durable: bool = True) -> Iter
     if not is_durable:
         return
     # Else the old file could come back after a power failure, and would read as somebody's edit.
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write to disk which names a folder holds.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
+
+
+def _no_file(path: Path, mode: int) -> Refused:
+    what = {
+        stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link",
+        stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    }.get(stat.S_IFMT(mode), "something else")  # fmt: skip
+    return Refused("INVALID_FORMAT", f"{path} is {what} and no regular file: remove it", path=str(path))

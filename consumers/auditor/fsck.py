@@ -21,7 +21,8 @@ from consumers.auditor.page_reader import PageReader
 from consumers.auditor.replay import Replay
 from consumers.auditor.report import Anchor, AuditReport, Findings
 from ledger.envelope import decode_entry
-from ledger.errors import Refused, Unavailable
+from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.log.data_file import check_data_file
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH, tile_key
 from ledger.merkle import Frontier, inclusion_path, leaf_hash, root_of, root_of_path
 
@@ -52,6 +53,10 @@ def fsck(
     reader = PageReader(home)
     for _ in range(attempts_max):
         findings = Findings()
+        try:
+            check_data_file(reader.file)
+        except Corrupted as error:  # what is left is looked at all the same
+            findings.problem(None, error.code, error.message)
         head = read_head(reader)
         check = _Check(home, reader, findings, head, Anchor(findings, root, trusted_checkpoint))
         try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from consumers.auditor.pages import END, FRAME, value_size_max_bytes
 from ledger.errors import Unavailable
-from ledger.log.environment import FILE
+from ledger.log.environment import FILE, is_read_only
 from ledger.log.tables import DATABASE, index_key
 
 if TYPE_CHECKING:
@@ -45,8 +45,14 @@ class PageReader:
             Unavailable: ``NO_LEDGER``.
         """
         self._path = folder / database
-        if not (self._path / FILE).is_file():
+        if not self.file.is_file():
             raise Unavailable("NO_LEDGER", f"there is no log in {folder}: run `baton init` first", folder=str(folder))
+        self._access = "read-only" if is_read_only(self._path) else "lock"
+
+    @property
+    def file(self) -> Path:
+        """The file that holds the pages."""
+        return self._path / FILE
 
     def records(
         self, table: str, start: bytes = b"", limit: int = 0, *, is_careful: bool = False
@@ -58,7 +64,7 @@ class PageReader:
         """
         # -P: a folder called `ledger` in the working directory is not what is imported.
         command = [sys.executable, "-P", "-m", "consumers.auditor.pages"]
-        command += [str(self._path), table, start.hex(), str(limit), "careful" if is_careful else "fast"]
+        command += [str(self._path), table, start.hex(), str(limit), "careful" if is_careful else "fast", self._access]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own program
             try:
                 yield from _frames(process)

@@ -1,12 +1,13 @@
 """The program that reads pages of a log that may be damaged: it may crash, and then only it crashes.
 
-    python -P -m consumers.auditor.pages FOLDER TABLE START LIMIT fast|careful
+    python -P -m consumers.auditor.pages FOLDER TABLE START LIMIT fast|careful lock|read-only
 
 LMDB maps its file into memory and believes what the pages say, so a damaged page can end the process with SIGSEGV or
 SIGBUS, or raise. This program writes the records of a table to standard output, from the key START (hex, may be
 empty) on, at most LIMIT of them unless it is 0; careful sends each at once, so that the last one before a crash is
-known. Whoever started it takes what arrived before the end. A record is two u32 (little endian: the lengths of key
-and value), the key and the value; a last frame of two ffffffff says that all were read.
+known; read-only takes no lock, for which a folder that cannot be written has no place. Whoever started it takes what
+arrived before the end. A record is two u32 (little endian: the lengths of key and value), the key and the value; a last
+frame of two ffffffff says that all were read.
 
 It imports nothing of the ledger: it is started again for every stretch that is searched.
 """
@@ -17,7 +18,7 @@ import resource
 import struct
 import sys
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import lmdb
 
@@ -30,10 +31,11 @@ value_size_max_bytes: Final = 16 * 1024**2
 
 def main(arguments: list[str]) -> int:
     """Write the records; return the exit code."""
-    folder, table, start, limit, mode = arguments
+    folder, table, start, limit, mode, access = arguments
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is an answer here, and leaves no file
     try:
-        with lmdb.open(folder, readonly=True, max_dbs=8, max_readers=512, map_size=0, create=False) as env:
+        options: Any = {"readonly": True, "max_dbs": 8, "max_readers": 512, "map_size": 0, "create": False}
+        with lmdb.open(folder, **options, lock=access == "lock") as env:
             database = env.open_db(table.encode(), create=False)
             with env.begin(db=database, buffers=True) as txn:
                 flush_bytes = _flush_bytes if mode == "fast" else 0

@@ -1,8 +1,18 @@
-"""One LMDB environment: opened once, its transactions, and the translation of LMDB's errors."""
+"""One LMDB environment: opened once, its transactions, and the translation of LMDB's errors.
+
+**A folder that cannot be written** (read-only media, an evidence copy, another owner's) is read without LMDB's lock,
+whose file has no place there. Nobody then tells writers which pages we read; where somebody does write meanwhile, a
+reading that may have seen pages used again is refused at its end.
+
+**While it is open**, every transaction first asks whether the file is still the one that was opened, and no shorter: a
+copy that is moved into its place would leave us writing into a file without a name. This cannot see what happens within
+a transaction: a file that is cut while a page of it is read still ends the process.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -11,8 +21,11 @@ import lmdb
 
 from ledger import limits
 from ledger.errors import BatonError, Corrupted, Unavailable
+from ledger.files import can_write
+from ledger.log.data_file import RESTORE, check_data_file
 
 FILE: Final = "data.mdb"
+_LOCK_FILE: Final = "lock.mdb"
 
 
 class Environment:
@@ -28,14 +41,14 @@ class Environment:
                 be opened (permissions, opened twice); ``STORE_FULL``.
             Corrupted: the file is no store, or a damaged one.
         """
-        self.path = path
+        self.path = path.absolute()
         self.setting = setting
-        with translated(path, setting):
-            is_there = (path / FILE).is_file()
-        if not create and not is_there:
+        if not create and not os.path.lexists(path / FILE):
             folder = path.parent
             raise Unavailable("NO_LEDGER", f"there is no log in {folder}: run `baton init` first", folder=str(folder))
         with translated(path, setting):
+            check_data_file(self.path / FILE, may_be_new=create)
+            self.is_read_only = is_read_only(self.path)
             self.env = lmdb.open(
                 str(path),
                 map_size=map_size,
@@ -45,10 +58,15 @@ class Environment:
                 sync=True,
                 writemap=False,
                 max_spare_txns=4,
+                readonly=self.is_read_only,
+                lock=not self.is_read_only,
+                create=not self.is_read_only,
             )
             try:
                 self.env.reader_check()
-                self.tables = {name: self.env.open_db(name.encode()) for name in tables}
+                opened = (self.path / FILE).stat()
+                self._opened, self._file_bytes = (opened.st_dev, opened.st_ino), opened.st_size
+                self.tables = {name: self._table(name) for name in tables}
             except BaseException:
                 self.env.close()  # else nobody in this process could open it again
                 raise
@@ -60,8 +78,14 @@ class Environment:
     @contextlib.contextmanager
     def reading(self) -> Iterator[lmdb.Transaction]:
         """A read transaction: keep it short."""
-        with translated(self.path, self.setting), self.env.begin() as txn:
-            yield txn
+        with translated(self.path, self.setting):
+            self._check_present()
+            with self.env.begin() as txn:
+                yield txn
+                if self.is_read_only and self.env.info()["last_txnid"] != txn.id():
+                    message = f"the store in {self.path} is being written, and without a lock, for which we may not "
+                    message += "write, it cannot be read safely: ask its server with --server, or read a copy"
+                    raise Unavailable("STORE_IN_USE", message, path=str(self.path))
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[lmdb.Transaction]:
@@ -69,8 +93,13 @@ class Environment:
 
         An error of the commit itself is ``Unavailable``: LMDB has then kept what was committed before.
         """
-        with translated(self.path, self.setting), self.env.begin(write=True) as txn:
-            yield txn
+        if self.is_read_only:
+            message = f"{self.path} is read-only: it can be read; write where it may be written, or with --server"
+            raise Unavailable("STORE_UNAVAILABLE", message, path=str(self.path))
+        with translated(self.path, self.setting):
+            self._check_present()
+            with self.env.begin(write=True) as txn:
+                yield txn
 
     def get(self, txn: lmdb.Transaction, table: lmdb._Database, key: bytes) -> bytes | None:
         """Return the value under ``key``: bytes, because no transaction here is opened with buffers."""
@@ -108,6 +137,32 @@ class Environment:
         page = int(self.env.stat()["psize"])
         return float((info["last_pgno"] + 1) * page / info["map_size"])
 
+    def _table(self, name: str) -> lmdb._Database:
+        try:
+            return self.env.open_db(name.encode(), create=not self.is_read_only)
+        except (lmdb.NotFoundError, lmdb.ReadonlyError) as error:
+            raise Corrupted("CORRUPTED", f"the store in {self.path} has no table {name}: {RESTORE}") from error
+
+    def _check_present(self) -> None:
+        """Check that the file that is open is the one in the folder, and has not become shorter: a store never does."""
+        file, known_bytes = self.path / FILE, self._file_bytes  # read first: another thread may see it longer than we
+        try:
+            present = file.stat()
+        except FileNotFoundError:
+            present = None
+        if present is None or (present.st_dev, present.st_ino) != self._opened:
+            message = f"{file} was removed or replaced while it was open here: start this process again"
+            raise Unavailable("STORE_UNAVAILABLE", message, path=str(file))
+        if present.st_size < known_bytes:
+            message = f"{file} was cut to {present.st_size} bytes while it was open: stop, and {RESTORE}"
+            raise Corrupted("CORRUPTED", message, path=str(file), size=present.st_size)
+        self._file_bytes = present.st_size
+
+
+def is_read_only(path: Path) -> bool:
+    """Tell whether the environment in ``path`` can be read and not written."""
+    return not (can_write(path / FILE) and can_write(path / _LOCK_FILE))
+
 
 @contextlib.contextmanager
 def translated(path: Path, setting: str = "map_size_bytes") -> Iterator[None]:
@@ -120,7 +175,6 @@ def translated(path: Path, setting: str = "map_size_bytes") -> Iterator[None]:
         message = f"the store in {path} is full ({error}): free disk space, or raise {setting} in config.toml"
         raise Unavailable("STORE_FULL", message) from error
     except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError) as error:
-        message = f"the store in {path} is damaged ({error}): run `baton fsck`, restore a copy"
-        raise Corrupted("CORRUPTED", message) from error
+        raise Corrupted("CORRUPTED", f"the store in {path} is damaged ({error}): {RESTORE}") from error
     except (lmdb.Error, OSError) as error:
         raise Unavailable("STORE_UNAVAILABLE", f"the store in {path} cannot be used: {error}") from error
