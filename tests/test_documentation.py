@@ -102,6 +102,22 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
+def test_commands_of_the_operator_run_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "backups").mkdir()
+    commands = [
+        line.removeprefix("$ baton ") for block in blocks("console", "deploy/README.md") for line in block.splitlines()
+    ]
+    for command in ("init", *commands):
+        app = App()
+        code = run(shlex.split(command), app)
+        app.close()
+        assert code == 0, f"{command}: {capsys.readouterr().err}"
+    assert len(commands) > 5
+
+
 def test_programs_on_the_pages_pass_a_strict_type_checker(programs: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), *programs.glob("*.py")]
     checked = subprocess.run(command, cwd=programs, capture_output=True, text=True, check=False)
