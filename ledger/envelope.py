@@ -18,7 +18,13 @@ from blake3 import blake3
 
 from ledger.codec import decode_base64, decode_packed, decode_strict, encode_base64, encode_packed
 from ledger.errors import Refused
-from ledger.limits import batch_events_max, batch_size_max_bytes, entry_size_max_bytes, request_size_max_bytes
+from ledger.limits import (
+    batch_events_max,
+    batch_size_max_bytes,
+    clock_max_ms,
+    entry_size_max_bytes,
+    request_size_max_bytes,
+)
 from ledger.merkle import leaf_hash, root_of
 
 EVENT_TYPE: Final = "application/vnd.baton.event.v1+json"
@@ -54,7 +60,8 @@ def batch_root_pae(size: int, root: bytes) -> bytes:
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One stored event: the author's bytes, the key and signature, its place in its batch, the ledger's clock.
 
-    ``batch_size`` 1: the signature covers the event's own PAE. ``accepted_ms`` (Unix) never decreases along the log.
+    ``batch_size`` 1: the signature covers the event's own PAE. ``accepted_ms`` (Unix) decreases along the log only at a
+    ``ledger.clock_set`` (``lifecycle.clock``).
     """
 
     version: int
@@ -89,7 +96,7 @@ def decode_entry(data: bytes) -> Entry:
         raise Refused("UNSUPPORTED_VERSION", message, version=entry.version)
     if len(entry.key) != 32 or len(entry.sig) != 64:
         raise Refused("INVALID_FORMAT", "the entry's key or signature has the wrong length")
-    if not 0 <= entry.batch_index < entry.batch_size <= batch_events_max or entry.accepted_ms < 0:
+    if not 0 <= entry.batch_index < entry.batch_size <= batch_events_max or not 0 <= entry.accepted_ms <= clock_max_ms:
         raise Refused("INVALID_FORMAT", "the entry's place in its batch or its clock is impossible")
     return entry
 

@@ -90,6 +90,7 @@ CODES: dict[str, Code] = {
     "DEPENDENCY_MISSING": Code(Exit.GATED, True, "A handoff this one depends on does not exist."),
     "DEPENDENCY_CYCLE": Code(Exit.CONFLICT, False, "The handoff would depend on itself."),
     "CRITERIA_OPEN": Code(Exit.GATED, True, "An acceptance criterion is neither checked nor waived."),
+    "CLOCK_JUMPED": Code(Exit.GATED, True, "The clock is too far from the last entry's: root must set it."),
     "STEP_CONFLICT": Code(Exit.CONFLICT, False, "A reasoning step or dependency does not fit the steps before it."),
     "EDITED_BY_HAND": Code(Exit.CONFLICT, True, "A person changed what would be replaced or removed."),
     "EMBEDDER_MISMATCH": Code(Exit.CONFLICT, False, "Vectors of different embedders cannot be compared."),

@@ -16,6 +16,12 @@ json_depth_max: Final = 32
 json_integer_max: Final = 2**53 - 1
 stream_name_max_bytes: Final = 400
 causes_max: Final = 64
+clock_max_ms: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999: what follows has no date in RFC 3339."""
+
+clock_forward_max_ms: Final = 30 * 86_400_000
+"""From one entry to the next; further only by ``ledger.clock_set``."""
+
 batch_events_max: Final = 256
 batch_size_max_bytes: Final = 900 * 1024
 
@@ -24,6 +30,9 @@ envelope_reserve_bytes: Final = 3 * 1024
 data_size_max_bytes: Final = body_size_max_bytes - envelope_reserve_bytes
 
 # One node's work.
+clock_backward_max_ms: Final = 86_400_000
+"""The system's time before the last entry's: the ledger's clock stands still meanwhile."""
+
 request_size_max_bytes: Final = batch_size_max_bytes + 64 * 1024
 group_commit_events_max: Final = 1024
 submit_queue_max: Final = 4096

@@ -20,6 +20,7 @@ from ledger.codec import encode_arguments
 from ledger.config import VIEWS_FILE, Settings
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
+from ledger.lifecycle.clock import ledger_now
 from ledger.resource import Resource
 from projections.projection import Projection
 from projections.query import Answer, Moment
@@ -137,8 +138,8 @@ class Reader(Resource):
         is_made = runner in vars(self)
         return is_made or self._until is not None or not are_current(self.client, self.store, on_demand=on_demand)
 
-    def _now_ms(self, _reading: Reading) -> int:
-        return time.time_ns() // 1_000_000
+    def _now_ms(self, reading: Reading) -> int:
+        return ledger_now(last_ms(reading), time.time_ns() // 1_000_000)
 
 
 class AsOf(Reader):
@@ -169,8 +170,13 @@ class AsOf(Reader):
 
     def _now_ms(self, reading: Reading) -> int:
         # The moment is that of the last entry: a lease that ran since then had not run out.
-        (row,) = reading.rows("SELECT max(accepted_ms) AS last FROM events")
-        return int(row["last"])
+        return last_ms(reading)
+
+
+def last_ms(reading: Reading) -> int:
+    """Return the last entry's time: not the latest one, because the root may have set the clock back."""
+    rows = reading.rows("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
+    return int(rows[0]["accepted_ms"]) if rows else 0
 
 
 def are_current(client: Client, store: Store, *, on_demand: bool = False) -> bool:

@@ -22,10 +22,10 @@ from projections.query import Query
 # date without loading any.
 VIEW_VERSIONS: Final = {
     "catalog": 2,
-    "agents": 2,
+    "agents": 3,
     "reasoning": 3,
     "briefs": 1,
-    "handoffs": 2,
+    "handoffs": 3,
     "sessions": 3,
     "validations": 1,
     "snapshots": 1,

@@ -21,6 +21,7 @@ def published(kind: str) -> dict[str, Any]:
 
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "ledger.created": {"origin": "example.org/team", "root": KEY, "checkpoint_key": "12" * 32, "node_key": "34" * 32},
+    "ledger.clock_set": {"time": "2026-02-12T10:00:00.000Z", "reason": "nothing was recorded over the winter"},
     "ledger.epoch_started": {
         "abandoned_size": 1204,
         "abandoned_root": "9f" * 32,

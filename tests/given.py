@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from building import START_MS
+from building import GIVEN_MS
 
 from ledger.errors import Refused
 from ledger.events import KIND_OF, KINDS, EventData
@@ -24,7 +24,7 @@ def fact(author: str, data: EventData, *, at_s: float = 0, stream: str | None = 
     return Event(
         index=index,
         id="blake3:" + f"{index:064x}",
-        accepted_ms=START_MS + int(at_s * 1000),
+        accepted_ms=GIVEN_MS + int(at_s * 1000),
         key="00" * 32,
         ledger="0" * 32,
         kind=kind,

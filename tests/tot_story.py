@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
-from building import START_MS, key_named
+from building import GIVEN_MS, key_named
 
 from ledger.author import Draft
 from ledger.events import KIND_OF, EventData
@@ -303,7 +303,7 @@ def spoken(
     return Event(
         index=index,
         id=f"blake3:{index:064x}",
-        accepted_ms=START_MS + 1000 * index,
+        accepted_ms=GIVEN_MS + 1000 * index,
         key=key_named(agent(key or role)).public.hex(),
         ledger="0" * 32,
         kind=KIND_OF[type(data)],

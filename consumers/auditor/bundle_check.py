@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from consumers.auditor.replay import PackedState, Replay
+from consumers.auditor.replay import Clock, PackedState, Replay
 from ledger.admission.check import Candidate
 from ledger.admission.decide import apply, check_signer
 from ledger.admission.rules import AUTHORITY_KINDS
@@ -39,7 +39,7 @@ from ledger.bundle.layout import (
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, verify_checkpoint
 from ledger.envelope import batch_root_pae, decode_entry, event_id, pae
 from ledger.errors import BatonError, Corrupted, Refused, message_of
-from ledger.events.authority import LedgerCreated
+from ledger.events.authority import ClockSet, LedgerCreated
 from ledger.events.body import decode_body, make_event
 from ledger.identity import verify
 from ledger.log.blobs import check_blob
@@ -100,6 +100,7 @@ def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRep
             findings.problem(index, "CORRUPTED", f"the proof of entry {index} cannot be used: {message_of(error)}")
             continue
         replay.feed(index, data, receipt, manifest.stream)
+    replay.finish()
     checkpoint = _check_members(bundle, replay, findings)
     findings.note(None, "VERIFICATION_FAILED", f"rules were not replayed: only {manifest.stream} is in the bundle")
     return anchor.report(
@@ -256,7 +257,11 @@ class StreamReplay:
         self.verified = 0
         self._findings = findings
         self._layer = Layer(PackedState())
-        self._clock_ms = 0
+        self._clock = Clock(findings)
+
+    def finish(self) -> None:
+        """Settle what a later entry would have told; from now on the report is complete."""
+        self._clock.end()
 
     def feed(self, index: int, data: bytes, receipt: Receipt, stream: str | None) -> None:
         """Check the next entry."""
@@ -283,9 +288,7 @@ class StreamReplay:
         is_authority = event.kind in AUTHORITY_KINDS
         if event.stream != stream and not is_authority:
             raise Refused("INVALID_FIELD", f"it is of the stream {event.stream}, which is not that of the bundle")
-        if entry.accepted_ms < self._clock_ms:
-            raise Refused("VERIFICATION_FAILED", "the ledger's clock goes back before it")
-        self._clock_ms = entry.accepted_ms
+        self._clock.check(event.index, entry.accepted_ms, is_set=isinstance(event.data, ClockSet))
         if event.index == 0 and isinstance(event.data, LedgerCreated):
             self.created, self.ledger = event.data, event.ledger
         self._layer.size = event.index

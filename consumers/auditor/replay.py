@@ -25,9 +25,10 @@ from ledger.admission.state import Layer
 from ledger.codec import encode_packed
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
-from ledger.events.authority import KeyCompromised, LedgerCreated
+from ledger.events.authority import ClockSet, KeyCompromised, LedgerCreated
 from ledger.events.body import decode_body
-from ledger.limits import body_size_max_bytes
+from ledger.lifecycle.clock import is_jump
+from ledger.limits import body_size_max_bytes, clock_forward_max_ms
 from ledger.log import tables as layout
 from ledger.merkle import Frontier, leaf_hash
 
@@ -36,13 +37,15 @@ if TYPE_CHECKING:
     from ledger.envelope import Entry
     from ledger.events import EventData
 records_decoded_max: Final = 50_000
+forward_days_max: Final = clock_forward_max_ms // 86_400_000
 
 
 class Clock:
-    """The ledger's clock along the log: it never goes back.
+    """The ledger's clock along the log: it goes back only where the root set it, and never jumps ahead otherwise.
 
-    Where it does, either the entry before is ahead or this one is behind. The next entry tells which of them fits; at
-    the end of the log nobody can tell, and both are named.
+    Where it goes back, either the entry before is ahead or this one is behind. The next entry tells which of them fits;
+    at the end of the log nobody can tell, and both are named. A jump ahead of which the root said later, by setting the
+    clock back before it, that it was wrong, is a note: what was granted meanwhile holds no longer.
     """
 
     def __init__(self, findings: Findings) -> None:
@@ -50,10 +53,19 @@ class Clock:
         self._before = 0
         self._changed_at = 0
         self._doubt: tuple[int, int] | None = None
+        self._jumps: dict[int, int] = {}
+        self._index = -1
         self.now = 0
 
-    def check(self, index: int, accepted_ms: int) -> None:
-        """Compare the time of the next entry with those before it."""
+    def check(self, index: int, accepted_ms: int, *, is_set: bool = False) -> None:
+        """Compare the time of the next entry with those before it; ``is_set``: it sets the clock."""
+        if is_set:
+            self._index = index
+            self._set(index, accepted_ms)
+            return
+        is_next, self._index = index == self._index + 1, index  # in a bundle of one stream, most are not
+        if is_next and index > 0 and is_jump(self.now, accepted_ms):
+            self._jumps[index] = accepted_ms
         if self._doubt is not None:
             behind, behind_ms = self._doubt
             self._doubt = None
@@ -72,12 +84,28 @@ class Clock:
 
     def end(self) -> None:
         """Settle what the next entry would have told."""
+        self._settle()
+        for index in self._jumps:
+            message = f"the time of entry {index} is more than {forward_days_max} days after the one before it"
+            self._findings.problem(index, "CLOCK_JUMPED", f"{message}, and the root did not set the clock")
+
+    def _set(self, index: int, accepted_ms: int) -> None:
+        self._settle()
+        for jump in [jump for jump, jump_ms in self._jumps.items() if jump_ms > accepted_ms]:
+            del self._jumps[jump]
+            message = f"entry {jump} was accepted under a wrong clock, which the root set right at entry {index}"
+            self._findings.note(jump, "CLOCK_JUMPED", message)
+        self._before = self.now = accepted_ms
+        self._changed_at = index
+
+    def _settle(self) -> None:
         if self._doubt is not None:
             self._blame(self._doubt[0] - 1)
             self._blame(self._doubt[0])
             self._doubt = None
 
     def _blame(self, index: int) -> None:
+        self._jumps.pop(index, None)
         self._findings.problem(index, "VERIFICATION_FAILED", f"the time of entry {index} does not fit those beside it")
 
 
@@ -188,8 +216,6 @@ class Replay:
         else:
             self._batches.end()
             self._signatures.add(index, entry.key, signed, entry.sig)
-        if not is_damaged:
-            self._clock.check(index, entry.accepted_ms)
         if len(entry.body) > body_size_max_bytes:
             self._findings.problem(index, "TOO_LARGE", f"the body of entry {index} has {len(entry.body)} bytes")
         try:
@@ -197,7 +223,11 @@ class Replay:
         except Refused as refusal:
             self._findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
             self.lost_from = index if self.lost_from is None else self.lost_from
+            if not is_damaged:
+                self._clock.check(index, entry.accepted_ms)
             return
+        if not is_damaged:
+            self._clock.check(index, entry.accepted_ms, is_set=isinstance(content, ClockSet))
         self._decide(index, Candidate(body, content, event_id(signed), entry.body), entry, chunk)
 
     def _decide(self, index: int, candidate: Candidate, entry: Entry, chunk: Layer) -> None:
@@ -236,6 +266,7 @@ class PackedState:
     def __init__(self) -> None:
         self.size = 0
         self.ledger: str | None = None
+        self.now_ms: int | None = None
         self.authority_index = 0
         self.packed: dict[bytes, bytes] = {}
         self.indexes: dict[bytes, int] = {}

@@ -18,6 +18,7 @@ from ledger.author import Author, Draft
 from ledger.client import Ask, every_row, rows_per_page
 from ledger.errors import BatonError, Refused
 from ledger.events.session import SessionEnded
+from ledger.limits import clock_backward_max_ms
 
 SWEPT: Final = "never closed: swept"
 """The summary of a session that a sweep ended: it says nothing about the work."""
@@ -72,7 +73,9 @@ class Swept(NamedTuple):
 
 def decide(activity: Activity, *, now_ms: int, older_than_ms: int) -> tuple[bool, bool]:
     """Return whether a sweep ends a session, and whether it makes its report."""
-    end = activity.is_open and now_ms - activity.last_ms >= older_than_ms
+    idle_ms = now_ms - activity.last_ms
+    # What was last heard of in the future was recorded under a wrong clock, which was set right since.
+    end = activity.is_open and not -clock_backward_max_ms <= idle_ms < older_than_ms
     is_over = end or not activity.is_open
     phases = REPORTING_PHASES if is_over else REPORTING_PHASES[:1]
     asking = max((activity.assessed[phase] for phase in phases if phase in activity.assessed), default=-1)

@@ -131,7 +131,7 @@ def task_info(events: Sequence[Event]) -> dict[str, Any]:
         "task_type": started.task_type,
         "start_time": _time(first_ms),
         "end_time": None if end is None else _time(end.accepted_ms),
-        "duration_ms": None if end is None else end.accepted_ms - first_ms,
+        "duration_ms": None if end is None else max(0, end.accepted_ms - first_ms),
         "search_config": None if config is None else {name: getattr(config, name) for name in _SEARCHED},
         "final_stats": _stats(events),
     }

@@ -76,7 +76,7 @@ class Task:
         """Take in the next event of the task's stream."""
         data = event.data
         if self.tree is not None:
-            self._searched_ms += min(event.accepted_ms - self._now_ms, pause_max_ms)
+            self._searched_ms += min(max(0, event.accepted_ms - self._now_ms), pause_max_ms)
         self._now_ms = event.accepted_ms
         self.tree = advance(self.tree, event)
         if isinstance(data, kinds.Question):

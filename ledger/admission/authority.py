@@ -105,6 +105,15 @@ def _epoch_started(event: Event, _state: Layer, _: Life) -> None:
         raise Refused("INVALID_FIELD", "a log without entries has no head to abandon", path="$.data.abandoned_size")
 
 
+def _clock_set(event: Event, _state: Layer, _: Life) -> None:
+    """The root alone says what time it is; the entry's own time is the one that was signed."""
+    data = typed(event, authority.ClockSet)
+    if event.author != ROOT:
+        raise Refused("NOT_AUTHORIZED", f"only {ROOT} sets the ledger's clock: add `--as {ROOT}`", name=event.author)
+    if event.accepted_ms != to_ms(data.time):
+        raise Refused("INVALID_FIELD", f"the entry's time is not {data.time}, which was signed", path="$.data.time")
+
+
 def _registered(event: Event, state: Layer, _: Life) -> None:
     """An admin registers agents, and the node service agents; the key proves whose it is."""
     data = typed(event, authority.AgentRegistered)
@@ -155,7 +164,7 @@ def _key_delegated(event: Event, state: Layer, _: Life) -> None:
     if to_ms(data.expires_at) <= event.accepted_ms:
         raise Refused("KEY_EXPIRED", "the session key would be expired already", expires_at=data.expires_at)
     _require_new_key(event, state, event.author, data.key, data.proof)
-    state.put_key(data.key, delegated(event.author, event.index, data, event.key))
+    state.put_key(data.key, delegated(event.author, event.index, event.accepted_ms, data, event.key))
 
 
 def _key_revoked(event: Event, state: Layer, _: Life) -> None:
@@ -274,6 +283,7 @@ def _require_new_key(event: Event, state: Layer, agent: str, key: str, proof: st
 OF_KIND: Final[dict[str, Rule]] = {
     "ledger.created": _created,
     "ledger.epoch_started": _epoch_started,
+    "ledger.clock_set": _clock_set,
     "agent.registered": _registered,
     "agent.removed": _removed,
     "role.granted": _role_changed,

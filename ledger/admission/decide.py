@@ -15,8 +15,10 @@ from ledger.admission.rules import AUTHORITY_KINDS, RULES
 from ledger.admission.state import Layer
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry
 from ledger.errors import Refused
+from ledger.events.authority import ClockSet
 from ledger.events.body import Body, Event, make_event
-from ledger.lifecycle.authority import KeyRecord, check_key
+from ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
+from ledger.lifecycle.clock import check_set, ledger_now, next_ms
 from ledger.log.tables import IdempotencyRecord, StreamRecord
 from ledger.secrets import refusal as secret_refusal
 
@@ -38,16 +40,19 @@ class Decided(NamedTuple):
     accepted: list[Accepted]
 
 
-def decide(checked: Checked, group: Layer, accepted_ms: int) -> Decided:
+def decide(checked: Checked, group: Layer, system_ms: int) -> Decided:
     """Decide a submission on a layer of its own; when it stands, ``group`` has its changes.
+
+    ``system_ms`` is the system's time, of which the ledger's clock makes the entries' (``lifecycle.clock``).
 
     Raises:
         Refused: the code of the first bad event; ``details["events"]`` names every bad one, and those that were
-            not decided because they follow a refused one (``DEPENDS_ON_REFUSED``).
+            not decided because they follow a refused one (``DEPENDS_ON_REFUSED``). ``CLOCK_JUMPED`` is of all.
     """
-    repeats = _repeats(checked, group, accepted_ms)
+    repeats = _repeats(checked, group, ledger_now(group.now_ms or 0, system_ms))
     if repeats is not None:
         return Decided([], [], repeats)
+    accepted_ms = _accepted_ms(checked, group, system_ms)
     layer = Layer(group)
     events: list[Event] = []
     refusals: dict[int, Refused] = {}
@@ -69,9 +74,27 @@ def decide(checked: Checked, group: Layer, accepted_ms: int) -> Decided:
             tainted |= {body.stream, candidate.id}
     if refusals:
         raise refusal_of(refusals, len(checked.candidates))
+    layer.now_ms = accepted_ms
     layer.merge_down()
     accepted = [Accepted(event.index, event.id, accepted_ms) for event in events]
     return Decided(_entries(checked, accepted_ms), events, accepted)
+
+
+def _accepted_ms(checked: Checked, group: Layer, system_ms: int) -> int:
+    """Return the time of a new submission's entries: the ledger's clock, or what the root sets it to.
+
+    Raises:
+        Refused: ``CLOCK_JUMPED``; ``INVALID_FIELD`` when the clock is set by one event of several.
+    """
+    settings = [one.data for one in checked.candidates if isinstance(one.data, ClockSet)]
+    if not settings:
+        return next_ms(group.now_ms, system_ms)
+    if len(checked.candidates) > 1:
+        raise Refused("INVALID_FIELD", "ledger.clock_set is submitted alone: all events of a batch have one time")
+    set_ms = to_ms(settings[0].time)
+    if checked.candidates[0].body.author == ROOT:  # anybody else is refused by the rule, whatever the time
+        check_set(set_ms, system_ms)
+    return set_ms
 
 
 def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:

@@ -54,12 +54,11 @@ class Gate:
             with self._log.writing() as (txn, snapshot):
                 base = Transaction(snapshot, self._usable_cache(snapshot.head))
                 layer = Layer(base)
-                last_ms = 0 if snapshot.head is None else snapshot.head.accepted_ms
-                accepted_ms = max(last_ms, self._clock_ms())
-                pending = Pending(accepted_ms=accepted_ms)
-                answers = [self._decide(checked, layer, accepted_ms, pending, base) for checked in group]
-                if not pending.entries:
+                pending, system_ms = Pending(), self._clock_ms()
+                answers = [self._decide(checked, layer, system_ms, pending, base) for checked in group]
+                if not pending.entries or layer.now_ms is None:
                     return answers
+                pending.accepted_ms = layer.now_ms
                 pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
                 pending.authority_index = layer.authority_index
                 head = snapshot.head or first_head(layer.ledger)
@@ -74,10 +73,10 @@ class Gate:
         return answers
 
     def _decide(
-        self, checked: Checked, layer: Layer, accepted_ms: int, pending: Pending, base: Transaction
+        self, checked: Checked, layer: Layer, system_ms: int, pending: Pending, base: Transaction
     ) -> list[Accepted] | Refused:
         try:
-            decided = decide(checked, layer, accepted_ms)
+            decided = decide(checked, layer, system_ms)
         except Refused as refusal:
             return refusal
         if not decided.entries:
@@ -104,6 +103,7 @@ class Transaction:
         self._id_keys: dict[str, bytes] = {}
         self.size = snapshot.size
         self.ledger = None if snapshot.head is None else snapshot.head.ledger
+        self.now_ms = None if snapshot.head is None else snapshot.head.accepted_ms
 
     def record(self, key: bytes) -> Any:
         """Return the record under a state key, or None."""

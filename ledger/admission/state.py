@@ -33,6 +33,10 @@ class Base(Protocol):
     def ledger(self) -> str | None:
         """The id of the ledger, or None before entry 0."""
 
+    @property
+    def now_ms(self) -> int | None:
+        """The last entry's time, or None before entry 0."""
+
     def record(self, key: bytes) -> Any:
         """Return the record under a state key (see ``log.tables``), or None."""
 
@@ -54,6 +58,7 @@ class Layer:
         self.signers: dict[int, bytes] = {}
         self.size: int = below.size
         self.ledger: str | None = below.ledger
+        self.now_ms: int | None = below.now_ms
         self.authority_index: int | None = None
 
     def record(self, key: bytes) -> Any:
@@ -83,6 +88,7 @@ class Layer:
         below.signers |= self.signers
         below.size = self.size
         below.ledger = self.ledger
+        below.now_ms = self.now_ms
         if self.authority_index is not None:
             below.authority_index = self.authority_index
 

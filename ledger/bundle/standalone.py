@@ -3,10 +3,10 @@
     tar xf audit.tar && python3 verify.py [--root FINGERPRINT] [FOLDER or TAR]
 
 It checks the form of every entry, its id, its signature (its own, or that of its batch), that the ledger's clock
-never goes back, that every signing key was registered before it signed and neither revoked, replaced nor removed, the
-Merkle tree, the signed checkpoint, and the blobs. It does not replay the rules of handoffs, reasonings and sessions:
-`baton verify --bundle` does. Exit code 0: everything fits; 6: something does not, and the output names the index; 2:
-no bundle.
+goes back or far ahead only where the root set it, that every signing key was registered before it signed and neither
+revoked, replaced nor removed, the Merkle tree, the signed checkpoint, and the blobs. It does not replay the rules of
+handoffs, reasonings and sessions: `baton verify --bundle` does. Exit code 0: everything fits; 6: something does not,
+and the output names the index; 2: no bundle.
 
 This file is written to be read: it shares no code with Baton, so that a mistake there is not repeated here; and it is
 one file, however long, because it travels alone.
@@ -20,6 +20,7 @@ import json
 import re
 import sys
 import tarfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -33,11 +34,15 @@ if TYPE_CHECKING:
 EVENT = b"application/vnd.baton.event.v1+json"
 BATCH = b"application/vnd.baton.batch.v1"
 ENTRY_MAX = 48 * 1024
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FORWARD_MAX_MS = 30 * 86_400_000
+CLOCK_MAX_MS = 253_402_300_799_999
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
 
 AUTHORITY = {
-    *("ledger.created", "ledger.epoch_started", "agent.registered", "agent.removed", "role.granted", "role.revoked"),
-    *("key.delegated", "key.revoked", "key.rotated", "key.compromised", "checkpoint_key.rotated"),
+    *("ledger.created", "ledger.epoch_started", "ledger.clock_set", "agent.registered", "agent.removed"),
+    *("role.granted", "role.revoked", "key.delegated", "key.revoked", "key.rotated"),
+    *("key.compromised", "checkpoint_key.rotated"),
 }
 POSSESSION = b"application/vnd.baton.possession.v1"
 
@@ -145,6 +150,7 @@ def read_entry(data: bytes) -> tuple[bytes, bytes, bytes, int, int, int]:
     need(at == len(data), "there are bytes after the entry")
     need(len(key) == 32 and len(signature) == 64, "key or signature has the wrong length")
     need(number < size <= 256, "its place in the batch is impossible")
+    need(accepted_ms <= CLOCK_MAX_MS, "its time lies beyond the year 9999")
     return body, key, signature, number, size, accepted_ms
 
 
@@ -348,6 +354,7 @@ class Audit:
         self.members = members
         self.keys = Keys()
         self.clock = self.signatures = 0
+        self.last, self.jumps = -1, dict[int, int]()
         self.batch: list[tuple[int, tuple[bytes, bytes, int], bytes]] = []
         self.problems: list[tuple[int | None, str]] = []
         self.ids: set[bytes] = set()
@@ -371,8 +378,7 @@ class Audit:
         identity = blake3(signed).digest()
         need(identity not in self.ids, "the event is in the log twice")
         self.ids.add(identity)
-        need(accepted_ms >= self.clock, "the ledger's clock goes back")
-        self.clock = accepted_ms
+        self.time(index, accepted_ms, event)
         if size == 1:
             need(not self.batch, "it stands within a batch")
             need(is_signed(key, signed, signature), "its signature does not fit")
@@ -389,6 +395,22 @@ class Audit:
             self.keys.check(index, event, key)
         except (KeyError, TypeError, ValueError) as error:
             raise WrongError(f"the event lacks what it needs: {error}") from error
+
+    def time(self, index: int, accepted_ms: int, event: dict[str, Any]) -> None:
+        """Compare the entry's time with that of the one before it: only the root sets the clock back, or far ahead."""
+        before, self.clock = self.clock, accepted_ms
+        is_next, self.last = index == self.last + 1, index
+        if event["kind"] != "ledger.clock_set":
+            if is_next and index > 0 and accepted_ms - before > FORWARD_MAX_MS:
+                self.jumps[index] = accepted_ms
+            self.clock = max(before, accepted_ms)
+            need(accepted_ms >= before, "the ledger's clock goes back")
+            return
+        time = datetime.fromisoformat(event["data"]["time"])
+        need(event["author"] == "root", "the clock is not set by the root")
+        need(accepted_ms == (time - EPOCH) // timedelta(milliseconds=1), "the clock is set to another time than signed")
+        # The root said of what lies ahead of this time that it was wrong: what was granted then holds no longer.
+        self.jumps = {jump: jump_ms for jump, jump_ms in self.jumps.items() if jump_ms <= accepted_ms}
 
     def member(self, number: int, size: int, shared: tuple[bytes, bytes, int], leaf: bytes) -> None:
         """Add an event to its batch; when the batch is whole, check its one signature."""
@@ -518,6 +540,8 @@ class Audit:
             leaves = self.log()
         else:
             self.stream(bytes.fromhex(self.manifest["root"]))
+        for index in self.jumps:
+            self.problem(index, "its time is more than 30 days after the one before it, and the root did not set it")
         self.blobs()
         self.files()
         self.checkpoint(leaves)

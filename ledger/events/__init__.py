@@ -43,6 +43,7 @@ _ID_TYPES: Final[dict[str, Any]] = {"handoff": handoff.HandoffId, "ledger": None
 KINDS: Final[dict[str, Kind]] = {
     "ledger.created": Kind(authority.LedgerCreated, "ledger"),
     "ledger.epoch_started": Kind(authority.EpochStarted, "ledger"),
+    "ledger.clock_set": Kind(authority.ClockSet, "ledger"),
     "record.imported": Kind(imported.RecordImported, imported.KEPT_ASIDE),
     "agent.registered": Kind(authority.AgentRegistered, "agent"),
     "role.granted": Kind(authority.RoleGranted, "agent"),

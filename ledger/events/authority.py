@@ -1,4 +1,4 @@
-"""Who may sign: the ledger's creation, its epochs, agents, roles and keys."""
+"""Who may sign: the ledger's creation, its epochs and clock, agents, roles and keys."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ class EpochStarted(EventData, frozen=True):
 
     abandoned_size: Count
     abandoned_root: TreeHash
+    reason: Line
+
+
+class ClockSet(EventData, frozen=True):
+    """The root says what time it is, because the ledger's clock stood wrong, or nothing was recorded for long.
+
+    ``time`` is this entry's own time, even when the entry before it has a later one.
+    """
+
+    time: Time
     reason: Line
 
 

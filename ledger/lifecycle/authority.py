@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
 import msgspec
 
 from ledger.errors import Refused
+from ledger.lifecycle.clock import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,7 @@ KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]
 NEVER_DELEGABLE: Final = frozenset(
     {
         "ledger.epoch_started",
+        "ledger.clock_set",
         "agent.registered",
         "agent.removed",
         "role.granted",
@@ -71,14 +73,14 @@ class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
 class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
     """A signing key: whose it is, since when and within which scope; where and how it ended.
 
-    ``delegated_by`` is the identity key (hex) of a session key. From ``suspect_since`` on, as the entry
-    ``suspect_index`` says, what it signed is suspect.
+    ``delegated_by`` is the identity key (hex) of a session key, which holds for its ``span``. From ``suspect_since``
+    on, as the entry ``suspect_index`` says, what it signed is suspect.
     """
 
     agent: str
     is_identity: bool
     since_index: int
-    expires_ms: int | None = None
+    span: Span | None = None
     kinds: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
     max_events: int | None = None
@@ -109,13 +111,13 @@ class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
         return next((key for index, key in reversed(self.keys) if index < size), self.keys[0][1])
 
 
-def delegated(agent: str, index: int, data: KeyDelegated, by: str) -> KeyRecord:
-    """Return the record of a session key that ``agent`` delegated at ``index`` with its identity key ``by``."""
+def delegated(agent: str, index: int, now_ms: int, data: KeyDelegated, by: str) -> KeyRecord:
+    """Return the record of a session key that ``agent`` delegated at ``index`` and ``now_ms`` with the key ``by``."""
     return KeyRecord(
         agent=agent,
         is_identity=False,
         since_index=index,
-        expires_ms=to_ms(data.expires_at),
+        span=Span(now_ms, to_ms(data.expires_at)),
         kinds=tuple(data.kinds),
         streams=tuple(data.streams),
         max_events=data.max_events,
@@ -143,7 +145,7 @@ def check_key(
             raise _key_ended(author, held.ended_as, held.ended_index)
     if record.is_identity:
         return record
-    if record.expires_ms is not None and now_ms >= record.expires_ms:
+    if record.span is not None and not record.span.holds(now_ms):
         raise Refused("KEY_EXPIRED", f"the session key of {author} has expired: delegate another", author=author)
     if not covers(record.kinds, record.streams, kind, stream):
         raise Refused("KEY_OUT_OF_SCOPE", f"the session key of {author} may not sign {kind} on {stream}", kind=kind)

@@ -18,6 +18,7 @@ from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.events.body import Event
 from ledger.events.imported import RecordImported, read_mapped
+from ledger.lifecycle.clock import Span
 
 Status: TypeAlias = Literal[
     "pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled", "superseded"
@@ -43,7 +44,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     unlock_at: kinds.UnlockAt
     tasks: tuple[bool, ...]
     criteria: tuple[str, ...]
-    lease_until_ms: int | None = None
+    lease: Span | None = None
     reason: str = ""
     importer: str = ""
     claimed_status: str | None = None
@@ -62,9 +63,9 @@ def is_unlocked(dependency: Status | None, unlock_at: kinds.UnlockAt) -> bool:
     return dependency in ("verified", unlock_at)
 
 
-def is_lapsed(status: Status, lease_until_ms: int | None, now_ms: int) -> bool:
-    """Return whether the receiver's lease has run out, which makes the work claimable again."""
-    return status == "in_progress" and lease_until_ms is not None and now_ms >= lease_until_ms
+def is_lapsed(status: Status, lease: Span | None, now_ms: int) -> bool:
+    """Return whether the receiver's lease does not hold (any more), which makes the work claimable again."""
+    return status == "in_progress" and lease is not None and not lease.holds(now_ms)
 
 
 def compute_version(sender: str, data: kinds.HandoffContent) -> str:
@@ -153,9 +154,9 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
     step = _STEPS.get(type(event.data))
     if step is None:
         raise Refused("UNKNOWN_KIND", f"{event.kind} is no step in a handoff's life", kind=event.kind)
-    if is_lapsed(state.status, state.lease_until_ms, event.accepted_ms):
+    if is_lapsed(state.status, state.lease, event.accepted_ms):
         # A claim whose lease ran out is no claim: the work is free again, and its last holder must claim it anew.
-        state = msgspec.structs.replace(state, status="approved", lease_until_ms=None)
+        state = msgspec.structs.replace(state, status="approved", lease=None)
     return step(state, event, event.data)
 
 
@@ -188,8 +189,9 @@ def _claim(state: HandoffState, event: Event, data: kinds.HandoffClaimed) -> Han
     if state.status in ("in_progress", "blocked"):
         raise Refused("ALREADY_CLAIMED", f"handoff {event.name} is {state.status} already", status=state.status)
     _require(state, event, "approved")
-    lease = None if data.lease_seconds is None else event.accepted_ms + 1000 * data.lease_seconds
-    return msgspec.structs.replace(state, status="in_progress", lease_until_ms=lease, reason="", is_announced=False)
+    now_ms = event.accepted_ms
+    lease = None if data.lease_seconds is None else Span(now_ms, now_ms + 1000 * data.lease_seconds)
+    return msgspec.structs.replace(state, status="in_progress", lease=lease, reason="", is_announced=False)
 
 
 def _check_task(state: HandoffState, event: Event, data: kinds.HandoffTaskChecked) -> HandoffState:
@@ -217,7 +219,7 @@ def _waive_criterion(state: HandoffState, event: Event, data: kinds.HandoffCrite
 def _release(state: HandoffState, event: Event, data: kinds.HandoffReleased) -> HandoffState:
     _require_party(event, state.receiver)
     _require(state, event, "in_progress")
-    return msgspec.structs.replace(state, status="approved", lease_until_ms=None, reason=data.reason)
+    return msgspec.structs.replace(state, status="approved", lease=None, reason=data.reason)
 
 
 def _log(state: HandoffState, event: Event, _data: kinds.HandoffLogged) -> HandoffState:
@@ -228,7 +230,7 @@ def _log(state: HandoffState, event: Event, _data: kinds.HandoffLogged) -> Hando
 def _block(state: HandoffState, event: Event, data: kinds.HandoffBlocked) -> HandoffState:
     _require_party(event, state.receiver)
     _require(state, event, "in_progress")
-    return msgspec.structs.replace(state, status="blocked", lease_until_ms=None, reason=data.reason)
+    return msgspec.structs.replace(state, status="blocked", lease=None, reason=data.reason)
 
 
 def _unblock(state: HandoffState, event: Event, _data: kinds.HandoffUnblocked) -> HandoffState:
@@ -245,7 +247,7 @@ def _complete(state: HandoffState, event: Event, _data: kinds.HandoffCompleted) 
         what = "criterion: check or waive it" if len(unmet) == 1 else "criteria: check or waive them"
         message = f"handoff {event.name} has {len(unmet)} open acceptance {what} first"
         raise Refused("CRITERIA_OPEN", message, positions=unmet)
-    return msgspec.structs.replace(state, status="completed", lease_until_ms=None)
+    return msgspec.structs.replace(state, status="completed", lease=None)
 
 
 def _request_changes(state: HandoffState, event: Event, data: kinds.HandoffChangesRequested) -> HandoffState:
@@ -286,7 +288,7 @@ def _ended(state: HandoffState, event: Event, status: Status, reason: str) -> Ha
     if state.status in FINAL:
         _not_allowed(state, event)
     return msgspec.structs.replace(
-        state, status=status, lease_until_ms=None, reason=reason, claimed_status=None, is_announced=False
+        state, status=status, lease=None, reason=reason, claimed_status=None, is_announced=False
     )
 
 

@@ -39,6 +39,7 @@ class KeyRow(Row, frozen=True):
     key: str
     sort: str
     since_index: int
+    since_ms: int
     expires_at: str | None
     kinds: str
     streams: str
@@ -64,6 +65,7 @@ class KeyState(msgspec.Struct, frozen=True, array_like=True):
     key: str
     sort: str
     since_index: int
+    since_ms: int
     expires_at: str | None = None
     kinds: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
@@ -104,7 +106,7 @@ def fold(state: AgentState, event: Event) -> AgentState:
     match event.data:
         case kinds.LedgerCreated() as data:
             if state.name == CHECKPOINT:
-                return _with_key(state, KeyState(data.checkpoint_key, "checkpoint", event.index))
+                return _with_key(state, KeyState(data.checkpoint_key, "checkpoint", event.index, event.accepted_ms))
             is_root = state.name == ROOT
             return _registered(state, event, data.root if is_root else data.node_key, ("admin",) if is_root else ())
         case kinds.AgentRegistered() as data:
@@ -119,6 +121,7 @@ def fold(state: AgentState, event: Event) -> AgentState:
                 key=data.key,
                 sort="session",
                 since_index=event.index,
+                since_ms=event.accepted_ms,
                 expires_at=data.expires_at,
                 kinds=tuple(data.kinds),
                 streams=tuple(data.streams),
@@ -141,10 +144,10 @@ def _with_changed_keys(state: AgentState, event: Event) -> AgentState:
         case kinds.KeyRotated() as data:
             state = _ended(state, event, state.key, "replaced", data.reason)
             state = msgspec.structs.replace(state, key=data.key, nkey=data.nkey)
-            return _with_key(state, KeyState(data.key, "identity", event.index))
+            return _with_key(state, KeyState(data.key, "identity", event.index, event.accepted_ms))
         case kinds.CheckpointKeyRotated() as data:
             state = _ended(state, event, state.keys[-1].key, "replaced", data.reason)
-            return _with_key(state, KeyState(data.key, "checkpoint", event.index))
+            return _with_key(state, KeyState(data.key, "checkpoint", event.index, event.accepted_ms))
         case kinds.KeyCompromised() as data:
             state = _ended(state, event, data.key, "compromised", data.reason)
             return _changed(state, data.key, suspect_since=data.since, suspect_index=event.index)
@@ -187,7 +190,7 @@ def _registered(state: AgentState, event: Event, key: str, roles: tuple[str, ...
         key=key,
         registered_index=event.index,
         registered_ms=event.accepted_ms,
-        keys=(KeyState(key, "identity", event.index),),
+        keys=(KeyState(key, "identity", event.index, event.accepted_ms),),
     )
 
 

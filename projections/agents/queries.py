@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ledger.lifecycle.authority import to_ms
+from ledger.lifecycle.clock import Span
 from projections.query import Answer, Arguments, Moment, only_match, with_json
 
 
@@ -55,11 +56,15 @@ def list_keys(moment: Moment, asked: KeyFilter) -> Answer:
     return {"keys": keys, "total": len(keys)}
 
 
+def _span(row: dict[str, Any]) -> Span:
+    return Span(row["since_ms"], to_ms(row["expires_at"]))
+
+
 def _key(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
     fallen = {f"ended_{name}": row.pop(f"fallen_{name}") for name in ("index", "as", "by", "because")}
     if row["ended_index"] is None:
         row |= fallen
     state = row["ended_as"] or "valid"
-    if state == "valid" and row["expires_at"] is not None and to_ms(row["expires_at"]) <= now_ms:
+    if state == "valid" and row["expires_at"] is not None and not _span(row).holds(now_ms):
         state = "expired"
     return with_json(row, "kinds", "streams") | {"state": state}

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, assert_never
 import msgspec
 
 from ledger.events.handoff import UnlockAt
+from ledger.lifecycle.clock import Span
 from ledger.lifecycle.handoff import Status, is_lapsed, is_unlocked
 from projections.query import Moment
 
@@ -21,7 +22,8 @@ UNLOCKED: Final = (
 )
 # An imported file may name nobody in To: then nobody can claim it, approved or not.
 CLAIMABLE: Final = (
-    "(h.receiver <> '' AND (h.status = 'approved' OR (h.status = 'in_progress' AND h.lease_until_ms <= ?)))"
+    "(h.receiver <> '' AND (h.status = 'approved' OR "
+    "(h.status = 'in_progress' AND ? NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1)))"
 )
 # What it waits for, in order, as JSON.
 DEPENDS_ON: Final = """(
@@ -31,7 +33,7 @@ DEPENDS_ON: Final = """(
 )"""
 _FACTS: Final = f"""
     SELECT h.id, h.status, h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.unlock_at, h.reason,
-        h.claimed_status, h.lease_until_ms, {UNLOCKED} AS is_unlocked, {DEPENDS_ON} AS depends_on
+        h.claimed_status, h.lease_from_ms, h.lease_until_ms, {UNLOCKED} AS is_unlocked, {DEPENDS_ON} AS depends_on
     FROM handoffs h WHERE h.id IN (SELECT value FROM json_each(?))"""  # noqa: S608 - fixed texts
 
 Stage: TypeAlias = Literal["waiting", "working", "completed", "over"]
@@ -63,7 +65,8 @@ def facts_of(moment: Moment, ids: Iterable[str]) -> dict[str, HandoffFacts]:
 
 
 def _facts(row: dict[str, Any], now_ms: int) -> HandoffFacts:
-    row["is_lapsed"] = is_lapsed(row["status"], row.pop("lease_until_ms"), now_ms)
+    from_ms, until_ms = row.pop("lease_from_ms"), row.pop("lease_until_ms")
+    row["is_lapsed"] = is_lapsed(row["status"], None if until_ms is None else Span(from_ms, until_ms), now_ms)
     row["is_unlocked"] = bool(row["is_unlocked"])
     return HandoffFacts(**row | {"depends_on": tuple(msgspec.json.decode(row["depends_on"]))})
 

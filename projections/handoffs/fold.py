@@ -56,6 +56,7 @@ class HandoffRow(Row, frozen=True):
     is_announced: bool
     superseded_by: str | None
     reason: str
+    lease_from_ms: int | None
     lease_until_ms: int | None
     summary: str
     artifacts: str
@@ -238,6 +239,8 @@ def _rows(state: HandoffRecord, life: HandoffState, content: kinds.HandoffConten
         criteria_done=sum(mark in {"checked", "waived"} for mark in life.criteria),
         criteria_total=len(life.criteria),
         importer=life.importer or None,
+        lease_from_ms=life.lease and life.lease.from_ms,
+        lease_until_ms=life.lease and life.lease.until_ms,
         artifacts=json_text(state.artifacts),
         **imported,
     )

@@ -48,7 +48,7 @@ WAITS: Final = (
     Wait("blocked", "sender", "unblock", 7),  # for information: the reviewer or the receiver can
 )
 
-_LAPSED: Final = "(h.status = 'in_progress' AND coalesce(h.lease_until_ms <= ?1, 0))"
+_LAPSED: Final = "(h.status = 'in_progress' AND coalesce(?1 NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1, 0))"
 _CASES: Final[dict[Case, str]] = {
     "pending": "h.status = 'pending'",
     "claimable": f"h.status IN ('approved', 'in_progress') AND (h.status = 'approved' OR {_LAPSED}) AND {UNLOCKED}",

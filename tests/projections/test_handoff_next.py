@@ -336,7 +336,7 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
             reviewer=state.reviewer,
             reason=state.reason,
             is_unlocked=unlocks,
-            is_lapsed=is_lapsed(state.status, state.lease_until_ms, 2**60),
+            is_lapsed=is_lapsed(state.status, state.lease, 2**60),
         )
         expected |= {(agent, action, name) for agent, action in waits_for(found)}
     items = queue(reader)

@@ -142,6 +142,7 @@ class Group(click.Group):
 VERBS: Final = {
     "init": Lazy("ledger:init", "Make a new ledger in this folder."),
     "doctor": Lazy("ledger:doctor", "Check the installation, the ledger and its keys."),
+    "clock": Lazy("clock:clock", "Compare the ledger's clock with this machine's; set it, as root."),
     "agent": Lazy("agents:agent", "Register, list and remove agents."),
     "key": Lazy("keys:key", "Delegate, replace, revoke and list signing keys."),
     "emit": Lazy("events:emit", "Sign and append one event."),

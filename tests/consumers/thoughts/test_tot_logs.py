@@ -146,7 +146,7 @@ def test_timeline_has_every_line_once_in_the_order_of_the_log() -> None:
 
 
 def test_timeline_keeps_the_order_of_the_log_within_one_millisecond() -> None:
-    told = [msgspec.structs.replace(event, accepted_ms=tot_story.START_MS) for event in tot_story.events()]
+    told = [msgspec.structs.replace(event, accepted_ms=tot_story.GIVEN_MS) for event in tot_story.events()]
     text = log_files(told)["99-merged-timeline.log"].decode()
     asked, answered = text.index("[03-explorer] ⏳ [Explorer - 第1层]"), text.index("[04-generator-round1]")
     assert asked < answered < text.index("[03-explorer] ✓ [Explorer - 第1层]")
@@ -274,9 +274,9 @@ def test_what_is_no_task_has_no_log() -> None:
 
 def test_duration_is_told_in_hours_minutes_and_seconds() -> None:
     told = tot_story.events()
-    told[-1] = msgspec.structs.replace(told[-1], accepted_ms=tot_story.START_MS + 86_666)
+    told[-1] = msgspec.structs.replace(told[-1], accepted_ms=tot_story.GIVEN_MS + 86_666)
     assert "总耗时: 1分26秒" in log_files(told)["99-merged-timeline.log"].decode()
-    told[-1] = msgspec.structs.replace(told[-1], accepted_ms=tot_story.START_MS + 3_600_000)
+    told[-1] = msgspec.structs.replace(told[-1], accepted_ms=tot_story.GIVEN_MS + 3_600_000)
     assert "总耗时: 1小时0分0秒" in log_files(told)["99-merged-timeline.log"].decode()
 
 

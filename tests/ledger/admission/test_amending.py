@@ -107,7 +107,7 @@ def test_work_whose_lease_ran_out_can_be_amended(ledger: Ledger) -> None:
     assert refused(ledger, "alice", "h1", amended()).code == "TRANSITION_NOT_ALLOWED"
     ledger.clock.advance(1)
     ledger.emit("alice", "handoff/h1", amended())
-    assert (ledger.handoff("h1").status, ledger.handoff("h1").lease_until_ms) == ("pending", None)
+    assert (ledger.handoff("h1").status, ledger.handoff("h1").lease) == ("pending", None)
 
 
 def test_amendment_that_closes_a_cycle_of_five_names_its_path(ledger: Ledger) -> None:

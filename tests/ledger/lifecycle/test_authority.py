@@ -13,9 +13,10 @@ from ledger.errors import Refused
 from ledger.events import KINDS
 from ledger.events.authority import KeyDelegated
 from ledger.lifecycle.authority import NEVER_DELEGABLE, KeyRecord, check_key, covers, delegated, to_ms
+from ledger.lifecycle.clock import Span
 
 IDENTITY = KeyRecord("alice", is_identity=True, since_index=1)
-SESSION = KeyRecord("alice", is_identity=False, since_index=2, expires_ms=1000, kinds=("finding.*",), max_events=2)
+SESSION = KeyRecord("alice", is_identity=False, since_index=2, span=Span(100, 1000), kinds=("finding.*",), max_events=2)
 
 
 def check(record: KeyRecord | None, **use: object) -> KeyRecord:
@@ -32,6 +33,7 @@ def check(record: KeyRecord | None, **use: object) -> KeyRecord:
         (IDENTITY, {"author": "bob"}, "AUTHOR_MISMATCH"),
         (KeyRecord("alice", is_identity=True, since_index=1, ended_index=5, ended_as="revoked"), {}, "KEY_REVOKED"),
         (SESSION, {"now_ms": 1000}, "KEY_EXPIRED"),
+        (SESSION, {"now_ms": 99}, "KEY_EXPIRED"),
         (SESSION, {"kind": "tool.used"}, "KEY_OUT_OF_SCOPE"),
         (KeyRecord("alice", is_identity=False, since_index=2, streams=("session/s2",)), {}, "KEY_OUT_OF_SCOPE"),
         (KeyRecord("alice", is_identity=False, since_index=2, max_events=2, used=2), {}, "KEY_EXHAUSTED"),
@@ -91,7 +93,7 @@ def test_delegation_is_remembered_as_it_was_made() -> None:
     data = KeyDelegated(
         key="ab" * 32, proof="cd" * 64, expires_at="1970-01-01T00:00:01Z", kinds=["finding.*"], max_events=2
     )
-    assert delegated("alice", 2, data, "ab" * 32) == replace(SESSION, delegated_by="ab" * 32)
+    assert delegated("alice", 2, 100, data, "ab" * 32) == replace(SESSION, delegated_by="ab" * 32)
 
 
 @given(st.integers(0, 253402300799999))

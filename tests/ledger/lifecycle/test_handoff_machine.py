@@ -102,7 +102,7 @@ class HandoffMachine(RuleBasedStateMachine):
             ],
         }
         now_ms = fact("bob", kinds.HandoffClaimed(), at_s=self.now_s).accepted_ms
-        lapsed = is_lapsed(self.state.status, self.state.lease_until_ms, now_ms)
+        lapsed = is_lapsed(self.state.status, self.state.lease, now_ms)
         for author, data in steps.get("approved" if lapsed else self.state.status, []):
             assert self.attempt(author, data)
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import click
 
 from consumers.doors.cli.app import App
+from consumers.doors.cli.commands.clock import compare_clocks
 from consumers.doors.cli.installation import DISTRIBUTION, PACKAGES, folder_of, problem_of
 from consumers.doors.cli.output import print_table, progress
 from consumers.doors.cli.program import Command
@@ -132,6 +133,9 @@ def ledger_checks(app: App, home: Home) -> Iterator[Check]:
         ):
             fix = f"raise {setting} in config.toml, with every process of this ledger stopped"
             yield Check(name, used < map_alarm_ratio, f"{used:.1%} of {size} bytes", fix)
+        clocks = compare_clocks(client)
+        found = f"last entry {clocks['last']}, {clocks['difference_s']:+.0f} s to this machine's"
+        yield Check("clock", clocks["ok"], found, clocks["fix"])
         yield from _key_checks(home)
         yield _gate_check(home, client)
     url = home.bus / "url"
