@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 import msgspec
 
 from ledger import limits
-from ledger.envelope import Submission, decode_entry, event_id, pae
+from ledger.envelope import Entry, Submission, batch_pae, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.events.authority import EpochStarted
 from ledger.events.body import Event, decode_body, make_event
@@ -52,11 +52,26 @@ class HeadView(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A stretch of the log: (index, entry bytes) of what matched, and where to go on."""
+    """A stretch of the log: (index, entry bytes) of what matched, and where to go on; and its growth, if asked for."""
 
     entries: list[tuple[int, bytes]]
     next_index: int
     size: int
+    growth: Growth | None = None
+
+
+class Reads(Protocol):
+    """What whoever checks a history asks of it (see ``Client``)."""
+
+    def consistency(self, old_size: int) -> Growth:  # noqa: D102 - as ``Client.consistency``
+        ...
+
+    def entry(self, index: int) -> bytes:  # noqa: D102 - as ``Client.entry``
+        ...
+
+    def entries(  # noqa: D102 - as ``Client.entries``
+        self, start: int, *, limit: int = ..., kinds: Collection[str] = ..., stream: str | None = None
+    ) -> Page: ...
 
 
 class Client(Protocol):
@@ -111,10 +126,12 @@ class Client(Protocol):
         kinds: Collection[str] = (),
         stream: str | None = None,
         wait_s: float = 0.0,
+        old_size: int | None = None,
     ) -> Page:
         """Return entries from ``start`` on, only of ``kinds`` and ``stream``; wait for one up to ``wait_s``.
 
-        A page may be empty and still say where to go on.
+        A page may be empty and still say where to go on. With ``old_size`` it holds what ``consistency`` answers, of
+        the same moment.
 
         Raises:
             Refused: ``INVALID_FIELD`` for a negative ``start``.
@@ -178,6 +195,25 @@ def read_event(index: int, data: bytes) -> Event:
     return make_event(
         body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key, accepted_ms=entry.accepted_ms
     )
+
+
+def is_signed(reads: Reads, index: int, entry: Entry) -> bool:
+    """Return whether the signature of an entry fits it; that of a batch, all of its events."""
+    from ledger.identity import verify  # noqa: PLC0415 - loads keys, which reading does not need
+
+    signed = pae(entry.body)
+    if entry.batch_size == 1:
+        return verify(entry.key, signed, entry.sig)
+    start = index - entry.batch_index
+    members: list[bytes] = []
+    while len(members) < entry.batch_size:
+        page = reads.entries(start + len(members), limit=entry.batch_size - len(members))
+        if not page.entries:
+            return False
+        members += [pae(decode_entry(data).body) for _, data in page.entries]
+    # A server could answer with one event here and sign another one's batch there.
+    is_member = len(members) == entry.batch_size and members[entry.batch_index] == signed
+    return is_member and verify(entry.key, batch_pae(members), entry.sig)
 
 
 def read_epoch(client: Client, event: str) -> Epoch:

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -14,11 +15,11 @@ import msgspec
 from ledger import limits
 from ledger.client import HeadView, Page, read_epoch, read_event
 from ledger.envelope import Submission, decode_entry
-from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.log import Log
-from ledger.memory import Growth, Memory
+from ledger.memory import Growth, Memory, Trusted
 from ledger.resource import Resource
 
 if TYPE_CHECKING:
@@ -63,42 +64,43 @@ class LocalClient(Resource):
         config = settings.config
         self.log = log or Log(settings.home, map_size=config.map_size_bytes, blobs_map_size=config.blobs_map_size_bytes)
         self._gate: Gate | None = None
+        self._is_closed = False
         self._open_views = views
         self._views: Views | None = None
         self._lock = threading.Lock()
         with self.log.snapshot() as snapshot:
             head = snapshot.head
         if head is None:
-            self.close()
+            self._close()
             raise Unavailable("NO_LEDGER", f"the ledger in {settings.home} is empty: run `baton init` again")
         self.ledger: str = head.ledger
         self.memory = Memory.of_folder(self.ledger, settings.home)
-        self.notices: list[str] = []
+        self._trusted: Trusted | None = None
         try:
             self.remember()
         except BaseException:
-            self.close()
+            self._close()
             raise
 
     def remember(self) -> None:
-        """Compare the log with what was remembered of it, and remember where it ends now; ``notices`` are to be told.
+        """Compare the log with what was remembered of it, and remember where it ends now.
 
         Raises:
-            Corrupted: ``HISTORY_CHANGED``, unless this client only looks: then a notice says it.
+            Corrupted: ``HISTORY_CHANGED``, unless this client only looks.
         """
-        read = partial(read_epoch, self)
-        try:
-            if self.settings.only_looks:
-                self.notices += self.memory.compare(self.memory.load(), self.consistency, read).notices
-            else:
-                self.notices += self.memory.meet(self.consistency, read).notices
-        except Corrupted as error:
-            if not self.settings.only_looks:
-                raise
-            self.notices.append(f"{error.code}: {error.message}")
+        only_looks = self.settings.only_looks
+        self._trusted = self.memory.keep(self.consistency, partial(read_epoch, self), only_looks=only_looks)
 
     def close(self) -> None:
-        """Close the views, and the log if this client opened it."""
+        """Remember where the log ends, and close the views, and the log if this client opened it."""
+        if not self._is_closed and self._trusted is not None and not self.settings.only_looks:
+            with suppress(BatonError):  # who opens it next is told
+                if self.head().size != self._trusted.size:
+                    self.remember()
+        self._close()
+
+    def _close(self) -> None:
+        self._is_closed = True
         if self._views is not None:
             self._views.close()
             self._views = None
@@ -136,6 +138,16 @@ class LocalClient(Resource):
         with self.log.snapshot() as snapshot:
             return snapshot.growth(old_size)
 
+    def signed_consistency(self, old_size: int) -> Growth:
+        """Return the same with a signed checkpoint of that head, as it goes over the bus.
+
+        Raises:
+            Refused: as ``checkpoint``.
+        """
+        with self.log.snapshot() as snapshot:
+            note = _signed(snapshot, self._checkpoint_key(snapshot))
+            return msgspec.structs.replace(snapshot.growth(old_size), checkpoint=note)
+
     def entry(self, index: int) -> bytes:
         """Return the bytes of one entry."""
         with self.log.snapshot() as snapshot:
@@ -156,6 +168,7 @@ class LocalClient(Resource):
         kinds: Collection[str] = (),
         stream: str | None = None,
         wait_s: float = 0.0,
+        old_size: int | None = None,
     ) -> Page:
         """Return entries from ``start`` on; a page may be empty and still say where to go on."""
         if start < 0:
@@ -166,10 +179,11 @@ class LocalClient(Resource):
         with self.log.snapshot() as snapshot:
             raw = snapshot.entries(start, limit=limit, size_max_bytes=limits.range_size_max_bytes)
             size = snapshot.size
+            growth = None if old_size is None else snapshot.growth(old_size)
         entries = [(start + offset, data) for offset, data in enumerate(raw)]
         if kinds or stream is not None:
             entries = [(index, data) for index, data in entries if _matches(data, kinds, stream)]
-        return Page(entries, start + len(raw), size)
+        return Page(entries, start + len(raw), size, growth)
 
     def agents(self) -> list[AgentRecord]:
         """Return the registered agents."""

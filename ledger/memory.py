@@ -46,13 +46,19 @@ class Growth(msgspec.Struct, frozen=True):
     """Where a log ends, and what proves that it begins with a smaller one: a consistency path.
 
     ``root`` is hex. ``epochs`` are the ids of its ``ledger.epoch_started``, in order. The path is empty when the log
-    is no larger than the one that was asked about.
+    is no larger than the one that was asked about. Over the bus ``checkpoint`` is the signed note of the same head.
     """
 
     size: int
     root: str
     path: list[bytes] = []
     epochs: list[str] = []
+    checkpoint: str = ""
+
+    @property
+    def head(self) -> Trusted:
+        """What whoever trusts this log remembers of it."""
+        return Trusted(self.size, self.root, self.epochs)
 
 
 class Trusted(msgspec.Struct, frozen=True):
@@ -79,7 +85,9 @@ class Epoch(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         head = shown(self.abandoned_size, self.abandoned_root)
-        return f"the ledger goes on without entries it had accepted: entry {self.index} abandons {head} ({self.reason})"
+        return (
+            f"the ledger goes on without entries it had accepted: entry {self.index} abandons {head}: {self.reason!r}"
+        )
 
 
 GrowthSince = Callable[[int], Growth]
@@ -108,13 +116,12 @@ def trust(trusted: Trusted | None, growth: Growth, read_epoch: ReadEpoch, where:
     Raises:
         Corrupted: ``HISTORY_CHANGED``; ``where`` says, as a clause, where the reader keeps what it remembers.
     """
-    now = Trusted(growth.size, growth.root, growth.epochs)
     if trusted is None:
-        return now, []
+        return growth.head, []
     begun = [read_epoch(id_) for id_ in growth.epochs if id_ not in trusted.epochs]
     if not is_continued(trusted, growth) and not any(epoch.covers(trusted) for epoch in begun):
         raise changed(trusted, growth, where)
-    return now, begun
+    return growth.head, begun
 
 
 def changed(trusted: Trusted, growth: Growth, where: str) -> Corrupted:
@@ -127,6 +134,13 @@ def changed(trusted: Trusted, growth: Growth, where: str) -> Corrupted:
 or a copy was put back, run `baton recover --from-stream`, or `baton recover --accept-loss` to go on without them"""
     details = {"trusted_size": trusted.size, "trusted_root": trusted.root, "size": growth.size, "root": growth.root}
     return Corrupted("HISTORY_CHANGED", message, **details)
+
+
+def tell(notice: str) -> None:
+    """Say, once, what a reader has to know: on standard error, unless the program logs elsewhere."""
+    import logging  # noqa: PLC0415 - hardly ever needed, and every command starts here
+
+    logging.getLogger("baton.memory").warning("%s", notice)
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -156,13 +170,17 @@ class Meeting(NamedTuple):
 
 
 class Memory:
-    """What readers of one ledger remember at one place; ``problem`` says why it cannot be kept, else None."""
+    """What readers of one ledger remember at one place; ``problem`` says why it cannot be kept, else None.
+
+    ``checkpoint_key`` (vkey) is remembered along, by who reads over the bus.
+    """
 
     def __init__(self, ledger: str, place: str, *, folder: Path | None = None) -> None:
         """Name the memory; nothing is read. ``folder`` is where memories lie (default: ``state_folder``)."""
         self.ledger = ledger
         self.place = place
         self.problem: str | None = None
+        self.checkpoint_key = ""
         digest = hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         try:
             self.path = (folder or state_folder()) / ledger / f"{digest}.json"
@@ -196,6 +214,7 @@ class Memory:
         remembered = self._decode(self.path, content)
         if (remembered.ledger, remembered.place) != (self.ledger, self.place):
             raise _garbage(self.path, f"it is of the ledger {remembered.ledger} at {remembered.place}")
+        self.checkpoint_key = self.checkpoint_key or remembered.checkpoint_key
         return remembered
 
     def others(self) -> list[Remembered]:
@@ -208,7 +227,7 @@ class Memory:
                         others.append(self._decode(path, content))
         return [other for other in others if other.ledger == self.ledger]
 
-    def meet(self, growth_since: GrowthSince, read_epoch: ReadEpoch, *, checkpoint_key: str = "") -> Meeting:
+    def meet(self, growth_since: GrowthSince, read_epoch: ReadEpoch) -> Meeting:
         """Compare the log with what is remembered, and remember where it ends now.
 
         The file is written only when the log has grown, and read again under the lock before that.
@@ -225,7 +244,7 @@ class Memory:
                 present = self.load() if is_locked else remembered
                 if present == remembered:
                     if is_locked:
-                        self._write(meeting.trusted, remembered, checkpoint_key)
+                        self._write(meeting.trusted, remembered)
                     return meeting
             remembered = present  # another process remembered something since: our log must go on from that, too
 
@@ -242,11 +261,33 @@ class Memory:
         trusted, begun = trust(held, growth, read_epoch, self.where)
         return Meeting(trusted, [str(epoch) for epoch in begun])
 
+    def keep(self, growth_since: GrowthSince, read_epoch: ReadEpoch, *, only_looks: bool) -> Trusted | None:
+        """Do what ``meet`` does and tell what is to be told; return the head that is trusted now.
+
+        Whoever ``only_looks`` remembers nothing, and is told of a changed history instead of being refused.
+
+        Raises:
+            Corrupted: as ``meet``, unless it only looks.
+        """
+        try:
+            if only_looks:
+                meeting = self.compare(self.load(), growth_since, read_epoch)
+            else:
+                meeting = self.meet(growth_since, read_epoch)
+        except Corrupted as error:
+            if not only_looks:
+                raise
+            tell(f"{error.code}: {error.message}")
+            return None
+        for notice in meeting.notices:
+            tell(notice)
+        return meeting.trusted
+
     def accept(self, growth: Growth) -> None:
-        """Remember this head, whatever was remembered before: for `baton recover` and `restore`, which say so."""
+        """Remember this head, whatever was remembered before: for whoever has said so in words of their own."""
         with self._locked() as is_locked:
             if is_locked:
-                self._write(Trusted(growth.size, growth.root, growth.epochs), None, "")
+                self._write(growth.head, None)
 
     def forget(self) -> None:
         """Remember nothing, as of a ledger that is thrown away."""
@@ -268,8 +309,7 @@ class Memory:
                 continue
             _, begun = trust(other.trusted, growth, read_epoch, f"what was read at {other.place} is")
             notices += [str(epoch) for epoch in begun]
-        growth = growth_since(0)
-        return Meeting(Trusted(growth.size, growth.root, growth.epochs), list(dict.fromkeys(notices)))
+        return Meeting(growth_since(0).head, list(dict.fromkeys(notices)))
 
     def _read(self, path: Path) -> bytes:
         try:
@@ -314,7 +354,7 @@ class Memory:
             if lock is not None:
                 os.close(lock)
 
-    def _write(self, trusted: Trusted, before: Remembered | None, checkpoint_key: str) -> None:
+    def _write(self, trusted: Trusted, before: Remembered | None) -> None:
         now_ms = time.time_ns() // 1_000_000
         remembered = Remembered(
             ledger=self.ledger,
@@ -323,7 +363,7 @@ class Memory:
             seen_ms=now_ms,
             begun_size=trusted.size if before is None else before.begun_size,
             begun_ms=now_ms if before is None else before.begun_ms,
-            checkpoint_key=checkpoint_key or ("" if before is None else before.checkpoint_key),
+            checkpoint_key=self.checkpoint_key,
         )
         try:
             with replacing(self.path, is_durable=False) as file:

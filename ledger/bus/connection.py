@@ -15,8 +15,8 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Coroutine, Iterator
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import nats.errors
@@ -45,11 +45,21 @@ class _Away(Unavailable):
     """Nobody is there, which is known and not guessed from silence."""
 
 
+Exchange: TypeAlias = Callable[[str, bytes], Coroutine[Any, Any, bytes]]
+"""Sends one request and returns the answer's bytes; asks once."""
+Greet: TypeAlias = Callable[[Exchange], Awaitable[None]]
+
+
 class AsyncConnection:
     """One agent's requests to one server, on the event loop that opened it."""
 
-    def __init__(self, server: str, agent: str, seed: str) -> None:
-        """Prepare to connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``."""
+    def __init__(self, server: str, agent: str, seed: str, greet: Greet | None = None) -> None:
+        """Prepare to connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``.
+
+        ``greet`` is awaited on each new connection, before its first request: another node may answer there.
+        """
+        self._greet = greet
+        self._is_greeted = False
         self._server = server
         self._agent = agent
         self._seed = seed
@@ -87,7 +97,7 @@ class AsyncConnection:
             if self._is_closing:
                 raise Unavailable("BUS_UNAVAILABLE", "this client was closed")
             try:
-                return _answer(await self._ask(subject, payload, headers, attempt_timeout_s + wait_s))
+                return answer_in(await self._ask(subject, payload, headers, attempt_timeout_s + wait_s))
             except Unavailable as error:
                 may_pass = error.code in {"BUS_UNAVAILABLE", "BUSY"} and not self._is_closing
                 last = away_deadline if isinstance(error, _Away) else deadline
@@ -101,6 +111,23 @@ class AsyncConnection:
             if self._nats.is_closed and not self._is_closing:
                 await self._discard()
                 await self._connect()
+            if self._greet is not None and not self._is_greeted and self._nats.is_connected:
+                await self._greet(self._exchange)
+                self._is_greeted = True
+        return await self._exchange(subject, payload, headers, timeout_s)
+
+    async def greet_again(self) -> None:
+        """Greet now, if anybody was greeted, and not for long."""
+        if self._greet is not None and self._is_greeted and self._nats.is_connected:
+            await asyncio.wait_for(self._greet(self._exchange), close_wait_max_s)
+
+    async def _exchange(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: dict[str, str] | None = None,
+        timeout_s: float = attempt_timeout_s,
+    ) -> bytes:
         if not self._nats.is_connected:
             raise self._why_away()
         request = self._nats.request(subject, payload, timeout=timeout_s, headers=headers)
@@ -169,7 +196,8 @@ class AsyncConnection:
             pause = min(2 * pause, retry_wait_max_s)
 
     async def _connect_once(self) -> None:
-        self._nats, self._refusal, self._is_deserted = NatsClient(), "", False
+        self._nats, self._refusal = NatsClient(), ""
+        self._is_deserted = self._is_greeted = False
         connecting = self._nats.connect(
             self._server,
             nkeys_seed_str=self._seed,
@@ -217,8 +245,8 @@ class AsyncConnection:
 class Connection:
     """An ``AsyncConnection`` in a thread of its own, for callers without an event loop; threads may share it."""
 
-    def __init__(self, server: str, agent: str, seed: str) -> None:
-        """Connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``.
+    def __init__(self, server: str, agent: str, seed: str, greet: Greet | None = None) -> None:
+        """Connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``; ``greet`` as for the other one.
 
         Raises:
             Refused: ``BUS_DENIED``.
@@ -227,7 +255,7 @@ class Connection:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="baton-bus", daemon=True)
         self._thread.start()
-        self._inner = AsyncConnection(server, agent, seed)
+        self._inner = AsyncConnection(server, agent, seed, greet)
         try:
             self._run(self._inner.open())
         except BaseException:
@@ -240,6 +268,10 @@ class Connection:
         """Return the answer, as ``AsyncConnection.request`` does."""
         answer: dict[str, Any] = self._run(self._inner.request(subject, payload, headers, wait_s=wait_s))
         return answer
+
+    def greet_again(self) -> None:
+        """Do what ``AsyncConnection.greet_again`` does."""
+        self._run(self._inner.greet_again())
 
     def close(self) -> None:
         """Close the connection; requests that wait fail."""
@@ -277,7 +309,12 @@ def _fail(waiting: set[asyncio.Future[BatonError]], error: BatonError) -> None:
             failed.set_result(error)
 
 
-def _answer(data: bytes) -> dict[str, Any]:
+def answer_in(data: bytes) -> dict[str, Any]:
+    """Return an answer of a node.
+
+    Raises:
+        BatonError: what the ledger refuses or cannot do; ``BUS_UNAVAILABLE`` when it cannot be read.
+    """
     with readable():
         answer = msgspec.json.decode(data, type=dict[str, Any])
         error = BatonError.from_dict(answer["error"]) if "error" in answer else None

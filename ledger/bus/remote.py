@@ -6,8 +6,11 @@ server verifies entries, receipts and checkpoints. A blob's content always is: i
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
-from collections.abc import Collection
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,13 +19,14 @@ from blake3 import blake3
 from ledger import limits
 from ledger.admission.decide import Accepted
 from ledger.bus import subjects
-from ledger.bus.connection import AsyncConnection, Connection, readable
+from ledger.bus.connection import AsyncConnection, Connection, Exchange, answer_in, readable
+from ledger.bus.remote_history import RemoteHistory
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER
 from ledger.client import HeadView, Page
 from ledger.codec import encode_arguments
 from ledger.config import Settings
 from ledger.envelope import Submission
-from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.home import Home
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import AgentRecord
@@ -35,38 +39,12 @@ from ledger.secrets import check_text
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class RemoteClient(Resource):
-    """A ``Client`` of the ledger at ``settings.server``, connected as ``settings.agent``."""
+class RemoteReads(ABC):
+    """What a node answers to ``read.<verb>``."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Connect with the agent's bus key from the ledger's folder.
-
-        Raises:
-            Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``BUS_DENIED``.
-            Unavailable: ``BUS_UNAVAILABLE``.
-        """
-        self.settings = settings
-        agent = settings.agent or ""
-        home = Home(settings.home)
-        self.ledger: str = read_key_file(home.key_file(agent)).ledger
-        self._agent = agent
-        self._submit_subject = subjects.submit_subject(self.ledger, agent)
-        try:
-            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent))
-        except Refused as refusal:
-            if refusal.code != "BUS_DENIED" or not home.is_rotating(agent):
-                raise
-            # A rotation that was cut short after the ledger had accepted it: the server knows the new key only.
-            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent, is_new=True))
-        self._uploading = threading.Lock()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def submit(self, submission: Submission) -> list[Accepted]:
-        """Admit a submission; when this returns, it is on the ledger's disk."""
-        return _accepted(self._connection.request(self._submit_subject, submission.encode()))
+    @abstractmethod
+    def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer to one read."""
 
     def head(self) -> HeadView:
         """Return where the log ends."""
@@ -97,9 +75,10 @@ class RemoteClient(Resource):
         kinds: Collection[str] = (),
         stream: str | None = None,
         wait_s: float = 0.0,
+        old_size: int | None = None,
     ) -> Page:
         """Return entries from ``start`` on; a page may be empty and still say where to go on."""
-        answer = self._read("range", **_range(start, limit, kinds, stream, wait_s))
+        answer = self._read("range", **_range(start, limit, kinds, stream, wait_s), old_size=old_size)
         with readable():
             return msgspec.convert(answer, Page)
 
@@ -121,6 +100,48 @@ class RemoteClient(Resource):
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query (see ``projections.reader``)."""
         return self._read("view", query=query, arguments=arguments)
+
+
+class RemoteClient(RemoteReads, Resource):
+    """A ``Client`` of the ledger at ``settings.server``, connected as ``settings.agent``."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Connect with the agent's bus key from the ledger's folder.
+
+        Raises:
+            Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``BUS_DENIED``.
+            Unavailable: ``BUS_UNAVAILABLE``.
+        """
+        self.settings = settings
+        agent = settings.agent or ""
+        home = Home(settings.home)
+        self.ledger: str = read_key_file(home.key_file(agent)).ledger
+        self._agent = agent
+        self._submit_subject = subjects.submit_subject(self.ledger, agent)
+        self._greeter = _Greeter(self.ledger, settings)
+        greet = self._greeter.greet
+        try:
+            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent), greet)
+        except Refused as refusal:
+            if refusal.code != "BUS_DENIED" or not home.is_rotating(agent):
+                raise
+            # A rotation that was cut short after the ledger had accepted it: the server knows the new key only.
+            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent, is_new=True), greet)
+        self._has_submitted = False
+        self._uploading = threading.Lock()
+
+    def close(self) -> None:
+        """Remember the history that holds what was submitted, and close the connection."""
+        if self._has_submitted:
+            with contextlib.suppress(BatonError, TimeoutError):  # who connects next is told
+                self._has_submitted = False
+                self._connection.greet_again()
+        self._connection.close()
+
+    def submit(self, submission: Submission) -> list[Accepted]:
+        """Admit a submission; when this returns, it is on the ledger's disk."""
+        self._has_submitted = True
+        return _accepted(self._connection.request(self._submit_subject, submission.encode()))
 
     def put_blob(self, content: bytes) -> str:
         """Store a blob in chunks and return its ref; text is searched for secrets before any of it is sent.
@@ -168,6 +189,24 @@ class RemoteClient(Resource):
         return self._connection.request(subject, encode_arguments(arguments, verb), wait_s=wait_s)
 
 
+class _Greeter(RemoteReads):
+    """Greets nodes for a client, in a thread: what is remembered lies in files, and a loop waits for none."""
+
+    def __init__(self, ledger: str, settings: Settings) -> None:
+        self._ledger, self._agent = ledger, settings.agent or ""
+        self._history = RemoteHistory(ledger, settings)
+        self._send: Callable[[str, bytes], bytes]
+
+    async def greet(self, exchange: Exchange) -> None:
+        loop = asyncio.get_running_loop()
+        self._send = lambda *request: asyncio.run_coroutine_threadsafe(exchange(*request), loop).result()
+        await asyncio.to_thread(self._history.greet, self)
+
+    def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        subject = subjects.read_subject(self._ledger, self._agent, verb)
+        return answer_in(self._send(subject, encode_arguments(arguments, verb)))
+
+
 class AsyncRemoteClient:
     """What agents and subscribers ask of the ledger at ``settings.server``, on the caller's event loop."""
 
@@ -182,7 +221,9 @@ class AsyncRemoteClient:
         self.ledger: str = read_key_file(home.key_file(agent)).ledger
         self._agent = agent
         self._submit_subject = subjects.submit_subject(self.ledger, agent)
-        self._connection = AsyncConnection(settings.server or "", agent, home.bus_seed(agent))
+        self._greeter = _Greeter(self.ledger, settings)
+        self._connection = AsyncConnection(settings.server or "", agent, home.bus_seed(agent), self._greeter.greet)
+        self._has_submitted = False
 
     async def open(self) -> None:
         """Connect.
@@ -193,11 +234,16 @@ class AsyncRemoteClient:
         await self._connection.open()
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Remember the history that holds what was submitted, and close the connection."""
+        if self._has_submitted:
+            with contextlib.suppress(BatonError, TimeoutError):  # who connects next is told
+                self._has_submitted = False
+                await self._connection.greet_again()
         await self._connection.close()
 
     async def submit(self, submission: Submission) -> list[Accepted]:
         """Admit a submission, as ``RemoteClient.submit`` does."""
+        self._has_submitted = True
         return _accepted(await self._connection.request(self._submit_subject, submission.encode()))
 
     async def head(self) -> HeadView:
@@ -226,9 +272,10 @@ class AsyncRemoteClient:
         kinds: Collection[str] = (),
         stream: str | None = None,
         wait_s: float = 0.0,
+        old_size: int | None = None,
     ) -> Page:
         """Return entries from ``start`` on; a page may be empty and still say where to go on."""
-        answer = await self._read("range", **_range(start, limit, kinds, stream, wait_s))
+        answer = await self._read("range", **_range(start, limit, kinds, stream, wait_s), old_size=old_size)
         with readable():
             return msgspec.convert(answer, Page)
 

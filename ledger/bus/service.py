@@ -110,13 +110,14 @@ class News:
 
 
 class RangeArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``read.range``; ``wait_s`` lets an empty answer wait for news."""
+    """Arguments of ``read.range``; ``wait_s`` lets an empty answer wait for news, ``old_size`` asks for a proof."""
 
     start: Annotated[int, msgspec.Meta(ge=0)]
     limit: Annotated[int, msgspec.Meta(ge=1, le=limits.range_events_max)] = limits.range_events_max
     kinds: Annotated[list[str], msgspec.Meta(max_length=256)] = []
     stream: str | None = None
     wait_s: Annotated[float, msgspec.Meta(ge=0, le=limits.poll_wait_max_s)] = 0.0
+    old_size: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class IndexArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -273,6 +274,8 @@ class Service:
         return _encoded(self._range(wanted))
 
     async def _wait_beyond(self, agent: str, size: int, wanted: RangeArguments) -> None:
+        if (wanted.old_size or 0) > self._news.size:
+            return  # what the caller has seen is gone, and waiting does not bring it back
         mine = self._waiting.setdefault(agent, set())
         if len(mine) >= limits.agent_reads_waiting_max:
             raise Unavailable("BUSY", f"{limits.agent_reads_waiting_max} reads of yours wait already: try again later")
@@ -299,10 +302,12 @@ class Service:
         return _fields(self._client.head())
 
     def _consistency(self, wanted: ConsistencyArguments) -> dict[str, Any]:
-        return _fields(self._client.consistency(wanted.old_size))
+        return _fields(self._client.signed_consistency(wanted.old_size))
 
     def _range(self, wanted: RangeArguments) -> dict[str, Any]:
-        page = self._client.entries(wanted.start, limit=wanted.limit, kinds=wanted.kinds, stream=wanted.stream)
+        page = self._client.entries(
+            wanted.start, limit=wanted.limit, kinds=wanted.kinds, stream=wanted.stream, old_size=wanted.old_size
+        )
         return _fields(page)
 
     def _entry(self, wanted: IndexArguments) -> dict[str, Any]:

@@ -63,6 +63,7 @@ class Environment:
                 create=not self.is_read_only,
             )
             try:
+                self._last_transaction = 0
                 self.env.reader_check()
                 opened = (self.path / FILE).stat()
                 self._opened, self._file_bytes = (opened.st_dev, opened.st_ino), opened.st_size
@@ -77,10 +78,19 @@ class Environment:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[lmdb.Transaction]:
-        """A read transaction: keep it short."""
+        """A read transaction: keep it short.
+
+        Raises:
+            Corrupted: ``HISTORY_CHANGED``: the file was written over with an older one.
+        """
         with translated(self.path, self.setting):
             self._check_present()
+            last = self._last_transaction  # read first: another thread may begin a later one before we do
             with self.env.begin() as txn:
+                if (number := txn.id()) < last:
+                    message = f"{self.path / FILE} was written over with an older one while it was open"
+                    raise Corrupted("HISTORY_CHANGED", f"{message}: end what uses it, and run `baton doctor`")
+                self._last_transaction = number
                 yield txn
                 if self.is_read_only and self.env.info()["last_txnid"] != txn.id():
                     message = f"the store in {self.path} is being written, and without a lock, for which we may not "

@@ -36,6 +36,7 @@ class App:
         self.agent: str | None = None
         self.passphrase_fd: int | None = None
         self.as_json = False
+        self.only_looks = False
         self._ledger: Ledger | None = None
         self._passphrases: dict[str, str] = {}
         self._line = ""
@@ -53,7 +54,8 @@ class App:
         """
         from ledger.config import read_settings  # noqa: PLC0415 - help needs no settings
 
-        return read_settings(home=self.home, server=self.server, agent=self.agent)
+        settings = read_settings(home=self.home, server=self.server, agent=self.agent)
+        return msgspec.structs.replace(settings, only_looks=True) if self.only_looks else settings
 
     def ledger_home(self) -> Home:
         """Return the ledger's folder."""

@@ -65,11 +65,22 @@ def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 
 
 class Command(click.Command):
-    """A verb, with the common options; its function gets the ``App`` first."""
+    """A verb, with the common options; its function gets the ``App`` first.
 
-    def __init__(self, name: str | None, callback: Callable[..., Any], **kwargs: Any) -> None:
+    One that ``only_looks``, as an auditor, is told of a history that changed, and goes on (``ledger.memory``).
+    """
+
+    def __init__(
+        self, name: str | None, callback: Callable[..., Any], *, only_looks: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(name, callback=click.pass_obj(callback), **kwargs)
         self.params += common_options()
+        self._only_looks = only_looks
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the verb."""
+        ctx.ensure_object(App).only_looks = self._only_looks
+        return super().invoke(ctx)
 
 
 class Group(click.Group):

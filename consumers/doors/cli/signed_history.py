@@ -15,10 +15,9 @@ from consumers.doors.cli.output import when
 from consumers.sdk.ledger import entries_now
 from consumers.sdk.text import clean
 from ledger.bundle.layout import fingerprint
-from ledger.client import Client, read_event
-from ledger.envelope import Entry, batch_pae, decode_entry, pae
+from ledger.client import Client, is_signed, read_event
+from ledger.envelope import decode_entry
 from ledger.errors import BatonError
-from ledger.identity import verify
 
 fingerprint_digits_shown = 16
 
@@ -59,20 +58,6 @@ def print_history(history: list[dict[str, Any]]) -> None:
         )
         if one["text"]:
             click.echo(f"      {clean(one['text'])}")
-
-
-def is_signed(client: Client, index: int, entry: Entry) -> bool:
-    """Return whether the signature of an entry fits it; that of a batch, all of its events."""
-    if entry.batch_size == 1:
-        return verify(entry.key, pae(entry.body), entry.sig)
-    start = index - entry.batch_index
-    members: list[bytes] = []
-    while len(members) < entry.batch_size:
-        page = client.entries(start + len(members), limit=entry.batch_size - len(members))
-        if not page.entries:
-            return False
-        members += [pae(decode_entry(data).body) for _, data in page.entries]
-    return verify(entry.key, batch_pae(members), entry.sig)
 
 
 def _signed(

@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from client_suite import found
 from served import Served, connect, failure_of, settings_of, users
@@ -22,6 +23,7 @@ from ledger.errors import Corrupted, Unavailable
 from ledger.events.body import Event
 from ledger.events.session import SessionStarted
 from ledger.lifecycle.authority import NODE
+from ledger.memory import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -161,9 +163,15 @@ def test_ledger_that_keeps_forgetting_a_blob_is_not_sent_it_for_ever(
 
 
 class lying_server:  # noqa: N801 - used as a context manager
-    """Somebody with the node's key who answers whatever a test says."""
+    """Somebody with the node's key who is greeted as an honest node, and then answers whatever a test says."""
 
     def __init__(self, ledger: Ledger, server: EmbeddedServer, answer: Callable[[str], bytes]) -> None:
+        with ledger.client() as client:
+            growth = client.signed_consistency(0)
+        memory = Memory.of_server(ledger.id)
+        memory.checkpoint_key = ledger.checkpoint_key.verifier.vkey
+        memory.accept(growth)
+        self._greeting = msgspec.json.encode(msgspec.structs.replace(growth, path=[]))
         self._patterns = (submit_pattern(ledger.id), read_pattern(ledger.id))
         self._url, self._answer = server.url, answer
         self._loop = asyncio.new_event_loop()
@@ -181,7 +189,8 @@ class lying_server:  # noqa: N801 - used as a context manager
 
     async def _start(self) -> None:
         async def respond(message: Any) -> None:
-            await message.respond(self._answer(message.subject))
+            is_greeting = message.subject.endswith(".consistency")
+            await message.respond(self._greeting if is_greeting else self._answer(message.subject))
 
         self._nats = await connect(self._url, NODE)
         for pattern in self._patterns:

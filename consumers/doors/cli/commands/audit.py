@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 problems_shown_max = 20
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, only_looks=True)
 @click.option("--views", is_flag=True, help="Also rebuild the views from the log and compare them with the live ones.")
 @click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Verify this exported bundle instead.")
 @click.option("--root", help="The root key's fingerprint; without it the verdict is 'self-asserted'.")
@@ -41,7 +41,7 @@ def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *
     conclude(app, "audit", report, views=views)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, only_looks=True)
 def fsck(app: App) -> None:
     """Check every stored byte of the ledger in this folder: entries, tree, look-up tables, state and blobs."""
     from consumers.auditor.fsck import fsck as check  # noqa: PLC0415 - loads the auditor
@@ -61,7 +61,7 @@ def checkpoint(app: App) -> None:
     app.show("checkpoint", {"checkpoint": note}, lambda: click.echo(note, nl=False))
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, only_looks=True)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--stream", help="Only this stream, with the proofs of its events.")
 def export(app: App, file: Path, stream: str | None) -> None:

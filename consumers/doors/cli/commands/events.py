@@ -108,7 +108,7 @@ def submit(app: App, submission: str) -> None:
     app.show("accepted", {"accepted": [fields_of(one) for one in accepted]}, lambda: print_accepted(accepted))
 
 
-@click.command("log", cls=Command)
+@click.command("log", cls=Command, only_looks=True)
 @click.option("--kind", help="Only this kind.")
 @click.option("--stream", help="Only this stream.")
 @click.option("--author", help="Only events of this agent.")
@@ -130,7 +130,7 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int, **giv
     show_page(app, "events", answer, (header, rows), ("baton log", {"kind": kind} | given), cursor="after")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, only_looks=True)
 @click.argument("ref", metavar="INDEX|REF")
 @click.option("--dsse", is_flag=True, help="Print the event as a DSSE JSON envelope that others can verify.")
 @click.option("--receipt", is_flag=True, help="Print the C2SP tlog-proof of its inclusion.")

@@ -79,7 +79,7 @@ class Check(NamedTuple):
     fix: str = ""
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, only_looks=True)
 def doctor(app: App) -> None:
     """Check the installation, and the ledger here if there is one; says what to do about what is wrong."""
     home = app.home or find_home(present_folder())

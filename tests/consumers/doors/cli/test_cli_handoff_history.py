@@ -10,8 +10,8 @@ import pytest
 from building import Ledger
 from calling import Baton, Place
 
-from consumers.doors.cli.signed_history import is_signed
 from ledger.author import Draft
+from ledger.client import is_signed
 from ledger.envelope import decode_entry
 from ledger.events.handoff import HandoffTaskChecked
 from ledger.log.tables import index_key

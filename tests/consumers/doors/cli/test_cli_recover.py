@@ -31,13 +31,15 @@ class Scene(NamedTuple):
     copy: Path
     head: tuple[int, str]
 
-    def put_back(self) -> None:
-        """Exchange the log for the copy, as somebody with a file manager does."""
+    def put_back(self, *, forget: bool = False) -> None:
+        """Exchange the log for the copy, as somebody with a file manager does; ``forget``: so that no reader knows."""
         log = self.baton.home / "log"
         shutil.rmtree(log)
         shutil.copytree(self.copy, log)
         for views in self.baton.home.glob("views.db*"):
             views.unlink()
+        if forget:
+            shutil.rmtree(os.environ["XDG_STATE_HOME"])
 
 
 def head(home: Path) -> tuple[int, str]:
@@ -85,7 +87,7 @@ def scene(alone: Baton, tmp_path: Path) -> Scene:
 
 
 def test_serve_refuses_a_log_that_was_put_back_and_appends_nothing_to_it(scene: Scene) -> None:
-    scene.put_back()
+    scene.put_back(forget=True)
     before = head(scene.baton.home)
     error = scene.baton.refuses("HISTORY_CHANGED", "serve")
     assert (error["details"]["missing"], error["details"]["stream_size"]) == (3, scene.head[0])
@@ -137,7 +139,7 @@ def test_accepted_loss_is_signed_by_root_and_the_stream_goes_on_in_its_next_inca
 
 
 def test_log_with_entries_of_its_own_is_a_fork_and_only_an_epoch_goes_on(scene: Scene) -> None:
-    scene.put_back()
+    scene.put_back(forget=True)
     append(scene.baton.home, "mine")
     for verb in (["serve"], ["recover", "--from-stream"], ["recover", "--from-stream", "--check"]):
         assert "where the log has 1 others" in scene.baton.refuses("HISTORY_CHANGED", *verb)["message"]
@@ -146,7 +148,7 @@ def test_log_with_entries_of_its_own_is_a_fork_and_only_an_epoch_goes_on(scene: 
 
 
 def test_longer_fork_is_found_as_well(scene: Scene) -> None:
-    scene.put_back()
+    scene.put_back(forget=True)
     append(scene.baton.home, *map(str, range(20)))
     details = scene.baton.refuses("HISTORY_CHANGED", "serve")["details"]
     assert (details["missing"], details["log_size"] - details["shared"]) == (3, 20)
@@ -159,7 +161,7 @@ def test_epoch_does_not_excuse_the_next_loss(scene: Scene) -> None:
     shutil.copytree(scene.baton.home / "log", scene.copy)
     put_in(scene.baton, "four", "five")
     after = head(scene.baton.home)
-    scene.put_back()
+    scene.put_back(forget=True)
     assert scene.baton.refuses("HISTORY_CHANGED", "serve")["details"]["stream"].endswith("_2")
     answer = scene.baton.data("recover", "--from-stream")
     assert (answer["size"], answer["root"]) == after

@@ -1,0 +1,122 @@
+"""What a remote client demands of a node before it asks it anything: the history it knows, under the ledger's own key.
+
+The node's head comes with a checkpoint. It must be signed by the key that the ledger's root named, the head must go on
+from the one remembered of this ledger (``ledger.memory``, whatever the node's address), and an epoch counts only if
+root signed it. A ledger's id is the hash of its first root key, so all of that hangs on what the agent's key file says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
+from ledger.client import is_signed, read_event
+from ledger.envelope import decode_entry
+from ledger.errors import Corrupted
+from ledger.events.authority import CheckpointKeyRotated, EpochStarted, KeyRotated, LedgerCreated
+from ledger.identity import ledger_id
+from ledger.lifecycle.authority import ROOT
+from ledger.memory import Epoch, Growth, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.client import Reads
+    from ledger.config import Settings
+    from ledger.events.body import Event
+
+
+class RemoteHistory:
+    """What is remembered of a ledger behind a server; threads may share it."""
+
+    def __init__(self, ledger: str, settings: Settings) -> None:
+        self._ledger = ledger
+        self._only_looks = settings.only_looks
+        self.memory = Memory.of_server(ledger)
+
+    def greet(self, reads: Reads) -> None:
+        """Compare the history that a node tells with the one remembered, and remember where it ends.
+
+        Raises:
+            Corrupted: ``HISTORY_CHANGED``, ``VERIFICATION_FAILED``, unless the settings say that it only looks.
+            Unavailable: the node does not answer.
+        """
+        chain = _Chain(reads, self._ledger)
+
+        def growth_since(old_size: int) -> Growth:
+            growth = reads.consistency(old_size)
+            known = self.memory.checkpoint_key
+            verifier = CheckpointVerifier.from_vkey(known) if known else chain.checkpoint_verifier()
+            try:
+                checkpoint = verify_checkpoint(growth.checkpoint, verifier)
+            except Corrupted:
+                verifier = chain.checkpoint_verifier()  # it may have been replaced since it was learnt
+                checkpoint = verify_checkpoint(growth.checkpoint, verifier)
+            self.memory.checkpoint_key = verifier.vkey
+            if (checkpoint.size, checkpoint.root.hex()) != (growth.size, growth.root):
+                raise Corrupted("VERIFICATION_FAILED", "the node's checkpoint is of another head than it answers")
+            return growth
+
+        self.memory.keep(growth_since, chain.epoch, only_looks=self._only_looks)
+
+
+class _Chain:
+    """The keys that a ledger's id leads to: root's, those that replaced it, and the one that signs checkpoints."""
+
+    def __init__(self, reads: Reads, ledger: str) -> None:
+        self._reads = reads
+        self._ledger = ledger
+        self._roots: list[str] = []
+
+    def checkpoint_verifier(self) -> CheckpointVerifier:
+        created = self._created()
+        key = created.checkpoint_key
+        for event in self._by_root("checkpoint_key.rotated", "ledger"):
+            if isinstance(event.data, CheckpointKeyRotated):
+                key = event.data.key
+        return CheckpointVerifier(created.origin, bytes.fromhex(key))
+
+    def epoch(self, event_id: str) -> Epoch:
+        for event in self._by_root("ledger.epoch_started", "ledger"):
+            if event.id == event_id and isinstance(event.data, EpochStarted):
+                return Epoch(event.index, event.data.abandoned_size, event.data.abandoned_root, event.data.reason)
+        message = f"the node says that an epoch began with {event_id}, and has no such entry by root"
+        raise Corrupted("VERIFICATION_FAILED", message, id=event_id)
+
+    def _created(self) -> LedgerCreated:
+        data = self._reads.entry(0)
+        event = read_event(0, data)
+        created = event.data
+        if not isinstance(created, LedgerCreated) or ledger_id(bytes.fromhex(created.root)) != self._ledger:
+            raise Corrupted("VERIFICATION_FAILED", f"the node's first entry is not that of the ledger {self._ledger}")
+        if event.key != created.root or not is_signed(self._reads, 0, decode_entry(data)):
+            raise Corrupted("VERIFICATION_FAILED", "the root key did not sign the node's first entry", index=0)
+        return created
+
+    def _root_keys(self) -> list[str]:
+        if not self._roots:
+            roots = [self._created().root]
+            for index, data in _entries(self._reads, "key.rotated", f"agent/{ROOT}"):
+                event = read_event(index, data)
+                is_next = event.key == roots[-1] and isinstance(event.data, KeyRotated)
+                if is_next and event.data.agent == ROOT and is_signed(self._reads, index, decode_entry(data)):
+                    roots.append(event.data.key)
+            self._roots = roots
+        return self._roots
+
+    def _by_root(self, kind: str, stream: str) -> Iterator[Event]:
+        """Yield the events of a kind that a root key signed."""
+        for index, data in _entries(self._reads, kind, stream):
+            event = read_event(index, data)
+            if event.key in self._root_keys() and is_signed(self._reads, index, decode_entry(data)):
+                yield event
+
+
+def _entries(reads: Reads, kind: str, stream: str) -> Iterator[tuple[int, bytes]]:
+    index, size = 0, 1
+    while index < size:
+        page = reads.entries(index, kinds=[kind], stream=stream)
+        if page.next_index <= index:
+            raise Corrupted("VERIFICATION_FAILED", "the node's log does not go on where it says that it does")
+        yield from page.entries
+        index, size = page.next_index, page.size
