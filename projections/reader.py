@@ -22,6 +22,7 @@ from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
 from ledger.lifecycle.clock import ledger_now
 from ledger.resource import Resource
+from projections.agents.suspects import marked
 from projections.projection import Projection
 from projections.query import Answer, Moment
 from projections.sqlite import SqliteStore
@@ -109,7 +110,11 @@ class Reader(Resource):
             code = "UNKNOWN_FIELD" if "unknown field" in str(error) else "INVALID_FIELD"
             raise Refused(code, f"{query}: {error}", query=query) from error
         on_demand = query.partition(".")[0] in ON_DEMAND
-        return self._ask(lambda moment: found.run(moment, asked), on_demand=on_demand)
+
+        def question(moment: Moment) -> Answer:
+            return marked(moment, query, found.run(moment, asked))
+
+        return self._ask(question, on_demand=on_demand)
 
     def full_reasoning(self, ref: str) -> FullReasoning:
         """Return a version of a graph by its ref, with the bytes whose SHA-256 the ref is.

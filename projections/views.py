@@ -45,6 +45,7 @@ _QUERIES: Final = {
     "agents.keys": "agents.queries.list_keys",
     "agents.list": "agents.queries.list_agents",
     "agents.show": "agents.queries.show_agent",
+    "agents.suspects": "agents.suspects.list_suspects",
     "briefs.best": "briefs.queries.best_brief",
     "briefs.list": "briefs.queries.list_briefs",
     "catalog.counts": "catalog.queries.count_events",

@@ -21,7 +21,7 @@ ToolVerb: TypeAlias = Literal[
 ]  # fmt: skip
 Verb: TypeAlias = Literal[ToolVerb, "supersede"]
 Party: TypeAlias = Literal["sender", "receiver", "reviewer"]
-Wait: TypeAlias = Literal["approve", "claim", "continue", "unblock", "verify"]
+Wait: TypeAlias = Literal["approve", "claim", "continue", "reassign", "unblock", "verify"]
 Form: TypeAlias = Literal["text", "texts", "number", "numbers", "flag"]
 
 

@@ -13,6 +13,7 @@ import msgspec
 from ledger.events.handoff import UnlockAt
 from ledger.lifecycle.clock import Span
 from ledger.lifecycle.handoff import Status, is_lapsed, is_unlocked
+from projections.agents.suspects import suspect_by
 from projections.query import Moment
 
 # It is ready as far as what it waits for goes; one that does not exist never lets it start.
@@ -20,10 +21,15 @@ UNLOCKED: Final = (
     "NOT EXISTS (SELECT 1 FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
     "WHERE d.handoff_id = h.id AND (o.id IS NULL OR (o.status <> 'verified' AND o.status <> h.unlock_at)))"
 )
+# The entry that makes its approval suspect: then nobody can claim it, until it is approved again.
+SUSPECT_APPROVAL: Final = suspect_by("h.approval_key", "h.approval_index")
+# The entry that removed its receiver.
+RECEIVER_REMOVED: Final = "(SELECT a.removed_index FROM agents a WHERE a.name = h.receiver)"
 # An imported file may name nobody in To: then nobody can claim it, approved or not.
 CLAIMABLE: Final = (
     "(h.receiver <> '' AND (h.status = 'approved' OR "
-    "(h.status = 'in_progress' AND ? NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1)))"
+    "(h.status = 'in_progress' AND ? NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1)) "
+    f"AND {SUSPECT_APPROVAL} IS NULL AND {RECEIVER_REMOVED} IS NULL)"
 )
 # What it waits for, in order, as JSON.
 DEPENDS_ON: Final = """(
@@ -33,7 +39,8 @@ DEPENDS_ON: Final = """(
 )"""
 _FACTS: Final = f"""
     SELECT h.id, h.status, h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.unlock_at, h.reason,
-        h.claimed_status, h.lease_from_ms, h.lease_until_ms, {UNLOCKED} AS is_unlocked, {DEPENDS_ON} AS depends_on
+        h.claimed_status, h.lease_from_ms, h.lease_until_ms, {UNLOCKED} AS is_unlocked, {DEPENDS_ON} AS depends_on,
+        h.approval_index, {SUSPECT_APPROVAL} AS suspect_approval, {RECEIVER_REMOVED} AS receiver_removed
     FROM handoffs h WHERE h.id IN (SELECT value FROM json_each(?))"""  # noqa: S608 - fixed texts
 
 Stage: TypeAlias = Literal["waiting", "working", "completed", "over"]
@@ -53,6 +60,20 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_unlocked: bool = True
     is_lapsed: bool = False  # by the ledger's clock
     depends_on: tuple[str, ...] = ()
+    approval_index: int | None = None
+    suspect_approval: int | None = None  # the entry that makes its approval suspect
+    receiver_removed: int | None = None  # the entry that removed its receiver
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether nobody is left to do it."""
+        return self.receiver_removed is not None and stage_of(self.status) in ("waiting", "working")
+
+    @property
+    def waits_for_approval(self) -> bool:
+        """Whether it is to be approved, perhaps again, because the approval that it has does not count."""
+        is_claimable = self.status == "approved" or self.is_lapsed
+        return self.status == "pending" or (is_claimable and self.suspect_approval is not None)
 
     def is_unlocked_by(self, other: HandoffFacts | None) -> bool:
         """Whether this handoff may start as far as ``other`` goes; None: it does not exist."""

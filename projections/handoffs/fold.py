@@ -23,7 +23,11 @@ from projections.views import VIEW_VERSIONS
 
 
 class HandoffRow(Row, frozen=True):
-    """A handoff; ``artifacts`` is JSON. What an imported file claims stands from ``claimed_author`` to ``original``."""
+    """A handoff; ``artifacts`` is JSON. What an imported file claims stands from ``claimed_author`` to ``original``.
+
+    ``approved_index`` is a reviewer's approval; ``approval_index`` whatever made it approved, signed by
+    ``approval_key``.
+    """
 
     id: str
     status: Status
@@ -63,6 +67,8 @@ class HandoffRow(Row, frozen=True):
     result_ref: str | None
     created_index: int
     approved_index: int | None
+    approval_key: str
+    approval_index: int | None
     claimed_index: int | None
     completed_index: int | None
     verified_index: int | None

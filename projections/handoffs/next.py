@@ -14,15 +14,23 @@ import msgspec
 
 from ledger.errors import Refused
 from ledger.events.fields import Name
-from projections.handoffs.facts import UNLOCKED, HandoffFacts, facts_of, json_list
+from projections.handoffs.facts import (
+    RECEIVER_REMOVED,
+    SUSPECT_APPROVAL,
+    UNLOCKED,
+    HandoffFacts,
+    facts_of,
+    json_list,
+)
+from projections.handoffs.why import receiver_removed_words, suspect_approval_words
 from projections.query import Answer, Arguments, Limit, Moment
 from projections.store import Value
 
-Action = Literal["approve", "claim", "continue", "unblock", "verify"]
+Action = Literal["approve", "claim", "continue", "reassign", "unblock", "verify"]
 Party = Literal["sender", "receiver", "reviewer"]
 # What moves an item on: an act of a handoff (``show`` for who can only look), or the answer to a review.
 Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer"]
-Case = Literal["pending", "claimable", "changes", "in_progress", "blocked", "completed"]
+Case = Literal["orphaned", "pending", "claimable", "changes", "in_progress", "blocked", "completed"]
 
 
 class Wait(NamedTuple):
@@ -40,6 +48,7 @@ REVIEW_RANK: Final = 1
 # First what has stopped somebody's work, then what a gate holds up, then what was begun, then what could begin.
 WAITS: Final = (
     Wait("blocked", "reviewer", "unblock", 0),
+    Wait("orphaned", "sender", "reassign", 0),  # its receiver was removed
     Wait("changes", "receiver", "continue", 2),
     Wait("completed", "reviewer", "verify", 3),
     Wait("pending", "reviewer", "approve", 4),
@@ -49,12 +58,15 @@ WAITS: Final = (
 )
 
 _LAPSED: Final = "(h.status = 'in_progress' AND coalesce(?1 NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1, 0))"
+_FREE: Final = f"h.status IN ('approved', 'in_progress') AND (h.status = 'approved' OR {_LAPSED})"
+_HELD: Final = f"{RECEIVER_REMOVED} IS NULL"
 _CASES: Final[dict[Case, str]] = {
-    "pending": "h.status = 'pending'",
-    "claimable": f"h.status IN ('approved', 'in_progress') AND (h.status = 'approved' OR {_LAPSED}) AND {UNLOCKED}",
-    "changes": f"h.status = 'in_progress' AND h.reason <> '' AND NOT {_LAPSED}",
-    "in_progress": f"h.status = 'in_progress' AND h.reason = '' AND NOT {_LAPSED}",
-    "blocked": "h.status = 'blocked'",
+    "orphaned": f"h.status IN ('pending', 'approved', 'in_progress', 'blocked') AND NOT ({_HELD})",
+    "pending": f"(h.status = 'pending' OR ({_FREE} AND {SUSPECT_APPROVAL} IS NOT NULL)) AND {_HELD}",
+    "claimable": f"{_FREE} AND {SUSPECT_APPROVAL} IS NULL AND {UNLOCKED} AND {_HELD}",
+    "changes": f"h.status = 'in_progress' AND h.reason <> '' AND NOT {_LAPSED} AND {_HELD}",
+    "in_progress": f"h.status = 'in_progress' AND h.reason = '' AND NOT {_LAPSED} AND {_HELD}",
+    "blocked": f"h.status = 'blocked' AND {_HELD}",
     "completed": "h.status = 'completed'",
 }
 _PARTIES: Final[dict[Party, str]] = {
@@ -77,6 +89,7 @@ _FREED: Final = """(
     FROM handoff_dependencies d JOIN handoffs o ON o.id = d.depends_on WHERE d.handoff_id = h.id)"""
 # The event since which it waits: for a claim, the last of its approval, what gave it up and what unlocked it.
 _SINCE: Final[dict[Case, str]] = {
+    "orphaned": RECEIVER_REMOVED,
     "pending": "h.skeleton_index",
     "claimable": f"max({_APPROVED}, coalesce({_GIVEN_UP}, -1), coalesce({_FREED}, -1))",
     "changes": _LAST.format("'handoff.changes_requested'"),
@@ -110,6 +123,10 @@ class NextFor(Arguments, frozen=True):
 
 def case_of(facts: HandoffFacts) -> Case | None:
     """Return in which of the cases that wait for somebody a handoff stands, if in any."""
+    if facts.is_orphaned:
+        return "orphaned"
+    if facts.waits_for_approval:
+        return "pending"
     match facts.status:
         case "in_progress" if not facts.is_lapsed:
             return "changes" if facts.reason else "in_progress"
@@ -253,6 +270,8 @@ def act_of(
             return ("check", {"criterion_numbers": [criteria[0][0]]}) if criteria else ("complete", {})
         case "unblock":
             return ("show" if is_informed_only else "unblock"), {}
+        case "reassign":
+            return "show", {}
         case "claim" | "verify":
             return action, {}
         case _:
@@ -261,6 +280,10 @@ def act_of(
 
 def _why(action: Action, facts: HandoffFacts, texts: dict[str, Any], *, is_informed_only: bool) -> str:
     match action:
+        case "reassign":
+            return receiver_removed_words(facts)
+        case "approve" if facts.suspect_approval is not None:
+            return suspect_approval_words(facts)
         case "approve" if facts.claimed_status is not None:
             claim = f" as {facts.claimed_status!r}" if facts.claimed_status else ""
             return f"confirm: it was imported{claim}, which nobody here has approved or verified"

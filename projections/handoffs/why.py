@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, assert_never
 
-from projections.handoffs.facts import HandoffFacts
+from projections.handoffs.facts import HandoffFacts, stage_of
 
 chain_links_max: Final = 32
 
@@ -30,6 +30,14 @@ def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[st
 
 
 def _own_reasons(handoff: HandoffFacts) -> list[dict[str, Any]]:
+    if handoff.is_orphaned:
+        return [{"code": "AGENT_UNKNOWN", "text": receiver_removed_words(handoff), "by": handoff.sender}]
+    if handoff.waits_for_approval and handoff.status != "pending":
+        return [{"code": "NOT_APPROVED", "text": suspect_approval_words(handoff), "by": handoff.reviewer}]
+    return _reasons_of_status(handoff)
+
+
+def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
     because = f" ({handoff.reason})" if handoff.reason else ""
     match handoff.status:
         case "approved" if not handoff.receiver:
@@ -55,6 +63,18 @@ def _own_reasons(handoff: HandoffFacts) -> list[dict[str, Any]]:
             return [{"code": "TRANSITION_NOT_ALLOWED", "text": f"it is {handoff.status} already{because}"}]
         case _:
             assert_never(handoff.status)
+
+
+def suspect_approval_words(handoff: HandoffFacts) -> str:
+    """Return what is wrong with an approval that does not count."""
+    signed = f"its approval (entry {handoff.approval_index}) was signed with a compromised key"
+    return f"{signed}, as entry {handoff.suspect_approval} says: {handoff.reviewer} approves it again"
+
+
+def receiver_removed_words(handoff: HandoffFacts) -> str:
+    """Return what to do with work that is handed to nobody."""
+    act = "amend it with --to NAME" if stage_of(handoff.status) == "waiting" else "cancel it and hand it to another"
+    return f"its receiver {handoff.receiver} was removed at entry {handoff.receiver_removed}: {act}"
 
 
 def _pending_words(handoff: HandoffFacts) -> str:

@@ -40,6 +40,7 @@ class App:
         self._ledger: Ledger | None = None
         self._passphrases: dict[str, str] = {}
         self._line = ""
+        self._has_asked = False
 
     def close(self) -> None:
         """Close whatever was opened."""
@@ -87,10 +88,12 @@ class App:
 
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query; arguments that are None are not sent."""
+        self._has_asked = True
         return self.ledger().ask(query, **arguments)
 
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the views brought up to date first."""
+        self._has_asked = True
         return self.client().view(query, arguments)
 
     def acting(self) -> str:
@@ -135,12 +138,21 @@ class App:
     def show(self, kind: str, data: Any, text: Callable[[], None], *, following: str | None = None) -> None:
         """Print an answer: one JSON document, or what ``text`` prints."""
         if not self.as_json:
+            self._warn(data)
             text()
             return
         document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": kind, "data": data}
         if following is not None:
             document["next"] = following
         self.line(document)
+
+    def _warn(self, data: Any) -> None:
+        """Say first what of an answer may be the work of a thief."""
+        if self._has_asked:
+            from projections.agents.suspects import suspect_words  # noqa: PLC0415 - loaded by what asked views
+
+            for words in suspect_words(data):
+                click.secho(words, fg="red")
 
     def line(self, document: Any) -> None:
         """Print one JSON document on one line."""

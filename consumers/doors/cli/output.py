@@ -71,6 +71,11 @@ def imported_by(mark: dict[str, Any] | None) -> str:
     return "" if mark is None else f"  [imported by {clean(mark['importer'])}]"
 
 
+def suspect_cell(row: dict[str, Any]) -> str:
+    """Return the mark of a row that may be the work of a thief; empty for any other."""
+    return f"SUSPECT: {row['suspect']}" if "suspect" in row else ""
+
+
 def when(milliseconds: int) -> str:
     """Return a time of the ledger's clock, in UTC to the second."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

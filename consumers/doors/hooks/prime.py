@@ -16,6 +16,7 @@ from consumers.sdk.text import one_line
 from consumers.sessions.resume import resume
 from ledger.errors import Refused
 from ledger.lifecycle.authority import NODE, ROOT
+from projections.agents.suspects import suspect_words
 from projections.briefs.tokens import count_tokens, tokenizer
 
 if TYPE_CHECKING:
@@ -84,11 +85,22 @@ def prime(
     if budget < budget_min_tokens:
         message = f"a budget under {budget_min_tokens} tokens would not hold the page"
         raise Refused("INVALID_FIELD", message, field="budget")
-    waiting = _waiting(view, agent)
-    resumed = resume(view, get_blob, detail_level=_LEVELS[0])
+    doubts: dict[str, None] = {}
+
+    def ask(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer = view(query, arguments)
+        doubts.update(dict.fromkeys(suspect_words(answer)))
+        return answer
+
+    waiting = _waiting(ask, agent)
+    resumed = resume(ask, get_blob, detail_level=_LEVELS[0])
+    dead_ends = _dead_ends(ask, task, waiting, resumed)
     packing = _Packing(budget)
     packing.add(_acting(view, agent, session))
-    packing.add(_dead_ends(view, task, waiting, resumed))
+    if doubts:
+        lines = [f"- {one_line(words)}." for words in doubts]
+        packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "baton key list"))
+    packing.add(dead_ends)
     packing.add(_what_waits(agent, waiting))
     if not packing.add_whole(_last_session(resumed, session)):
         packing.add_or_name(_last_session(resume(view, get_blob, detail_level=_LEVELS[1]), session))

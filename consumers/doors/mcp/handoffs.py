@@ -178,6 +178,7 @@ class HandoffTools:
     def _answer(self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool) -> ActDone:
         shown = self._ledger.ask("handoffs.show", id=id_)
         answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")}
+        answer |= {name: shown[name] for name in ("suspect",) if name in shown}
         answer["events"] = []
         answer |= shorten({"why": shown["why"]["sentence"]}, ("why",), _text_tokens)
         answer.pop("shortened", None)

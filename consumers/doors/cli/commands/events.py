@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App, command_line, parse_json, read_argument, read_up_to
-from consumers.doors.cli.output import fields_of, print_accepted, print_fields, show_page, when
+from consumers.doors.cli.output import fields_of, print_accepted, print_fields, show_page, suspect_cell, when
 from consumers.doors.cli.program import Command
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.text import clean
@@ -123,10 +123,10 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int, **giv
         return
     answer = app.query("catalog.find", kind=kind, after=after, **given)
     rows = [
-        (one["event_index"], when(one["accepted_ms"]), one["author"], one["kind"], one["stream"])
+        (one["event_index"], when(one["accepted_ms"]), one["author"], one["kind"], one["stream"], suspect_cell(one))
         for one in answer["events"]
     ]
-    header = ("index", "accepted", "author", "kind", "stream")
+    header = ("index", "accepted", "author", "kind", "stream", "")
     show_page(app, "events", answer, (header, rows), ("baton log", {"kind": kind} | given), cursor="after")
 
 
@@ -151,7 +151,7 @@ def show(app: App, ref: str, *, dsse: bool, receipt: bool) -> None:
         app.show("dsse", envelope, lambda: app.line(envelope))
         return
     batch = {"index": entry.batch_index, "size": entry.batch_size}
-    data = describe(event) | {"sig": entry.sig.hex(), "batch": batch, "bytes": len(raw)}
+    data = describe(event) | Suspects(app).mark(event) | {"sig": entry.sig.hex(), "batch": batch, "bytes": len(raw)}
     app.show("event", data, lambda: print_fields(data))
 
 
@@ -192,14 +192,39 @@ def describe(event: Event) -> dict[str, Any]:
     return described
 
 
+class Suspects:
+    """Which keys are compromised since when, for whoever reads entries as they come."""
+
+    def __init__(self, app: App, *, is_filtered: bool = False) -> None:
+        """Read them now, and again when one is declared; where that may not be seen, with each event."""
+        self._app = app
+        self._is_filtered = is_filtered
+        self._read()
+
+    def _read(self) -> None:
+        self._keys: dict[str, list[dict[str, int]]] = {}
+        for one in self._app.query("agents.suspects")["keys"]:
+            self._keys.setdefault(one["key"], []).append(one)
+
+    def mark(self, event: Event) -> dict[str, int]:
+        """Return the mark of an event, ``{"suspect": N}``, or nothing."""
+        if event.kind == "key.compromised" or self._is_filtered:
+            self._read()
+        found = [one["suspect"] for one in self._keys.get(event.key, ()) if event.index >= one["since"]]
+        return {"suspect": found[0]} if found else {}
+
+
 def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | None, after: int) -> None:
+    suspects = Suspects(app, is_filtered=bool(kinds or stream or author))
     for item in follow(app.client(), after + 1, kinds=kinds, stream=stream):
         if isinstance(item, int) or (author is not None and item.author != author):
             continue
+        mark = suspects.mark(item)
         if app.as_json:
-            app.line(describe(item))
+            app.line(describe(item) | mark)
         else:
-            click.echo(f"{item.index}  {when(item.accepted_ms)}  {item.author}  {item.kind}  {clean(item.stream)}")
+            words = (item.index, when(item.accepted_ms), item.author, item.kind, clean(item.stream), suspect_cell(mark))
+            click.echo("  ".join(map(str, words)).rstrip())
 
 
 @click.command(cls=Command)
@@ -239,8 +264,15 @@ def search(
 
 def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
     """Print where a hit stands, and under it what it says, the matches emphasised where colours are."""
-    place = (hit["event_index"], when(hit["accepted_ms"]), hit["author"], clean(hit["stream"]), hit["kind"])
-    click.echo("  ".join(map(str, place)))
+    place = (
+        hit["event_index"],
+        when(hit["accepted_ms"]),
+        hit["author"],
+        clean(hit["stream"]),
+        hit["kind"],
+        suspect_cell(hit),
+    )
+    click.echo("  ".join(map(str, place)).rstrip())
     excerpt, shown, position = clean(hit["excerpt"]), "", 0
     for start, end in matches_in(excerpt, terms):
         shown += excerpt[position:start] + click.style(excerpt[start:end], bold=True)

@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 import click
 
 from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.output import print_lines, show_page, when, width
+from consumers.doors.cli.output import print_lines, show_page, suspect_cell, when, width
 from consumers.doors.cli.program import Command
 from consumers.handoffs.acts import with_commands
 from consumers.sdk.text import clean, one_line
@@ -80,7 +80,8 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
             f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
             depends_text(one["depends_on"], depends_cells_max),
             # What was asked of it before it was completed is past.
-            "ready" if one["is_ready"] else "" if one["status"] in ("completed", "verified") else one["reason"] or "",
+            suspect_cell(one)
+            or ("ready" if one["is_ready"] else "" if one["status"] in ("completed", "verified") else one["reason"]),
         )
         for one in answer["handoffs"]
     ]
@@ -281,5 +282,5 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
             click.secho(shown, bold=True)
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
         click.echo(f"{item['action']:8}  {where} {one_line(item['title'])}  (since {when(item['since_ms'])})")
-        click.echo(f"          {one_line(item['why'])}")
+        click.echo(f"          {one_line(item['why'])}{'  ' if 'suspect' in item else ''}{suspect_cell(item)}")
         click.echo(f"          {one_line(item['command'])}")
