@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
@@ -18,7 +19,7 @@ from ledger.errors import Corrupted, Refused
 from ledger.events.authority import EpochStarted
 from ledger.events.body import Event, decode_body, make_event
 from ledger.lifecycle.authority import ROOT
-from ledger.memory import Epoch, Growth
+from ledger.memory import Epoch, Growth, Past, answered
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -223,9 +224,14 @@ def read_epoch(client: Client, event: str) -> Epoch:
         Corrupted: the log holds no such event by root.
     """
     index = client.index_of("ledger", event)
+    return epoch_in(index, b"" if index is None else client.entry(index), event)
+
+
+def epoch_in(index: int | None, data: bytes, event: str) -> Epoch:
+    """Return what the ``ledger.epoch_started`` in an entry says, that of the id ``event``; raises as ``read_epoch``."""
     if index is not None:
-        epoch = read_event(index, client.entry(index))
-        if isinstance(epoch.data, EpochStarted) and epoch.author == ROOT:
+        epoch = read_event(index, data)
+        if isinstance(epoch.data, EpochStarted) and epoch.author == ROOT and epoch.id == event:
             return Epoch(index, epoch.data.abandoned_size, epoch.data.abandoned_root, epoch.data.reason)
     raise Corrupted("HISTORY_CHANGED", f"the log says that an epoch began with {event}, and has no such entry by root")
 
@@ -238,14 +244,25 @@ def follow(
     stream: str | None = None,
     stop: threading.Event | None = None,
     wait_s: float = 5.0,
+    past: Past | None = None,
 ) -> Iterator[Event | int]:
     """Yield events from ``start`` on for ever, in order, without a gap; and, as an int, each index read up to.
 
-    The int lets a subscriber move its position past events that did not match. Ends when ``stop`` is set.
+    The int lets a subscriber move its position past events that did not match, or, after an epoch, back to where it
+    goes on (``past.led_back_to``). Ends when ``stop`` is set. ``past`` is
+    what the follower has trusted before (see ``ledger.memory``): each page must go on from it.
+
+    Raises:
+        Corrupted: ``HISTORY_CHANGED``.
     """
-    position = start
+    position, past = start, Past() if past is None else past
     while stop is None or not stop.is_set():
-        page = client.entries(position, kinds=kinds, stream=stream, wait_s=wait_s)
+        page = client.entries(position, kinds=kinds, stream=stream, wait_s=wait_s, old_size=past.size)
+        place = answered(past.meet(page.growth, position), client.consistency, partial(read_epoch, client))
+        if place != position:
+            position = place  # the page was read on another branch: an epoch leads back to where this one begins
+            yield position
+            continue
         for index, data in page.entries:
             yield read_event(index, data)
         if page.next_index != position:

@@ -24,9 +24,9 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -40,6 +40,8 @@ SERVER: Final = "server"
 
 memory_size_max_bytes: Final = 64 * 1024
 root_digits_shown: Final = 16
+heads_kept: Final = 64
+heads_stretch: Final = 1024
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -134,6 +136,86 @@ def changed(trusted: Trusted, growth: Growth, where: str) -> Corrupted:
 or a copy was put back, run `baton recover --from-stream`, or `baton recover --accept-loss` to go on without them"""
     details = {"trusted_size": trusted.size, "trusted_root": trusted.root, "size": growth.size, "root": growth.root}
     return Corrupted("HISTORY_CHANGED", message, **details)
+
+
+Question = int | str
+"""What is asked of a log while a past is compared: the growth from so many entries, or the epoch of this id."""
+
+
+class Past:
+    """The heads that one subscription trusted, by size: so that after an epoch it knows how far its past still holds.
+
+    ``led_back_to`` is the position that an epoch led back to last, else None.
+    """
+
+    def __init__(self, heads: Iterable[Trusted] = (), where: str = "what this subscription has seen is") -> None:
+        self.heads = list(heads)
+        self.led_back_to: int | None = None
+        self._where = where
+
+    @property
+    def size(self) -> int:
+        """The size of the log when it was last trusted; 0 at the beginning."""
+        return self.heads[-1].size if self.heads else 0
+
+    def meet(self, growth: Growth | None, position: int) -> Generator[Question, Any, int]:
+        """Trust what a page said of its log, and return the position to go on at, which only an epoch moves.
+
+        Then it is the size of the largest log that this subscription and the present one share, as far as it remembers
+        (else the epoch's own index): entries of the new branch are not passed over, and some may come a second time.
+
+        Raises:
+            Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a page that says nothing.
+        """
+        if growth is None:
+            raise Corrupted("VERIFICATION_FAILED", "the ledger's answer does not say how its log has grown")
+        last = self.heads[-1] if self.heads else None
+        if growth.head == last:
+            return position
+        epochs: dict[str, Epoch] = {}
+        for id_ in [] if last is None else growth.epochs:
+            if last is not None and id_ not in last.epochs:
+                epochs[id_] = yield id_
+        trusted, begun = trust(last, growth, epochs.__getitem__, self._where)
+        for epoch in begun:
+            tell(str(epoch))
+        if last is not None and not is_continued(last, growth):
+            kept = yield from self._still_held()
+            place = kept or begun[0].index
+            self.led_back_to = position = min(position, place)
+            tell(f"what was read from index {position} on is given up: reading goes on there, events may come again")
+        self.heads.append(trusted)
+        self._thin()
+        return position
+
+    def _still_held(self) -> Generator[Question, Any, int]:
+        """Drop the heads that the log does not begin with; return the size of the last one left, else 0."""
+        low, high = 0, len(self.heads)
+        while low < high:
+            middle = (low + high) // 2
+            if is_continued(self.heads[middle], (yield self.heads[middle].size)):
+                low = middle + 1
+            else:
+                high = middle
+        del self.heads[low:]
+        return self.size
+
+    def _thin(self) -> None:
+        """Keep the newest heads, and of the older ones the first in each stretch of the log."""
+        if len(self.heads) > 2 * heads_kept:
+            older = {head.size // heads_stretch: head for head in reversed(self.heads[:-heads_kept])}
+            self.heads[:-heads_kept] = sorted(older.values(), key=lambda head: head.size)
+
+
+def answered(questions: Generator[Question, Any, int], growth_since: GrowthSince, read_epoch: ReadEpoch) -> int:
+    """Return what comes of the questions when they are answered by these two."""
+    answer: Growth | Epoch | None = None
+    while True:
+        try:
+            question = questions.send(answer)
+        except StopIteration as end:
+            return int(end.value)
+        answer = growth_since(question) if isinstance(question, int) else read_epoch(question)
 
 
 def tell(notice: str) -> None:

@@ -21,14 +21,16 @@ from weakref import WeakValueDictionary
 import structlog
 
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions
-from ledger.client import Client, follow, read_event
-from ledger.errors import Refused, Unavailable, message_of
+from ledger.client import Client, epoch_in, follow, read_event
+from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events.body import Event
+from ledger.memory import Past
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Generator
 
     from ledger.client import HeadView, Page
+    from ledger.memory import Epoch, Growth, Question
 
 # Called with the event and the connection to the subscriber's store; an AsyncReactor awaits what it returns.
 Effect = Callable[[Event, sqlite3.Connection], Any]
@@ -134,6 +136,12 @@ class _Attempts:
         """Forget an attempt: an outage, however often it is met, must never make a dead letter of an event."""
         self._subscriptions.uncount_attempt(self._name, event.index)
 
+    def excuse(self, event: Event, error: Exception) -> None:
+        """Raise an error that says that the log is not the one we read: no event's fault, and nothing to go on from."""
+        if isinstance(error, Corrupted) and error.code == "HISTORY_CHANGED":
+            self.take_back(event)
+            raise error
+
     def _bury(self, event: Event, reason: str) -> None:
         self._subscriptions.bury(self._name, DeadLetter(event.index, event.id, reason))
         log.error("dead letter", subscription=self._name, index=event.index, id=event.id, error=reason)
@@ -164,6 +172,7 @@ class _Subscription(Generic[ClientT]):
         self._name = name
         self._attempts = _Attempts(subscriptions, name, attempts, retry_wait_s)
         self._wait_s = wait_s
+        self._past = Past()
 
     def start_at(self, index: int) -> None:
         """Begin at ``index`` if this subscription is new."""
@@ -171,8 +180,15 @@ class _Subscription(Generic[ClientT]):
 
     def _go_on_at(self, index: int) -> None:
         with self._subscriptions.transaction():
-            self._subscriptions.check_is_next(self._name, index)
-            self._subscriptions.move(self._name, index)
+            if index != self._past.led_back_to:
+                self._subscriptions.check_is_next(self._name, index)
+            self._move(index)
+        self._past.led_back_to = None
+
+    def _move(self, index: int) -> None:
+        """Move the position, and keep what was trusted of the log, in the transaction of what came of it."""
+        self._subscriptions.move(self._name, index)
+        self._subscriptions.trust(self._name, self._past)
 
 
 class Reactor(_Subscription[Client]):
@@ -189,7 +205,9 @@ class Reactor(_Subscription[Client]):
             position = self._subscriptions.start_at(self._name, self._client.head().size)
             if until is not None and position >= until:
                 return
-            for item in follow(self._client, position, kinds=self._handlers.kinds, stop=stop, wait_s=self._wait_s):
+            self._past = past = self._subscriptions.past(self._name)
+            kinds, wait_s = self._handlers.kinds, self._wait_s
+            for item in follow(self._client, position, kinds=kinds, stop=stop, wait_s=wait_s, past=past):
                 if isinstance(item, int):
                     self._go_on_at(item)
                     if until is not None and item >= until:
@@ -226,7 +244,7 @@ class Reactor(_Subscription[Client]):
                         effect(event, db)
                     _check_open(db)
                     # If we crash before the commit, neither effect nor position is there, and the event comes again.
-                    self._subscriptions.move(self._name, event.index + 1)
+                    self._move(event.index + 1)
             except (Unavailable, KeyboardInterrupt):
                 self._attempts.take_back(event)  # an outage, or somebody at the keyboard: not the event's fault
                 raise
@@ -234,6 +252,7 @@ class Reactor(_Subscription[Client]):
                 if stop.is_set():
                     self._attempts.take_back(event)  # cut short by whoever stops us: not the event's fault
                     return False
+                self._attempts.excuse(event, error)
                 wait_s = self._attempts.failed(event, attempt, error)
                 if wait_s is None:
                     return True
@@ -249,8 +268,23 @@ class AsyncReads(Protocol):
     async def head(self) -> HeadView:  # noqa: D102 - as ``Client.head``
         ...
 
+    async def entry(self, index: int) -> bytes:  # noqa: D102 - as ``Client.entry``
+        ...
+
+    async def index_of(self, stream: str, event_id: str) -> int | None:  # noqa: D102 - as ``Client.index_of``
+        ...
+
+    async def consistency(self, old_size: int) -> Growth:  # noqa: D102 - as ``Client.consistency``
+        ...
+
     async def entries(  # noqa: D102 - as ``Client.entries``
-        self, start: int, *, kinds: Collection[str] = (), stream: str | None = None, wait_s: float = 0.0
+        self,
+        start: int,
+        *,
+        kinds: Collection[str] = (),
+        stream: str | None = None,
+        wait_s: float = 0.0,
+        old_size: int | None = None,
     ) -> Page: ...
 
 
@@ -277,8 +311,17 @@ class AsyncReactor(_Subscription[AsyncReads]):
                 start = (await self._client.head()).size
             async with turn:
                 position = self._subscriptions.start_at(self._name, start)
+            self._past = past = self._subscriptions.past(self._name)
             while not stop.is_set() and (until is None or position < until):
-                page = await self._client.entries(position, kinds=self._handlers.kinds, wait_s=self._wait_s)
+                page = await self._client.entries(
+                    position, kinds=self._handlers.kinds, wait_s=self._wait_s, old_size=past.size
+                )
+                place = await self._answered(past.meet(page.growth, position))
+                if place != position:
+                    position = place
+                    async with turn:
+                        self._go_on_at(position)
+                    continue
                 for index, data in page.entries:
                     if not await self._handle(read_event(index, data), turn, stop):
                         return
@@ -286,6 +329,20 @@ class AsyncReactor(_Subscription[AsyncReads]):
                     position = page.next_index
                     async with turn:
                         self._go_on_at(position)
+
+    async def _answered(self, questions: Generator[Question, Any, int]) -> int:
+        """Return what comes of the questions that a past asks of the log."""
+        answer: Growth | Epoch | None = None
+        while True:
+            try:
+                question = questions.send(answer)
+            except StopIteration as end:
+                return int(end.value)
+            if isinstance(question, int):
+                answer = await self._client.consistency(question)
+            else:
+                index = await self._client.index_of("ledger", question)
+                answer = epoch_in(index, b"" if index is None else await self._client.entry(index), question)
 
     async def _handle(self, event: Event, turn: asyncio.Lock, stop: asyncio.Event) -> bool:
         """Bring about the effect of one event; return whether to go on."""
@@ -311,7 +368,7 @@ class AsyncReactor(_Subscription[AsyncReads]):
                     if inspect.isawaitable(result):
                         await result
                 _check_open(db)
-                self._subscriptions.move(self._name, event.index + 1)
+                self._move(event.index + 1)
         except Unavailable:
             self._attempts.take_back(event)
             raise
@@ -323,6 +380,7 @@ class AsyncReactor(_Subscription[AsyncReads]):
             # Something that the effect waited for was cancelled, not we: to end here would be to stop unseen.
             return self._attempts.failed(event, attempt, error)
         except Exception as error:  # noqa: BLE001 - an effect may fail in any way; it is counted and kept
+            self._attempts.excuse(event, error)
             return self._attempts.failed(event, attempt, error)
         return None
 

@@ -16,10 +16,14 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from ledger.errors import Refused, Unavailable
+from ledger.memory import Past, Trusted
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS positions (
     name TEXT PRIMARY KEY, next_index INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS heads (
+    name TEXT NOT NULL, size INTEGER NOT NULL, root TEXT NOT NULL, epochs TEXT NOT NULL,
+    PRIMARY KEY (name, size)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS attempts (
     name TEXT NOT NULL, event_index INTEGER NOT NULL, count INTEGER NOT NULL,
     PRIMARY KEY (name, event_index)) WITHOUT ROWID;
@@ -144,6 +148,24 @@ class Subscriptions:
         with self.translated():
             self.db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (name, next_index))
             self.db.execute("DELETE FROM attempts WHERE name = ? AND event_index < ?", (name, next_index))
+
+    def past(self, name: str) -> Past:
+        """Return the heads of the log that a subscription trusted, kept by ``trust``."""
+        with self.translated():
+            rows = self.db.execute(
+                "SELECT size, root, epochs FROM heads WHERE name = ? ORDER BY size", (name,)
+            ).fetchall()
+        where = f"what {self.path} remembers of it is"
+        return Past([Trusted(size, root, epochs.split()) for size, root, epochs in rows], where)
+
+    def trust(self, name: str, past: Past) -> None:
+        """Keep the heads that are trusted now, in the transaction that moves the position over what they hold."""
+        heads = {head.size: (name, head.size, head.root, " ".join(head.epochs)) for head in past.heads}
+        with self.translated():
+            known = self.db.execute("SELECT * FROM heads WHERE name = ?", (name,)).fetchall()
+            gone = [(name, row[1]) for row in known if heads.get(row[1]) != row]
+            self.db.executemany("DELETE FROM heads WHERE name = ? AND size = ?", gone)
+            self.db.executemany("INSERT INTO heads VALUES (?, ?, ?, ?)", set(heads.values()) - set(known))
 
     def count_attempt(self, name: str, index: int) -> int:
         """Count one more attempt at an event, durably, and return how many that makes."""

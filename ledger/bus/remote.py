@@ -264,6 +264,12 @@ class AsyncRemoteClient:
         with readable():
             return _bytes(answer["entry"])
 
+    async def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event of a stream."""
+        answer = await self._read("index", stream=stream, id=event_id)
+        with readable():
+            return msgspec.convert(answer["index"], int | None)
+
     async def entries(
         self,
         start: int,

@@ -1,0 +1,150 @@
+"""Subscriptions over a log that was put back: nothing is passed over, and an epoch leads back to where it branches."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from building import Ledger
+
+from consumers.sdk.reactor import AsyncReactor, Reactor
+from consumers.sdk.subscriptions import Subscriptions
+from ledger.errors import Corrupted
+from ledger.events.authority import EpochStarted
+from ledger.events.session import SessionStarted
+from ledger.memory import heads_kept, heads_stretch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ledger.local import LocalClient
+
+
+def grow(ledger: Ledger, *names: str) -> None:
+    """Append an event for each name."""
+    for name in names:
+        ledger.emit("alice", f"session/{name}", SessionStarted())
+
+
+class _Awaited:
+    """A local client whose calls are awaited."""
+
+    def __init__(self, client: LocalClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        async def call(*arguments: Any, **named: Any) -> Any:
+            return getattr(self._client, name)(*arguments, **named)
+
+        return call
+
+
+@pytest.fixture(params=["sync", "async"])
+def consume(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Ledger], list[str]]:
+    """What lets one subscription go on to the end of the log, and returns the names of the sessions it was given."""
+
+    def go_on(ledger: Ledger) -> list[str]:
+        names: list[str] = []
+        subscriptions = Subscriptions(tmp_path / "subscriber.db")
+        with ledger.client() as client:
+            until = client.head().size
+            try:
+                if request.param == "sync":
+                    reactor = Reactor(client, subscriptions, "s", wait_s=0.01)
+                    reactor.on("session.started")(lambda event, _: names.append(event.name))
+                    reactor.start_at(0)
+                    reactor.run(threading.Event(), until=until)
+                else:
+                    async_reactor = AsyncReactor(_Awaited(client), subscriptions, "s", wait_s=0.01)
+                    async_reactor.on("session.started")(lambda event, _: names.append(event.name))
+                    async_reactor.start_at(0)
+                    asyncio.run(async_reactor.run(asyncio.Event(), until=until))
+            finally:
+                subscriptions.close()
+        return names
+
+    return go_on
+
+
+@pytest.fixture
+def put_back(ledger: Ledger, tmp_path: Path, memory_of_readers: Path) -> Iterator[Callable[[], Ledger]]:
+    """What puts the log back as it was with `old1` and `old2`, on a machine where no reader remembers more."""
+    grow(ledger, "old1", "old2")
+    database = ledger.home.path / "log" / "data.mdb"
+    shutil.copyfile(database, tmp_path / "older.mdb")
+    opened: list[Ledger] = []
+
+    def restore() -> Ledger:
+        ledger.close()
+        shutil.copyfile(tmp_path / "older.mdb", database)
+        shutil.rmtree(memory_of_readers)
+        opened.append(Ledger(ledger.home.path))
+        return opened[0]
+
+    yield restore
+    for again in opened:
+        again.close()
+
+
+def test_a_subscription_does_not_go_on_in_another_past(
+    ledger: Ledger, put_back: Callable[[], Ledger], consume: Callable[[Ledger], list[str]]
+) -> None:
+    grow(ledger, "old3", "old4")
+    assert consume(ledger) == ["old1", "old2", "old3", "old4"]
+    older = put_back()
+    grow(older, "new1", "new2", "new3")
+
+    with pytest.raises(Corrupted, match="HISTORY_CHANGED"):
+        consume(older)
+    with pytest.raises(Corrupted, match="HISTORY_CHANGED"):
+        consume(older)
+
+
+def test_an_epoch_leads_a_subscription_back_and_no_new_event_is_passed_over(
+    ledger: Ledger, put_back: Callable[[], Ledger], consume: Callable[[Ledger], list[str]]
+) -> None:
+    assert consume(ledger) == ["old1", "old2"]
+    for name in ("old3", "old4"):
+        grow(ledger, name)
+        assert consume(ledger) == [name]
+    size, root = ledger.head()
+    older = put_back()
+    grow(older, "new1")
+    older.emit("root", "ledger", EpochStarted(abandoned_size=size, abandoned_root=root.hex(), reason="r"))
+    grow(older, "new2")
+
+    assert consume(older) == ["new1", "new2"]
+    assert consume(older) == []
+    grow(older, "new3")
+    assert consume(older) == ["new3"]
+
+
+def test_a_subscription_that_saw_the_log_once_may_meet_events_again_and_misses_none(
+    ledger: Ledger, put_back: Callable[[], Ledger], consume: Callable[[Ledger], list[str]]
+) -> None:
+    grow(ledger, "old3", "old4")
+    consume(ledger)
+    size, root = ledger.head()
+    older = put_back()
+    older.emit("root", "ledger", EpochStarted(abandoned_size=size, abandoned_root=root.hex(), reason="r"))
+    grow(older, "new1", "new2", "new3")
+
+    assert consume(older) == ["new1", "new2", "new3"]
+
+
+def test_what_a_subscription_remembers_of_a_long_log_stays_small(
+    ledger: Ledger, consume: Callable[[Ledger], list[str]], tmp_path: Path
+) -> None:
+    for number in range(3 * heads_kept):
+        grow(ledger, f"s{number}")
+        assert consume(ledger) == [f"s{number}"]
+
+    subscriptions = Subscriptions(tmp_path / "subscriber.db")
+    heads = subscriptions.past("s").heads
+    subscriptions.close()
+    assert len(heads) <= 2 * heads_kept + ledger.head()[0] // heads_stretch + 1
+    assert heads[-1].size == ledger.head()[0]
