@@ -18,8 +18,8 @@ from ledger.envelope import Entry, Submission, batch_pae, decode_entry, event_id
 from ledger.errors import Corrupted, Refused
 from ledger.events.authority import EpochStarted
 from ledger.events.body import Event, decode_body, make_event
+from ledger.history import Epoch, Growth, Past, answered
 from ledger.lifecycle.authority import ROOT
-from ledger.memory import Epoch, Growth, Past, answered
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted

@@ -17,9 +17,10 @@ from ledger.client import HeadView, Page, read_epoch, read_event
 from ledger.envelope import Submission, decode_entry
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
+from ledger.history import Growth, Trusted
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.log import Log
-from ledger.memory import Growth, Memory, Trusted
+from ledger.memory import Memory
 from ledger.resource import Resource
 
 if TYPE_CHECKING:

@@ -24,13 +24,13 @@ from consumers.sdk.subscriptions import DeadLetter, Subscriptions
 from ledger.client import Client, epoch_in, follow, read_event
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events.body import Event
-from ledger.memory import Past
+from ledger.history import Past
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator
 
     from ledger.client import HeadView, Page
-    from ledger.memory import Epoch, Growth, Question
+    from ledger.history import Epoch, Growth, Question
 
 # Called with the event and the connection to the subscriber's store; an AsyncReactor awaits what it returns.
 Effect = Callable[[Event, sqlite3.Connection], Any]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from ledger.errors import Refused, Unavailable
-from ledger.memory import Past, Trusted
+from ledger.history import Past, Trusted
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS positions (

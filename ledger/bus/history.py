@@ -26,10 +26,10 @@ from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.authority import EpochStarted
 from ledger.events.body import decode_body
+from ledger.history import Epoch, Trusted
 from ledger.log.log import Log
 from ledger.log.read import Snapshot
 from ledger.log.tables import key_key
-from ledger.memory import Epoch, Trusted
 from ledger.merkle import leaf_hash
 
 window_events: Final = limits.batch_events_max

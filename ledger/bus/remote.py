@@ -27,11 +27,11 @@ from ledger.codec import encode_arguments
 from ledger.config import Settings
 from ledger.envelope import Submission
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.history import Growth
 from ledger.home import Home
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.blobs import check_blob
-from ledger.memory import Growth
 from ledger.receipt import Receipt
 from ledger.resource import Resource
 from ledger.secrets import check_text

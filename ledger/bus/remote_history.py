@@ -14,9 +14,10 @@ from ledger.client import is_signed, read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted
 from ledger.events.authority import CheckpointKeyRotated, EpochStarted, KeyRotated, LedgerCreated
+from ledger.history import Epoch, Growth
 from ledger.identity import ledger_id
 from ledger.lifecycle.authority import ROOT
-from ledger.memory import Epoch, Growth, Memory
+from ledger.memory import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

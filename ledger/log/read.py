@@ -11,11 +11,11 @@ import msgspec
 from ledger import merkle
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused
+from ledger.history import Growth
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.log import tables as layout
 from ledger.log.tables import Head, Tables
 from ledger.log.tiles import subtree_reader
-from ledger.memory import Growth
 
 
 class Snapshot:

@@ -35,13 +35,14 @@ from ledger.config import Settings
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.authority import EpochStarted
 from ledger.files import TEMPORARY
+from ledger.history import Epoch, Trusted, is_continued
 from ledger.home import Home, public_bus_key
 from ledger.identity import Key
 from ledger.lifecycle.authority import ROOT
 from ledger.limits import batch_events_max, request_timeout_s
 from ledger.log.environment import FILE
 from ledger.log.log import Log
-from ledger.memory import SERVER, Epoch, Memory, Remembered, Trusted, is_continued
+from ledger.memory import SERVER, Memory, Remembered
 
 Progress = Callable[[int, int], None]
 

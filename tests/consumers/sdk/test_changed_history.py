@@ -15,7 +15,7 @@ from consumers.sdk.subscriptions import Subscriptions
 from ledger.errors import Corrupted
 from ledger.events.authority import EpochStarted
 from ledger.events.session import SessionStarted
-from ledger.memory import heads_kept, heads_stretch
+from ledger.history import heads_kept, heads_stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

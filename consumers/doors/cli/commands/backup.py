@@ -120,7 +120,7 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
     Without a server program the stream cannot be asked; then the next `serve` compares.
     """
     from consumers.doors.node.recovery import Recovery  # noqa: PLC0415 - loads the bus
-    from ledger.memory import shown  # noqa: PLC0415 - beside it
+    from ledger.history import shown  # noqa: PLC0415 - beside it
 
     async def look() -> tuple[list[str], str]:
         async with Recovery(read_settings(home=home.path), is_dry=True) as recovery:

@@ -12,7 +12,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import progress
 from consumers.doors.cli.program import Command
 from ledger.errors import Corrupted, Refused
-from ledger.memory import shown
+from ledger.history import shown
 
 if TYPE_CHECKING:
     from consumers.doors.node.recovery import Head, Recovery
