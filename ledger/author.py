@@ -7,14 +7,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from blake3 import blake3
 
 from ledger.codec import encode_canonical
 from ledger.envelope import Submission, batch_pae, check_shape, pae
+from ledger.errors import Refused
 from ledger.events import KIND_OF, EventData
+from ledger.events.blob import BlobStored
+from ledger.limits import blob_size_max_bytes
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
-    from ledger.client import Client
+    from ledger.client import Client, Progress
     from ledger.identity import Key
 
 
@@ -93,6 +97,22 @@ class Author:
             Unavailable: see ``Client.submit``.
         """
         return self.client.submit(self.sign(*drafts))
+
+    def put_blob(self, content: bytes, progress: Progress = lambda _done, _total: None) -> str:
+        """Store what is too large for an event, and return its ref, by which events refer to it.
+
+        What no event refers to within a day is dropped. Text is searched for secrets before any of it goes anywhere.
+
+        Raises:
+            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the key cannot be used.
+            Unavailable: ``QUOTA_EXCEEDED``; see ``Client``.
+        """
+        size = len(content)
+        if size > blob_size_max_bytes:
+            raise Refused("TOO_LARGE", f"a blob has at most {blob_size_max_bytes} bytes, not {size}", size=size)
+        digest = blake3(content).hexdigest()
+        data = BlobStored(ref=f"blake3:{digest}", size=size)
+        return self.client.put_blob(content, self.sign(Draft(stream=f"blob/{digest}", data=data)), progress)
 
     def sign(self, *drafts: Draft) -> Submission:
         """Return ``drafts`` as one signed submission; what holds a secret is not signed, so that it is never sent.

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from ledger.config import Settings
     from ledger.lifecycle.authority import AgentRecord
     from ledger.local import OpenViews
+    from ledger.log.blobs import BlobPage, BlobView
     from ledger.receipt import Receipt
 
 Ask: TypeAlias = "Callable[[str, dict[str, Any]], dict[str, Any]]"
 """What answers view queries by name and arguments: ``Client.view``, or a reader's ``answer``."""
+Progress: TypeAlias = "Callable[[int, int], None]"
 rows_per_page: Final = 500
 
 
@@ -162,12 +164,34 @@ class Client(Protocol):
             Refused: the query's; ``USAGE`` when a local client was opened without views.
         """
 
-    def put_blob(self, content: bytes) -> str:
-        """Store a blob and return its ref; text is searched for secrets (``ledger.secrets``) before it goes anywhere.
+    def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
+        """Store a blob and return its ref; ``intent`` is its signed ``blob.stored`` (``Author.put_blob`` makes both).
+
+        An upload that was cut goes on where it was. ``progress`` is called with the bytes that are there, and all.
 
         Raises:
-            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``.
+            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the intent is not admitted.
+            Unavailable: ``QUOTA_EXCEEDED``.
         """
+
+    def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
+        """Return the size of a blob, and one chunk of it (``limits.blob_chunk_bytes``), which nobody has checked yet.
+
+        Raises:
+            Refused: ``NOT_FOUND``.
+        """
+
+    def stat_blob(self, ref: str) -> BlobView:
+        """Return what is known of a blob: by whom and when, how large, which entry refers to it first.
+
+        Raises:
+            Refused: ``NOT_FOUND``.
+        """
+
+    def blobs(
+        self, after: str | None = None, *, limit: int = 50, author: str | None = None, unreferenced: bool = False
+    ) -> BlobPage:
+        """Return blobs in the order of their ids; a page may be empty and still say where to go on."""
 
     def get_blob(self, ref: str) -> bytes:
         """Return a blob's content, checked against its ref.

@@ -17,6 +17,7 @@ from ledger import limits
 from ledger.codec import schema_error
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import NAME_PATTERN, Name
+from ledger.quota import Quota
 
 FOLDER: Final = ".baton"
 VIEWS_FILE: Final = "views.db"
@@ -34,7 +35,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ``validator_tree`` is the folder that the evidence of reasoning is in: with it, ``baton serve`` validates every
     concluded reasoning; ``notify`` holds the tables ``[[notify]]``, whom to tell how that something waits for them
     (``consumers.handoffs.notifier``), and empty tells nobody; ``reports`` says where handoff reports are kept beside
-    the log (``consumers.sessions.copies``), and empty leaves that to what the project has.
+    the log (``consumers.sessions.copies``), and empty leaves that to what the project has; ``quota`` is
+    what one agent may append and store (``ledger.quota``).
     """
 
     map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.map_size_bytes
@@ -45,6 +47,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     validator_tree: str | None = None
     notify: list[dict[str, str | int | float | bool | list[str]]] = []
     reports: dict[str, str | bool] = {}
+    quota: Quota = Quota()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,6 +70,7 @@ CODES: dict[str, Code] = {
     "AUTHOR_MISMATCH": Code(Exit.GATED, False, "The author named in the event does not own the signing key."),
     "WRONG_LEDGER": Code(Exit.CONFLICT, False, "The event was made for another ledger."),
     # Order and repetition.
+    "CHUNK_MISPLACED": Code(Exit.CONFLICT, True, "The chunk is not the next one of an upload that was begun."),
     "STREAM_CONFLICT": Code(Exit.CONFLICT, True, "The stream is not at the version the author expected."),
     "IDEMPOTENCY_CONFLICT": Code(Exit.CONFLICT, False, "The idempotency key was used for other content."),
     "PARTIAL_RETRY": Code(Exit.CONFLICT, False, "Some events of the submission are in the ledger already."),
@@ -110,6 +111,7 @@ CODES: dict[str, Code] = {
     "SERVER_MISSING": Code(Exit.UNAVAILABLE, True, "No suitable nats-server program was found."),
     "EXTRA_MISSING": Code(Exit.UNAVAILABLE, True, "An optional part of Baton that this needs is not installed."),
     "BUSY": Code(Exit.UNAVAILABLE, True, "Too many requests wait already."),
+    "QUOTA_EXCEEDED": Code(Exit.UNAVAILABLE, True, "The agent has appended or stored as much as one agent may now."),
     "LLM_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The language model cannot be asked now."),
     "LLM_INVALID": Code(Exit.UNAVAILABLE, True, "The language model's answer is not what was asked for."),
     # A Tree-of-Thoughts search.

@@ -45,6 +45,16 @@ blobs_map_size_bytes: Final = 64 * 1024**3
 blob_size_max_bytes: Final = 64 * 1024**2
 blob_chunk_bytes: Final = 64 * 1024 - 16
 blob_scan_max_bytes: Final = 8 * 1024**2
+blob_overhead_bytes: Final = 1024
+"""What a blob takes besides its content, as quotas count it: else blobs of one byte would cost their agent nothing."""
+blob_unreferenced_max_s: Final = 24 * 3600
+"""A blob that no event refers to is dropped after so long, and so is an upload that was not finished."""
+
+# What one agent may, unless ``[quota]`` in config.toml says otherwise (``ledger.quota``).
+events_per_minute_max: Final = 60_000
+event_per_day_max_bytes: Final = 2 * 1024**3
+blobs_unreferenced_max_bytes: Final = 256 * 1024**2
+blobs_of_agent_max_bytes: Final = 8 * 1024**3
 
 # Reading.
 range_events_max: Final = 512

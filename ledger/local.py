@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -19,6 +19,7 @@ from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.history import Growth, Trusted
 from ledger.lifecycle.authority import AgentRecord
+from ledger.log.blobs import no_blob
 from ledger.log.log import Log
 from ledger.memory import Memory
 from ledger.resource import Resource
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
     from ledger.admission.gate import Gate
     from ledger.checkpoint import CheckpointKey
+    from ledger.client import Progress
     from ledger.config import Settings
+    from ledger.log.blobs import BlobPage, BlobView, Intent
     from ledger.log.read import Snapshot
+    from ledger.log.uploads import Uploads
     from ledger.receipt import Receipt
 
 poll_interval_s: Final = 0.02
@@ -124,7 +128,7 @@ class LocalClient(Resource):
             if self._gate is None:
                 from ledger.admission.gate import Gate  # noqa: PLC0415 - loads keys, which reading does not need
 
-                self._gate = Gate(self.log)
+                self._gate = Gate(self.log, quota=self.settings.config.quota)
             return self._gate.submit(submission)
 
     def head(self) -> HeadView:
@@ -209,13 +213,54 @@ class LocalClient(Resource):
         with self.log.snapshot() as snapshot:
             return snapshot.checkpoint_key()
 
-    def put_blob(self, content: bytes) -> str:
-        """Store a blob and return its ref; text is searched for secrets (``ledger.secrets``)."""
-        from ledger.secrets import check_text  # noqa: PLC0415 - reading needs no patterns
+    @cached_property
+    def uploads(self) -> Uploads:
+        """What writes blobs, within the quota of each author."""
+        from ledger.log.uploads import Uploads  # noqa: PLC0415 - reading needs neither it nor patterns
+        from ledger.secrets import check_text  # noqa: PLC0415 - as above
 
-        check_text(content)
-        with self._lock:
-            return self.log.blobs.put(content).ref
+        return Uploads(self.log.blobs, self.settings.config.quota, check_text)
+
+    def check_intent(self, intent: Submission) -> Intent:
+        """Return the intent of an upload, checked as an event of its author would be now."""
+        from ledger.admission.intent import check_intent  # noqa: PLC0415 - loads keys, which reading does not need
+
+        with self.log.snapshot() as snapshot:
+            return check_intent(intent, snapshot, now_ms())
+
+    def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
+        """Store a blob and return its ref."""
+        ref = self.uploads.put(content, self.check_intent(intent)).ref
+        progress(len(content), len(content))
+        return ref
+
+    def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
+        """Return the size of a blob, and one chunk of it."""
+        record = self.log.blobs.find(ref)
+        if record is None:
+            raise no_blob(ref)
+        if not 0 <= number < max(record.chunk_count, 1):
+            raise Refused("NOT_FOUND", f"blob {ref} has no chunk {number}", size=record.size)
+        return record.size, self.log.blobs.chunk(record, number) if record.size else b""
+
+    def stat_blob(self, ref: str) -> BlobView:
+        """Return what is known of a blob."""
+        self._read_references()
+        return self.log.blobs.stat(ref)
+
+    def blobs(
+        self, after: str | None = None, *, limit: int = 50, author: str | None = None, unreferenced: bool = False
+    ) -> BlobPage:
+        """Return blobs in the order of their ids."""
+        self._read_references()
+        return self.log.blobs.page(after, limit=limit, author=author, unreferenced=unreferenced)
+
+    def _read_references(self) -> None:
+        from ledger.log.expiry import read_references  # noqa: PLC0415 - few verbs ask of blobs
+
+        # What cannot be written (read-only media, a full map) can still be read, as it was when it could.
+        with suppress(Unavailable):
+            read_references(self.log)
 
     def get_blob(self, ref: str) -> bytes:
         """Return a blob's content, checked against its ref."""
@@ -239,6 +284,11 @@ class LocalClient(Resource):
         created = read_event(0, snapshot.entry(0)).data
         assert isinstance(created, LedgerCreated)  # noqa: S101 - entry 0 is nothing else
         return Home(self.settings.home).checkpoint_key(created.origin, snapshot.checkpoint_key())
+
+
+def now_ms() -> int:
+    """Return the system's clock (Unix ms)."""
+    return time.time_ns() // 1_000_000
 
 
 def _signed(snapshot: Snapshot, key: CheckpointKey) -> str:

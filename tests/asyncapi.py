@@ -11,6 +11,7 @@ from typing import Any, Final
 from ledger.bus import message, subjects
 from ledger.errors import CODES
 from ledger.events import KINDS
+from ledger.events.blob import BLOB_STORED
 
 _LEDGER: Final = "0" * 32
 _AGENT: Final = "sample-agent"
@@ -36,6 +37,8 @@ _HEADERS: Final = {
     message.PATH: "Only of an event of a signed batch: its path to the batch root, base64 hashes joined by commas.",
 }
 _ALWAYS: Final = [message.INDEX, message.ID, message.KEY, message.SIGNATURE, message.ACCEPTED]
+# An upload's intent is kept beside its blob.
+_IN_THE_LOG: Final = [kind for kind in KINDS if kind != BLOB_STORED]
 
 
 def document() -> dict[str, Any]:
@@ -66,8 +69,8 @@ def _channels() -> dict[str, Any]:
         "read": _channel(
             subjects.read_subject(_LEDGER, _AGENT, _VERB), "Requests to read the ledger.", ["readRequest"]
         ),
-        "event": _channel(event, "The log itself, in order: only nodes publish or read here.", list(KINDS)),
-        "live": _channel(live, "Stored events, republished for subscribers.", list(KINDS)),
+        "event": _channel(event, "The log itself, in order: only nodes publish or read here.", _IN_THE_LOG),
+        "live": _channel(live, "Stored events, republished for subscribers.", _IN_THE_LOG),
         "checkpoint": _channel(subjects.checkpoint_subject(_LEDGER), "The latest checkpoint.", ["checkpoint"]),
         "reply": {
             "address": None,

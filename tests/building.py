@@ -20,6 +20,7 @@ from ledger.client import read_event
 from ledger.config import Config, Settings
 from ledger.envelope import Submission, event_id, pae
 from ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated, Role
+from ledger.events.blob import BlobStored
 from ledger.events.handoff import (
     HandoffApproved,
     HandoffClaimed,
@@ -139,6 +140,12 @@ class Actors:
         """Sign and submit one event."""
         return self.submit(self.sign(author, Draft(stream=stream, data=data, **draft), key=key))[0]
 
+    def intent(self, author: str, content: bytes, *, key: Key | None = None, **changes: Any) -> Submission:
+        """Return what an author signs to store a blob; ``changes`` are to the event's data."""
+        digest = blake3(content).hexdigest()
+        data = BlobStored(**{"ref": f"blake3:{digest}", "size": len(content)} | changes)
+        return self.sign(author, Draft(stream=f"blob/{digest}", data=data), key=key)
+
     def register(self, name: str, *roles: Role) -> Key:
         """Register one more agent and return its key."""
         self.submit(self.sign(ROOT, self.registered(name, roles or ("agent",))))
@@ -231,6 +238,11 @@ class Ledger(Actors):
     def settings(self) -> Settings:
         """Return the settings with which a client opens this ledger."""
         return Settings(home=self.home.path, config=Config(map_size_bytes=MAP_SIZE))
+
+    def put_blob(self, author: str, content: bytes) -> str:
+        """Store a blob, signed by ``author``, and return its ref."""
+        with self.client() as client:
+            return client.put_blob(content, self.intent(author, content))
 
     def client(self) -> LocalClient:
         """Return a client that shares the open log."""

@@ -13,7 +13,7 @@ from ledger.envelope import batch_pae, decode_entry, event_id, pae
 from ledger.events.body import decode_body
 from ledger.identity import verify
 from ledger.limits import clock_forward_max_ms
-from ledger.log.tables import HEAD_KEY
+from ledger.log.tables import HEAD_KEY, QUOTA_PREFIX
 from ledger.merkle import leaf_hash, root_of, verify_inclusion
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def packed(memory: Memory) -> dict[bytes, bytes]:
 
 
 def stored_state(log: Log) -> dict[bytes, bytes]:
-    """Return all state records as they are stored, without the head."""
+    """Return all state records as they are stored, without the head and what gates count of quotas."""
     with log.tables.reading() as txn:
         state = dict(log.tables.items(txn, log.tables.state, b""))
     del state[HEAD_KEY]
-    return state
+    return {key: record for key, record in state.items() if not key.startswith(QUOTA_PREFIX)}
 
 
 def stored_entries(log: Log) -> list[bytes]:

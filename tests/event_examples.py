@@ -50,6 +50,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "key.compromised": {"key": KEY, "since": 120, "reason": "read by a job that should not have"},
     "agent.removed": {"agent": "minimax", "reason": "its model was withdrawn"},
     "checkpoint_key.rotated": {"key": KEY, "proof": PROOF, "reason": "a year old"},
+    "blob.stored": {"ref": REF, "size": 1_048_576},
     "session.started": {"task": "修复缓存", "ai_id": "claude-sonnet-4.5", "resumes": "s0"},
     "assessment.recorded": {
         "phase": "PREFLIGHT",

@@ -9,23 +9,24 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from blake3 import blake3
 
 from consumers.auditor.page_reader import PageReader, UnreadableError
-from ledger.log.blobs import FOLDER, BlobRecord
+from consumers.auditor.report import Findings
+from ledger.log.blobs import DIGEST_BYTES, FOLDER, intent_decoder, record_decoder
 from ledger.log.environment import FILE
-from ledger.log.tables import FORMAT, HEAD_KEY, Head, decode_record, head_decoder, stream_digest
+from ledger.log.tables import FORMAT, HEAD_KEY, QUOTA_PREFIX, Head, decode_record, head_decoder, stream_digest
 
 if TYPE_CHECKING:
     from consumers.auditor.page_reader import Record
     from consumers.auditor.replay import Replay
-    from consumers.auditor.report import Findings
 
 _ID_KEY_BYTES = 48
-_DIGEST_BYTES = 32
+_CHUNK_NUMBER_BYTES = 4
+attempts_max: Final = 5
 # Where the records of streams, keys and idempotency keys say which entry they follow from.
 _INDEX_FIELDS = {b"s": "last_index", b"k": "since_index", b"i": "index"}
 _NAMED = {b"s": "stream", b"a": "agent"}
@@ -65,6 +66,8 @@ def check_state(reader: PageReader, replay: Replay, findings: Findings) -> None:
     for key, value in table_records(reader, "state", findings):
         if key == HEAD_KEY:
             _check_head(value, replay, findings)
+        elif key[:1] == QUOTA_PREFIX:
+            continue  # what gates count, and no entry gives
         elif replay.lost_from is None:
             seen.add(key)
             wanted = expected.get(key)
@@ -100,33 +103,65 @@ def check_ids(reader: PageReader, replay: Replay, marks: StreamMarks, findings: 
 
 
 def check_blobs(home: Path, findings: Findings) -> None:
-    """Hash every blob; chunks without a record are what a crash leaves, and only a note."""
+    """Hash every blob; uploads that were not finished are only a note: they expire."""
     if not (home / FOLDER / FILE).is_file():
         return  # no blob was ever put
     reader = PageReader(home, FOLDER)
-    # Records first: a blob that is stored meanwhile is then at most a note.
-    records, aliases = (dict(table_records(reader, table, findings)) for table in ("records", "aliases"))
-    stored: dict[bytes, BlobRecord] = {}
-    chunks = table_records(reader, "chunks", findings)
-    for digest, of_blob in groupby(chunks, key=lambda record: record[0][:_DIGEST_BYTES]):
-        stored[digest] = _hashed(chunk for _, chunk in of_blob)
+    for _ in range(attempts_max):
+        found = Findings()
+        before = _blob_tables(reader, found)
+        hashed: dict[bytes, tuple[int, bytes, bytes]] = {}
+        chunks = table_records(reader, "chunks", found)
+        for place, of_upload in groupby(chunks, key=lambda chunk: chunk[0][:-_CHUNK_NUMBER_BYTES]):
+            hashed[place] = _hashed(chunk for _, chunk in of_upload)
+        _compare_blobs(*before, hashed, found)
+        if not found.problems or before == _blob_tables(reader, Findings()):
+            findings.merge(found)
+            return
+        # A blob was stored or dropped meanwhile, and may look damaged for that: look again.
+    findings.note(None, "STORE_IN_USE", "blobs are being stored too fast to be compared: they were not")
+
+
+Table = dict[bytes, bytes]
+
+
+def _blob_tables(reader: PageReader, findings: Findings) -> tuple[Table, Table, Table]:
+    records, aliases, intents = (
+        dict(table_records(reader, table, findings)) for table in ("records", "aliases", "intents")
+    )
+    return records, aliases, intents
+
+
+def _compare_blobs(
+    records: Table, aliases: Table, intents: Table, hashed: dict[bytes, tuple[int, bytes, bytes]], findings: Findings
+) -> None:
     for digest, value in records.items():
-        found = stored.pop(digest, None) or _hashed(())
-        if found.blake3 != digest or msgspec.msgpack.encode(found) != value:
-            findings.problem(None, "CORRUPTED", f"blob blake3:{digest.hex()} is damaged")
-        elif aliases.get(found.sha256) != digest:
-            findings.problem(None, "CORRUPTED", f"blob sha256:{found.sha256.hex()} leads to another blob")
-    for digest in stored:
-        findings.note(None, "NOT_FOUND", f"blob blake3:{digest.hex()} was never finished")
+        name = f"blob blake3:{digest.hex()}"
+        try:
+            record = record_decoder.decode(value)
+        except msgspec.DecodeError as error:
+            findings.problem(None, "CORRUPTED", f"the record of {name} cannot be read: {error}")
+            continue
+        wanted = (record.size, record.blake3, record.sha256)
+        if hashed.pop(record.place, _hashed(())) != wanted or record.blake3 != digest:
+            findings.problem(None, "CORRUPTED", f"{name} is damaged")
+        elif aliases.get(record.sha256) != digest:
+            findings.problem(None, "CORRUPTED", f"blob sha256:{record.sha256.hex()} leads to another blob")
+    for key, value in intents.items():
+        if key[:DIGEST_BYTES] not in records:
+            findings.note(None, "NOT_FOUND", f"blob blake3:{key[:DIGEST_BYTES].hex()} was never finished")
+            hashed.pop(intent_decoder.decode(value).place, None)
+    for place in hashed:
+        findings.problem(None, "CORRUPTED", f"chunks lie under {place.hex()}, where no blob and no upload has any")
 
 
-def _hashed(chunks: Iterable[bytes]) -> BlobRecord:
+def _hashed(chunks: Iterable[bytes]) -> tuple[int, bytes, bytes]:
     size, hashes = 0, (blake3(), hashlib.sha256())
     for chunk in chunks:
         size += len(chunk)
         for hash_ in hashes:
             hash_.update(chunk)
-    return BlobRecord(size, hashes[0].digest(), hashes[1].digest())
+    return size, hashes[0].digest(), hashes[1].digest()
 
 
 def read_head(reader: PageReader) -> Head | None:

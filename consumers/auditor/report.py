@@ -102,6 +102,15 @@ class Findings:
         if len(self.notes) < notes_listed_max:
             self.notes.append(Problem(index, code, message))
 
+    def merge(self, other: Findings) -> None:
+        """Record what another pass found."""
+        for problem in other.problems:
+            self.problem(problem.index, problem.code, problem.message, end=problem.end)
+        for note in other.notes:
+            self.note(note.index, note.code, note.message)
+        self.problems_total += other.problems_total - len(other.problems)
+        self.notes_total += other.notes_total - len(other.notes)
+
     def sorted_problems(self) -> list[Problem]:
         """Return the listed problems by index; those of no entry come last."""
         return sorted(self.problems, key=lambda problem: (problem.index is None, problem.index or 0))

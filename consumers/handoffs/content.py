@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from consumers.handoffs.acts import Verb
-    from ledger.client import Client
+    from ledger.author import Author
     from ledger.config import Settings
 
 
@@ -50,14 +50,14 @@ def query_for(verb: Verb) -> str:
     return "handoffs.show" if verb in {"amend", "check", "waive"} else "handoffs.facts"
 
 
-def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], client: Client) -> list[EventData]:
+def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author: Author) -> list[EventData]:
     """Return the events that an act on a handoff signs, by its arguments; ``handoff`` is what ``query_for`` answers.
 
     Raises:
         Refused: ``USAGE``, ``INVALID_FIELD`` or ``TOO_LARGE`` for what the handoff does not have or cannot hold.
     """
     if verb == "amend":
-        return [amendment_of(handoff, changes_of(given), given.get("reason", ""), client)]
+        return [amendment_of(handoff, changes_of(given), given.get("reason", ""), author)]
     if verb == "approve":
         return [kinds.HandoffApproved(**{"version": handoff["version"]} | given)]
     if verb == "claim":
@@ -92,7 +92,7 @@ def changes_of(given: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, client: Client) -> EventData:
+def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, author: Author) -> EventData:
     """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``), its file with it.
 
     Raises:
@@ -112,10 +112,10 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
     if content.skeleton is None:
         new_file(data, handoff["from"])
         return data
-    file = parse(file_now(handoff, client.get_blob(content.skeleton)))
+    file = parse(file_now(handoff, author.client.get_blob(content.skeleton)))
     # The rest of the content is the ledger's alone, and stands in no file.
     in_files = {name: value for name, value in changes.items() if name in Revision.__struct_fields__}
-    return msgspec.structs.replace(data, skeleton=client.put_blob(revise(file, Revision(**in_files))))
+    return msgspec.structs.replace(data, skeleton=author.put_blob(revise(file, Revision(**in_files))))
 
 
 def ticks_of(

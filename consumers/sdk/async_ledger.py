@@ -20,7 +20,7 @@ from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
-    from ledger.author import Draft
+    from ledger.author import Author, Draft
     from ledger.client import Client
     from ledger.events import EventData
     from ledger.events.body import Event
@@ -204,9 +204,17 @@ class AsyncLedger(LedgerBase):
         self._open_client()
         return await self._in_thread(self._compute, work)
 
-    async def publish_from(self, stream: str, make: Callable[[Client], Sequence[EventData]]) -> list[Accepted]:
-        """Publish the events that ``make`` makes of what the ledger says now."""
-        return await self.publish(stream, *await self.compute(make))
+    async def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> list[Accepted]:
+        """Publish the events that ``make`` makes, for the acting agent, of what the ledger says now."""
+        return await self.publish(stream, *await self.compute(lambda client: make(self._author(client, None))))
+
+    async def put_blob(self, content: bytes) -> str:
+        """Store what is too large for an event, as ``Ledger.put_blob`` does."""
+        return await self.compute(lambda client: self._author(client, None).put_blob(content))
+
+    async def get_blob(self, ref: str) -> bytes:
+        """Return a blob's content, as ``Ledger.get_blob`` does."""
+        return await self.compute(lambda client: client.get_blob(ref))
 
     def _open_client(self) -> Any:
         self._check_process()

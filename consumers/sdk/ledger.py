@@ -322,9 +322,27 @@ class Ledger(LedgerBase, Resource):
         """Return what ``work`` makes of the client."""
         return work(self.client)
 
-    def publish_from(self, stream: str, make: Callable[[Client], Sequence[EventData]]) -> list[Accepted]:
-        """Publish the events that ``make`` makes of what the ledger says now."""
-        return self.publish(stream, *make(self.client))
+    def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> list[Accepted]:
+        """Publish the events that ``make`` makes, for the acting agent, of what the ledger says now."""
+        return self.publish(stream, *make(self.author()))
+
+    def put_blob(self, content: bytes) -> str:
+        """Store what is too large for an event, as the acting agent; events refer to it by the ref that is returned.
+
+        What no event refers to within a day is dropped. At most 64 MiB; text is searched for secrets.
+
+        Raises:
+            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``. Unavailable: ``QUOTA_EXCEEDED``.
+        """
+        return self.author().put_blob(content)
+
+    def get_blob(self, ref: str) -> bytes:
+        """Return a blob's content, checked against its ref.
+
+        Raises:
+            Refused: ``NOT_FOUND``, ``INVALID_FIELD`` for what is no ref. Corrupted: it is not what was stored.
+        """
+        return self.client.get_blob(ref)
 
 
 def entries_now(

@@ -64,7 +64,7 @@ def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInput
         message = f"session {session['id']} belongs to {session['author']}, who alone reports on it"
         raise Refused("NOT_AUTHORIZED", message, owner=session["author"])
     accomplished = ask("reports.accomplished", {"id": session["id"]})["accomplished"]
-    data = fit_entry(msgspec.to_builtins(generate(session, given, accomplished)), author.client.put_blob)
+    data = fit_entry(msgspec.to_builtins(generate(session, given, accomplished)), author.put_blob)
     # If we crash here, the session has no new report: the next call (or `baton session sweep`) makes it, and finds the
     # blobs of its long texts, which nothing names yet.
     event, is_repeat = _published(author, ask, session, data)

@@ -107,7 +107,7 @@ class Agent:
             case "orchestrator":
                 return orchestrate(self._task, self._opening)
             case "explorer":
-                return explore(self._task, self._thinker, self._author.client.put_blob)
+                return explore(self._task, self._thinker, self._author.put_blob)
             case "decomposer" | "generator" | "evaluator" | "synthesizer":
                 return answer(self._role, self._task, self._thinker)
             case _:
@@ -140,7 +140,7 @@ class Agent:
         if self._role == "orchestrator":
             return not_begun(self._task, message)
         if self._role == "explorer":
-            return given_up(self._task, message, self._author.client.put_blob)
+            return given_up(self._task, message, self._author.put_blob)
         return refused(self._role, self._task, message)
 
 

@@ -15,7 +15,7 @@ from ledger.admission.check import Checked, check
 from ledger.admission.decide import Accepted
 from ledger.admission.gate import Gate
 from ledger.envelope import Submission, decode_submission
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import BatonError, Unavailable
 from ledger.limits import group_commit_events_max, submit_queue_max
 from ledger.resource import Resource
 
@@ -88,7 +88,7 @@ class Committer(Resource):
                     answer.set_exception(_fresh(error))
                 continue
             for (_, answer), given in zip(group, answers, strict=True):
-                if isinstance(given, Refused):
+                if isinstance(given, BatonError):
                     answer.set_exception(given)
                 else:
                     answer.set_result(given)

@@ -5,7 +5,8 @@ Pure: everything a decision depends on is the layer it is given and the ledger's
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from blake3 import blake3
@@ -21,6 +22,8 @@ from ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
 from ledger.lifecycle.clock import check_set, ledger_now, next_ms
 from ledger.log.tables import IdempotencyRecord, StreamRecord
 from ledger.secrets import refusal as secret_refusal
+
+Asked: TypeAlias = "Callable[[Checked, Layer, int], None]"
 
 
 class Accepted(msgspec.Struct, frozen=True, array_like=True):
@@ -40,10 +43,11 @@ class Decided(NamedTuple):
     accepted: list[Accepted]
 
 
-def decide(checked: Checked, group: Layer, system_ms: int) -> Decided:
+def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | None = None) -> Decided:
     """Decide a submission on a layer of its own; when it stands, ``group`` has its changes.
 
-    ``system_ms`` is the system's time, of which the ledger's clock makes the entries' (``lifecycle.clock``).
+    ``system_ms`` is the system's time, of which the ledger's clock makes the entries' (``lifecycle.clock``);
+    ``asked_last`` is what only a gate asks of a submission that could stand: it may refuse it, and put records.
 
     Raises:
         Refused: the code of the first bad event; ``details["events"]`` names every bad one, and those that were
@@ -75,6 +79,8 @@ def decide(checked: Checked, group: Layer, system_ms: int) -> Decided:
     if refusals:
         raise refusal_of(refusals, len(checked.candidates))
     layer.now_ms = accepted_ms
+    if asked_last is not None:
+        asked_last(checked, layer, accepted_ms)
     layer.merge_down()
     accepted = [Accepted(event.index, event.id, accepted_ms) for event in events]
     return Decided(_entries(checked, accepted_ms), events, accepted)

@@ -11,17 +11,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ledger.admission.check import Checked, check
+from ledger.admission.check import Checked, check, refusal_of
 from ledger.admission.decide import Accepted, decide
 from ledger.admission.state import Layer
 from ledger.codec import encode_packed
 from ledger.envelope import Submission, decode_entry, event_id, pae
-from ledger.errors import Corrupted, Refused
+from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.events.blob import blobs_of
 from ledger.log import tables as layout
 from ledger.log.log import Log, Pending
 from ledger.log.read import Snapshot
 from ledger.log.tables import FORMAT, Head
 from ledger.merkle import Frontier
+from ledger.quota import EXEMPT, Quota, Spent, spend
 
 records_cached_max = 50_000
 
@@ -29,10 +31,15 @@ records_cached_max = 50_000
 class Gate:
     """Admits submissions to one log; used by one thread at a time."""
 
-    def __init__(self, log: Log, *, clock_ms: Callable[[], int] | None = None) -> None:
-        """Guard ``log``; ``clock_ms`` gives Unix milliseconds (default: the system's clock)."""
+    def __init__(self, log: Log, *, clock_ms: Callable[[], int] | None = None, quota: Quota | None = None) -> None:
+        """Guard ``log``; ``clock_ms`` gives Unix milliseconds (default: the system's clock).
+
+        ``quota`` is what one agent may append; with it, too, the blobs that an event needs must be here. Without it
+        (a ledger that is being made, a recovery) neither is asked.
+        """
         self._log = log
         self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
+        self._quota = quota
         self._cache: dict[bytes, Any] = {}
         self._cached_size = -1
 
@@ -44,11 +51,11 @@ class Gate:
             Unavailable: the store could not be written; nothing of it is in the log.
         """
         answer = self.admit([check(submission)])[0]
-        if isinstance(answer, Refused):
+        if isinstance(answer, BatonError):
             raise answer
         return answer
 
-    def admit(self, group: Sequence[Checked]) -> list[list[Accepted] | Refused]:
+    def admit(self, group: Sequence[Checked]) -> list[list[Accepted] | BatonError]:
         """Admit a group of checked submissions in one commit; the answers are in the group's order."""
         try:
             with self._log.writing() as (txn, snapshot):
@@ -74,16 +81,42 @@ class Gate:
 
     def _decide(
         self, checked: Checked, layer: Layer, system_ms: int, pending: Pending, base: Transaction
-    ) -> list[Accepted] | Refused:
+    ) -> list[Accepted] | BatonError:
         try:
-            decided = decide(checked, layer, system_ms)
-        except Refused as refusal:
+            decided = decide(checked, layer, system_ms, self._ask_last if self._quota else None)
+        except (Refused, Unavailable) as refusal:  # a quota that is spent, or no look at blobs, is this author's alone
             return refusal
         if not decided.entries:
             return [base.first_answer(one.index, pending) for one in decided.accepted]
         pending.entries += decided.entries
         pending.id_keys += [base.id_key(event.stream, event.id) for event in decided.events]
         return decided.accepted
+
+    def _ask_last(self, checked: Checked, layer: Layer, accepted_ms: int) -> None:
+        """Ask what no replay asks: are the blobs that the events need here, and is this within the author's quota?
+
+        Blobs are dropped under the write lock that is held here (``ledger.log.expiry``): what is found now stays.
+        """
+        assert self._quota is not None  # noqa: S101 - else nobody asks
+        author = checked.candidates[0].body.author
+        if author not in EXEMPT:
+            key = layout.quota_key(author)
+            spent: Spent = layer.record(key) or Spent()
+            size = sum(len(candidate.raw) for candidate in checked.candidates)
+            events = len(checked.candidates)
+            layer.records[key] = spend(spent, self._quota, author=author, events=events, size=size, now_ms=accepted_ms)
+        missing = {
+            position: ref
+            for position, candidate in enumerate(checked.candidates)
+            for ref in blobs_of(candidate.data)
+            if self._log.blobs.find(ref) is None
+        }
+        if missing:
+            refusals = {
+                position: Refused("NOT_FOUND", f"there is no blob {ref}: store it first (`baton blob put`)", ref=ref)
+                for position, ref in missing.items()
+            }
+            raise refusal_of(refusals, len(checked.candidates))
 
     def _usable_cache(self, head: Head | None) -> dict[bytes, Any]:
         size = 0 if head is None else head.size
@@ -132,6 +165,11 @@ class Transaction:
         data = self._snapshot.entry(index) if index < self.size else pending.entries[index - self.size]
         entry = decode_entry(data)
         return Accepted(index, event_id(pae(entry.body)), entry.accepted_ms, is_repeat=True)
+
+
+def state_of(snapshot: Snapshot) -> Layer:
+    """Return the state that rules decide on, as one moment of the log has it: for what is checked and not appended."""
+    return Layer(Transaction(snapshot, {}))
 
 
 def first_head(ledger: str | None) -> Head:

@@ -17,7 +17,7 @@ from ledger.events.body import Event
 from ledger.events.imported import RecordImported
 from ledger.lifecycle import handoff as handoff_life
 from ledger.lifecycle import reasoning, review, session, snapshot, tot
-from ledger.lifecycle.authority import suspect_at
+from ledger.lifecycle.authority import AgentRecord, suspect_at
 from ledger.lifecycle.handoff import HandoffState, is_unlocked
 from ledger.log.tables import StreamState
 
@@ -34,9 +34,17 @@ dependencies_walked_max: Final = 100_000
 
 
 def _require_working_role(event: Event, state: Layer) -> None:
-    agent = state.agent(event.author)
+    check_working_role(state.agent(event.author), event.author)
+
+
+def check_working_role(agent: AgentRecord | None, name: str) -> None:
+    """Refuse an agent who has no role but that of an admin.
+
+    Raises:
+        Refused: ``NOT_AUTHORIZED``.
+    """
     if agent is None or not agent.roles & {"agent", "reviewer", "human", "service"}:
-        raise Refused("NOT_AUTHORIZED", f"{event.author} has no role that works: grant it `agent`", name=event.author)
+        raise Refused("NOT_AUTHORIZED", f"{name} has no role that works: grant it `agent`", name=name)
 
 
 def _life(life: Life, wanted: type[S]) -> S | None:
@@ -193,6 +201,12 @@ def _imported(event: Event, state: Layer, life: Life) -> Life:
     return None
 
 
+def _kept_beside(event: Event, _state: Layer, _: Life) -> Life:
+    """The intent of an upload is kept beside its blob, because the log can never be cleaned of it."""
+    message = f"{event.kind} begins an upload and is no entry of the log: run `baton blob put FILE`"
+    raise Refused("TRANSITION_NOT_ALLOWED", message, kind=event.kind)
+
+
 # Kinds that need one of these roles, instead of any role that works.
 _ROLES: Final[dict[str, tuple[str, ...]]] = {
     "reasoning.briefed": ("service",),
@@ -200,6 +214,7 @@ _ROLES: Final[dict[str, tuple[str, ...]]] = {
     "review.answered": ("human",),
 }
 _OF_STREAM: Final[dict[str, Rule]] = {
+    "blob": _kept_beside,
     "handoff": _handoff,
     "reasoning": _by_machine(reasoning.ReasoningState, reasoning.transition),
     "record": _imported,

@@ -5,11 +5,9 @@ The checkpoint is made first, and all is of its size: the log may grow meanwhile
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
 
 import msgspec
 from blake3 import blake3
@@ -37,11 +35,10 @@ from ledger.envelope import decode_entry, pae
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events import EventData
 from ledger.files import replacing
+from ledger.log.expiry import REFS
 from ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
 from ledger.merkle import inclusion_path, inclusion_proof, leaf_hash, node_hash
 from ledger.receipt import Receipt
-
-_REFS: Final = re.compile(rb'"((?:blake3|sha256):[0-9a-f]{64})"')
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -180,7 +177,7 @@ def _survey(client: Client, size: int, stream: str | None, tell: Callable[[int],
         is_asked = stream is None or head.stream == stream
         has_stream = has_stream or is_asked
         if is_asked:
-            survey.refs |= {found.decode() for found in _REFS.findall(bytes(head.data))}
+            survey.refs |= {found.decode() for found in REFS.findall(bytes(head.data))}
         if stream is not None and (is_asked or is_authority):
             survey.indexes.append(index)
         if index % TILE_WIDTH == 0:

@@ -38,6 +38,7 @@ from ledger.log.blobs import Blobs, check_blob
 from ledger.log.environment import FILE
 from ledger.log.log import Log
 from ledger.log.tiles import TILE_WIDTH
+from ledger.log.uploads import put_restored
 
 Progress = Callable[[int, int], None]
 
@@ -170,7 +171,7 @@ class Restore:
     def put_blobs(self, blobs: Blobs) -> int:
         """Store the blobs of the backup; return how many they are."""
         for ref in self._bundle.manifest.blobs:
-            blobs.put(self._bundle.read(blob_name(ref)))
+            put_restored(blobs, self._bundle.read(blob_name(ref)))
         return len(self._bundle.manifest.blobs)
 
     def put_files(self) -> tuple[list[str], list[str]]:

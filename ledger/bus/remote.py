@@ -21,8 +21,8 @@ from ledger.admission.decide import Accepted
 from ledger.bus import subjects
 from ledger.bus.connection import AsyncConnection, Connection, Exchange, answer_in, readable
 from ledger.bus.remote_history import RemoteHistory
-from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER
-from ledger.client import HeadView, Page
+from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, INTENT
+from ledger.client import HeadView, Page, Progress
 from ledger.codec import encode_arguments
 from ledger.config import Settings
 from ledger.envelope import Submission
@@ -31,7 +31,7 @@ from ledger.history import Growth
 from ledger.home import Home
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import AgentRecord
-from ledger.log.blobs import check_blob
+from ledger.log.blobs import BlobPage, BlobView, check_blob
 from ledger.receipt import Receipt
 from ledger.resource import Resource
 from ledger.secrets import check_text
@@ -143,43 +143,64 @@ class RemoteClient(RemoteReads, Resource):
         self._has_submitted = True
         return _accepted(self._connection.request(self._submit_subject, submission.encode()))
 
-    def put_blob(self, content: bytes) -> str:
-        """Store a blob in chunks and return its ref; text is searched for secrets before any of it is sent.
+    def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
+        """Store a blob and return its ref; ``intent`` is sent first, and tells how much of it the ledger holds.
 
-        The answers say how much the ledger holds, and sending goes on from there, also after the ledger started again.
+        Sending goes on from there, also after the ledger started again.
 
         Raises:
             Refused: ``TOO_LARGE``, ``SECRET_DETECTED``.
-            Unavailable: ``BUS_UNAVAILABLE``, ``BUSY``.
+            Unavailable: ``BUS_UNAVAILABLE``, ``BUSY``, ``QUOTA_EXCEEDED``.
         """
-        if len(content) > limits.blob_size_max_bytes:
-            raise Refused("TOO_LARGE", f"a blob has at most {limits.blob_size_max_bytes} bytes", size=len(content))
-        check_text(content)
         ref = "blake3:" + blake3(content).hexdigest()
-        count = max(1, -(-len(content) // limits.blob_chunk_bytes))
-        number = 0
+        check_text(content)
+        signed = intent.encode()
+        number: int | None = None
         with self._uploading, readable():
-            for _ in range(3 * count):
-                chunk = content[number * limits.blob_chunk_bytes : (number + 1) * limits.blob_chunk_bytes]
-                headers = {BLOB_HEADER: ref, CHUNK_HEADER: f"{number}/{count}"}
-                answer = self._connection.request(self._submit_subject, chunk, headers)
+            for _ in range(3 * max(1, -(-len(content) // limits.blob_chunk_bytes)) + 3):
+                chunk = signed if number is None else _chunk(content, number)
+                headers = {BLOB_HEADER: ref, CHUNK_HEADER: INTENT if number is None else str(number)}
+                try:
+                    answer = self._connection.request(self._submit_subject, chunk, headers)
+                except Refused as refusal:
+                    if refusal.code != "CHUNK_MISPLACED":
+                        raise
+                    number = None  # it expired, or is begun elsewhere: ask where it stands
+                    continue
+                progress(min(int(answer["received"]), len(content)), len(content))
                 if "ref" in answer:
                     return ref
-                number = min(int(answer["received"]) // limits.blob_chunk_bytes, count - 1)
+                number = int(answer["received"]) // limits.blob_chunk_bytes
         raise Unavailable("BUS_UNAVAILABLE", "the ledger does not keep what it is sent of this blob", ref=ref)
+
+    def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
+        """Return the size of a blob, and one chunk of it."""
+        answer = self._read("blob", ref=ref, chunk=number)
+        with readable():
+            return int(answer["size"]), _bytes(answer["content"])
+
+    def stat_blob(self, ref: str) -> BlobView:
+        """Return what is known of a blob."""
+        answer = self._read("blob.stat", ref=ref)
+        with readable():
+            return msgspec.convert(answer, BlobView)
+
+    def blobs(
+        self, after: str | None = None, *, limit: int = 50, author: str | None = None, unreferenced: bool = False
+    ) -> BlobPage:
+        """Return blobs in the order of their ids."""
+        answer = self._read("blobs", after=after, limit=limit, author=author, unreferenced=unreferenced)
+        with readable():
+            return msgspec.convert(answer, BlobPage)
 
     def get_blob(self, ref: str) -> bytes:
         """Return a blob's content, checked against its ref."""
-        content = bytearray()
-        with readable():
-            while True:
-                answer = self._read("blob", ref=ref, chunk=len(content) // limits.blob_chunk_bytes)
-                chunk = _bytes(answer["content"])
-                content += chunk
-                if len(content) >= min(answer["size"], limits.blob_size_max_bytes):
-                    break
-                if len(chunk) != limits.blob_chunk_bytes:
-                    raise Corrupted("VERIFICATION_FAILED", f"a chunk of {ref} is not whole", ref=ref)
+        content, size = bytearray(), 1
+        while len(content) < min(size, limits.blob_size_max_bytes):
+            size, chunk = self.blob_chunk(ref, len(content) // limits.blob_chunk_bytes)
+            content += chunk
+            if len(content) < size and len(chunk) != limits.blob_chunk_bytes:
+                raise Corrupted("VERIFICATION_FAILED", f"a chunk of {ref} is not whole", ref=ref)
         check_blob(ref, bytes(content))
         return bytes(content)
 
@@ -310,6 +331,10 @@ def _range(start: int, limit: int, kinds: Collection[str], stream: str | None, w
         "stream": stream,
         "wait_s": max(0.0, min(wait_s, limits.poll_wait_max_s)),
     }
+
+
+def _chunk(content: bytes, number: int) -> bytes:
+    return content[number * limits.blob_chunk_bytes : (number + 1) * limits.blob_chunk_bytes]
 
 
 def _accepted(answer: dict[str, Any]) -> list[Accepted]:

@@ -1,7 +1,7 @@
 """What a node answers on the bus: submissions, and reads of the log.
 
 - ``submit.<agent>``: the payload is a submission (msgpack or DSSE JSON); the answer is JSON, ``{"accepted": […]}`` or
-  ``{"error": {…}}``. With the header ``Baton-Blob`` the payload is one chunk of a blob.
+  ``{"error": {…}}``. With the header ``Baton-Blob`` the payload is the intent or a chunk of one.
 - ``read.<agent>.<verb>``: the payload is a JSON object of arguments, the answer is JSON. Bytes are base64.
 
 A request never blocks the others. What each agent sends waits in queues of its own, one for submissions and one for
@@ -34,12 +34,13 @@ from ledger.admission.committer import Committer
 from ledger.bus import subjects
 from ledger.bus.fair_queue import Share
 from ledger.bus.intake import Intake
-from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, Uploads
+from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, take
 from ledger.client import Ask
 from ledger.codec import decode_strict
 from ledger.errors import BatonError, Refused, Unavailable
-from ledger.events.fields import Ref
+from ledger.events.fields import Name, Ref
 from ledger.local import LocalClient
+from ledger.log.blobs import page_blobs_max
 from ledger.log.log import Log
 
 log = structlog.get_logger("baton.service")
@@ -146,6 +147,21 @@ class BlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chunk: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
+class BlobStatArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of ``read.blob.stat``."""
+
+    ref: Ref
+
+
+class BlobsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of ``read.blobs``: which blobs are listed."""
+
+    after: Ref | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=page_blobs_max)] = 50
+    author: Name | None = None
+    unreferenced: bool = False
+
+
 class ViewArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of ``read.view``: a query of ``projections.reader`` and its arguments."""
 
@@ -166,7 +182,6 @@ class Service:
         self._committer = committer
         self._news = news
         self._answer_view = answer_view
-        self._uploads = Uploads(client)
         self._threads = ThreadPoolExecutor(limits.read_threads_max, thread_name_prefix="baton-service")
         self._upload_threads = ThreadPoolExecutor(upload_threads_max, thread_name_prefix="baton-service-upload")
         self._submissions = Intake(subjects.submit_subject, self._answering(self._submit), SUBMISSIONS)
@@ -183,6 +198,8 @@ class Service:
             "checkpoint": (msgspec.json.Decoder(NoArguments), self._checkpoint),
             "agents": (msgspec.json.Decoder(NoArguments), self._agents),
             "blob": (msgspec.json.Decoder(BlobArguments), self._blob),
+            "blob.stat": (msgspec.json.Decoder(BlobStatArguments), self._blob_stat),
+            "blobs": (msgspec.json.Decoder(BlobsArguments), self._blobs),
             "view": (msgspec.json.Decoder(ViewArguments), self._view),
         }
 
@@ -244,8 +261,8 @@ class Service:
         headers = message.headers or {}
         if BLOB_HEADER in headers:
             number = headers.get(CHUNK_HEADER, "")
-            take = partial(self._uploads.take, agent, headers[BLOB_HEADER], number, message.data)
-            return _encoded(await asyncio.get_running_loop().run_in_executor(self._upload_threads, take))
+            taking = partial(take, self._client, agent, headers[BLOB_HEADER], number, message.data)
+            return _encoded(await asyncio.get_running_loop().run_in_executor(self._upload_threads, taking))
         accepted = await asyncio.wrap_future(self._committer.submit(message.data))
         self._news.look()
         return _encoded({"accepted": [_fields(event) for event in accepted]})
@@ -327,13 +344,15 @@ class Service:
         return {"agents": [_fields(agent) for agent in self._client.agents()]}
 
     def _blob(self, wanted: BlobArguments) -> dict[str, Any]:
-        blobs = self._client.log.blobs
-        record = blobs.find(wanted.ref)
-        if record is None:
-            raise Refused("NOT_FOUND", f"there is no blob {wanted.ref}", ref=wanted.ref)
-        if wanted.chunk * limits.blob_chunk_bytes >= max(record.size, 1):
-            raise Refused("NOT_FOUND", f"blob {wanted.ref} has no chunk {wanted.chunk}", size=record.size)
-        return {"size": record.size, "content": blobs.chunk(record, wanted.chunk) if record.size else b""}
+        size, content = self._client.blob_chunk(wanted.ref, wanted.chunk)
+        return {"size": size, "content": content}
+
+    def _blob_stat(self, wanted: BlobStatArguments) -> dict[str, Any]:
+        return _fields(self._client.stat_blob(wanted.ref))
+
+    def _blobs(self, wanted: BlobsArguments) -> dict[str, Any]:
+        asked, author = wanted.limit, wanted.author
+        return _fields(self._client.blobs(wanted.after, limit=asked, author=author, unreferenced=wanted.unreferenced))
 
     def _view(self, wanted: ViewArguments) -> Any:
         return self._answer_view(wanted.query, wanted.arguments)

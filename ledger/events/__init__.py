@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from ledger.events import authority, handoff, imported, reasoning, review, session, snapshot, tot
+from ledger.events import authority, blob, handoff, imported, reasoning, review, session, snapshot, tot
 from ledger.events.fields import EventData
 
 
@@ -54,6 +54,7 @@ KINDS: Final[dict[str, Kind]] = {
     "key.compromised": Kind(authority.KeyCompromised, "agent"),
     "agent.removed": Kind(authority.AgentRemoved, "agent"),
     "checkpoint_key.rotated": Kind(authority.CheckpointKeyRotated, "ledger"),
+    "blob.stored": Kind(blob.BlobStored, "blob"),
     "session.started": Kind(session.SessionStarted, "session"),
     "assessment.recorded": Kind(session.AssessmentRecorded, "session"),
     "finding.logged": Kind(session.FindingLogged, "session"),

@@ -4,53 +4,141 @@ They lie in an LMDB environment of their own, ``blobs/`` beside ``log/``, with a
 it never takes the room that entries need. It is opened when the first blob is asked for, and made by the first one
 that is put: a ledger without blobs has no such folder.
 
-| table   | key                       | value                |
-|---------|---------------------------|----------------------|
-| records | BLAKE3 of the content     | the blob's record    |
-| aliases | SHA-256 of the content    | BLAKE3 of it         |
-| chunks  | BLAKE3 + chunk number u32 | a chunk              |
+| table      | key                                   | value                                                   |
+|------------|---------------------------------------|---------------------------------------------------------|
+| records    | BLAKE3 of the content                 | the blob's record                                       |
+| aliases    | SHA-256 of the content                | BLAKE3 of it                                            |
+| chunks     | place (16 bytes) + chunk number u32   | a chunk; every upload has a place of its own            |
+| intents    | BLAKE3 of the content + author        | the signed ``blob.stored``, with the time it was taken  |
+| references | algorithm and digest, as in the ref   | index u64 of the first entry whose data holds the ref   |
+| usage      | author; empty: how far the log was read | what the author stores; the position                  |
 
-A blob's id is ``blake3:`` + the hash of its bytes; ``sha256:`` finds it too. Chunks are written in transactions of
-bounded size, the blob's record in the last of them.
+A blob's id is ``blake3:`` + the hash of its bytes; ``sha256:`` finds it too. This module reads; ``log.uploads`` writes,
+``log.expiry`` knows what is referred to and drops the rest.
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from blake3 import blake3
 
 from ledger.errors import Corrupted, Refused
 from ledger.events.fields import REF_PATTERN
-from ledger.limits import blob_chunk_bytes, blob_size_max_bytes, blobs_map_size_bytes
+from ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_unreferenced_max_s, blobs_map_size_bytes
 from ledger.log.environment import FILE, Environment
 
-_REF: Final = re.compile(REF_PATTERN)
+if TYPE_CHECKING:
+    import lmdb
+
 FOLDER: Final = "blobs"
-TABLES: Final = ("records", "aliases", "chunks")
-_chunks_per_transaction: Final = 64
+TABLES: Final = ("records", "aliases", "chunks", "intents", "references", "usage")
+DIGEST_BYTES: Final = 32
+page_blobs_max: Final = 500
+rows_read_max: Final = 20_000
+"""What one page of a list looks at; a page may be empty and still say where to go on."""
+
+_REF: Final = re.compile(REF_PATTERN)
 
 
 class BlobRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A stored blob: its size in bytes and both digests."""
+    """A stored blob: its size in bytes, both digests, where its chunks lie, and the first entry that refers to it."""
 
     size: int
     blake3: bytes
     sha256: bytes
+    place: bytes
+    referenced_by: int | None = None
 
     @property
     def ref(self) -> str:
         """The blob's id."""
         return "blake3:" + self.blake3.hex()
 
+    @property
+    def chunk_count(self) -> int:
+        """The number of its chunks."""
+        return -(-self.size // blob_chunk_bytes)
 
-_record_decoder = msgspec.msgpack.Decoder(BlobRecord)
+
+class Intent(msgspec.Struct, frozen=True, array_like=True):
+    """Who stores a blob: the signed event (``blob.stored``), and when the ledger took it (Unix ms)."""
+
+    author: str
+    digest: bytes
+    size: int
+    body: bytes
+    key: bytes
+    sig: bytes
+    accepted_ms: int
+    place: bytes = b""
+    """Where this upload's chunks lie: its own, so that nobody puts a wrong one among another's, and nothing changes
+    what was checked."""
+
+    @property
+    def ref(self) -> str:
+        """The blob's id."""
+        return "blake3:" + self.digest.hex()
+
+    @property
+    def db_key(self) -> bytes:
+        """The key of the intent: one for each blob and author, the last that was signed."""
+        return self.digest + self.author.encode()
+
+    @property
+    def cost(self) -> int:
+        """What it counts in its author's quota."""
+        return self.size + blob_overhead_bytes
+
+
+class Usage(msgspec.Struct, frozen=True, array_like=True):
+    """What the intents of one author count: in all, and of blobs that no entry refers to yet."""
+
+    blobs: int = 0
+    size: int = 0
+    unreferenced: int = 0
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """By whom a blob is stored, and since when (Unix ms)."""
+
+    author: str
+    at_ms: int
+
+
+class BlobView(msgspec.Struct, frozen=True):
+    """What is known of a blob. ``received`` is less than ``size`` while it is being uploaded; then it has no sha256.
+
+    ``referenced_by`` is the first entry that refers to it; ``dropped_ms`` when it is dropped unless one does.
+    """
+
+    ref: str
+    size: int
+    received: int
+    sha256: str
+    chunks: int
+    stored: list[Stored]
+    referenced_by: int | None
+    dropped_ms: int | None
+
+
+class BlobPage(msgspec.Struct, frozen=True):
+    """Blobs in the order of their ids, and the ref after which the next page begins."""
+
+    blobs: list[BlobView]
+    next: str | None
+
+
+record_decoder: Final = msgspec.msgpack.Decoder(BlobRecord)
+intent_decoder: Final = msgspec.msgpack.Decoder(Intent)
+usage_decoder: Final = msgspec.msgpack.Decoder(Usage)
 
 
 class Blobs:
@@ -69,45 +157,27 @@ class Blobs:
             self._opened.close()
             self._opened = None
 
-    def environment(self, *, create: bool = False) -> Environment | None:
-        """Return the open environment; None when no blob was ever put and ``create`` is false.
+    def environment(self) -> Environment | None:
+        """Return the open environment; None when no blob was ever put.
 
         Raises:
             Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``. Corrupted: the file is damaged.
         """
         with self._opening:
-            if self._opened is None and (create or (self._path / FILE).is_file()):
-                self._opened = Environment(
-                    self._path, TABLES, map_size=self._map_size, setting="blobs_map_size_bytes", create=True
-                )
+            if self._opened is None and (self._path / FILE).is_file():
+                self._opened = self._open()
             return self._opened
 
-    def put(self, content: bytes) -> BlobRecord:
-        """Store ``content`` unless it is stored already; return its record.
+    def made(self) -> Environment:
+        """Return the environment, made if it is not there. Raises as ``environment``."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
 
-        Raises:
-            Refused: ``TOO_LARGE``.
-        """
-        if len(content) > blob_size_max_bytes:
-            raise Refused("TOO_LARGE", f"a blob of {len(content)} bytes exceeds {blob_size_max_bytes}")
-        record = BlobRecord(len(content), blake3(content).digest(), hashlib.sha256(content).digest())
-        if self.find(record.ref) is not None:
-            return record
-        store = self.environment(create=True)
-        assert store is not None  # noqa: S101 - it was made if it was not there
-        records, aliases, table = (store.tables[name] for name in TABLES)
-        chunks = [content[start : start + blob_chunk_bytes] for start in range(0, len(content), blob_chunk_bytes)]
-        # A small blob, as most are, costs one synced transaction.
-        for first in range(0, max(len(chunks), 1), _chunks_per_transaction):
-            with store.writing() as txn:
-                for number, chunk in enumerate(chunks[first : first + _chunks_per_transaction], first):
-                    txn.put(_chunk_key(record, number), chunk, db=table)
-                if first + _chunks_per_transaction >= len(chunks):
-                    # The record comes last: if we crash before it, nobody can see the chunks that are there, and the
-                    # next put of this content writes over them.
-                    txn.put(record.sha256, record.blake3, db=aliases)
-                    txn.put(record.blake3, msgspec.msgpack.encode(record), db=records)
-        return record
+    def _open(self) -> Environment:
+        setting = "blobs_map_size_bytes"
+        return Environment(self._path, TABLES, map_size=self._map_size, setting=setting, create=True)
 
     def find(self, ref: str) -> BlobRecord | None:
         """Return the record of a blob by either digest, or None.
@@ -115,18 +185,11 @@ class Blobs:
         Raises:
             Refused: ``INVALID_FIELD`` when ``ref`` is none.
         """
-        if _REF.match(ref) is None:
-            raise Refused("INVALID_FIELD", f"{ref[:80]!r} is not the ref of a blob", ref=ref[:80])
-        store = self.environment()
-        if store is None:
+        check_ref(ref)
+        if (store := self.environment()) is None:
             return None
-        algorithm, _, digest = ref.partition(":")
-        key: bytes | None = bytes.fromhex(digest)
         with store.reading() as txn:
-            if algorithm == "sha256":
-                key = store.get(txn, store.tables["aliases"], bytes.fromhex(digest))
-            data = None if key is None else store.get(txn, store.tables["records"], key)
-        return None if data is None else _record_decoder.decode(data)
+            return find_record(store, txn, ref)
 
     def chunks(self, ref: str) -> Iterator[bytes]:
         """Yield the content of a blob in order, each chunk read in its own transaction.
@@ -137,9 +200,8 @@ class Blobs:
         """
         record = self.find(ref)
         if record is None:
-            raise Refused("NOT_FOUND", f"there is no blob {ref}", ref=ref)
-        count = -(-record.size // blob_chunk_bytes)
-        for number in range(count):
+            raise no_blob(ref)
+        for number in range(record.chunk_count):
             yield self.chunk(record, number)
 
     def chunk(self, record: BlobRecord, number: int) -> bytes:
@@ -151,7 +213,7 @@ class Blobs:
         data: bytes | None = None
         if (store := self.environment()) is not None:
             with store.reading() as txn:
-                data = store.get(txn, store.tables["chunks"], _chunk_key(record, number))
+                data = store.get(txn, store.tables["chunks"], chunk_key(record.place, number))
         if data is None:
             raise Corrupted("CORRUPTED", f"chunk {number} of blob {record.ref} is missing", ref=record.ref)
         return data
@@ -167,13 +229,69 @@ class Blobs:
         check_blob(ref, content)
         return content
 
-    def refs(self) -> Iterable[str]:
+    def refs(self) -> list[str]:
         """Return the ids of all blobs."""
-        store = self.environment()
-        if store is None:
+        if (store := self.environment()) is None:
             return []
         with store.reading() as txn:
             return ["blake3:" + key.hex() for key, _ in store.items(txn, store.tables["records"], b"")]
+
+    def usage(self, author: str) -> Usage:
+        """Return what an author stores, as quotas count it."""
+        if (store := self.environment()) is None:
+            return Usage()
+        with store.reading() as txn:
+            return read_usage(store, txn, author)
+
+    def intent(self, author: str, digest: bytes) -> Intent | None:
+        """Return the intent with which ``author`` stores a blob, or None."""
+        if (store := self.environment()) is None:
+            return None
+        with store.reading() as txn:
+            data = store.get(txn, store.tables["intents"], digest + author.encode())
+        return None if data is None else intent_decoder.decode(data)
+
+    def stat(self, ref: str) -> BlobView:
+        """Return what is known of a blob, or of one that is being uploaded.
+
+        Raises:
+            Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` when ``ref`` is none.
+        """
+        check_ref(ref)
+        if (store := self.environment()) is not None:
+            with store.reading() as txn:
+                record = find_record(store, txn, ref)
+                digest = bytes.fromhex(ref.partition(":")[2]) if record is None else record.blake3
+                intents = intents_of(store, txn, digest)
+                if record is not None or intents:
+                    return _view(store, txn, record, intents)
+        raise no_blob(ref)
+
+    def page(
+        self, after: str | None = None, *, limit: int = 50, author: str | None = None, unreferenced: bool = False
+    ) -> BlobPage:
+        """Return blobs in the order of their ids, of ``author`` and ``unreferenced`` only, if so asked.
+
+        Raises:
+            Refused: ``INVALID_FIELD`` when ``after`` is no ref.
+        """
+        start = b"" if after is None else bytes.fromhex(check_ref(after).partition(":")[2]) + b"\xff" * DIGEST_BYTES
+        views: list[BlobView] = []
+        if (store := self.environment()) is None:
+            return BlobPage(views, None)
+        with store.reading() as txn:
+            last = b""
+            for number, digest in enumerate(_digests(store, txn, start)):
+                if len(views) == min(limit, page_blobs_max) or number == rows_read_max:
+                    return BlobPage(views, "blake3:" + last.hex())
+                last = digest
+                record = find_record(store, txn, "blake3:" + digest.hex())
+                intents = intents_of(store, txn, digest)
+                is_of_author = author is None or any(one.author == author for one in intents)
+                is_wanted = is_of_author and not (unreferenced and record and record.referenced_by is not None)
+                if is_wanted:
+                    views.append(_view(store, txn, record, intents))
+        return BlobPage(views, None)
 
     def used_ratio(self) -> float:
         """Return the part of the map in use, 0 to 1."""
@@ -181,8 +299,20 @@ class Blobs:
         return 0.0 if store is None else store.used_ratio()
 
 
-def _chunk_key(record: BlobRecord, number: int) -> bytes:
-    return record.blake3 + number.to_bytes(4, "big")
+def check_ref(ref: str) -> str:
+    """Return ``ref`` if it can be a blob's.
+
+    Raises:
+        Refused: ``INVALID_FIELD``.
+    """
+    if _REF.match(ref) is None:
+        raise Refused("INVALID_FIELD", f"{ref[:80]!r} is not the ref of a blob", ref=ref[:80])
+    return ref
+
+
+def no_blob(ref: str) -> Refused:
+    """Return the refusal of a ref that no blob has."""
+    return Refused("NOT_FOUND", f"there is no blob {ref}", ref=ref)
 
 
 def check_blob(ref: str, content: bytes) -> None:
@@ -195,3 +325,73 @@ def check_blob(ref: str, content: bytes) -> None:
     computed = blake3(content).hexdigest() if algorithm == "blake3" else hashlib.sha256(content).hexdigest()
     if computed != digest:
         raise Corrupted("VERIFICATION_FAILED", f"the content is not that of {ref}", ref=ref)
+
+
+def chunk_key(place: bytes, number: int) -> bytes:
+    """Return the key of a chunk."""
+    return place + number.to_bytes(4, "big")
+
+
+def reference_key(ref: str) -> bytes:
+    """Return the key under which the table of references has a ref."""
+    algorithm, _, digest = ref.partition(":")
+    return algorithm[:1].encode() + bytes.fromhex(digest)
+
+
+def find_record(store: Environment, txn: lmdb.Transaction, ref: str) -> BlobRecord | None:
+    """Return the record of a blob by either digest, or None."""
+    algorithm, _, digest = ref.partition(":")
+    key: bytes | None = bytes.fromhex(digest)
+    if algorithm == "sha256":
+        key = store.get(txn, store.tables["aliases"], bytes.fromhex(digest))
+    data = None if key is None else store.get(txn, store.tables["records"], key)
+    return None if data is None else record_decoder.decode(data)
+
+
+def intents_of(store: Environment, txn: lmdb.Transaction, digest: bytes) -> list[Intent]:
+    """Return who stores a blob, by name."""
+    return [intent_decoder.decode(data) for _, data in store.items(txn, store.tables["intents"], digest)]
+
+
+def read_usage(store: Environment, txn: lmdb.Transaction, author: str) -> Usage:
+    """Return what an author stores."""
+    data = store.get(txn, store.tables["usage"], author.encode())
+    return Usage() if data is None else usage_decoder.decode(data)
+
+
+def received(store: Environment, txn: lmdb.Transaction, intent: Intent) -> int:
+    """Return how many bytes of an upload are held: its chunks come in order, and only the last one is shorter."""
+    cursor = txn.cursor(db=store.tables["chunks"])
+    # The key after this author's last possible chunk; the one before it is the last there is.
+    is_there = cursor.prev() if cursor.set_range(chunk_key(intent.place, 2**32 - 1)) else cursor.last()
+    key = bytes(cursor.key()) if is_there else b""
+    if key[:-4] != intent.place:
+        return 0
+    return int.from_bytes(key[-4:], "big") * blob_chunk_bytes + len(cursor.value())
+
+
+def _digests(store: Environment, txn: lmdb.Transaction, start: bytes) -> Iterator[bytes]:
+    """Yield the ids of stored and unfinished blobs, in order: an unfinished one has no record, a restored no intent."""
+    last = b""
+    tables = (store.items(txn, store.tables[name], b"", start) for name in ("intents", "records"))
+    for key, _ in heapq.merge(*tables):
+        if key[:DIGEST_BYTES] != last:
+            last = key[:DIGEST_BYTES]
+            yield last
+
+
+def _view(store: Environment, txn: lmdb.Transaction, record: BlobRecord | None, intents: list[Intent]) -> BlobView:
+    stored = [Stored(one.author, one.accepted_ms) for one in intents]
+    is_kept = record is not None and (record.referenced_by is not None or not intents)
+    last_ms = max((one.at_ms for one in stored), default=0)
+    size = intents[0].size if record is None else record.size
+    return BlobView(
+        ref=intents[0].ref if record is None else record.ref,
+        size=size,
+        received=max(received(store, txn, one) for one in intents) if record is None else size,
+        sha256="" if record is None else "sha256:" + record.sha256.hex(),
+        chunks=-(-size // blob_chunk_bytes),
+        stored=stored,
+        referenced_by=None if record is None else record.referenced_by,
+        dropped_ms=None if is_kept else last_ms + blob_unreferenced_max_s * 1000,
+    )

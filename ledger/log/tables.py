@@ -1,10 +1,10 @@
 """The tables of a log in LMDB, their keys and codecs.
 
-| table   | key                                  | value                                             |
-|---------|--------------------------------------|---------------------------------------------------|
+| table   | key                                  | value                                                    |
+|---------|--------------------------------------|----------------------------------------------------------|
 | entries | index, u64 big endian                | the entry's bytes                                 |
 | ids     | BLAKE3(stream)[:16] + digest of id   | index, u64 big endian                             |
-| state   | one letter and a name (see below)    | msgpack: head, streams, agents, keys, idempotency |
+| state   | one letter and a name (see below)    | msgpack: head, streams, agents, keys, idempotency, quota |
 | tiles   | level u8 + number u64                | up to 256 hashes of 32 bytes                      |
 
 Blobs lie in an environment of their own (``ledger.log.blobs``).
@@ -29,6 +29,7 @@ from ledger.lifecycle.session import SessionState
 from ledger.lifecycle.snapshot import SnapshotState
 from ledger.lifecycle.tot import TotState
 from ledger.log.environment import Environment
+from ledger.quota import Spent
 
 if TYPE_CHECKING:
     import lmdb
@@ -86,6 +87,7 @@ def id_key(stream: str, event_id: str) -> bytes:
 
 HEAD_KEY: Final = b"h"
 CHECKPOINT_KEYS_KEY: Final = b"c"
+QUOTA_PREFIX: Final = b"q"
 
 
 def stream_key(stream: str) -> bytes:
@@ -113,6 +115,11 @@ def idempotency_key(author: str, idem: str) -> bytes:
     return b"i" + blake3(f"{author}\0{idem}".encode()).digest(length=24)
 
 
+def quota_key(author: str) -> bytes:
+    """Return the state key of what an agent has spent of its quota: known to gates, and to no replay."""
+    return QUOTA_PREFIX + author.encode()
+
+
 head_decoder: Final = msgspec.msgpack.Decoder(Head)
 stream_decoder: Final = msgspec.msgpack.Decoder(StreamRecord)
 agent_decoder: Final = msgspec.msgpack.Decoder(AgentRecord)
@@ -125,6 +132,7 @@ _DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     b"i": idempotency_decoder.decode,
     b"c": msgspec.msgpack.Decoder(CheckpointKeys).decode,
     b"n": msgspec.msgpack.Decoder(str).decode,
+    QUOTA_PREFIX: msgspec.msgpack.Decoder(Spent).decode,
 }
 
 

@@ -70,7 +70,7 @@ def test_what_a_client_wrote_is_on_disk_for_the_next_process(home: Path) -> None
     with Ledger(home) as ledger, ledger.client() as client:
         client.submit(ledger.sign("alice", Draft(stream="session/s1", data=SessionStarted())))
         accepted = client.submit(found(ledger, "kept"))[0]
-        ref = client.put_blob(b"content")
+        ref = client.put_blob(b"content", ledger.intent("alice", b"content"))
     with Ledger(home) as again, again.client() as client:
         assert client.index_of("session/s1", accepted.id) == accepted.index
         assert client.get_blob(ref) == b"content"

@@ -166,7 +166,7 @@ class HandoffTools:
             events = [created]
         else:
             shown = ledger.ask(query_for(action), id=id_)
-            name, events = shown["id"], events_of(action, shown, given, ledger.client)
+            name, events = shown["id"], events_of(action, shown, given, author)
         drafts = [
             Draft(stream=f"handoff/{name}", data=data, idem=None if key is None else f"{key}:{at}"[:200])
             for at, data in enumerate(events)

@@ -53,6 +53,7 @@ from ledger.errors import BatonError, Unavailable, message_of
 from ledger.home import Home, public_bus_key
 from ledger.lifecycle.authority import NODE, ROOT
 from ledger.local import LocalClient
+from ledger.log.expiry import drop_unreferenced
 from projections.reader import Reader
 
 Work = Callable[[threading.Event], None]
@@ -61,6 +62,7 @@ Work = Callable[[threading.Event], None]
 log = structlog.get_logger("baton.node")
 
 checkpoint_interval_s: Final = 1.0
+drop_interval_s: Final = 600.0
 watch_interval_s: Final = 1.0
 news_wait_max_s: Final = 60.0
 connect_wait_max_s: Final = 10.0
@@ -133,9 +135,9 @@ class Node:
         # Not before the stream was compared: these register themselves, and a log that lacks entries takes no others.
         workers = workers_of(self.client, reader)
         publishing = self._publishing
-        self._start_tasks(self._news.run, publishing.run, publishing.scrub, self._publish_checkpoints)
+        self._start_tasks(self._news.run, publishing.run, publishing.scrub, self._publish_checkpoints, self._drop_blobs)
         self._start_threads(workers)
-        committer = Committer(Gate(self.client.log))
+        committer = Committer(Gate(self.client.log, quota=self._settings.config.quota))
         self._parts.push_async_callback(asyncio.to_thread, committer.close)
         self._service = Service(self.client, committer, self._news, reader.answer)
         self._parts.push_async_callback(self._service.stop)
@@ -244,6 +246,14 @@ class Node:
             with bus_errors("publishing a checkpoint"):
                 await self._nats.publish(subject, json.dumps({"checkpoint": note}).encode())
             await asyncio.sleep(checkpoint_interval_s)
+
+    async def _drop_blobs(self) -> None:
+        """Drop what agents stored and no entry refers to, now and then; each time in short transactions."""
+        while True:
+            dropped = await asyncio.to_thread(drop_unreferenced, self.client.log)
+            if dropped.blobs:
+                log.info("blobs dropped that no entry refers to", blobs=dropped.blobs, size_bytes=dropped.size)
+            await asyncio.sleep(drop_interval_s)
 
     async def _watch_bus(self) -> None:
         """Start the server again when it died, and connect again when the connection was closed for good.

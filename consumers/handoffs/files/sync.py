@@ -129,7 +129,7 @@ def sign_plan(
     """
     steps = list(plan.steps)
     if plan.amends:
-        skeleton = author.client.put_blob(with_progress_of(edited, ledger))
+        skeleton = author.put_blob(with_progress_of(edited, ledger))
         content = content_of_file(edited, skeleton=skeleton, reviewer=reviewer)
         kept = {name: handoff[name] for name in ("unlock_at", "answers", "reasoning_ref")}
         changes = msgspec.structs.asdict(content) | kept | {"created": content.created or handoff["created"]}
@@ -147,7 +147,7 @@ def sign_new(author: Author, id_: str, file: HandoffFile, *, reviewer: str | Non
     Raises:
         Refused: the file names no receiver, or the ledger refuses it. Unavailable: the ledger cannot be used.
     """
-    skeleton = author.client.put_blob(file.content)
+    skeleton = author.put_blob(file.content)
     fields = msgspec.structs.asdict(content_of_file(file, skeleton=skeleton, reviewer=reviewer))
     if fields["to"] is None:
         raise Refused("INVALID_FIELD", "the file names nobody in `To:`, or nobody that an agent can be called")

@@ -4,7 +4,7 @@
     from consumers.importers.empirica.notes import Repository
     from consumers.importers.empirica.importer import import_notes, read_notes
 
-    found = read_notes(Repository(Path(".")), ["refs/notes/empirica"], answer, put_blob=author.client.put_blob)
+    found = read_notes(Repository(Path(".")), ["refs/notes/empirica"], answer, put_blob=author.put_blob)
     done = import_notes(author, found, answer)
     print(done.counts.answer())
 

@@ -5,7 +5,7 @@
     from consumers.importers.transcripts.importer import TranscriptImport
 
     progress = Progress()
-    importing = TranscriptImport(author.name, reader.answer, author.client.put_blob, append, progress)
+    importing = TranscriptImport(author.name, reader.answer, author.put_blob, append, progress)
     for file in find_transcripts(path):
         for response in read_transcript(file, path, progress):
             importing.take(response)

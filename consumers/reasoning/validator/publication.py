@@ -70,7 +70,7 @@ def publish(author: Author, validated: Validated) -> int | None:
     """
     data = validated.report.to_event()
     if data.omitted:
-        data = validated.report.to_event(whole=author.client.put_blob(encode_canonical(validated.report.to_dict())))
+        data = validated.report.to_event(whole=author.put_blob(encode_canonical(validated.report.to_dict())))
     stream = f"reasoning/{validated.reasoning_id}"
     conditions = hashlib.sha256(encode_canonical([data.tree, data.judge])).hexdigest()
     idem = f"{VALIDATOR_NAME}/{VALIDATOR_VERSION}:{stream_token(stream)}:{data.reasoning_ref}:{conditions}"

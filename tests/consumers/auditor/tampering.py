@@ -36,7 +36,7 @@ def fill(ledger: Ledger, *, singles: int = 20, batch: int = 12) -> None:
     drafts = [Draft(stream=SESSION, data=finding(number)) for number in range(batch)]
     ledger.clock.advance(1)
     ledger.submit(ledger.sign("alice", *drafts))
-    ref = ledger.log.blobs.put(b"a file that is too large for an entry" * 4000).ref
+    ref = ledger.put_blob("alice", b"a file that is too large for an entry" * 4000)
     ledger.clock.advance(1)
     ledger.emit("bob", "session/bob", SessionStarted(task="look at a blob", resumes=ref))
 

@@ -49,7 +49,7 @@ def importing(ledger: Ledger, reader: Reader) -> Import:
             Repository(folder),
             roots or ("refs/notes/empirica",),
             reader.answer,
-            put_blob=None if dry else client.put_blob,
+            put_blob=None if dry else author.put_blob,
             importer=None if dry else name,
         )
         return rehearsed(found, reader.answer) if dry else import_notes(author, found, reader.answer)
@@ -276,7 +276,7 @@ from projections import Reader
 with Ledger(Path(sys.argv[1])) as ledger, Reader(ledger.client(), ledger.settings()) as reader:
     client = ledger.client()
     author = Author(client, "alice", lambda _: key_named("alice"))
-    found = read_notes(Repository(Path(sys.argv[2])), ["refs/notes/empirica"], reader.answer, put_blob=client.put_blob)
+    found = read_notes(Repository(Path(sys.argv[2])), ["refs/notes/empirica"], reader.answer, put_blob=author.put_blob)
     import_notes(author, found, reader.answer, lambda *_: print(ledger.head()[0], flush=True))
 """
 

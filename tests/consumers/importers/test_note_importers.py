@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from building import Ledger, key_named
@@ -22,7 +23,8 @@ def test_what_one_importer_mapped_while_another_read_stands_as_mapped_for_both(l
 
     def read(reader: Reader, name: str) -> Read:
         found = Repository(folder)
-        return read_notes(found, ["refs/notes/empirica"], reader.answer, put_blob=client.put_blob, importer=name)
+        put_blob = partial(ledger.put_blob, name)
+        return read_notes(found, ["refs/notes/empirica"], reader.answer, put_blob=put_blob, importer=name)
 
     with Reader(client, ledger.settings()) as reader:
 

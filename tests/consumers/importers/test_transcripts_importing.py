@@ -46,7 +46,7 @@ class Importers:
             return import_records(author, records)
 
         progress = Progress()
-        importing = TranscriptImport(who, self.reader.answer, self.client.put_blob, append, progress)
+        importing = TranscriptImport(who, self.reader.answer, author.put_blob, append, progress)
         for file in find_transcripts(path):
             for found in read_transcript(file, path, progress):
                 importing.take(found)

@@ -116,18 +116,19 @@ def test_author_signs_nothing_that_holds_a_secret(ledger: Ledger) -> None:
 
 def test_blob_of_text_is_refused_and_not_stored(ledger: Ledger) -> None:
     with ledger.client() as client:
+        content = f"# Handoff\n\n{GITHUB}\n".encode()
         with pytest.raises(Refused) as caught:
-            client.put_blob(f"# Handoff\n\n{GITHUB}\n".encode())
+            client.put_blob(content, ledger.intent("alice", content))
         assert caught.value.code == "SECRET_DETECTED"
         assert not tells(caught.value, GITHUB)
         sealed = b"\xff\0" + GITHUB.encode()
-        assert client.get_blob(client.put_blob(sealed)) == sealed
+        assert client.get_blob(client.put_blob(sealed, ledger.intent("alice", sealed))) == sealed
 
 
-def test_remote_client_sends_nothing_of_a_blob_with_a_secret() -> None:
+def test_remote_client_sends_nothing_of_a_blob_with_a_secret(ledger: Ledger) -> None:
     unconnected = RemoteClient.__new__(RemoteClient)  # whatever it sent would fail for want of a connection
     with pytest.raises(Refused) as caught:
-        unconnected.put_blob(GITHUB.encode())
+        unconnected.put_blob(GITHUB.encode(), ledger.intent("alice", GITHUB.encode()))
     assert caught.value.code == "SECRET_DETECTED"
 
 

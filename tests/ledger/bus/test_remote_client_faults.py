@@ -125,7 +125,7 @@ def test_answer_that_is_none_is_a_typed_error(
             lambda: client.entries(0),
             lambda: client.prove(0),
             lambda: client.get_blob(ref),
-            lambda: client.put_blob(b"x"),
+            lambda: client.put_blob(b"x", ledger.intent("alice", b"x")),
             lambda: client.submit(ledger.sign("alice", Draft(stream="session/s1", data=SessionStarted()))),
         ]
         for call in calls:
@@ -158,7 +158,8 @@ def test_ledger_that_keeps_forgetting_a_blob_is_not_sent_it_for_ever(
         lying_server(ledger, shared_server, lambda _: b'{"received":0}'),
         RemoteClient(settings_of(ledger, shared_server.url)) as client,
     ):
-        error = failure_of(lambda: client.put_blob(b"x" * limits.blob_chunk_bytes * 2))
+        content = b"x" * limits.blob_chunk_bytes * 2
+        error = failure_of(lambda: client.put_blob(content, ledger.intent("alice", content)))
         assert (error.code, type(error)) == ("BUS_UNAVAILABLE", Unavailable)
 
 

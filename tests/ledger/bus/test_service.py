@@ -98,17 +98,18 @@ def test_large_submission_is_admitted(served: Served, ledger: Ledger) -> None:
 
 
 def test_header_that_is_none_is_answered(served: Served) -> None:
-    assert code_of(submit(served, b"x", {"Baton-Blob": "blake3:zz", "Baton-Chunk": "0/1"})) == "INVALID_FIELD"
-    assert code_of(submit(served, b"x", {"Baton-Blob": "blake3:" + "0" * 64})) == "INVALID_FIELD"
-    assert code_of(submit(served, b"x", {"Baton-Blob": "blake3:" + "0" * 64, "Baton-Chunk": "0/1"})) == (
-        "VERIFICATION_FAILED"
-    )
+    ref = "blake3:" + "0" * 64
+    assert code_of(submit(served, b"x", {"Baton-Blob": "blake3:zz", "Baton-Chunk": "0"})) == "INVALID_FIELD"
+    assert code_of(submit(served, b"x", {"Baton-Blob": ref})) == "INVALID_FIELD"
+    assert code_of(submit(served, b"x", {"Baton-Blob": ref, "Baton-Chunk": "0"})) == "CHUNK_MISPLACED"
     assert code_of(submit(served, b"x", {"Other": "header"})) == "INVALID_FORMAT"
 
 
 def test_blob_in_one_chunk_is_stored(served: Served, ledger: Ledger) -> None:
     ref = "blake3:" + blake3(b"content").hexdigest()
-    answer = submit(served, b"content", {"Baton-Blob": ref, "Baton-Chunk": "0/1"})
+    begun = submit(served, ledger.intent("alice", b"content").encode(), {"Baton-Blob": ref, "Baton-Chunk": "intent"})
+    assert begun == {"received": 0}
+    answer = submit(served, b"content", {"Baton-Blob": ref, "Baton-Chunk": "0"})
     assert answer == {"received": 7, "ref": ref}
     assert ledger.log.blobs.get(ref) == b"content"
 
@@ -154,7 +155,7 @@ def test_verb_that_is_no_word_is_refused(served: Served) -> None:
 
 
 def test_chunk_beyond_a_blob_is_not_found(served: Served, ledger: Ledger) -> None:
-    ref = ledger.log.blobs.put(b"content").ref
+    ref = ledger.put_blob("alice", b"content")
     assert read(served, "blob", msgspec.json.encode({"ref": ref}))["size"] == 7
     assert code_of(read(served, "blob", msgspec.json.encode({"ref": ref, "chunk": 1}))) == "NOT_FOUND"
     assert code_of(read(served, "blob", msgspec.json.encode({"ref": ref, "chunk": 2**53 - 1}))) == "NOT_FOUND"

@@ -10,12 +10,15 @@ import pytest
 from blake3 import blake3
 
 from ledger.errors import Corrupted, Refused
-from ledger.limits import blob_chunk_bytes, blob_size_max_bytes
+from ledger.limits import blob_chunk_bytes
+from ledger.log.blobs import chunk_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from building import Ledger
+
+    from ledger.log.blobs import BlobRecord
 
 
 def used_pages(ledger: Ledger) -> int:
@@ -26,13 +29,11 @@ def used_pages(ledger: Ledger) -> int:
         return sum(int(txn.stat(table)["entries"]) for table in store.tables.values())
 
 
-@contextlib.contextmanager
-def chunks_of(ledger: Ledger) -> Iterator[tuple[Any, Any]]:
-    """Open a write transaction on the table of chunks."""
-    store = ledger.log.blobs.environment(create=True)
-    assert store is not None
-    with store.writing() as txn:
-        yield txn, store.tables["chunks"]
+def put(ledger: Ledger, content: bytes) -> BlobRecord:
+    """Store a blob as alice and return its record."""
+    record = ledger.log.blobs.find(ledger.put_blob("alice", content))
+    assert record is not None
+    return record
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def chunks_of(ledger: Ledger) -> Iterator[tuple[Any, Any]]:
 )
 def test_blob_comes_back_by_either_hash(ledger: Ledger, size: int) -> None:
     content = (b"content %d " % size * (size // 8 + 1))[:size]
-    record = ledger.log.blobs.put(content)
+    record = put(ledger, content)
     refs = ("blake3:" + blake3(content).hexdigest(), "sha256:" + hashlib.sha256(content).hexdigest())
     assert (record.ref, record.size) == (refs[0], size)
     for ref in refs:
@@ -51,16 +52,16 @@ def test_blob_comes_back_by_either_hash(ledger: Ledger, size: int) -> None:
 
 
 def test_same_content_is_kept_once(ledger: Ledger) -> None:
-    first = ledger.log.blobs.put(b"x" * 200_000)
+    first = put(ledger, b"x" * 200_000)
     before = used_pages(ledger)
-    assert ledger.log.blobs.put(b"x" * 200_000) == first
+    assert put(ledger, b"x" * 200_000) == first
     assert used_pages(ledger) == before
     assert list(ledger.log.blobs.refs()) == [first.ref]
 
 
 def test_blob_changes_nothing_of_the_log(ledger: Ledger) -> None:
     before = ledger.head()
-    ledger.log.blobs.put(b"content")
+    put(ledger, b"content")
     assert ledger.head() == before
 
 
@@ -80,36 +81,39 @@ def test_ref_that_is_none_is_refused(ledger: Ledger, ref: str) -> None:
     assert refused.value.code == "INVALID_FIELD"
 
 
-def test_blob_beyond_its_limit_is_refused(ledger: Ledger) -> None:
-    with pytest.raises(Refused) as refused:
-        ledger.log.blobs.put(bytes(blob_size_max_bytes + 1))
-    assert refused.value.code == "TOO_LARGE"
-    assert list(ledger.log.blobs.refs()) == []
-
-
 def test_tampered_chunk_is_told_from_the_content(ledger: Ledger) -> None:
-    record = ledger.log.blobs.put(b"a" * (2 * blob_chunk_bytes))
+    record = put(ledger, b"a" * (2 * blob_chunk_bytes))
     with chunks_of(ledger) as (txn, chunks):
-        txn.put(record.blake3 + (1).to_bytes(4, "big"), b"b" * blob_chunk_bytes, db=chunks)
+        txn.put(chunk_key(record.place, 1), b"b" * blob_chunk_bytes, db=chunks)
     with pytest.raises(Corrupted) as damaged:
         ledger.log.blobs.get(record.ref)
     assert damaged.value.code == "VERIFICATION_FAILED"
 
 
 def test_lost_chunk_is_named(ledger: Ledger) -> None:
-    record = ledger.log.blobs.put(b"a" * (2 * blob_chunk_bytes))
+    record = put(ledger, b"a" * (2 * blob_chunk_bytes))
     with chunks_of(ledger) as (txn, chunks):
-        txn.delete(record.blake3 + (1).to_bytes(4, "big"), db=chunks)
+        txn.delete(chunk_key(record.place, 1), db=chunks)
     with pytest.raises(Corrupted, match="chunk 1") as damaged:
         ledger.log.blobs.get(record.ref)
     assert damaged.value.code == "CORRUPTED"
 
 
-def test_interrupted_put_is_invisible_and_the_next_one_completes_it(ledger: Ledger) -> None:
+def test_interrupted_upload_is_invisible_and_the_next_one_completes_it(ledger: Ledger) -> None:
     content = b"c" * (3 * blob_chunk_bytes)
-    digest = blake3(content).digest()
-    with chunks_of(ledger) as (txn, chunks):
-        txn.put(digest + bytes(4), content[:blob_chunk_bytes], db=chunks)
-    assert ledger.log.blobs.find("blake3:" + digest.hex()) is None
-    assert list(ledger.log.blobs.refs()) == []
-    assert ledger.log.blobs.get(ledger.log.blobs.put(content).ref) == content
+    with ledger.client() as client:
+        begun = client.uploads.begin(client.check_intent(ledger.intent("alice", content)))
+        assert begun == (0, None)
+        digest = blake3(content).digest()
+        assert client.uploads.add("alice", digest, 0, content[:blob_chunk_bytes]) == (blob_chunk_bytes, None)
+        assert ledger.log.blobs.find("blake3:" + digest.hex()) is None
+        assert ledger.log.blobs.refs() == []
+        assert client.get_blob(put(ledger, content).ref) == content
+
+
+@contextlib.contextmanager
+def chunks_of(ledger: Ledger) -> Iterator[tuple[Any, Any]]:
+    """Open a write transaction on the table of chunks."""
+    store = ledger.log.blobs.made()
+    with store.writing() as txn:
+        yield txn, store.tables["chunks"]

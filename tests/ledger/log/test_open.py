@@ -84,7 +84,7 @@ def test_full_store_of_blobs_takes_no_half_of_one_and_leaves_the_log_its_room(ho
     with Ledger(home, map_size=SMALL, blobs_map_size=SMALL) as ledger:
         for _ in range(2):
             with pytest.raises(Unavailable, match="blobs_map_size_bytes") as refused:
-                ledger.log.blobs.put(bytes(2 * SMALL))
+                ledger.put_blob("alice", bytes(2 * SMALL))
             assert refused.value.code == "STORE_FULL"
         assert list(ledger.log.blobs.refs()) == []
         assert len(fill(ledger)) > 20

@@ -38,7 +38,7 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
     author = app.author()
     reviewer = reviewer or app.settings().config.default_reviewer
     with progress("reading", shown=not app.as_json) as step:
-        found = read_records(path, author.client.put_blob, reviewer=reviewer, step=step)
+        found = read_records(path, author.put_blob, reviewer=reviewer, step=step)
     records, unchanged = changed_records(found.records, app.query_with)
     with progress("importing", shown=not app.as_json) as step:
         counts = import_records(author, records, step, unchanged=unchanged)

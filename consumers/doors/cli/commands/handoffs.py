@@ -105,7 +105,7 @@ def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
             changes[name] = [*changes.get(name, [one["text"] for one in found[name]]), *added]
     if changes.get("reviewer") == "none":
         changes["reviewer"] = None
-    emit(app, found["id"], *events_of("amend", found, changes | {"reason": reason}, app.client()))
+    emit(app, found["id"], *events_of("amend", found, changes | {"reason": reason}, app.author()))
 
 
 def act(verb: Verb) -> click.Command:
@@ -118,7 +118,7 @@ def act(verb: Verb) -> click.Command:
         if "by" in given:
             given["by"] = app.query("handoffs.facts", id=given["by"])["id"]
         found = app.query(query_for(verb), id=id_)
-        emit(app, found["id"], *events_of(verb, found, given, app.client()))
+        emit(app, found["id"], *events_of(verb, found, given, app.author()))
 
     parameters: list[click.Parameter] = [click.Argument(["id_"], metavar="ID"), *map(parameter, ACTS[verb].arguments)]
     return Command(spelled(verb), params=parameters, callback=sign, help=ACTS[verb].words)

@@ -35,7 +35,7 @@ def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -
     """
     repository = Repository(folder)
     author = None if dry_run else app.author()
-    put_blob = None if author is None else author.client.put_blob
+    put_blob = None if author is None else author.put_blob
     with progress("reading", shown=not app.as_json) as step:
         importer = None if author is None else author.name
         found = read_notes(repository, roots, app.query_with, put_blob=put_blob, importer=importer, step=step)

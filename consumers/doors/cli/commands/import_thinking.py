@@ -59,7 +59,7 @@ def importer(app: App, seen: Progress, *, is_dry: bool) -> TranscriptImport:
         return TranscriptImport(me, app.query_with, named_only, rehearsed, seen, is_dry=True)
     author = app.author()
     return TranscriptImport(
-        author.name, app.query_with, author.client.put_blob, lambda records: import_records(author, records), seen
+        author.name, app.query_with, author.put_blob, lambda records: import_records(author, records), seen
     )
 
 

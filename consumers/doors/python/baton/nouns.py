@@ -19,6 +19,7 @@ from ledger.events.fields import EventData
 
 if TYPE_CHECKING:
     from consumers.handoffs.acts import Verb
+    from ledger.author import Author
     from ledger.client import Client
 
 R = TypeVar("R")
@@ -43,7 +44,7 @@ class _Publisher(Protocol[R_co, A_co]):
 
     def publish(self, stream: str, *data: EventData) -> R_co: ...
 
-    def publish_from(self, stream: str, make: Callable[[Client], Sequence[EventData]]) -> R_co: ...
+    def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> R_co: ...
 
     def ask(self, query: str, **arguments: Any) -> A_co: ...
 
@@ -114,7 +115,7 @@ class Handoff(_Noun[R, A]):
         }  # fmt: skip
         ledger: Any = self._ledger
 
-        def make(_: Client) -> list[EventData]:
+        def make(_: Author) -> list[EventData]:
             from consumers.handoffs.content import creation  # noqa: PLC0415 - a markdown parser
 
             set_fields = {name: value for name, value in given.items() if value is not None}
@@ -197,10 +198,10 @@ class Handoff(_Noun[R, A]):
             message = f"{verb} reads handoff {self.id}, which this batch changes: publish it after the batch"
             raise Refused("USAGE", message)
 
-        def make(client: Client) -> list[EventData]:
+        def make(author: Author) -> list[EventData]:
             from consumers.handoffs.content import events_of, query_for  # noqa: PLC0415 - a markdown parser
 
-            return events_of(verb, client.view(query_for(verb), {"id": self.id}), given, client)
+            return events_of(verb, author.client.view(query_for(verb), {"id": self.id}), given, author)
 
         return self._ledger.publish_from(self.stream, make)
 
@@ -236,10 +237,10 @@ class Reasoning(_Noun[R, A]):
 
         pending = self._pending()
 
-        def make(client: Client) -> list[EventData]:
+        def make(author: Author) -> list[EventData]:
             numbers = [step.step_number for data in pending for step in getattr(data, "steps", ())]
             if not any(isinstance(data, reasonings.ReasoningStarted) for data in pending):
-                steps = client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
+                steps = author.client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
                 numbers += [step["step_number"] for step in steps]
             number = max(numbers, default=0) + 1
             step = reasonings.Step(

@@ -71,7 +71,7 @@ def add(folder: SyncedFolder, name: str = "iris") -> Counts:
     if name not in folder.ledger.keys:
         folder.ledger.register(name)
     author = folder.hand(name).author
-    found = read_records(folder.path, author.client.put_blob, reviewer="rita")
+    found = read_records(folder.path, author.put_blob, reviewer="rita")
     assert found.unread == ()
     records, unchanged = changed_records(found.records, folder.answer)
     return import_records(author, records, unchanged=unchanged)
@@ -265,14 +265,14 @@ def test_file_too_large_to_keep_is_named_and_the_others_go_on(
 ) -> None:
     monkeypatch.setattr("consumers.handoffs.files.imports.file_read_max_bytes", 10_000)
     write(folder, {"a.md": b"x" * 10_001, "b.md": OLD.encode()})
-    found = read_records(folder.path, folder.ledger.client().put_blob, reviewer=None)
+    found = read_records(folder.path, lambda content: folder.ledger.put_blob("alice", content), reviewer=None)
     assert [one.reason.partition(":")[0] for one in found.unread] == ["TOO_LARGE"]
     assert [one.stream for one in found.records] == ["handoff/b"]
 
 
 def test_file_with_a_secret_is_named_and_the_others_go_on(folder: SyncedFolder) -> None:
     write(folder, {"a.md": OLD.encode() + f"\nClone with {GITHUB}.\n".encode(), "b.md": OLD.encode()})
-    found = read_records(folder.path, folder.ledger.client().put_blob, reviewer=None)
+    found = read_records(folder.path, lambda content: folder.ledger.put_blob("alice", content), reviewer=None)
     assert [one.reason.partition(":")[0] for one in found.unread] == ["SECRET_DETECTED"]
     assert GITHUB[4:] not in str(found.unread)
     assert [one.stream for one in found.records] == ["handoff/b"]

@@ -53,7 +53,7 @@ def adopted(folder: SyncedFolder) -> Hand:
 def imported(folder: SyncedFolder) -> None:
     """Import the table as alice."""
     author = folder.hand("alice").author
-    found = read_records(folder.path, author.client.put_blob, reviewer="rita")
+    found = read_records(folder.path, author.put_blob, reviewer="rita")
     counts = import_records(author, found.records)
     assert (counts.mapped, counts.aside) == (3, ())
 

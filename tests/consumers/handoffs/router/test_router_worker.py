@@ -253,7 +253,7 @@ def test_ledger_that_is_away_is_waited_for(routed: Routed, monkeypatch: pytest.M
 
 def test_record_that_stands_for_no_handoff_is_passed_over(routed: Routed) -> None:
     router = routed.router()
-    ref = routed.client.put_blob(b"a note")
+    ref = routed.ledger.put_blob("alice", b"a note")
     record = RecordImported(original=ref, source="notes.md", format="text")
     routed.ledger.submit(routed.ledger.sign("alice", Draft(stream="record/r1", data=record)))
     routed.route(router)

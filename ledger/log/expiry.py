@@ -1,0 +1,228 @@
+"""Which blobs entries refer to, and dropping those that none does.
+
+An entry refers to a blob when a string in its ``data`` is the blob's ref, by either digest, as in exports. What was
+read of the log is remembered with the position, in the blobs' own environment: it can always be read again, and is,
+when the log is not the one that was read (restored, recovered).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ledger.codec import encode_packed
+from ledger.envelope import decode_entry
+from ledger.errors import Refused
+from ledger.limits import blob_chunk_bytes, blob_unreferenced_max_s, range_events_max, range_size_max_bytes
+from ledger.log.blobs import (
+    Intent,
+    Usage,
+    find_record,
+    intent_decoder,
+    intents_of,
+    read_usage,
+    record_decoder,
+    reference_key,
+)
+from ledger.log.uploads import delete_chunks, forget, release
+from ledger.merkle import leaf_hash
+
+if TYPE_CHECKING:
+    import lmdb
+
+    from ledger.log.environment import Environment
+    from ledger.log.log import Log
+    from ledger.log.read import Snapshot
+
+REFS: Final = re.compile(rb'"((?:blake3|sha256):[0-9a-f]{64})"')
+_POSITION: Final = b"\0"
+_pages_per_transaction: Final = 16
+_dropped_per_transaction_max_bytes: Final = 64 * 1024**2
+_intents_per_transaction: Final = 256
+
+
+class _Data(msgspec.Struct, frozen=True):
+    data: msgspec.Raw
+
+
+class _Position(msgspec.Struct, frozen=True, array_like=True):
+    """How many entries were read, and the leaf hash of the last of them."""
+
+    size: int = 0
+    leaf: bytes = b""
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """What was dropped: blobs (unfinished uploads among them) and their bytes."""
+
+    blobs: int
+    size: int
+
+
+_data_decoder: Final = msgspec.json.Decoder(_Data)
+_position_decoder: Final = msgspec.msgpack.Decoder(_Position)
+
+
+def refs_in(entry: bytes) -> list[str]:
+    """Return the refs that the data of an entry holds; its causes are events and no blobs."""
+    if REFS.search(entry) is None:
+        return []
+    try:
+        data = _data_decoder.decode(decode_entry(entry).body).data
+    except (msgspec.DecodeError, Refused):
+        return []  # a damaged entry: `baton fsck` names it, and its neighbours are to be read all the same
+    return [ref.decode() for ref in dict.fromkeys(REFS.findall(bytes(data)))]
+
+
+def read_references(log: Log) -> int:
+    """Read the entries that were appended since the last time; return how many entries have been read in all.
+
+    Each transaction reads a bounded stretch. Does nothing while no blob was ever put.
+
+    Raises:
+        Unavailable: the blobs' environment cannot be written.
+    """
+    store = log.blobs.environment()
+    if store is None:
+        return 0
+    while True:
+        with log.snapshot() as snapshot:
+            with store.reading() as txn:
+                position = _position(store, txn)
+            if position.size == snapshot.size and _is_of(position, snapshot):
+                return position.size
+            with store.writing() as txn:
+                _read_on(store, txn, snapshot)
+
+
+def drop_unreferenced(
+    log: Log, *, now_ms: int | None = None, progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> Dropped:
+    """Drop the blobs, and the unfinished uploads, whose last intent is older than ``blob_unreferenced_max_s``.
+
+    Each transaction is bounded. If we crash in between, what was dropped is gone, and the next call drops the rest.
+    """
+    store = log.blobs.environment()
+    if store is None:
+        return Dropped(0, 0)
+    read_references(log)
+    before_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) - blob_unreferenced_max_s * 1000
+    blobs = size = looked = 0
+    start: bytes | None = b""
+    while start is not None:
+        with store.reading() as txn:
+            expired, start, count = _expired(store, txn, start, before_ms)
+        looked += count
+        progress(looked, looked)
+        if not expired:
+            continue
+        # The log's write lock is held while references are read to its very end and blobs dropped: the gate looks for
+        # an event's blobs under the same lock. So an event is in the log before (and keeps its blob), or its gate
+        # finds that the blob is gone and refuses it. Nothing is written to the log here.
+        with log.writing() as (_, snapshot), store.writing() as txn:
+            while _position(store, txn).size < snapshot.size:
+                _read_on(store, txn, snapshot)
+            for intent in expired:
+                dropped = _drop(store, txn, intent, before_ms)
+                blobs, size = blobs + (dropped is not None), size + (dropped or 0)
+    return Dropped(blobs, size)
+
+
+def _expired(
+    store: Environment, txn: lmdb.Transaction, start: bytes, before_ms: int
+) -> tuple[list[Intent], bytes | None, int]:
+    """Return a bounded number of expired intents from ``start`` on, where to go on, and how many were looked at."""
+    expired: list[Intent] = []
+    size = count = 0
+    for count, (key, data) in enumerate(store.items(txn, store.tables["intents"], b"", start)):
+        if count == 100 * _intents_per_transaction or len(expired) == _intents_per_transaction:
+            return expired, key, count
+        if size > _dropped_per_transaction_max_bytes:
+            return expired, key, count
+        intent = intent_decoder.decode(data)
+        record = find_record(store, txn, intent.ref) if intent.accepted_ms < before_ms else None
+        if intent.accepted_ms < before_ms and (record is None or record.referenced_by is None):
+            expired.append(intent)
+            size += intent.size
+    return expired, None, count
+
+
+def _drop(store: Environment, txn: lmdb.Transaction, intent: Intent, before_ms: int) -> int | None:
+    """Take back an intent that is still expired; return the blob's bytes if nobody else stores it."""
+    data = store.get(txn, store.tables["intents"], intent.db_key)
+    record = find_record(store, txn, intent.ref)
+    if data is None or intent_decoder.decode(data).accepted_ms >= before_ms:
+        return None  # it was stored once more since we looked
+    if record is not None and record.referenced_by is not None:
+        return None
+    chunks = forget(store, txn, intent)
+    if intents_of(store, txn, intent.digest):
+        return None
+    if record is None:
+        return min(chunks * blob_chunk_bytes, intent.size)
+    delete_chunks(store, txn, record.place)
+    txn.delete(record.sha256, db=store.tables["aliases"])
+    txn.delete(record.blake3, db=store.tables["records"])
+    return record.size
+
+
+def _position(store: Environment, txn: lmdb.Transaction) -> _Position:
+    data = store.get(txn, store.tables["usage"], _POSITION)
+    return _Position() if data is None else _position_decoder.decode(data)
+
+
+def _is_of(position: _Position, snapshot: Snapshot) -> bool:
+    """Whether what was read is the beginning of this very log."""
+    if position.size > snapshot.size:
+        return False
+    return position.size == 0 or leaf_hash(snapshot.entry(position.size - 1)) == position.leaf
+
+
+def _read_on(store: Environment, txn: lmdb.Transaction, snapshot: Snapshot) -> None:
+    """Read the next stretch of the log into the table of references."""
+    position = _position(store, txn)
+    if not _is_of(position, snapshot):
+        _start_again(store, txn)
+        position = _Position()
+    index = position.size
+    for _ in range(_pages_per_transaction):
+        page = snapshot.entries(index, limit=range_events_max, size_max_bytes=range_size_max_bytes)
+        for entry in page:
+            for ref in refs_in(entry):
+                _refer(store, txn, ref, index)
+            index += 1
+    if index:
+        position = _Position(index, leaf_hash(snapshot.entry(index - 1)))
+        txn.put(_POSITION, encode_packed(position), db=store.tables["usage"])
+
+
+def _refer(store: Environment, txn: lmdb.Transaction, ref: str, index: int) -> None:
+    """Remember that the entry at ``index`` refers to ``ref``: only the first one is kept."""
+    if not txn.put(reference_key(ref), index.to_bytes(8, "big"), overwrite=False, db=store.tables["references"]):
+        return
+    record = find_record(store, txn, ref)
+    if record is None or record.referenced_by is not None:
+        return
+    kept = msgspec.structs.replace(record, referenced_by=index)
+    txn.put(kept.blake3, encode_packed(kept), db=store.tables["records"])
+    for intent in intents_of(store, txn, kept.blake3):
+        release(store, txn, intent)
+
+
+def _start_again(store: Environment, txn: lmdb.Transaction) -> None:
+    """Forget what was read of another log: nothing is referred to until this one has been read."""
+    txn.drop(store.tables["references"], delete=False)
+    txn.delete(_POSITION, db=store.tables["usage"])
+    for key, data in list(store.items(txn, store.tables["records"], b"")):
+        record = record_decoder.decode(data)
+        if record.referenced_by is not None:
+            cleared = msgspec.structs.replace(record, referenced_by=None)
+            txn.put(key, encode_packed(cleared), db=store.tables["records"])
+            for intent in intents_of(store, txn, key):
+                usage = read_usage(store, txn, intent.author)
+                usage = Usage(usage.blobs, usage.size, usage.unreferenced + intent.cost)
+                txn.put(intent.author.encode(), encode_packed(usage), db=store.tables["usage"])
