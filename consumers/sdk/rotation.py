@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 
 def rotate_agent(
-    author: Author, home: Home, name: str, *, passphrase: str | None, reason: str
+    author: Author, home: Home, name: str, *, passphrase: str | None, reason: str, reopen: Callable[[], Client]
 ) -> tuple[KeyRotated, Accepted]:
     """Replace the identity key and the bus key of ``name``, signed by ``author``; the new key is sealed if asked.
 
-    The bus keys of root and node are no agent's: they stay.
+    The bus keys of root and node are no agent's: they stay. ``reopen`` connects anew as the agent.
 
     Raises:
         Refused: the ledger does not admit it, or a new key that lies there cannot be opened with ``passphrase``.
@@ -61,7 +61,16 @@ def rotate_agent(
                 nkey=None if name in RESERVED_NAMES else _new_bus_key(files[1]),
                 reason=reason,
             )
-            accepted = author.emit(Draft(stream=f"agent/{name}", data=rotated))[0]
+            submission = author.sign(Draft(stream=f"agent/{name}", data=rotated))
+            try:
+                accepted = author.client.submit(submission)[0]
+            except (Refused, Unavailable) as error:
+                if error.code not in {"BUS_DENIED", "BUS_UNAVAILABLE"}:
+                    raise
+                # A server that has the news cuts the connection by the old bus key, perhaps before its answer came. By
+                # the new one the same submission gets the first answer, or is refused as it would have been.
+                with reopen() as client:
+                    accepted = client.submit(submission)[0]
         _take_over(home, name)
     return rotated, accepted
 

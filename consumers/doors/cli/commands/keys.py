@@ -14,7 +14,7 @@ from consumers.doors.cli.output import print_table
 from consumers.doors.cli.program import Group
 from ledger.author import Draft
 from ledger.bundle.layout import fingerprint
-from ledger.client import read_event
+from ledger.client import open_client, read_event
 from ledger.errors import Refused
 from ledger.events.authority import KeyCompromised, KeyDelegated, KeyRevoked
 from ledger.identity import Key, KeyFile, read_key_file, write_session_key
@@ -120,7 +120,14 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
     else:
         roles = next((one.roles for one in app.client().agents() if one.name == name), frozenset[str]())
         passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
-    rotated, accepted = rotate_agent(app.author(signer or name), home, name, passphrase=passphrase, reason=reason)
+    rotated, accepted = rotate_agent(
+        app.author(signer or name),
+        home,
+        name,
+        passphrase=passphrase,
+        reason=reason,
+        reopen=lambda: open_client(app.settings()),
+    )
     if rotated.nkey is not None:
         wait_until_let_in(app, home, name)
     path = home.key_file(name)

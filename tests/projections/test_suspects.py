@@ -1,0 +1,99 @@
+"""What a compromised key signed is marked in every answer, by what is asked when it is read: no fold knows of it."""
+
+from __future__ import annotations
+
+import pytest
+from building import key_named
+
+from ledger.events.authority import KeyCompromised
+from ledger.events.session import FindingLogged, SessionStarted
+from projections import AsOf, verify_views
+from projections.agents.suspects import suspect_places, suspect_words
+from projections.views import QUERIES, VIEWS
+
+# Arguments with which a query has an answer in the ledger of ``fill``.
+ASKED = {
+    "handoffs.list": {}, "handoffs.board": {"all": True}, "handoffs.show": {"id": "b"},
+    "handoffs.why": {"id": "b"}, "handoffs.graph": {"all": True}, "handoffs.facts": {"id": "b"},
+    "sessions.list": {}, "sessions.show": {"id": "s1"}, "reasoning.list": {}, "reasoning.show": {"id": "r1"},
+    "reports.list": {}, "search.find": {"text": "login"}, "catalog.find": {},
+    "catalog.why": {"ref": "9"}, "catalog.show": {"ref": "9"},
+    "reports.sessions": {}, "tot.list": {}, "snapshots.list": {}, "reviews.list": {}, "handoffs.next": {},
+}  # fmt: skip
+
+
+def compromise(ledger, name, since, key=None):
+    public = (key or ledger.keys[name]).public.hex()
+    return ledger.emit("root", f"agent/{name}", KeyCompromised(key=public, since=since)).index
+
+
+def test_no_digest_changes_but_that_of_the_keys(ledger, reader):
+    ledger.fill()
+    reader.catch_up()
+
+    def digests():
+        with reader.store.reading() as reading:
+            return {view.name: reading.table_digests(view) for view in VIEWS}
+
+    before = digests()
+    compromise(ledger, "bob", 0)
+    reader.catch_up()
+    changed = {name for name, tables in digests().items() if tables != before[name]}
+    assert changed <= {"agents", "catalog"}
+    assert verify_views(ledger.reads, reader.store, VIEWS) == []
+
+
+@pytest.mark.parametrize("query", sorted(ASKED))
+def test_every_answer_bears_the_mark(ledger, reader, query):
+    ledger.fill()
+    assert suspect_places(reader.answer(query, ASKED[query])) == {}
+    said = set()
+    for agent in ledger.reads.agents():
+        if agent.name not in {"root", "node"}:
+            said.add(ledger.emit("root", f"agent/{agent.name}", KeyCompromised(key=agent.key, since=0)).index)
+    marks = suspect_places(reader.answer(query, ASKED[query]))
+    assert marks
+    assert set(marks.values()) <= said
+
+
+def test_what_was_signed_before_is_not_suspect_and_what_came_after_is(ledger, reader):
+    ledger.emit("bob", "session/s1", SessionStarted())
+    since = ledger.emit("bob", "session/s1", FindingLogged(finding="the thief's")).index
+    said = compromise(ledger, "bob", since)
+    events = {one["event_index"]: one.get("suspect") for one in reader.answer("catalog.find")["events"]}
+    assert events[since] == said
+    assert {index for index, mark in events.items() if mark is not None} == {since}
+    assert reader.answer("sessions.show", {"id": "s1"})["suspect"] == said
+
+
+def test_session_keys_delegated_by_the_thief_are_suspect_and_honest_ones_are_not(ledger, reader):
+    honest = ledger.delegate("bob", key_named("honest"))
+    thief = ledger.delegate("bob", key_named("thief"))
+    stolen_at = ledger.size - 1
+    for name, key in (("s1", honest), ("s2", thief)):
+        ledger.emit("bob", f"session/{name}", SessionStarted(), key=key)
+    said = compromise(ledger, "bob", stolen_at)
+    marks = {one["id"]: one.get("suspect") for one in reader.answer("sessions.list")["sessions"]}
+    assert marks == {"s1": None, "s2": said}
+    assert {one["since"] for one in reader.answer("agents.suspects")["keys"]} == {stolen_at}
+
+
+def test_past_is_shown_as_it_was_believed_then(ledger, reader):
+    ledger.emit("bob", "session/s1", SessionStarted())
+    size = ledger.size
+    compromise(ledger, "bob", 0)
+    assert "suspect" in reader.answer("sessions.show", {"id": "s1"})
+    with AsOf(ledger.reads, ledger.settings(), size) as past:
+        assert "suspect" not in past.answer("sessions.show", {"id": "s1"})
+
+
+def test_words_name_the_places_and_count_the_rest():
+    rows = [{"event_index": number, "suspect": 99} for number in range(12)]
+    (words,) = suspect_words({"events": rows})
+    assert words.startswith("SUSPECT: entry 0, entry 1, ")
+    assert "and 2 more" in words
+    assert "entry 99" in words
+
+
+def test_tested_queries_exist():
+    assert ASKED.keys() <= set(QUERIES)
