@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tarfile
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 from ledger.bundle.layout import Manifest, entry_range, member_names
 from ledger.codec import decode_strict
 from ledger.errors import Corrupted, Refused
+from ledger.files import open_regular
 from ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from ledger.receipt import receipt_size_max_bytes
@@ -72,7 +74,9 @@ class Bundle(Resource):
             Corrupted: it was one; ``details`` name the member, and the entries that it is about.
         """
         try:
-            self._file = path.open("rb")
+            # A copy: what ``open_regular`` yields is closed with its block. A pipe of this name would never end.
+            with open_regular(path, follow=True) as descriptor:
+                self._file = os.fdopen(os.dup(descriptor), "rb")
         except OSError as error:
             raise Refused("NOT_FOUND", f"{path} cannot be read: {error}", path=str(path)) from error
         try:

@@ -134,6 +134,7 @@ class Node:
         self._parts.push_async_callback(self._publish_left)
         # Not before the stream was compared: these register themselves, and a log that lacks entries takes no others.
         workers = workers_of(self.client, reader)
+        await self._let_in()
         publishing = self._publishing
         self._start_tasks(self._news.run, publishing.run, publishing.scrub, self._publish_checkpoints, self._drop_blobs)
         self._start_threads(workers)
@@ -144,6 +145,13 @@ class Node:
         await self._service.start(self._nats, self._users.agents)
         self._start_tasks(self._follow_users, self._watch_bus)  # They tell the service.
         self._announce_url()
+
+    async def _let_in(self) -> None:
+        """Let those in who were registered since the server was started, before anybody is told where it listens."""
+        users = current_users(self.client, self._home)
+        if users != self._users:
+            await self._on_server(self._server.reload, users)
+            self._users = users
 
     def _start_tasks(self, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
         tasks = [asyncio.create_task(_keep_running(work), name=work.__qualname__) for work in works]

@@ -166,13 +166,13 @@ def _read(record: Path, ledger: str) -> Incarnation:
     except FileNotFoundError:
         return Incarnation(ledger)
     except (msgspec.MsgspecError, OSError) as error:
-        reason = str(error)
-    else:
-        if incarnation.ledger == ledger:
-            return incarnation
-        reason = f"it is of the ledger {incarnation.ledger}"
-    message = f"{record} cannot be used ({reason}): delete the folder {record.parent}, it is rebuilt from the log"
-    raise Unavailable("STORE_UNAVAILABLE", message, path=str(record))
+        # Not the folder: its streams may hold what the log has lost. They are found again without the record.
+        message = f"{record} cannot be used ({error}): delete this file, and keep the folder"
+        raise Unavailable("STORE_UNAVAILABLE", message, path=str(record)) from error
+    if incarnation.ledger == ledger:
+        return incarnation
+    message = f"{record.parent} belongs to the ledger {incarnation.ledger}: move that folder away"
+    raise Unavailable("STORE_UNAVAILABLE", message, path=str(record), ledger=incarnation.ledger)
 
 
 def _write(record: Path, incarnation: Incarnation) -> None:

@@ -13,7 +13,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import progress, when
 from consumers.doors.cli.program import Command
 from ledger.config import new_home, present_folder, read_settings
-from ledger.errors import Refused, Unavailable
+from ledger.errors import BatonError, Refused
 
 if TYPE_CHECKING:
     from ledger.bundle.restore import Restored
@@ -137,5 +137,5 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
 
     try:
         return asyncio.run(look())
-    except Unavailable as error:
+    except BatonError as error:
         return [f"the log stream was not asked: {error.message}"], "baton verify --views"

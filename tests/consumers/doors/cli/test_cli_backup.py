@@ -193,7 +193,7 @@ def test_restore_over_a_ledger_is_refused_unless_it_is_the_same_and_meant(full: 
     assert answer["present_size"] == present[0]
     assert head(Path(answer["replaced"])) == present
     assert answer["notes"][0].startswith("the log stream holds ")
-    full.refuses("HISTORY_CHANGED", "log")
+    full.refuses("HISTORY_CHANGED", "session", "list")
     full("recover", "--from-stream")
     assert head(full.home) == present
     assert full("verify", "--views").startswith("ok: ")
@@ -273,6 +273,12 @@ def test_hostile_archive_is_refused_and_touches_nothing(
     assert not elsewhere.home.exists()
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "elsewhere" / "out").exists()
+
+
+def test_pipe_in_the_place_of_a_backup_is_refused_at_once(elsewhere: Baton, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "ledger.tar")
+    elsewhere.refuses("INVALID_FORMAT", "restore", tmp_path / "ledger.tar")
+    assert not elsewhere.home.exists()
 
 
 def test_full_disk_leaves_no_half_backup(full: Baton, tmp_path: Path) -> None:
