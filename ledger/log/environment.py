@@ -160,9 +160,13 @@ class Environment:
             present = file.stat()
         except FileNotFoundError:
             present = None
-        if present is None or (present.st_dev, present.st_ino) != self._opened:
-            message = f"{file} was removed or replaced while it was open here: start this process again"
+        if present is None:
+            message = f"{file} was removed while it was open here: start this process again"
             raise Unavailable("STORE_UNAVAILABLE", message, path=str(file))
+        if (present.st_dev, present.st_ino) != self._opened:
+            # What we append from now on would be acknowledged, and nobody else would ever see it.
+            message = f"{file} was replaced while it was open here: start this process again, and run `baton doctor`"
+            raise Corrupted("HISTORY_CHANGED", message, path=str(file))
         if present.st_size < known_bytes:
             message = f"{file} was cut to {present.st_size} bytes while it was open: stop, and {RESTORE}"
             raise Corrupted("CORRUPTED", message, path=str(file), size=present.st_size)

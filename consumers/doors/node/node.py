@@ -59,6 +59,9 @@ from projections.reader import Reader
 Work = Callable[[threading.Event], None]
 """What runs in a thread of its own until the event is set; what it raises is logged, and it is started again."""
 
+Failed = Callable[[str, BatonError], None]
+"""Takes the name of what failed, and why."""
+
 log = structlog.get_logger("baton.node")
 
 checkpoint_interval_s: Final = 1.0
@@ -116,7 +119,28 @@ class Node:
     async def __aexit__(self, *_: object) -> None:
         await self._parts.aclose()
 
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set.
+
+        Raises:
+            Corrupted: ``HISTORY_CHANGED``: the log is not the one that is served, and what it says must not go on.
+        """
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait((stopping, self._changed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        if self._changed.done():
+            raise self._changed.result()
+
+    def _failed(self, who: str, error: BatonError) -> None:
+        """Log why a task failed, which is started again; one that met another history ends the node."""
+        if error.code == "HISTORY_CHANGED" and not self._changed.done():
+            self._changed.set_result(error)
+        log.warning("task failed", task=who, code=error.code, error=error.message)
+
     async def _start(self) -> None:
+        self._changed: asyncio.Future[BatonError] = asyncio.get_running_loop().create_future()
         self._parts.callback(self._server_thread.shutdown)
         self.client = self._parts.enter_context(LocalClient(self._settings))
         reader = self._parts.enter_context(Reader(self.client, self._settings))
@@ -154,7 +178,7 @@ class Node:
             self._users = users
 
     def _start_tasks(self, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        tasks = [asyncio.create_task(_keep_running(work), name=work.__qualname__) for work in works]
+        tasks = [asyncio.create_task(_keep_running(work, self._failed), name=work.__qualname__) for work in works]
 
         async def cancel() -> None:
             for task in tasks:
@@ -165,9 +189,13 @@ class Node:
 
     def _start_threads(self, works: dict[str, Work]) -> None:
         # One event for all: they end side by side, each within its own wait for news.
-        stop = threading.Event()
+        stop, loop = threading.Event(), asyncio.get_running_loop()
+
+        def failed(who: str, error: BatonError) -> None:
+            loop.call_soon_threadsafe(self._failed, who, error)
+
         threads = [
-            threading.Thread(target=_keep_running_in_thread, args=(work, stop), name=f"baton-{name}")
+            threading.Thread(target=_keep_running_in_thread, args=(work, stop, failed), name=f"baton-{name}")
             for name, work in works.items()
         ]
 
@@ -250,6 +278,8 @@ class Node:
         subject = subjects.checkpoint_subject(self.client.ledger)
         while True:
             size = await self._news.wait_beyond(size, news_wait_max_s)
+            # Remembered before it is published: this head is what everybody else is going to trust.
+            await asyncio.to_thread(self.client.remember)
             note = await asyncio.to_thread(self.client.checkpoint)
             with bus_errors("publishing a checkpoint"):
                 await self._nats.publish(subject, json.dumps({"checkpoint": note}).encode())
@@ -280,25 +310,25 @@ class Node:
                 await self._service.start(self._nats, self._users.agents)
 
 
-async def _keep_running(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _keep_running(work: Callable[[], Coroutine[Any, Any, None]], failed: Failed) -> None:
     """Run a task for ever: log what it raises, pause, and start it again; only cancelling ends it."""
     while True:
         try:
             await work()
         except BatonError as error:
-            log.warning("task failed", task=work.__qualname__, code=error.code, error=error.message)
+            failed(work.__qualname__, error)
         except Exception:
             log.exception("task failed", task=work.__qualname__)
         await asyncio.sleep(watch_interval_s)
 
 
-def _keep_running_in_thread(work: Work, stop: threading.Event) -> None:
+def _keep_running_in_thread(work: Work, stop: threading.Event, failed: Failed) -> None:
     """Do the same in a thread, until ``stop`` is set."""
     while not stop.is_set():
         try:
             work(stop)
         except BatonError as error:
-            log.warning("thread failed", thread=threading.current_thread().name, code=error.code, error=error.message)
+            failed(threading.current_thread().name, error)
         except Exception:
             log.exception("thread failed", thread=threading.current_thread().name)
         stop.wait(watch_interval_s)

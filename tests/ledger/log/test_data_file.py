@@ -147,10 +147,10 @@ def test_file_that_is_replaced_while_it_is_open_is_written_no_more(home: Path) -
         copy.write_bytes(file.read_bytes())
         copy.replace(file)
         for _ in range(2):
-            with pytest.raises(Unavailable, match="replaced") as refused:
+            with pytest.raises(Corrupted, match="replaced") as refused:
                 ledger.emit("alice", "session/s1", SessionStarted())
-            assert refused.value.code == "STORE_UNAVAILABLE"
-        with pytest.raises(Unavailable, match="replaced"):
+            assert refused.value.code == "HISTORY_CHANGED"
+        with pytest.raises(Corrupted, match="replaced"):
             ledger.head()
         file.unlink()
         with pytest.raises(Unavailable, match="removed"):

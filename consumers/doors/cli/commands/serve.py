@@ -48,7 +48,7 @@ async def _serve(app: App, node: Node) -> None:
         ledger, url = node.client.ledger, node.url
         app.show("serving", {"ledger": ledger, "url": url}, lambda: click.echo(f"ledger {ledger} at {url}"))
         sys.stdout.flush()
-        await stop.wait()
+        await node.run(stop)
 
 
 @click.command("mcp", cls=Command)
