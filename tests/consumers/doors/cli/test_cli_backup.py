@@ -19,8 +19,10 @@ import pytest
 from calling import Baton, Place, Running, Serving, call, emit_finding, environment, start_session, wait_until
 from faults import times
 
+from ledger.author import Author
 from ledger.config import Settings
 from ledger.home import Home
+from ledger.identity import open_key
 from ledger.local import LocalClient
 from ledger.log.log import Log
 
@@ -34,7 +36,8 @@ def full(alone: Baton) -> Baton:
     alone("agent", "add", "a")
     stream = start_session(alone, "s")
     with LocalClient(Settings(home=alone.home)) as client:
-        ref = client.put_blob(b"what the finding rests on" * 5000)
+        author = Author(client, "a", lambda _: open_key(Home(alone.home).key_file("a")))
+        ref = author.put_blob(b"what the finding rests on" * 5000)
     finding = json.dumps({"finding": "it is so", "evidence": [ref]})
     alone("emit", "finding.logged", "--stream", stream, "--as", "a", "--data", finding)
     (alone.home / "config.toml").write_text('default_reviewer = "rita"\n')
