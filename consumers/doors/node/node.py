@@ -125,11 +125,8 @@ class Node:
         Raises:
             Corrupted: ``HISTORY_CHANGED``: the log is not the one that is served, and what it says must not go on.
         """
-        stopping = asyncio.ensure_future(stop.wait())
-        try:
-            await asyncio.wait((stopping, self._changed), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopping.cancel()
+        self._changed.add_done_callback(lambda _: stop.set())
+        await stop.wait()
         if self._changed.done():
             raise self._changed.result()
 
