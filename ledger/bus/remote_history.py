@@ -47,11 +47,11 @@ class RemoteHistory:
         def growth_since(old_size: int) -> Growth:
             growth = reads.consistency(old_size)
             known = self.memory.checkpoint_key
-            verifier = CheckpointVerifier.from_vkey(known) if known else chain.checkpoint_verifier()
+            verifier = CheckpointVerifier.from_vkey(known) if known else chain.checkpoint_verifier(known)
             try:
                 checkpoint = verify_checkpoint(growth.checkpoint, verifier)
             except Corrupted:
-                verifier = chain.checkpoint_verifier()  # it may have been replaced since it was learnt
+                verifier = chain.checkpoint_verifier(known)  # it may have been replaced since it was learnt
                 checkpoint = verify_checkpoint(growth.checkpoint, verifier)
             self.memory.checkpoint_key = verifier.vkey
             if (checkpoint.size, checkpoint.root.hex()) != (growth.size, growth.root):
@@ -67,15 +67,21 @@ class _Chain:
     def __init__(self, reads: Reads, ledger: str) -> None:
         self._reads = reads
         self._ledger = ledger
-        self._roots: list[str] = []
+        self._roots: list[tuple[int, str]] = []
 
-    def checkpoint_verifier(self) -> CheckpointVerifier:
+    def checkpoint_verifier(self, known: str) -> CheckpointVerifier:
+        """Return the verifier of the last checkpoint key; ``known`` (vkey, or empty) must be among those before it.
+
+        Else a node that hides a rotation could go back to the key that was replaced, perhaps because it was stolen.
+        """
         created = self._created()
-        key = created.checkpoint_key
-        for event in self._by_root("checkpoint_key.rotated", "ledger"):
-            if isinstance(event.data, CheckpointKeyRotated):
-                key = event.data.key
-        return CheckpointVerifier(created.origin, bytes.fromhex(key))
+        rotated = [event.data for event in self._by_root("checkpoint_key.rotated", "ledger")]
+        keys = [created.checkpoint_key, *(data.key for data in rotated if isinstance(data, CheckpointKeyRotated))]
+        verifiers = [CheckpointVerifier(created.origin, bytes.fromhex(key)) for key in keys]
+        if known and known not in [verifier.vkey for verifier in verifiers]:
+            message = "the node knows nothing of the checkpoint key that this client has seen: it hides entries"
+            raise Corrupted("VERIFICATION_FAILED", message)
+        return verifiers[-1]
 
     def epoch(self, event_id: str) -> Epoch:
         for event in self._by_root("ledger.epoch_started", "ledger"):
@@ -94,22 +100,23 @@ class _Chain:
             raise Corrupted("VERIFICATION_FAILED", "the root key did not sign the node's first entry", index=0)
         return created
 
-    def _root_keys(self) -> list[str]:
+    def _root_at(self, index: int) -> str:
+        """Return the root key that signs the entry at ``index``: one that was replaced signs nothing after that."""
         if not self._roots:
-            roots = [self._created().root]
-            for index, data in _entries(self._reads, "key.rotated", f"agent/{ROOT}"):
-                event = read_event(index, data)
-                is_next = event.key == roots[-1] and isinstance(event.data, KeyRotated)
-                if is_next and event.data.agent == ROOT and is_signed(self._reads, index, decode_entry(data)):
-                    roots.append(event.data.key)
+            roots = [(-1, self._created().root)]
+            for at, data in _entries(self._reads, "key.rotated", f"agent/{ROOT}"):
+                event = read_event(at, data)
+                is_next = event.key == roots[-1][1] and isinstance(event.data, KeyRotated)
+                if is_next and event.data.agent == ROOT and is_signed(self._reads, at, decode_entry(data)):
+                    roots.append((at, event.data.key))
             self._roots = roots
-        return self._roots
+        return next(key for since, key in reversed(self._roots) if since < index)
 
     def _by_root(self, kind: str, stream: str) -> Iterator[Event]:
         """Yield the events of a kind that a root key signed."""
         for index, data in _entries(self._reads, kind, stream):
             event = read_event(index, data)
-            if event.key in self._root_keys() and is_signed(self._reads, index, decode_entry(data)):
+            if event.key == self._root_at(index) and is_signed(self._reads, index, decode_entry(data)):
                 yield event
 
 

@@ -1,0 +1,87 @@
+"""A remote client follows the ledger's own keys from its id on, and goes back to none that was replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from building import Ledger, key_named
+
+from ledger.bus.remote_history import RemoteHistory
+from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
+from ledger.client import Page
+from ledger.errors import Corrupted
+from ledger.events.authority import CheckpointKeyRotated, KeyRotated
+from ledger.lifecycle.authority import CHECKPOINT, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.local import LocalClient
+    from ledger.memory import Growth
+
+
+class Node:
+    """A node that answers from a real log, signs heads with ``signs``, and may hide entries of a kind."""
+
+    def __init__(self, client: LocalClient, signs: CheckpointKey, hides: str = "") -> None:
+        self.client, self.signs, self.hides = client, signs, hides
+
+    def consistency(self, old_size: int) -> Growth:
+        growth = self.client.consistency(old_size)
+        checkpoint = Checkpoint(self.signs.origin, growth.size, bytes.fromhex(growth.root))
+        return msgspec.structs.replace(growth, checkpoint=sign_checkpoint(checkpoint, self.signs))
+
+    def entries(self, start: int, *, kinds: Any = (), **asked: Any) -> Page:
+        page = self.client.entries(start, kinds=kinds, **asked)
+        return Page([], page.next_index, page.size) if self.hides in kinds else page
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+
+@pytest.fixture
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger) -> RemoteHistory:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return RemoteHistory(ledger.id, ledger.settings())
+
+
+@pytest.fixture
+def client(ledger: Ledger) -> Iterator[LocalClient]:
+    with ledger.client() as made:
+        yield made
+
+
+def rotate_checkpoint(ledger: Ledger, key: Any = None) -> tuple[CheckpointKey, CheckpointKey]:
+    """Replace the checkpoint key, signed by root's ``key``; return the old and the new one."""
+    new = key_named("checkpoint anew")
+    data = CheckpointKeyRotated(key=new.public.hex(), proof=new.prove_possession(ledger.id, CHECKPOINT))
+    old = ledger.checkpoint_key
+    ledger.emit(ROOT, "ledger", data, key=key)
+    return old, CheckpointKey(old.origin, new.seed)
+
+
+def test_client_follows_a_rotation_and_goes_back_to_no_key_that_was_replaced(
+    ledger: Ledger, client: LocalClient, history: RemoteHistory
+) -> None:
+    history.greet(Node(client, ledger.checkpoint_key))  # type: ignore[arg-type]  # what it asks is there
+    old, new = rotate_checkpoint(ledger)
+    history.greet(Node(client, new))  # type: ignore[arg-type]
+    with pytest.raises(Corrupted):
+        history.greet(Node(client, old))  # type: ignore[arg-type]
+    with pytest.raises(Corrupted) as refused:  # nor if the node hides that it was
+        history.greet(Node(client, old, hides="checkpoint_key.rotated"))  # type: ignore[arg-type]
+    assert "hides entries" in refused.value.message
+    history.greet(Node(client, new))  # type: ignore[arg-type]
+
+
+def test_rotation_by_the_root_that_replaced_the_first_one_is_followed(
+    ledger: Ledger, client: LocalClient, history: RemoteHistory
+) -> None:
+    fresh = key_named("root anew")
+    proof = fresh.prove_possession(ledger.id, ROOT)
+    ledger.emit(ROOT, "agent/root", KeyRotated(agent=ROOT, key=fresh.public.hex(), proof=proof))
+    _, new = rotate_checkpoint(ledger, key=fresh)
+    history.greet(Node(client, new))  # type: ignore[arg-type]
