@@ -31,7 +31,7 @@ from ledger.bus.history import LostHistory, abandoned_head, entry_at, epochs, lo
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.server_config import BusUsers
 from ledger.bus.stream import Incarnation
-from ledger.config import Settings
+from ledger.config import VIEWS_FILE, Settings
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.authority import EpochStarted
 from ledger.files import TEMPORARY
@@ -195,6 +195,9 @@ class Recovery:
             ledger = snapshot.head.ledger
         data = EpochStarted(abandoned_size=abandoned.size, abandoned_root=abandoned.root, reason=reason)
         drafts = [Draft(stream="ledger", data=data)]
+        # Views of what is given up could not go on from here. If we crash before the epoch, they are made again.
+        for views in self._home.path.glob(f"{VIEWS_FILE}*"):
+            views.unlink(missing_ok=True)
         Gate(self.log).submit(draft_and_sign(drafts, root, ledger=ledger, author=ROOT, at=now()))
 
 
