@@ -25,7 +25,7 @@ from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.body import decode_body, make_event
 from projections.projection import Logged, Projection, Row
-from projections.store import ADVICE, Changes, Slot, StateRow, Store, Writing
+from projections.store import ADVICE, Changes, QuarantineRow, Slot, StateRow, Store, Writing
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -243,8 +243,8 @@ class Work(Generic[S]):
     def fold(self, events: Sequence[Logged], load: Callable[[Iterable[str]], dict[str, bytes]]) -> Changes:
         """Return what ``events`` change; ``load`` reads the packed states of keys that are not in memory.
 
-        Raises:
-            Corrupted: an event does not follow from those before it, which no admitted event can do.
+        An event that does not follow from those before it, which none that a gate admitted can do, is left out and
+        listed.
         """
         view, states, fold = self._view, self._states, self._view.fold
         handled = events if view.handles is None else [logged for logged in events if logged.event.kind in view.handles]
@@ -260,11 +260,12 @@ class Work(Generic[S]):
         rows: defaultdict[type[Row], list[Row]] = defaultdict(list)
         for logged, keys in keyed:
             try:
-                for key in keys:
-                    states[key] = fold(states[key], logged.event)
+                folded = {key: fold(states[key], logged.event) for key in keys}
             except Refused as error:
-                message = f"entry {logged.event.index} does not follow from those before it: {error}"
-                raise Corrupted("CORRUPTED", message, index=logged.event.index) from error
+                # Somebody wrote it past the gate. One such entry must not end every question about all the others.
+                rows[QuarantineRow].append(QuarantineRow(logged.event.index, error.code, error.message))
+                continue
+            states |= folded
             for row in view.added(states[keys[0]] if keys else None, logged):
                 rows[type(row)].append(row)
         for key in touched:

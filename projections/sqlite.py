@@ -30,7 +30,7 @@ from blake3 import blake3
 
 from ledger.errors import BatonError, Corrupted, Unavailable
 from projections.projection import Projection, Row, Table
-from projections.store import ADVICE, Changes, Slot, Value, states_table
+from projections.store import ADVICE, Changes, Slot, Value, quarantine_table, states_table
 
 APPLICATION_ID: Final = 0x4241544E  # "BATN"
 FORMAT: Final = 1
@@ -289,7 +289,7 @@ def _sql_type(annotation: Any) -> str:
 
 
 def _tables(view: Projection[Any]) -> tuple[Table, ...]:
-    return (*view.tables, states_table(view.name))
+    return (*view.tables, states_table(view.name), quarantine_table(view.name))
 
 
 def _physical(name: str, *, is_live: bool) -> str:

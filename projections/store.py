@@ -31,6 +31,19 @@ def states_table(view: str) -> Table:
     return Table(f"baton_states_{view}", StateRow, primary_key=("key",), owner="key")
 
 
+class QuarantineRow(Row, frozen=True):
+    """An entry that a view left out because it does not follow from those before it: no gate admitted it."""
+
+    event_index: int
+    code: str
+    message: str
+
+
+def quarantine_table(view: str) -> Table:
+    """Return the table that lists which entries a view left out."""
+    return Table(f"baton_quarantine_{view}", QuarantineRow, primary_key=("event_index",))
+
+
 class Slot(NamedTuple):
     """One copy of a view in the store.
 

@@ -73,7 +73,7 @@ def check_state(reader: PageReader, replay: Replay, findings: Findings) -> None:
             wanted = expected.get(key)
             if wanted is None:
                 findings.problem(None, "CORRUPTED", f"the record of {_named(key)} follows from no entry")
-            elif wanted != value and not _is_same(key, wanted, value):
+            elif wanted != value and not is_same_record(key, wanted, value):
                 message = f"the record of {_named(key)} is not what the entries give"
                 findings.problem(_last_index(key, wanted), "CORRUPTED", message)
     if replay.lost_from is not None:
@@ -200,8 +200,8 @@ def _check_head(value: bytes, replay: Replay, findings: Findings) -> None:
         findings.problem(None, "CORRUPTED", f"the head says another {', '.join(wrong)} than the entries give")
 
 
-def _is_same(key: bytes, wanted: bytes, value: bytes) -> bool:
-    """Whether two encodings are of one record: the roles of an agent are a set, in no order."""
+def is_same_record(key: bytes, wanted: bytes, value: bytes) -> bool:
+    """Return whether two encodings are of one record: the roles of an agent are a set, in no order."""
     try:
         return bool(decode_record(key, wanted) == decode_record(key, value))
     except msgspec.DecodeError:

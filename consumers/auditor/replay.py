@@ -247,6 +247,7 @@ class Replay:
         except Refused as refusal:
             report = self._findings.problem if self.lost_from is None else self._findings.note
             report(index, refusal.code, f"entry {index} ({body.kind} on {body.stream}): {refusal.message}")
+            self.state.packed[layout.quarantine_key(index)] = encode_packed(refusal.code)
         else:
             layer.merge_down()
             if isinstance(candidate.data, KeyCompromised):

@@ -13,6 +13,7 @@ from typing import Any
 
 from ledger.admission.check import Checked, check, refusal_of
 from ledger.admission.decide import Accepted, decide
+from ledger.admission.refold import Refold, check_head
 from ledger.admission.state import Layer
 from ledger.codec import encode_packed
 from ledger.envelope import Submission, decode_entry, event_id, pae
@@ -42,6 +43,7 @@ class Gate:
         self._quota = quota
         self._cache: dict[bytes, Any] = {}
         self._cached_size = -1
+        self._refold = Refold()
 
     def submit(self, submission: Submission) -> list[Accepted]:
         """Admit one submission; when this returns, it is on disk.
@@ -49,6 +51,7 @@ class Gate:
         Raises:
             Refused: it was not admitted, and nothing of it is in the log.
             Unavailable: the store could not be written; nothing of it is in the log.
+            Corrupted: a record that it depends on is not what its entries give.
         """
         answer = self.admit([check(submission)])[0]
         if isinstance(answer, BatonError):
@@ -59,7 +62,7 @@ class Gate:
         """Admit a group of checked submissions in one commit; the answers are in the group's order."""
         try:
             with self._log.writing() as (txn, snapshot):
-                base = Transaction(snapshot, self._usable_cache(snapshot.head))
+                base = Transaction(snapshot, self._usable_cache(snapshot), self._refold)
                 layer = Layer(base)
                 pending, system_ms = Pending(), self._clock_ms()
                 answers = [self._decide(checked, layer, system_ms, pending, base) for checked in group]
@@ -77,6 +80,7 @@ class Gate:
             raise
         self._cache |= layer.records
         self._cached_size = new_head.size
+        self._refold.learn(layer.records)
         return answers
 
     def _decide(
@@ -84,7 +88,8 @@ class Gate:
     ) -> list[Accepted] | BatonError:
         try:
             decided = decide(checked, layer, system_ms, self._ask_last if self._quota else None)
-        except (Refused, Unavailable) as refusal:  # a quota that is spent, or no look at blobs, is this author's alone
+        except (Refused, Unavailable, Corrupted) as refusal:
+            # A quota that is spent, no look at blobs, a record that was edited: that is of this submission alone.
             return refusal
         if not decided.entries:
             return [base.first_answer(one.index, pending) for one in decided.accepted]
@@ -118,19 +123,20 @@ class Gate:
             }
             raise refusal_of(refusals, len(checked.candidates))
 
-    def _usable_cache(self, head: Head | None) -> dict[bytes, Any]:
-        size = 0 if head is None else head.size
-        if self._cached_size != size or len(self._cache) > records_cached_max:
+    def _usable_cache(self, snapshot: Snapshot) -> dict[bytes, Any]:
+        if self._cached_size != snapshot.size or len(self._cache) > records_cached_max:
+            check_head(snapshot)
             self._cache = {}
-            self._cached_size = size
+            self._cached_size = snapshot.size
         return self._cache
 
 
 class Transaction:
     """The base of all layers: the log within one write transaction, behind the cache."""
 
-    def __init__(self, snapshot: Snapshot, cache: dict[bytes, Any]) -> None:
-        """Read from ``snapshot`` what ``cache`` does not hold yet."""
+    def __init__(self, snapshot: Snapshot, cache: dict[bytes, Any], refold: Refold | None = None) -> None:
+        """Read from ``snapshot`` what ``cache`` does not hold yet, and let ``refold`` hold it against its entries."""
+        self._refold = refold or Refold()
         self._snapshot = snapshot
         self._cache = cache
         self._id_keys: dict[str, bytes] = {}
@@ -141,8 +147,11 @@ class Transaction:
     def record(self, key: bytes) -> Any:
         """Return the record under a state key, or None."""
         record = self._cache.get(key)
-        if record is None and (record := self._snapshot.record(key)) is not None:
-            self._cache[key] = record
+        if record is None:
+            record = self._snapshot.record(key)
+            self._refold.check(self._snapshot, key, record)
+            if record is not None:
+                self._cache[key] = record
         return record
 
     def index_of(self, stream: str, event_id: str) -> int | None:

@@ -74,6 +74,16 @@ class Snapshot:
         index = self._get(self._tables.ids, id_key)
         return None if index is None else int.from_bytes(index, "big")
 
+    def stream_indexes(self, stream: str) -> list[tuple[int, bytes]]:
+        """Return the index and the digest of the id of each event of a stream, in order, as the ids table has them."""
+        prefix = layout.stream_digest(stream)
+        found = self._tables.items(self._txn, self._tables.ids, prefix)
+        return sorted((int.from_bytes(index, "big"), key[len(prefix) :]) for key, index in found)
+
+    def is_quarantined(self, index: int) -> bool:
+        """Return whether a repair found that the entry's rule refuses it."""
+        return self._get(self._tables.state, layout.quarantine_key(index)) is not None
+
     def record(self, key: bytes) -> Any:
         """Return the record under a state key (see ``log.tables``), or None."""
         data = self._get(self._tables.state, key)

@@ -86,6 +86,7 @@ def id_key(stream: str, event_id: str) -> bytes:
 
 
 HEAD_KEY: Final = b"h"
+QUARANTINE_PREFIX: Final = b"x"
 CHECKPOINT_KEYS_KEY: Final = b"c"
 QUOTA_PREFIX: Final = b"q"
 
@@ -108,6 +109,11 @@ def key_key(public_key: str) -> bytes:
 def bus_key_key(nkey: str) -> bytes:
     """Return the state key of the owner of a bus key."""
     return b"n" + nkey.encode()
+
+
+def quarantine_key(index: int) -> bytes:
+    """Return the state key that says of an entry that its rule refuses it; its value is the code."""
+    return QUARANTINE_PREFIX + index_key(index)
 
 
 def idempotency_key(author: str, idem: str) -> bytes:
@@ -133,6 +139,7 @@ _DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     b"c": msgspec.msgpack.Decoder(CheckpointKeys).decode,
     b"n": msgspec.msgpack.Decoder(str).decode,
     QUOTA_PREFIX: msgspec.msgpack.Decoder(Spent).decode,
+    QUARANTINE_PREFIX: msgspec.msgpack.Decoder(str).decode,
 }
 
 

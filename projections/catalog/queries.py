@@ -20,6 +20,8 @@ from projections.query import (
     only_match,
     prefix_range,
 )
+from projections.store import quarantine_table
+from projections.views import ON_DEMAND, VIEW_VERSIONS
 
 depth_max: Final = 32
 events_walked_max: Final = 256
@@ -68,6 +70,18 @@ def matching_events(moment: Moment, asked: str) -> list[dict[str, Any]]:
             sql = f"SELECT * FROM events WHERE {column} >= ? AND {column} < ? LIMIT ?"  # noqa: S608 - fixed names
             found += moment.rows(sql, (*bounds, candidates_max + 1))
     return found
+
+
+def list_quarantined(moment: Moment, _asked: Arguments) -> Answer:
+    """Return ``{"entries": [{"index", "code", "message", "views"}]}``: what views left out, as no gate admits it."""
+    entries: dict[int, dict[str, Any]] = {}
+    for view in VIEW_VERSIONS:
+        if view in ON_DEMAND:
+            continue
+        for row in moment.rows(f"SELECT * FROM {quarantine_table(view).name}"):  # noqa: S608 - fixed names
+            found = {"index": row["event_index"], "code": row["code"], "message": row["message"], "views": []}
+            entries.setdefault(row["event_index"], found)["views"].append(view)
+    return {"entries": [entries[index] for index in sorted(entries)]}
 
 
 def show_event(moment: Moment, asked: ByRef) -> Answer:

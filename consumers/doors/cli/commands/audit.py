@@ -15,6 +15,7 @@ from ledger.errors import Corrupted, Refused
 
 if TYPE_CHECKING:
     from consumers.auditor.report import AuditReport, Problem
+    from ledger.config import Settings
 
 problems_shown_max = 20
 
@@ -42,16 +43,38 @@ def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *
 
 
 @click.command(cls=Command, only_looks=True)
-def fsck(app: App) -> None:
-    """Check every stored byte of the ledger in this folder: entries, tree, look-up tables, state and blobs."""
+@click.option("--repair", "must_repair", is_flag=True, help="Put what was derived from the entries right from them.")
+def fsck(app: App, *, must_repair: bool) -> None:
+    """Check every stored byte of the ledger in this folder: entries, tree, look-up tables, state and blobs.
+
+    With --repair, the records of streams, agents, keys and ids are written anew from the entries, which never change.
+    Stop `baton serve` first: it would go on with what it knows.
+    """
     from consumers.auditor.fsck import fsck as check  # noqa: PLC0415 - loads the auditor
 
     settings = app.settings()
     if settings.server is not None:
         raise Refused("USAGE", "fsck reads the ledger's own folder: call it there, without --server")
+    if must_repair:
+        _repair(app, settings)
+        return
     with progress("checking", shown=not app.as_json) as step:
         report = check(settings.home, progress=step)
     conclude(app, "fsck", report)
+
+
+def _repair(app: App, settings: Settings) -> None:
+    from consumers.auditor.repair import repair  # noqa: PLC0415 - loads the auditor
+
+    with progress("replaying", shown=not app.as_json) as step:
+        done = repair(settings.home, map_size=settings.config.map_size_bytes, progress=step)
+
+    def text() -> None:
+        click.echo(f"{done.size} entries replayed: {done.written} records put right, {done.removed} removed")
+        for problem in done.quarantined:
+            click.echo(f"quarantined: {_line(problem)}")
+
+    app.show("repair", msgspec.to_builtins(done), text)
 
 
 @click.command(cls=Command)

@@ -122,12 +122,19 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int, **giv
         _follow(app, (kind,) if kind else (), given["stream"], given["author"], after)
         return
     answer = app.query("catalog.find", kind=kind, after=after, **given)
+    bad = {one["index"]: one["code"] for one in app.query("catalog.quarantined")["entries"]}
+    answer["events"] = [one | {"quarantined": bad.get(one["event_index"])} for one in answer["events"]]
     rows = [
-        (one["event_index"], when(one["accepted_ms"]), one["author"], one["kind"], one["stream"], suspect_cell(one))
+        (one["event_index"], when(one["accepted_ms"]), one["author"], one["kind"], one["stream"], _marks(one))
         for one in answer["events"]
     ]
     header = ("index", "accepted", "author", "kind", "stream", "")
     show_page(app, "events", answer, (header, rows), ("baton log", {"kind": kind} | given), cursor="after")
+
+
+def _marks(event: dict[str, Any]) -> str:
+    quarantined = f"[quarantined: {event['quarantined']}]" if event["quarantined"] else ""
+    return " ".join(filter(None, (suspect_cell(event), quarantined)))
 
 
 @click.command(cls=Command, only_looks=True)

@@ -70,6 +70,9 @@ def default_origin(path: Path) -> str:
     return "/".join(re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in parts)
 
 
+quarantined_shown_max = 5
+
+
 class Check(NamedTuple):
     """One thing that was looked at: whether it is in order, what was found, and what to do if not."""
 
@@ -136,11 +139,28 @@ def ledger_checks(app: App, home: Home) -> Iterator[Check]:
         clocks = compare_clocks(client)
         found = f"last entry {clocks['last']}, {clocks['difference_s']:+.0f} s to this machine's"
         yield Check("clock", clocks["ok"], found, clocks["fix"])
+        yield _entries_check(client)
         yield from _key_checks(home)
         yield _gate_check(home, client)
     url = home.bus / "url"
     served = url.read_text("ascii").strip() if url.exists() else "not running (local verbs need none)"
     yield Check("serve", ok=True, found=served)
+
+
+def _entries_check(client: LocalClient) -> Check:
+    from projections.reader import Reader  # noqa: PLC0415 - opens sqlite
+
+    try:
+        with Reader(client, client.settings) as reader:
+            bad = reader.answer("catalog.quarantined")["entries"]
+    except BatonError as error:
+        return Check("entries", ok=False, found=error.code, fix=error.message)
+    found = "each follows from those before it"
+    if bad:
+        shown = ", ".join(f"{one['index']} ({one['code']})" for one in bad[:quarantined_shown_max])
+        found = f"{len(bad)} quarantined, which no gate admits: {shown}"
+    fix = "somebody wrote past the gate: `baton verify` says more, `baton fsck --repair` puts derived records right"
+    return Check("entries", not bad, found, fix)
 
 
 def gate(home: Home, client: Client) -> tuple[str, list[str]]:

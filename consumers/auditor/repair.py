@@ -1,0 +1,130 @@
+"""``baton fsck --repair``: the tables that the log derived from its entries, put right from the entries.
+
+All of it is one write transaction: nobody appends meanwhile, and a repair that is stopped has changed nothing; call it
+again. Entries and tree are never touched. What a rule refuses stays in the log and is *quarantined*: it counts for
+nobody from now on, and stays a problem for whoever verifies.
+
+Refused: a repair from entries that the tree does not hold, or whose signatures do not fit. That would make the damage
+good; a backup does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from consumers.auditor.derived import is_same_record
+from consumers.auditor.replay import Replay
+from consumers.auditor.report import Findings, Problem
+from ledger.errors import Corrupted
+from ledger.limits import range_events_max, range_size_max_bytes
+from ledger.log.log import Log
+from ledger.log.tables import HEAD_KEY, QUOTA_PREFIX, id_key, index_key, quarantine_key
+
+if TYPE_CHECKING:
+    import lmdb
+
+    from ledger.log.read import Snapshot
+    from ledger.log.tables import Head
+
+# What a rule never says of an entry: with one of these the log itself is damaged, not what was derived from it.
+_OF_THE_LOG: Final = frozenset({"SIGNATURE_INVALID", "INVALID_FORMAT", "UNSUPPORTED_VERSION", "TOO_LARGE", "CORRUPTED"})
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    """What a repair changed: records and ids written anew, those removed, and the entries that are quarantined."""
+
+    size: int
+    written: int
+    removed: int
+    quarantined: list[Problem]
+
+
+def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | None = None) -> Repaired:
+    """Put the derived tables of the ledger in ``home`` right; ``progress`` is called with entries done and to do.
+
+    Raises:
+        Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``, ``STORE_FULL``: nothing was changed.
+        Corrupted: the log itself is damaged, and nothing was changed.
+    """
+    findings = Findings()
+    with Log(home, map_size=map_size) as log, log.writing() as (txn, snapshot):
+        head = snapshot.head
+        if head is None:
+            return Repaired(0, 0, 0, [])
+        ids: dict[bytes, bytes] = {}
+
+        def observe(index: int, stream: str, event_id: str) -> None:
+            ids.setdefault(id_key(stream, event_id), index_key(index))
+
+        replay = Replay(findings, head.size, observe=observe)
+        try:
+            _replay_all(snapshot, head.size, replay, progress or (lambda _done, _total: None))
+            replay.finish()
+        finally:
+            replay.stop()
+        _require_whole(replay, head, findings)
+        state = _state(txn, log.tables.state, replay.state.packed | {HEAD_KEY: _head(head, replay)})
+        # If we crash here, or before the commit, LMDB drops it all, and the tables are what they were.
+        changes = [_put_right(txn, log.tables.state, state), _put_right(txn, log.tables.ids, ids)]
+    written, removed = (sum(counts) for counts in zip(*changes, strict=True))
+    quarantined = [one for one in findings.sorted_problems() if quarantine_key(one.index or 0) in state]
+    return Repaired(head.size, written, removed, quarantined)
+
+
+def _replay_all(snapshot: Snapshot, size: int, replay: Replay, progress: Callable[[int, int], None]) -> None:
+    while replay.size < size:
+        limit = min(range_events_max, size - replay.size)
+        entries = snapshot.entries(replay.size, limit=limit, size_max_bytes=range_size_max_bytes)
+        if not entries:
+            raise Corrupted("CORRUPTED", f"entry {replay.size} is missing: restore a backup", index=replay.size)
+        replay.feed(entries)
+        progress(replay.size, size)
+
+
+def _require_whole(replay: Replay, head: Head, findings: Findings) -> None:
+    frontier = replay.frontier
+    damage = [problem for problem in findings.sorted_problems() if problem.code in _OF_THE_LOG]
+    if damage or replay.lost_from is not None:
+        index = damage[0].index if damage else replay.lost_from
+        message = f"entry {index} itself is damaged: `baton fsck` says how; restore a backup, nothing was changed"
+        raise Corrupted("CORRUPTED", message, index=index)
+    if frontier is None or frontier.to_bytes() != head.frontier:
+        message = "the entries are not those of the tree: `baton fsck` says which; restore a backup"
+        raise Corrupted("CORRUPTED", message)
+
+
+def _head(head: Head, replay: Replay) -> bytes:
+    authority_index = replay.state.authority_index
+    right = msgspec.structs.replace(head, accepted_ms=replay.clock_ms, authority_index=authority_index)
+    return msgspec.msgpack.encode(right)
+
+
+def _put_right(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, bytes]) -> tuple[int, int]:
+    """Make a table hold exactly what is wanted; return how many records were written and removed."""
+    stored = _records(txn, table)
+    extra = stored.keys() - wanted.keys()
+    for key in extra:
+        txn.delete(key, db=table)
+    wrong = [(key, value) for key, value in sorted(wanted.items()) if stored.get(key) != value]
+    for key, value in wrong:
+        txn.put(key, value, db=table)
+    return len(wrong), len(extra)
+
+
+def _state(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the state as it must be: with what follows from no entry, and equal records in the bytes they have."""
+    kept = {
+        key: value
+        for key, value in _records(txn, table).items()
+        # What agents have spent of their quotas is in no entry. The roles of an agent are a set, in no order.
+        if key[:1] == QUOTA_PREFIX or (key[:1] == b"a" and key in wanted and is_same_record(key, wanted[key], value))
+    }
+    return wanted | kept
+
+
+def _records(txn: lmdb.Transaction, table: lmdb._Database) -> dict[bytes, bytes]:
+    return {bytes(key): bytes(value) for key, value in txn.cursor(db=table)}
