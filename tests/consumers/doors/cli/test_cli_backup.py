@@ -20,6 +20,9 @@ from calling import Baton, Place, Running, Serving, call, emit_finding, environm
 from faults import times
 
 from ledger.author import Author
+from ledger.bundle import open_bundle
+from ledger.bundle.archive import ending, header, padding
+from ledger.bundle.layout import member_names
 from ledger.config import Settings
 from ledger.home import Home
 from ledger.identity import open_key
@@ -252,6 +255,22 @@ def test_flipped_byte_is_refused_or_of_no_account(full: Baton, elsewhere: Baton,
             assert not elsewhere.home.exists()
             refused += 1
     assert refused > 0
+
+
+def test_entries_under_another_checkpoint_of_the_same_ledger_are_refused(
+    full: Baton, elsewhere: Baton, tmp_path: Path
+) -> None:
+    full("backup", tmp_path / "old.tar")
+    emit_finding(full, "session/s")
+    full("backup", tmp_path / "new.tar")
+    with open_bundle(tmp_path / "old.tar") as old, open_bundle(tmp_path / "new.tar") as new:
+        forged = b""
+        for name in member_names(old.manifest):
+            content = (new if name == "checkpoint" else old).read(name)
+            forged += header(name, len(content)) + content + padding(len(content))
+    (tmp_path / "forged.tar").write_bytes(forged + ending(len(forged)))
+    elsewhere.refuses("VERIFICATION_FAILED", "restore", tmp_path / "forged.tar")
+    assert not elsewhere.home.exists()
 
 
 @pytest.mark.parametrize("kind", ["traversal", "symlink", "device", "surplus"])
