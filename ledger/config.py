@@ -21,8 +21,10 @@ from ledger.quota import Quota
 
 FOLDER: Final = ".baton"
 VIEWS_FILE: Final = "views.db"
+usual_port: Final = 4222
+"""Where clients of NATS look, and `baton serve` listens when nobody else does."""
+
 _SERVER: Final = re.compile(r"(nats|tls|ws|wss)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?")
-_PORT: Final = 4222
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -165,7 +167,7 @@ def check_server(url: str) -> str:
         Refused: ``INVALID_FIELD``; a password in the URL is not repeated.
     """
     match = _SERVER.fullmatch(url)
-    if match is None or not 0 < int(match["port"] or _PORT) < 2**16:
+    if match is None or not 0 < int(match["port"] or usual_port) < 2**16:
         shown = repr(url[:80]) if "@" not in url else "what was given"
         message = f"{shown} is no server: it must look like nats://HOST:PORT, as `baton serve` prints it"
         raise Refused("INVALID_FIELD", message, path="server")

@@ -79,6 +79,10 @@ agent_payload_max_bytes: Final = request_size_max_bytes + message_headers_max_by
 
 agent_requests_waiting_max: Final = 512
 agent_requests_waiting_max_bytes: Final = 2 * 1024**2
+agent_bytes_per_s_max: Final = 64 * 1024**2
+agent_burst_max_bytes: Final = 8 * 1024**2
+"""Beyond that rate by so much, an agent floods, however quickly it is served: a node reads a few times that."""
+
 requests_waiting_max_bytes: Final = 64 * 1024**2
 agent_submissions_running_max: Final = 128
 agent_submissions_running_max_bytes: Final = 2 * 1024**2
@@ -107,8 +111,10 @@ subscription_pending_max_bytes: Final = 64 * 1024**2
 
 # The embedded server.
 payload_max_bytes: Final = 1024 * 1024
-connection_pending_max_bytes: Final = 64 * 1024**2
-"""What the server holds for a connection that does not read; beyond it, the connection is cut as a slow consumer."""
+connection_pending_max_bytes: Final = 256 * 1024**2
+"""What the server holds for a connection that does not read; beyond it, the connection is cut as a slow consumer.
+
+Loopback carries a gigabyte a second: a node that gets no processor for so long as that takes must not be cut off."""
 
 write_deadline_s: Final = 10
 """So long may one write to a connection take; beyond it, the same."""

@@ -206,6 +206,9 @@ class AsyncConnection:
             disconnected_cb=self._on_disconnect,
             # The next request connects again. nats-py would try for ever, also when refused, and leave sockets open.
             allow_reconnect=False,
+            # Not its patience either, which is two seconds and sixty attempts; this makes it two attempts at once.
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
             connect_timeout=2,
         )
         with bus_errors(f"no server at {self._server}"):

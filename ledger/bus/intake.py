@@ -1,11 +1,12 @@
 """What arrives at a node for one kind of work: a bounded queue for each agent, served in turn, shed before it is read.
 
 Each agent has a subscription of its own, a *door*. A request that finds its agent's queue full is shed, unparsed:
-answered ``BUSY`` from bytes made beforehand. And the door is closed: the node unsubscribes, and from then on the server
-itself answers the agent "no responders", at no cost to the node, however fast the agent sends. After a pause the door
-opens again, for so many messages as make up a mebibyte or less: the server counts them and closes it by itself. While
-that happens at once, pauses grow; after some time without, the door is open without a count again. So a flood costs a
-node one burst and then a trickle, and neither its connection nor what others send over it waits behind the flood.
+answered ``BUSY`` from bytes made beforehand. And the door is closed, as it is when bytes come too fast: the node
+unsubscribes, and from then on the server itself answers the agent "no responders", at no cost to the node, however fast
+the agent sends. After a pause the door opens again, for so many messages as make up a mebibyte or less: the server
+counts them and closes it by itself. While that happens at once, pauses grow; after some time without, the door is open
+without a count again. So a flood costs a node one burst and then a trickle, and neither its connection nor what others
+send over it waits behind the flood.
 
 (Refused: reading all and dropping most, since the node would still read as fast as anybody can send, and others would
 wait behind what the server holds; a count on every door, since honest bursts would run into it; a connection of the
@@ -47,6 +48,22 @@ _BUSY: Final = msgspec.json.encode(
 )
 
 
+class _Meter:
+    """Bytes that passed lately, beyond what the rate allowed to one agent has made up for."""
+
+    def __init__(self) -> None:
+        self._bytes = 0.0
+        self._seen_s = 0.0
+
+    def add(self, size: int) -> float:
+        """Count ``size`` bytes; return how many seconds it takes until they were not too many."""
+        now_s = asyncio.get_running_loop().time()
+        made_up = (now_s - self._seen_s) * limits.agent_bytes_per_s_max
+        self._bytes = max(0.0, self._bytes - made_up) + size
+        self._seen_s = now_s
+        return max(0.0, (self._bytes - limits.agent_burst_max_bytes) / limits.agent_bytes_per_s_max)
+
+
 class _Door:
     """One agent's subscription, open or closed."""
 
@@ -56,6 +73,7 @@ class _Door:
         """How many messages more it lets in; None while they are not counted."""
 
         self.size_mean = 0.0
+        self.received, self.answers = _Meter(), _Meter()
         self.pause_s = limits.door_pause_min_s
         self.opened_s = 0.0
         self.flooded_s = -math.inf
@@ -131,15 +149,22 @@ class Intake:
         size = len(message.data)
         shed = self._queue.put(agent, message, size)
         self._advance()
-        if (door := self._doors.get(agent)) is not None:
-            door.size_mean += (size - door.size_mean) / _SIZES_REMEMBERED
-            if door.left is not None:
-                door.left -= 1
-                if not door.left:
-                    self._close(agent, door)
+        if (door := self._doors.get(agent)) is not None and self._is_over(door, size):
+            self._close(agent, door)
         for flooder, refused in shed:
             if isinstance(refused, Msg):
                 await self._shed(flooder, refused)
+
+    def _is_over(self, door: _Door, size: int) -> bool:
+        """Count a message; return whether its door must close, because of its count or of its rate.
+
+        The rate matters by itself: what is refused quickly never fills a queue, and still comes faster than it is read.
+        """
+        too_fast_s = door.received.add(size)
+        door.size_mean += (size - door.size_mean) / _SIZES_REMEMBERED
+        if door.left is not None:
+            door.left -= 1
+        return door.left == 0 or too_fast_s > 0
 
     def _advance(self) -> None:
         while (taken := self._queue.take()) is not None:
@@ -153,6 +178,10 @@ class Intake:
         size = len(message.data)
         try:
             answer = await self._serve(agent, message)
+            door = self._doors.get(agent)
+            if door is not None and (pause_s := door.answers.add(len(answer))):
+                # Its turn lasts so long: whoever does not read its answers fills the server's memory at no higher rate.
+                await asyncio.sleep(pause_s)
         finally:
             self._queue.finish(agent, size)
             self._advance()

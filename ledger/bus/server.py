@@ -20,6 +20,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -78,10 +79,11 @@ class EmbeddedServer:
         """Whether the server that was started still runs."""
         return self._child is not None and self._child.poll() is None
 
-    def start(self, users: BusUsers, port: int | None = None) -> str:
+    def start(self, users: BusUsers, port: int | None = None, *, preferred: int | None = None) -> str:
         """Start, or start again after the server died, and return the URL once clients are let in.
 
-        Without a port the server chooses a free one, and keeps it when it is started again.
+        Without a port it is the preferred one, if that is free, else one that the server chooses; it keeps it when it
+        is started again.
 
         Raises:
             Unavailable: ``STORE_IN_USE``: another server has the folder; ``BUS_UNAVAILABLE``, with the end of its log.
@@ -92,7 +94,8 @@ class EmbeddedServer:
         self._lock()
         try:
             self._forget_last_run()
-            self.port = port or self.port
+            # Only now: an orphan of ours may have held it until it was ended.
+            self.port = port or self.port or (preferred if preferred and self._is_free(preferred) else 0)
             self._write_config(users, self.port or -1)
             self._child = self._spawn()
             self._wait(self._is_listening, limits.server_start_max_s, "start")
@@ -168,6 +171,15 @@ class EmbeddedServer:
 
     def _raise_in_use(self, message: str) -> None:
         raise Unavailable("STORE_IN_USE", message, folder=str(self.folder))
+
+    def _is_free(self, port: int) -> bool:
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as nats-server does
+            try:
+                trial.bind((self.host, port))
+            except OSError:
+                return False
+        return True
 
     def _forget_last_run(self) -> None:
         (self.folder / "server.pid").unlink(missing_ok=True)

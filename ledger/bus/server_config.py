@@ -45,6 +45,9 @@ control_line_max_bytes = 4096
 _STREAM_READING = ("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.CONSUMER.>")
 _STREAM_ALTERING = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
 
+_ANSWERS = "_R_.>"
+"""Where answers to other accounts go. ``allow_responses`` would do, but a reload forgets whom it allowed to answer."""
+
 
 @dataclass(frozen=True)
 class BusUsers:
@@ -55,20 +58,19 @@ class BusUsers:
     admin: str | None = None
 
 
-def _permissions(nkey: str, publish: list[str], subscribe: list[str], *, responses: bool) -> str:
+def _permissions(nkey: str, publish: list[str], subscribe: list[str]) -> str:
     if len(nkey) != 56 or not nkey.startswith("U") or not nkey.isalnum():
         raise Refused("INVALID_FORMAT", f"{nkey!r} is not the public nkey of a user", value=nkey)
-    tail = ", allow_responses: true" if responses else ""
     return (
         f"{{ nkey: {nkey}, permissions: {{\n"
         f"      publish: {json.dumps(publish)}\n"
-        f"      subscribe: {json.dumps(subscribe)}{tail} }} }}"
+        f"      subscribe: {json.dumps(subscribe)} }} }}"
     )
 
 
 def _node(ledger: str, nkey: str, *, may_alter: bool) -> str:
     altering = _STREAM_ALTERING if may_alter else ()
-    publish = [event_pattern(ledger), checkpoint_subject(ledger), *_STREAM_READING, *altering, "$JS.ACK.>"]
+    publish = [event_pattern(ledger), checkpoint_subject(ledger), *_STREAM_READING, *altering, "$JS.ACK.>", _ANSWERS]
     subscribe = [
         submit_pattern(ledger),
         read_pattern(ledger),
@@ -76,7 +78,7 @@ def _node(ledger: str, nkey: str, *, may_alter: bool) -> str:
         checkpoint_subject(ledger),
         f"{INBOX_OF_NODES}.>",
     ]
-    return _permissions(nkey, publish, subscribe, responses=True)
+    return _permissions(nkey, publish, subscribe)
 
 
 def _agent(ledger: str, name: str, nkey: str) -> str:
@@ -90,7 +92,7 @@ def _agent(ledger: str, name: str, nkey: str) -> str:
     limits: {{ max_connections: {limits.agent_connections_max}, max_subscriptions: {limits.agent_subscriptions_max},
       max_payload: {limits.agent_payload_max_bytes} }}
     users: [
-    {_permissions(nkey, services, [f"{inbox_prefix(name)}.>", *streams], responses=False)}
+    {_permissions(nkey, services, [f"{inbox_prefix(name)}.>", *streams])}
     ]
     imports: [
     {_listed(imports)}
@@ -114,7 +116,7 @@ def render_accounts(ledger: str, users: BusUsers) -> str:
     exports += [f'{{stream: "{s}"}}' for s in (live_subject(ledger), checkpoint_subject(ledger))]
     nodes = [_node(ledger, nkey, may_alter=users.admin is None) for nkey in users.nodes]
     if users.admin is not None:
-        nodes.append(_permissions(users.admin, ["$JS.API.>"], ["_INBOX.>"], responses=False))
+        nodes.append(_permissions(users.admin, ["$JS.API.>"], ["_INBOX.>"]))
     agents = [_agent(ledger, name, nkey) for name, nkey in sorted(users.agents.items())]
     return f"""\
 accounts {{

@@ -38,6 +38,7 @@ GROUPS: Final = {
     "audit": "auditing",
     "fold": "folding",
     "delivery": "delivery",
+    "floods": "floods",
     "cli": "starting",
     "handoffs": "handoffs_large",
     "reports": "reports",

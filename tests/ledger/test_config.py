@@ -157,3 +157,37 @@ def test_server_is_asked_as_somebody(tmp_path: Path) -> None:
     with pytest.raises(BatonError) as refused:
         open_client(read_settings(home=tmp_path, server="nats://127.0.0.1:1", environment={}))
     assert refused.value.code == "USAGE"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "garbage",
+        "127.0.0.1:4222",
+        "http://h:1",
+        "nats://",
+        "nats://h:0",
+        "nats://h:65536",
+        "nats://h:x",
+        "nats://a b",
+        "nats://h\n",
+    ],
+)
+def test_server_that_is_no_url_is_refused_before_anything_is_asked(tmp_path: Path, url: str) -> None:
+    for given in ({"server": url}, {"environment": {"BATON_SERVER": url}}):
+        with pytest.raises(Refused, match="must look like nats://HOST:PORT") as refused:
+            read_settings(home=tmp_path, **given)  # type: ignore[arg-type]
+        assert refused.value.code == "INVALID_FIELD"
+
+
+def test_password_in_a_server_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(Refused) as refused:
+        read_settings(home=tmp_path, server="nats://me:hunter2@h:4222")
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["nats://h", "nats://127.0.0.1:4222", "tls://bus.example.org:4443/", "nats://[::1]:4222"]
+)
+def test_server_that_is_a_url_is_taken(tmp_path: Path, url: str) -> None:
+    assert read_settings(home=tmp_path, server=url, environment={}).server == url

@@ -23,6 +23,7 @@ import json
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -82,11 +83,11 @@ class Node:
 
     client: LocalClient
 
-    def __init__(self, settings: Settings, *, port: int | None = None) -> None:
+    def __init__(self, settings: Settings, *, port: int | None = None, preferred: int | None = None) -> None:
         """Prepare a node of the ledger in ``settings.home``; nothing is opened or started yet."""
         self._settings = settings
         self._home = Home(settings.home)
-        self._port = port
+        self._port, self._preferred = port, preferred
         self._parts = contextlib.AsyncExitStack()
         # One thread, so that a start, a reload and a stop of the server never overlap, whatever is cancelled.
         self._server_thread = ThreadPoolExecutor(1, thread_name_prefix="baton-server")
@@ -95,6 +96,11 @@ class Node:
     def url(self) -> str:
         """Where clients connect."""
         return self._server.url
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the server listens neither where it was told to nor where it was to if possible."""
+        return self._server.port not in {self._port, self._preferred}
 
     @property
     def published(self) -> int:
@@ -145,7 +151,7 @@ class Node:
         self._server = EmbeddedServer(self._home.bus, self.client.ledger, program=Path(program) if program else None)
         self._users = current_users(self.client, self._home)
         self._parts.push_async_callback(self._on_server, self._server.stop)
-        await self._on_server(self._server.start, self._users, self._port)
+        await self._on_server(partial(self._server.start, self._users, self._port, preferred=self._preferred))
         self._nats = await self._connect()
         self._parts.push_async_callback(self._disconnect)
         self._news = News(self.client.log)

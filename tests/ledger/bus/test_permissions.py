@@ -174,3 +174,44 @@ def test_not_even_a_node_may_delete(bus: Bus, call: str) -> None:
         assert "permissions violation" in str(errors[0]).lower()
 
     asyncio.run(delete())
+
+
+@pytest.mark.parametrize(
+    "reply", ["_INBOX_bob.known", subjects.live_subject(L, "handoff.completed", "x"), subjects.checkpoint_subject(L)]
+)
+def test_an_answer_that_is_misdirected_reaches_nobody(bus: Bus, reply: str) -> None:
+    async def misdirect() -> list[Any]:
+        heard: list[Any] = []
+
+        async def hear(message: Msg) -> None:
+            heard.append(message.data)
+
+        async with bus.connect() as node, bus.connect("bob") as bob, bus.connect("alice") as alice:
+            await node.subscribe(subjects.read_pattern(L), cb=answer)
+            await bus.settle(node)
+            for subject in ("_INBOX_bob.>", subjects.live_subject(L), subjects.checkpoint_subject(L)):
+                await bob.subscribe(subject, cb=hear)
+            await bus.settle(bob)
+            await alice.publish(subjects.read_subject(L, "alice", "event"), b"evil", reply=reply)
+            own = await alice.request(subjects.read_subject(L, "alice", "event"), b"", timeout=2)
+            await bob.request(subjects.read_subject(L, "bob", "event"), b"", timeout=2)
+            assert own.data
+        return heard
+
+    assert asyncio.run(misdirect()) == [b"answer to "]
+
+
+@pytest.mark.parametrize("agent", ["bob", "*"])
+def test_an_agent_reads_only_as_itself(bus: Bus, agent: str) -> None:
+    subject = f"baton.{L}.read.{agent}.head"
+
+    async def ask() -> None:
+        errors: list[Exception] = []
+        async with bus.connect() as node, bus.connect("alice", errors=errors) as alice:
+            await node.subscribe(subjects.read_pattern(L), cb=answer)
+            await bus.settle(node)
+            await alice.publish(subject, b"x")
+            await bus.settle(alice)
+        assert "permissions violation for publish" in str(errors[0]).lower()
+
+    asyncio.run(ask())

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING
 import nats.errors
 import pytest
 
+from ledger.bus import subjects
 from ledger.bus.server import EmbeddedServer, find_server
 from ledger.bus.server_config import BusUsers, render_config
+from ledger.bus.stream import Incarnation, open_stream
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from conftest import Bus
+    from nats.aio.msg import Msg
 
 OWNER_PROGRAM = """
 import sys
@@ -236,3 +239,46 @@ def test_an_administrator_takes_altering_from_the_nodes(bus: Bus) -> None:
     assert "STREAM.CREATE" in plain
     assert "STREAM.CREATE" not in text
     assert "$JS.API.>" in text
+
+
+def test_agent_added_removed_and_added_again_by_reloads_is_heard_at_once(bus: Bus) -> None:
+    async def ask(name: str) -> bytes:
+        async with bus.connect() as node, bus.connect(name) as agent:
+
+            async def respond(message: Msg) -> None:
+                await message.respond(b"heard")
+
+            await node.subscribe(subjects.read_pattern(bus.ledger), cb=respond)
+            live = await agent.subscribe(subjects.live_subject(bus.ledger, "session.started", "s"))
+            await bus.settle(node)
+            await bus.settle(agent)
+            answer = await agent.request(subjects.read_subject(bus.ledger, name, "head"), b"", timeout=2)
+            await open_stream(node, Incarnation(bus.ledger))
+            await node.jetstream().publish(subjects.event_subject(bus.ledger, "session.started", "s"), b"stored")
+            assert (await live.next_msg(timeout=2)).data == b"stored"
+            return answer.data
+
+    everybody = dict(bus.seeds)
+    for name in ("carol", "bob", "carol", "bob"):
+        bus.seeds = {one: seed for one, seed in everybody.items() if one != name}
+        bus.server.reload(bus.users)
+        bus.seeds = everybody
+        if name not in bus.seeds:
+            bus.add(name)
+        bus.server.reload(bus.users)
+        assert asyncio.run(ask(name)) == b"heard"
+
+
+def test_preferred_port_is_taken_when_it_is_free_and_another_when_not(bus: Bus, tmp_path: Path) -> None:
+    other = EmbeddedServer(tmp_path / "other", bus.ledger)
+    try:
+        other.start(bus.users, preferred=bus.server.port)
+        assert other.port != bus.server.port
+        other.stop()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        other = EmbeddedServer(tmp_path / "other", bus.ledger)
+        assert other.start(bus.users, preferred=port).endswith(f":{port}")
+    finally:
+        other.stop()

@@ -15,6 +15,7 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import configure_logging
 from consumers.doors.cli.program import Command
+from ledger.config import usual_port
 from ledger.errors import BatonError, Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option("--port", type=click.IntRange(1, 65535), help="The port on 127.0.0.1 (default: a free one).")
+@click.option("--port", type=click.IntRange(1, 65535), help="The port on 127.0.0.1 (default: 4222, if it is free).")
 @click.option("--verbose", is_flag=True, help="Log also what goes well.")
 def serve(app: App, port: int | None, *, verbose: bool) -> None:
     """Serve the ledger to agents over NATS: submissions, reads, the log stream, views and briefs.
@@ -37,7 +38,7 @@ def serve(app: App, port: int | None, *, verbose: bool) -> None:
     from consumers.doors.node.node import Node  # noqa: PLC0415 - loads the bus, which `baton mcp` does not need
 
     configure_logging(verbose=verbose)
-    asyncio.run(_serve(app, Node(settings, port=port)))
+    asyncio.run(_serve(app, Node(settings, port=port, preferred=usual_port)))
 
 
 async def _serve(app: App, node: Node) -> None:
@@ -46,6 +47,8 @@ async def _serve(app: App, node: Node) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with node:
         ledger, url = node.client.ledger, node.url
+        if node.is_elsewhere:
+            click.echo(f"port {usual_port} is taken: this is another (choose one with --port)", err=True)
         app.show("serving", {"ledger": ledger, "url": url}, lambda: click.echo(f"ledger {ledger} at {url}"))
         sys.stdout.flush()
         await node.run(stop)

@@ -1,0 +1,111 @@
+"""An agent that floods: run as a program of its own, over a bare socket, as fast as the socket takes it.
+
+    flooding.py PORT SEED AGENT SUBJECT SIZE CONNECTIONS SECONDS PER_SECOND     (PER_SECOND 0: as fast as it goes)
+
+It speaks the protocol itself, because nats-py would be slower than what it is to test. What it is answered is read and
+thrown away. It says "ready" once it is connected, begins when it is told anything, and prints how much it sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import nkeys
+
+PIECE_BYTES = 512 * 1024
+
+
+class Flood(threading.Thread):
+    """One connection."""
+
+    def __init__(self, port: int, seed: str, agent: str, message: bytes, seconds: float, per_second: float) -> None:
+        super().__init__(daemon=True)
+        self.message, self.seconds, self.per_second = message, seconds, per_second
+        self.sent = 0
+        self.socket = connect(port, seed)
+        self.socket.sendall(f"SUB _INBOX_{agent}.> 1\r\n".encode())
+
+    def run(self) -> None:
+        """Send until the time is up; what the server cuts off is over."""
+        threading.Thread(target=self.read, daemon=True).start()
+        count = 1 if self.per_second else max(1, PIECE_BYTES // len(self.message))
+        piece, start = self.message * count, time.monotonic()
+        with suppress(OSError):
+            while (elapsed := time.monotonic() - start) < self.seconds:
+                if self.per_second and self.sent > elapsed * self.per_second:
+                    time.sleep(0.001)
+                    continue
+                self.socket.sendall(piece)
+                self.sent += count
+
+    def read(self) -> None:
+        """Throw answers away."""
+        with suppress(OSError):
+            while self.socket.recv(1 << 20):
+                pass
+
+
+def connect(port: int, seed: str) -> socket.socket:
+    """Return a socket on which the server has let this key in."""
+    connection = socket.create_connection(("127.0.0.1", port))
+    lines = connection.makefile("rb", buffering=0)
+    key = nkeys.from_seed(bytearray(seed, "ascii"))
+    nonce = json.loads(lines.readline()[len(b"INFO ") :])["nonce"]
+    signature = base64.urlsafe_b64encode(key.sign(nonce.encode())).rstrip(b"=").decode()
+    options = {"nkey": key.public_key.decode(), "sig": signature, "verbose": False, "pedantic": False}
+    options |= {"headers": True, "no_responders": True, "protocol": 1, "lang": "flood", "version": "1"}
+    connection.sendall(b"CONNECT " + json.dumps(options).encode() + b"\r\nPING\r\n")
+    if (answer := lines.readline()) != b"PONG\r\n":
+        connection.close()
+        raise ConnectionError(answer.decode())
+    return connection
+
+
+def heard(connection: socket.socket, text: bytes) -> bool:
+    """Read until the server has said something, or has ended the connection; return whether it did say it."""
+    answer = b""
+    while text.lower() not in answer.lower():
+        try:
+            answer += (piece := connection.recv(1 << 16))
+        except OSError:
+            return False
+        if not piece:
+            return False
+    return True
+
+
+def message_of(subject: str, agent: str, payload: bytes, headers: bytes = b"") -> bytes:
+    """Return one message, with a reply subject, as it stands on the wire."""
+    inbox = f"_INBOX_{agent}.x"
+    if headers:
+        return (
+            f"HPUB {subject} {inbox} {len(headers)} {len(headers + payload)}\r\n".encode() + headers + payload + b"\r\n"
+        )
+    return f"PUB {subject} {inbox} {len(payload)}\r\n".encode() + payload + b"\r\n"
+
+
+def main() -> None:
+    """Flood."""
+    port, seed, agent, subject, size, connections, seconds, per_second = sys.argv[1:]
+    message = message_of(subject, agent, b"x" * int(size))
+    floods = [
+        Flood(int(port), seed, agent, message, float(seconds), float(per_second) / int(connections))
+        for _ in range(int(connections))
+    ]
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for flood in floods:
+        flood.start()
+    for flood in floods:
+        flood.join()
+    print(sum(flood.sent for flood in floods))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""One agent sends as fast as it can, or what nobody should send: the node stays, and others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import flooding
+import msgspec
+import pytest
+from served import Served, bus_seed, connect, failure_of, until
+
+from ledger import limits
+from ledger.author import Draft
+from ledger.bus import intake
+from ledger.bus.server import EmbeddedServer
+from ledger.bus.subjects import inbox_prefix, read_subject, reads_of, submit_subject
+from ledger.events.session import SessionStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from building import Ledger
+
+FLOODS = {
+    "60 kB, as fast as it goes": (60_000, 1, 0),
+    "60 kB, 830 a second": (60_000, 1, 830),
+    "nothing, over many connections": (0, 8, 0),
+    "the largest, over two connections": (limits.agent_payload_max_bytes, 2, 0),
+}
+SECONDS = 1.5
+
+
+@contextmanager
+def flooded(
+    served: Served, subject: str, size: int, connections: int, per_second: int
+) -> Iterator[subprocess.Popen[str]]:
+    """Let alice flood a subject from a process of her own."""
+    port = served.url.rpartition(":")[2]
+    what = (port, bus_seed("alice"), "alice", subject, size, connections, SECONDS, per_second)
+    program = [sys.executable, flooding.__file__, *map(str, what)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        yield child
+
+
+def log_of(server: EmbeddedServer) -> str:
+    """Return what the server has logged."""
+    return (server.folder / "server.log").read_text()
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS.keys())
+@pytest.mark.parametrize("lane", ["submit", "read"])
+def test_flood_of_one_agent_neither_cuts_the_node_off_nor_keeps_others_from_submitting(
+    served: Served, ledger: Ledger, shared_server: EmbeddedServer, lane: str, flood: tuple[int, int, int]
+) -> None:
+    connected_as, logged = served.nats.client_id, len(log_of(shared_server))
+    subject = submit_subject(ledger.id, "alice") if lane == "submit" else read_subject(ledger.id, "alice", "range")
+    bob, count = served.client("bob"), 0
+    with flooded(served, subject, *flood) as child:
+        child.stdin.write("\n")
+        child.stdin.flush()
+        while child.poll() is None:
+            sign = ledger.sign("bob", Draft(stream=f"session/{count}", data=SessionStarted()))
+            assert bob.submit(sign)[0].index == ledger.head()[0] - 1
+            count += 1
+        assert int(child.stdout.read()) > SECONDS * 100
+    assert count > 1
+    assert served.nats.client_id == connected_as
+    assert "Slow Consumer" not in log_of(shared_server)[logged:]
+    assert served.client("alice").head().size == ledger.head()[0]
+
+
+def test_request_beyond_the_share_of_an_agent_is_shed_unread_and_its_door_closes(
+    served: Served, ledger: Ledger
+) -> None:
+    served.service._submissions._doors["alice"].pause_s = 1000
+    queue = served.service._submissions._queue
+    queue._share = replace(queue._share, waiting_max=1, running_max=0, all_running_max=0)
+    subject = submit_subject(ledger.id, "alice")
+
+    async def ask() -> tuple[Any, Any]:
+        waiting = asyncio.create_task(served.alice.request(subject, b"junk", timeout=20))
+        await until(lambda: queue.waiting_bytes > 0)
+        answer = await served.alice.request(subject, b"more junk", timeout=20)
+        door = served.service._submissions._doors["alice"]
+        await until(lambda: door.subscription is None)
+        await served.nats.flush()
+        with pytest.raises(Exception, match="no responders"):
+            await served.alice.request(subject, b"junk", timeout=20)
+        queue._share = replace(queue._share, running_max=1, all_running_max=1)
+        served.service._submissions._advance()
+        return msgspec.json.decode(answer.data)["error"], msgspec.json.decode((await waiting).data)["error"]
+
+    shed, served_later = served.run(ask())
+    assert (shed["code"], shed["recoverable"]) == ("BUSY", True)
+    assert served_later["code"] == "INVALID_FORMAT"
+
+
+def test_door_that_closed_opens_again_piece_by_piece_and_at_last_without_a_count(
+    served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "door_pause_max_s", 0.001)
+    intake_of_reads = served.service._reads
+    intake_of_reads._doors["alice"].pause_s = 0.001
+    subject = read_subject(ledger.id, "alice", "head")
+
+    async def ask() -> None:
+        door = intake_of_reads._doors["alice"]
+        intake_of_reads._close("alice", door)
+        await until(lambda: door.left is not None and door.subscription is not None)
+        before = door.left or 0
+        await served.alice.request(subject, b"", timeout=20)
+        assert door.left == before - 1
+        for _ in range(before - 1):
+            await served.alice.request(subject, b"", timeout=20)
+        monkeypatch.setattr(limits, "door_flood_forget_s", 0)
+        await until(lambda: door.left is None or door.left > 0)
+        while door.left is not None:
+            answer = await served.alice.request(subject, b"", timeout=20)
+            await asyncio.sleep(0)
+        assert msgspec.json.decode(answer.data)["size"] == ledger.head()[0]
+
+    served.run(ask())
+
+
+def test_agent_that_is_shed_is_told_in_words_and_served_once_it_is_quiet(
+    served: Served, ledger: Ledger, give_up_soon: None
+) -> None:
+    door = served.service._reads._doors["alice"]
+    door.pause_s = 2.0
+    client = served.client()
+    served._loop.call_soon_threadsafe(served.service._reads._close, "alice", door)
+    served.run(until(lambda: door.subscription is None))
+    error = failure_of(client.head)
+    assert (error.code, error.recoverable) == ("BUS_UNAVAILABLE", True)
+    assert "let in again in a moment" in error.message
+    served.run(until(lambda: door.subscription is not None))
+    assert client.head().size == ledger.head()[0]
+
+
+HOSTILE = {
+    "headers that are no text": (b"NATS/1.0\r\nA: \xff\xfe\r\n\xff: b\r\n\r\n", b"junk"),
+    "a status that is no text": (b"NATS/1.0 \xff\xff\xff \xff\r\n\r\n", b"junk"),
+    "headers that are none": (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b""),
+    "many headers": (b"NATS/1.0\r\n" + b"".join(b"k%d: v\r\n" % n for n in range(50_000)) + b"\r\n", b"junk"),
+}
+
+
+@pytest.mark.parametrize("message", HOSTILE.values(), ids=HOSTILE.keys())
+def test_headers_of_any_bytes_do_not_stop_the_node(
+    served: Served, ledger: Ledger, message: tuple[bytes, bytes]
+) -> None:
+    headers, payload = message
+    subject = submit_subject(ledger.id, "alice")
+    sent(served, flooding.message_of(subject, "alice", payload, headers))
+    assert served.client().head().size == ledger.head()[0]
+
+
+@pytest.mark.parametrize("token", [b"\xff", b"\xc3\x28", "日志".encode(), b"\x7f"])
+def test_subject_of_any_bytes_does_not_stop_the_node(served: Served, ledger: Ledger, token: bytes) -> None:
+    sent(served, b"PUB baton.%s.read.alice.%s _INBOX_alice.x 0\r\n\r\n" % (ledger.id.encode(), token))
+    assert served.client().head().size == ledger.head()[0]
+
+
+def sent(served: Served, message: bytes) -> None:
+    """Send bytes as alice, and wait until the server and the node have read them."""
+    before = served.nats.stats["in_msgs"]
+    with flooding.connect(int(served.url.rpartition(":")[2]), bus_seed("alice")) as connection:
+        connection.sendall(message + b"PING\r\n")
+        assert flooding.heard(connection, b"PONG")
+    served.run(until(lambda: served.nats.stats["in_msgs"] > before))
+
+
+def test_agent_that_is_no_longer_served_is_dropped_with_all_that_waits(served: Served, ledger: Ledger) -> None:
+    wait = msgspec.json.encode({"start": ledger.head()[0], "wait_s": 30})
+
+    async def ask() -> tuple[Any, Any]:
+        bob = await connect(served.url, "bob")
+        both = [
+            asyncio.create_task(client.request(read_subject(ledger.id, name, "range"), wait, timeout=20))
+            for name, client in (("bob", bob), ("alice", served.alice))
+        ]
+        await until(lambda: served.service.reads_waiting == 2)
+        await served.service.follow(["alice"])
+        refused = await both[0]
+        with pytest.raises(Exception, match="no responders"):
+            await bob.request(read_subject(ledger.id, "bob", "head"), b"", timeout=20)
+        assert served.service.reads_waiting == 1
+        await served.service.follow(["alice", "bob"])
+        await served.nats.flush()
+        await served.nats.flush()
+        again = await bob.request(read_subject(ledger.id, "bob", "head"), b"", timeout=20)
+        await asyncio.to_thread(ledger.emit, "alice", "session/s1", SessionStarted())
+        await both[1]
+        await bob.close()
+        return msgspec.json.decode(refused.data)["error"]["code"], msgspec.json.decode(again.data)["ledger"]
+
+    assert served.run(ask()) == ("BUS_DENIED", ledger.id)
+
+
+def test_agent_cannot_have_more_than_its_connections_and_subscriptions(served: Served, ledger: Ledger) -> None:
+    port = int(served.url.rpartition(":")[2])
+    mine: list[socket.socket] = []
+    try:
+        mine += [flooding.connect(port, bus_seed("bob")) for _ in range(limits.agent_connections_max)]
+        with pytest.raises(ConnectionError, match="maximum account active connections"):
+            flooding.connect(port, bus_seed("bob"))
+        prefix = inbox_prefix("bob")
+        mine[0].sendall(
+            b"".join(f"SUB {prefix}.{n} {n}\r\n".encode() for n in range(limits.agent_subscriptions_max + 1))
+        )
+        assert flooding.heard(mine[0], b"maximum subscriptions exceeded")
+        assert served.client("alice").head().size == ledger.head()[0]
+    finally:
+        for connection in mine:
+            connection.close()
+
+
+def test_agent_cannot_send_more_than_a_request_may_have(served: Served, ledger: Ledger) -> None:
+    message = flooding.message_of(reads_of(ledger.id, "bob"), "bob", b"x" * (limits.agent_payload_max_bytes + 1))
+    with flooding.connect(int(served.url.rpartition(":")[2]), bus_seed("bob")) as connection:
+        connection.sendall(message[:1000])
+        assert flooding.heard(connection, b"maximum payload violation")
+
+
+def test_the_answer_of_those_shed_is_made_beforehand() -> None:
+    assert msgspec.json.decode(intake._BUSY)["error"]["code"] == "BUSY"
+    assert Path(flooding.__file__).is_file()
