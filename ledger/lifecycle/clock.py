@@ -64,7 +64,7 @@ def next_ms(last_ms: int | None, system_ms: int) -> int:
 def jump_text(last_ms: int, system_ms: int) -> str:
     """Return what to do about a system whose time lies too far from the last entry's."""
     distance = "later" if system_ms > last_ms else "earlier"
-    days = abs(system_ms - last_ms) // 86_400_000
+    days = round(abs(system_ms - last_ms) / 86_400_000)
     return (
         f"this machine's clock says {clock_text(system_ms)}, {days} days {distance} than the last entry "
         f"({clock_text(last_ms)}): if that is right, the root says so once with "

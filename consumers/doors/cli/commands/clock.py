@@ -16,6 +16,7 @@ from ledger.errors import Refused
 from ledger.events.authority import ClockSet
 from ledger.lifecycle.authority import ROOT
 from ledger.lifecycle.clock import clock_text, next_ms
+from ledger.limits import clock_max_ms
 
 
 @click.group(cls=Group, invoke_without_command=True)
@@ -61,9 +62,9 @@ def compare_clocks(client: Client) -> dict[str, Any]:
     fix = ""
     try:
         next_ms(last_ms, system_ms)
-        system = clock_text(system_ms)
     except Refused as refusal:
-        fix, system = refusal.message, f"{system_ms} ms"
+        fix = refusal.message
+    system = clock_text(system_ms) if 0 <= system_ms <= clock_max_ms else f"{system_ms} ms of Unix time"
     return {
         "index": index, "last_ms": last_ms, "last": clock_text(last_ms), "system_ms": system_ms, "system": system,
         "difference_s": (system_ms - last_ms) / 1000, "ok": not fix, "fix": fix,
