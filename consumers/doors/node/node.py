@@ -8,16 +8,11 @@ After a kill at any point the next start needs nothing but to be started: the lo
 compared with it.
 
 Whatever runs in the background is started again when it fails, and the failure logged: nothing here dies silently.
-
-Who may connect to the bus: the nodes, and every agent with a valid identity key and a key for the bus. A nats-server
-refuses its whole configuration for one key it cannot use, and then neither reloads nor starts. So a key that is no key,
-or that somebody else has, keeps only its own agent out.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
 import threading
@@ -27,10 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
-import nkeys
 import structlog
 
 from consumers.doors.node.publication import Publishing
+from consumers.doors.node.users import current_users
 from consumers.handoffs.notifier.settings import configured_channels
 from consumers.handoffs.notifier.store import STORE_FILE
 from consumers.handoffs.notifier.worker import NotifierWorker
@@ -47,12 +42,11 @@ from ledger.bus.connection import bus_errors
 from ledger.bus.node_client import NodeClient
 from ledger.bus.publisher import Outbox
 from ledger.bus.server import EmbeddedServer
-from ledger.bus.server_config import BusUsers
 from ledger.bus.service import News, Service
 from ledger.config import Settings
 from ledger.errors import BatonError, Unavailable, message_of
-from ledger.home import Home, public_bus_key
-from ledger.lifecycle.authority import NODE, ROOT
+from ledger.home import Home
+from ledger.lifecycle.authority import NODE
 from ledger.local import LocalClient
 from ledger.log.expiry import drop_unreferenced
 from projections.reader import Reader
@@ -72,7 +66,6 @@ news_wait_max_s: Final = 60.0
 connect_wait_max_s: Final = 10.0
 close_wait_max_s: Final = 2.0
 publish_left_max_s: Final = 30.0
-_CHECKSUM_BYTES: Final = 2
 
 
 class Node:
@@ -366,40 +359,3 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
         channels = configured_channels(settings)
         workers["notifier"] = NotifierWorker(client, reader.answer, path / STORE_FILE, channels).run
     return workers
-
-
-def current_users(client: LocalClient, home: Home) -> BusUsers:
-    """Return the users that the log and the ledger's folder name now: agents with a valid identity key and a bus key.
-
-    Not: whose identity key was revoked or called compromised and not yet replaced, and who was removed.
-
-    Raises:
-        Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE`` for the node's own key.
-    """
-    node = public_bus_key(home.bus_seed(NODE))
-    taken, agents = {node}, dict[str, str]()
-    if home.nkey_file(ROOT).exists():
-        # Who owns the ledger's folder may also ask its server; the key lies nowhere else.
-        agents[ROOT] = public_bus_key(home.bus_seed(ROOT))
-        taken.add(agents[ROOT])
-    with client.log.snapshot() as snapshot:
-        valid = [agent for agent in snapshot.agents() if (key := snapshot.key(agent.key)) is not None and key.is_valid]
-    for agent in valid:
-        if agent.nkey is None:
-            continue
-        if agent.nkey in taken or not is_bus_key(agent.nkey):
-            log.warning("agent cannot connect: its bus key is no key, or the node's", agent=agent.name, nkey=agent.nkey)
-            continue
-        taken.add(agent.nkey)
-        agents[agent.name] = agent.nkey
-    return BusUsers(nodes=(node,), agents=agents)
-
-
-def is_bus_key(nkey: str) -> bool:
-    """Whether this is the public key of a NATS user: prefix, 32 bytes, checksum (NATS ADR-14)."""
-    try:
-        raw = base64.b32decode(nkey)
-    except ValueError:
-        return False
-    payload, checksum = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
-    return payload[:1] == bytes([nkeys.PREFIX_BYTE_USER]) and bytes(nkeys.crc16_checksum(payload)) == checksum

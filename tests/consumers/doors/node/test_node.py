@@ -27,7 +27,8 @@ from serving import (
 )
 
 from consumers.doors.node import node as node_module
-from consumers.doors.node.node import Node, current_users, is_bus_key
+from consumers.doors.node.node import Node
+from consumers.doors.node.users import current_users, is_bus_key
 from ledger.author import Author, Draft
 from ledger.errors import Refused, Unavailable
 from ledger.events.authority import AgentRemoved, KeyCompromised, KeyRevoked, KeyRotated
