@@ -39,7 +39,7 @@ from ledger.bundle.layout import (
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, verify_checkpoint
 from ledger.envelope import batch_root_pae, decode_entry, event_id, pae
 from ledger.errors import BatonError, Corrupted, Refused, message_of
-from ledger.events.authority import ClockSet, LedgerCreated
+from ledger.events.authority import LedgerCreated
 from ledger.events.body import decode_body, make_event
 from ledger.identity import verify
 from ledger.log.blobs import check_blob
@@ -288,7 +288,7 @@ class StreamReplay:
         is_authority = event.kind in AUTHORITY_KINDS
         if event.stream != stream and not is_authority:
             raise Refused("INVALID_FIELD", f"it is of the stream {event.stream}, which is not that of the bundle")
-        self._clock.check(event.index, entry.accepted_ms, is_set=isinstance(event.data, ClockSet))
+        self._clock.check(event.index, entry.accepted_ms, event.data)
         if event.index == 0 and isinstance(event.data, LedgerCreated):
             self.created, self.ledger = event.data, event.ledger
         self._layer.size = event.index

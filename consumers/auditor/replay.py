@@ -25,7 +25,7 @@ from ledger.admission.state import Layer
 from ledger.codec import encode_packed
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
-from ledger.events.authority import ClockSet, KeyCompromised, LedgerCreated
+from ledger.events.authority import ClockSet, EpochStarted, KeyCompromised, LedgerCreated
 from ledger.events.body import decode_body
 from ledger.lifecycle.clock import is_jump
 from ledger.limits import body_size_max_bytes, clock_forward_max_ms
@@ -57,14 +57,14 @@ class Clock:
         self._index = -1
         self.now = 0
 
-    def check(self, index: int, accepted_ms: int, *, is_set: bool = False) -> None:
-        """Compare the time of the next entry with those before it; ``is_set``: it sets the clock."""
-        if is_set:
+    def check(self, index: int, accepted_ms: int, data: EventData | None = None) -> None:
+        """Compare the time of the next entry with those before it; ``data`` says whether it may set the clock."""
+        if isinstance(data, ClockSet):
             self._index = index
             self._set(index, accepted_ms)
             return
         is_next, self._index = index == self._index + 1, index  # in a bundle of one stream, most are not
-        if is_next and index > 0 and is_jump(self.now, accepted_ms):
+        if is_next and index > 0 and is_jump(self.now, accepted_ms) and not isinstance(data, EpochStarted):
             self._jumps[index] = accepted_ms
         if self._doubt is not None:
             behind, behind_ms = self._doubt
@@ -227,7 +227,7 @@ class Replay:
                 self._clock.check(index, entry.accepted_ms)
             return
         if not is_damaged:
-            self._clock.check(index, entry.accepted_ms, is_set=isinstance(content, ClockSet))
+            self._clock.check(index, entry.accepted_ms, content)
         self._decide(index, Candidate(body, content, event_id(signed), entry.body), entry, chunk)
 
     def _decide(self, index: int, candidate: Candidate, entry: Entry, chunk: Layer) -> None:

@@ -16,7 +16,7 @@ from ledger.admission.rules import AUTHORITY_KINDS, RULES
 from ledger.admission.state import Layer
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry
 from ledger.errors import Refused
-from ledger.events.authority import ClockSet
+from ledger.events.authority import ClockSet, EpochStarted
 from ledger.events.body import Body, Event, make_event
 from ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
 from ledger.lifecycle.clock import check_set, ledger_now, next_ms
@@ -92,6 +92,9 @@ def _accepted_ms(checked: Checked, group: Layer, system_ms: int) -> int:
     Raises:
         Refused: ``CLOCK_JUMPED``; ``INVALID_FIELD`` when the clock is set by one event of several.
     """
+    if group.now_ms is not None and isinstance(checked.candidates[0].data, EpochStarted):
+        # A copy that was put back may be old: the root's word that it goes on says so of its clock, too.
+        return ledger_now(group.now_ms, next_ms(None, system_ms))
     settings = [one.data for one in checked.candidates if isinstance(one.data, ClockSet)]
     if not settings:
         return next_ms(group.now_ms, system_ms)

@@ -13,7 +13,7 @@ from consumers.auditor import verify_bundle, verify_log
 from consumers.auditor.fsck import fsck
 from ledger.admission import decide
 from ledger.bundle import export_bundle
-from ledger.events.authority import ClockSet
+from ledger.events.authority import ClockSet, EpochStarted
 from ledger.events.session import SessionStarted
 from ledger.lifecycle.clock import ledger_now
 
@@ -84,6 +84,14 @@ def test_clock_within_bounds_and_set_back_is_no_problem_for_anybody(
 def test_winter_without_an_entry_and_the_clock_set_after_it_is_no_problem(ledger: Ledger, tmp_path: Path) -> None:
     ledger.clock.advance(100 * DAY_S)
     set_clock(ledger)
+    ledger.emit("alice", SESSION, finding(2))
+    assert set(verdicts(ledger, tmp_path / "after").values()) == {True}
+
+
+def test_old_copy_that_the_root_goes_on_from_needs_no_other_word(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.clock.advance(100 * DAY_S)
+    lost = EpochStarted(abandoned_size=99, abandoned_root="9f" * 32, reason="a copy of the summer was put back")
+    ledger.emit("root", "ledger", lost)
     ledger.emit("alice", SESSION, finding(2))
     assert set(verdicts(ledger, tmp_path / "after").values()) == {True}
 
