@@ -17,7 +17,7 @@ import msgspec
 from blake3 import blake3
 
 from ledger.codec import decode_base64, decode_packed, decode_strict, encode_base64, encode_packed
-from ledger.errors import Refused
+from ledger.errors import AS_A_BLOB, Refused
 from ledger.limits import (
     batch_events_max,
     batch_size_max_bytes,
@@ -132,7 +132,8 @@ def decode_submission(data: bytes) -> Submission:
         Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` and the strict JSON codes.
     """
     if len(data) > request_size_max_bytes:
-        raise Refused("TOO_LARGE", f"a submission of {len(data)} bytes exceeds {request_size_max_bytes}")
+        message = f"a submission of {len(data)} bytes exceeds {request_size_max_bytes}: send fewer events; {AS_A_BLOB}"
+        raise Refused("TOO_LARGE", message, size=len(data))
     if data[:1] in (b"{", b"["):
         return _from_dsse(data)
     return check_shape(decode_packed(data, _submission_decoder))
@@ -151,7 +152,8 @@ def check_shape(submission: Submission) -> Submission:
         raise Refused("TOO_LARGE", f"a submission of {count} events exceeds {batch_events_max}", limit=batch_events_max)
     size = sum(map(len, submission.bodies))
     if size > batch_size_max_bytes:
-        raise Refused("TOO_LARGE", f"a submission of {size} bytes exceeds {batch_size_max_bytes}", size=size)
+        message = f"a submission of {size} bytes exceeds {batch_size_max_bytes}: send fewer events; {AS_A_BLOB}"
+        raise Refused("TOO_LARGE", message, size=size)
     if len(submission.sigs) not in (1, count):
         raise Refused("INVALID_FORMAT", "a submission has one signature, or one for each event")
     if len(submission.key) != 32 or any(len(sig) != 64 for sig in submission.sigs):

@@ -20,7 +20,7 @@ So a traceback shows the code; texts that show it elsewhere, or not at all, use 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple, Self, assert_never
+from typing import Any, Final, NamedTuple, Self, assert_never
 
 
 class Exit(IntEnum):
@@ -124,6 +124,10 @@ CODES: dict[str, Code] = {
     "CORRUPTED": Code(Exit.UNVERIFIED, False, "Stored data is damaged."),
     "UNEXPECTED": Code(Exit.UNEXPECTED, False, "An error nobody foresaw: please report it."),
 }  # fmt: skip
+
+
+AS_A_BLOB: Final = "store it by `baton blob put FILE` (Python: ledger.put_blob(content)) and refer to it by its ref"
+"""What to do with content that is too large for an event."""
 
 
 class BatonError(Exception):

@@ -29,7 +29,7 @@ import msgspec
 
 from consumers.sdk.thinking.response import first_text
 from ledger.codec import check_strict, schema_error
-from ledger.errors import Refused
+from ledger.errors import AS_A_BLOB, Refused
 from ledger.events.fields import EventData
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from ledger.limits import batch_events_max, batch_size_max_bytes, entry_size_max_bytes
@@ -274,7 +274,7 @@ def _step(step: ReasoningStep) -> Step:
     if size > data_size_max_bytes or longest > text_max_chars:
         message = (
             f"step {step.step_number} has {size} bytes; an event holds {data_size_max_bytes}, a text {text_max_chars}"
-            " characters: divide the step, or put its text into a blob and cite it as evidence"
+            f" characters: divide the step; or of its text, {AS_A_BLOB} as evidence"
         )
         raise Refused("TOO_LARGE", message, step=step.step_number, size=size, limit=data_size_max_bytes)
     try:
@@ -287,7 +287,9 @@ def _step(step: ReasoningStep) -> Step:
 def _event(kind: type[T], values: dict[str, Any], field: str) -> T:
     size = _json_size(values, field)
     if size > data_size_max_bytes or len(values[field]) > text_max_chars:
-        message = f"the {field} and what stands with it have {size} bytes; an event holds {data_size_max_bytes}"
+        message = (
+            f"the {field} and what stands with it have {size} bytes; an event holds {data_size_max_bytes}: {AS_A_BLOB}"
+        )
         raise Refused("TOO_LARGE", message, field=field, size=size, limit=data_size_max_bytes)
     try:
         return msgspec.convert(values, kind)

@@ -163,7 +163,16 @@ def import_records(
     """
     outcomes: list[Outcome] = []
     for batch in _batches(records):
-        outcomes += _submit(author, batch)
+        try:
+            outcomes += _submit(author, batch)
+        except Unavailable as error:
+            # What was appended stays. A quota heals with time; the same import then adds what is left.
+            left = len(records) - len(outcomes)
+            message = (
+                f"{error.message}; {len(outcomes)} of {len(records)} records were read into the ledger, {left} are"
+                " left: run the same import again later, it goes on there"
+            )
+            raise Unavailable(error.code, message, **error.details, done=len(outcomes), left=left) from error
         step(len(outcomes), len(records))
     refused = ((outcome.record, outcome.refusal) for outcome in outcomes if outcome.is_mapped)
     again = [_kept_aside(record, refusal) for record, refusal in refused if refusal is not None]

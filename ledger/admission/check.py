@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ledger.envelope import Submission, batch_pae, check_shape, event_id, pae
-from ledger.errors import Refused
+from ledger.errors import AS_A_BLOB, Refused
 from ledger.events import EventData
 from ledger.events.body import Body, decode_body
 from ledger.identity import verify
@@ -76,7 +76,7 @@ def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
 
 def _candidate(raw: bytes, signed: bytes) -> Candidate:
     if len(raw) > body_size_max_bytes:
-        message = f"an event of {len(raw)} bytes exceeds {body_size_max_bytes}: put it in a blob"
+        message = f"an event of {len(raw)} bytes exceeds {body_size_max_bytes}: of what is large, {AS_A_BLOB}"
         raise Refused("TOO_LARGE", message, size=len(raw))
     body, data = decode_body(raw)
     return Candidate(body, data, event_id(signed), raw)

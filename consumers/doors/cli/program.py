@@ -161,6 +161,7 @@ VERBS: Final = {
     "log": Lazy("events:log_", "List events, or follow them as they come."),
     "show": Lazy("events:show", "Show one event, by index or reference."),
     "why": Lazy("events:why", "Walk from an event to what it follows from."),
+    "blob": Lazy("blobs:blob", "Keep what is too large for an event: put, get, list, stat."),
     "verify": Lazy("audit:verify", "Verify the ledger, or an exported bundle."),
     "fsck": Lazy("audit:fsck", "Check every stored byte of the ledger in this folder."),
     "checkpoint": Lazy("audit:checkpoint", "Print a signed checkpoint."),

@@ -24,6 +24,7 @@ from typing import Any, Final, Self
 
 import structlog
 
+from consumers.doors.node.blob_expiry import drop_now_and_then
 from consumers.doors.node.publication import Publishing
 from consumers.doors.node.users import current_users
 from consumers.handoffs.notifier.settings import configured_channels
@@ -48,7 +49,6 @@ from ledger.errors import BatonError, Unavailable, message_of
 from ledger.home import Home
 from ledger.lifecycle.authority import NODE
 from ledger.local import LocalClient
-from ledger.log.expiry import drop_unreferenced
 from projections.reader import Reader
 
 Work = Callable[[threading.Event], None]
@@ -60,7 +60,6 @@ Failed = Callable[[str, BatonError], None]
 log = structlog.get_logger("baton.node")
 
 checkpoint_interval_s: Final = 1.0
-drop_interval_s: Final = 600.0
 watch_interval_s: Final = 1.0
 news_wait_max_s: Final = 60.0
 connect_wait_max_s: Final = 10.0
@@ -156,7 +155,7 @@ class Node:
         workers = workers_of(self.client, reader)
         await self._let_in()
         publishing = self._publishing
-        self._start_tasks(self._news.run, publishing.run, publishing.scrub, self._publish_checkpoints, self._drop_blobs)
+        self._start_tasks(self._news.run, publishing.run, publishing.scrub, self._publish_checkpoints)
         self._start_threads(workers)
         committer = Committer(Gate(self.client.log, quota=self._settings.config.quota))
         self._parts.push_async_callback(asyncio.to_thread, committer.close)
@@ -281,14 +280,6 @@ class Node:
                 await self._nats.publish(subject, json.dumps({"checkpoint": note}).encode())
             await asyncio.sleep(checkpoint_interval_s)
 
-    async def _drop_blobs(self) -> None:
-        """Drop what agents stored and no entry refers to, now and then; each time in short transactions."""
-        while True:
-            dropped = await asyncio.to_thread(drop_unreferenced, self.client.log)
-            if dropped.blobs:
-                log.info("blobs dropped that no entry refers to", blobs=dropped.blobs, size_bytes=dropped.size)
-            await asyncio.sleep(drop_interval_s)
-
     async def _watch_bus(self) -> None:
         """Start the server again when it died, and connect again when the connection was closed for good.
 
@@ -348,6 +339,7 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
     router = service_author(client, ROUTER)
     workers: dict[str, Work] = {
         "compressor": CompressorWorker(author, reader, path / "compressor.db", llm).run,
+        "blobs": partial(drop_now_and_then, client.log),
         "router": RouterWorker(router, reader.answer, path / "router.db", chains).run,
     }
     if config.validator_tree is not None:

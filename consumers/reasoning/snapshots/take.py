@@ -20,7 +20,7 @@ from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
 from ledger.author import Author, Draft
 from ledger.client import Ask, read_event
 from ledger.codec import encode_canonical
-from ledger.errors import Refused
+from ledger.errors import AS_A_BLOB, Refused
 from ledger.events.brief import Sizes
 from ledger.events.session import Vectors
 from ledger.events.snapshot import SnapshotTaken
@@ -198,5 +198,8 @@ def _fitting(candidates: Iterator[SnapshotTaken] | list[SnapshotTaken]) -> Snaps
         size = len(encode_canonical(data))
         if size <= data_size_max_bytes:
             return data
-    message = f"context and conclusion have {size} bytes; a snapshot holds {data_size_max_bytes}: shorten the context"
+    message = (
+        f"context and conclusion have {size} bytes; a snapshot holds {data_size_max_bytes}: shorten the context, or"
+        f" {AS_A_BLOB}"
+    )
     raise Refused("TOO_LARGE", message, size=size, limit=data_size_max_bytes)

@@ -1,0 +1,103 @@
+"""`baton blob`: stored under one's name, fetched and checked, resumed where it was cut, ended by a quota."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from blake3 import blake3
+from calling import Baton, Serving, call
+
+from ledger.limits import blob_chunk_bytes, blob_overhead_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def file_of(folder: Path, name: str, size: int) -> tuple[Path, str]:
+    """Write a file of random bytes; return it and the ref of its content."""
+    content = os.urandom(size)
+    (folder / name).write_bytes(content)
+    return folder / name, "blake3:" + blake3(content).hexdigest()
+
+
+@pytest.mark.served
+def test_blob_is_stored_listed_told_of_and_fetched(baton: Baton, tmp_path: Path) -> None:
+    file, ref = file_of(tmp_path, "f", 3 * blob_chunk_bytes + 7)
+    assert baton("blob", "put", file, "--as", "a").strip() == ref
+    assert baton.data("blob", "put", file, "--as", "a") == {"ref": ref, "size": file.stat().st_size}
+    view = baton.data("blob", "stat", ref, "--as", "b")
+    assert (view["size"], view["chunks"], view["referenced_by"]) == (file.stat().st_size, 4, None)
+    assert [one["author"] for one in view["stored"]] == ["a"]
+    assert "unreferenced, dropped after" in baton("blob", "stat", ref, "--as", "a")
+    assert ref in baton("blob", "list", "--author", "a", "--unreferenced", "--limit", 500, "--as", "a")
+    assert ref not in baton("blob", "list", "--author", "b", "--limit", 500, "--as", "a")
+    out = tmp_path / "out"
+    assert baton.data("blob", "get", view["sha256"], "-o", out, "--as", "b")["size"] == file.stat().st_size
+    assert out.read_bytes() == file.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "out"]
+
+
+@pytest.mark.served
+def test_download_that_was_cut_goes_on_and_one_that_is_wrong_is_thrown_away(baton: Baton, tmp_path: Path) -> None:
+    file, ref = file_of(tmp_path, "f", 3 * blob_chunk_bytes)
+    baton("blob", "put", file, "--as", "a")
+    part, out = tmp_path / "out.part", tmp_path / "out"
+    part.write_bytes(file.read_bytes()[: blob_chunk_bytes + 5])
+    baton("blob", "get", ref, "-o", out, "--as", "a")
+    assert out.read_bytes() == file.read_bytes()
+    out.unlink()
+    part.write_bytes(b"x" * (2 * blob_chunk_bytes))
+    said = baton.run("blob", "get", ref, "-o", out, "--as", "a")
+    assert (said.code, out.exists(), part.exists()) == (6, False, False)
+    part.symlink_to(tmp_path / "elsewhere")
+    assert baton.run("blob", "get", ref, "-o", out, "--as", "a").code == 7
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_blob_that_is_none_is_refused(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "a")
+    nothing = "blake3:" + "0" * 64
+    alone.refuses("NOT_FOUND", "blob", "get", nothing, "-o", tmp_path / "x")
+    alone.refuses("NOT_FOUND", "blob", "stat", nothing)
+    alone.refuses("INVALID_FIELD", "blob", "stat", "README")
+    alone.refuses("NOT_FOUND", "blob", "put", tmp_path / "missing", "--as", "a")
+    alone.refuses("NOT_FOUND", "blob", "put", tmp_path, "--as", "a")
+    alone.refuses("USAGE", "blob", "put", "-")
+    assert alone("blob", "list") == "(none)\n"
+    assert alone.data("blob", "prune") == {"blobs": 0, "size": 0}
+    large = json.dumps({"finding": "x", "evidence": ["y" * 1900] * 30})
+    verb = ("emit", "finding.logged", "--stream", "session/s", "--as", "a", "--data", large)
+    message = alone.refuses("TOO_LARGE", *verb)["message"]
+    assert "baton blob put" in message
+    assert "ledger.put_blob" in message
+
+
+def test_one_agents_blobs_end_at_its_quota_while_others_append_and_a_revoked_one_stores_nothing(
+    alone: Baton, tmp_path: Path
+) -> None:
+    for name in ("mallory", "kuro"):
+        alone("agent", "add", name)
+    size = 2 * blob_chunk_bytes
+    (alone.home / "config.toml").write_text(f"[quota]\nblob_bytes_unreferenced = {2 * (size + blob_overhead_bytes)}\n")
+    with Serving(alone.home) as serving:
+        asked = ("--home", alone.home, "--server", serving.place.server)
+        for number in range(4):
+            file, _ = file_of(tmp_path, f"f{number}", size)
+            said = call(*asked, "blob", "put", file, "--as", "mallory", "--json")
+            assert said.code == (0 if number < 2 else 7), said
+            if said.code:
+                error = json.loads(said.out or said.err)["error"]
+                assert (error["code"], error["recoverable"]) == ("QUOTA_EXCEEDED", True)
+                assert "[quota] in config.toml" in error["message"]
+            stream = ("--stream", f"session/{number}")
+            assert call(*asked, "emit", "session.started", *stream, "--as", "kuro", "--data", "{}").code == 0
+        file, _ = file_of(tmp_path, "small", 10)
+        assert call(*asked, "blob", "put", file, "--as", "kuro").code == 0
+        keys = json.loads(call("--home", alone.home, "key", "list", "--json").out)["data"]["keys"]
+        (key,) = [one["key"] for one in keys if one["agent"] == "mallory"]
+        assert call("--home", alone.home, "key", "revoke", key, "--as", "root").code == 0
+        assert call(*asked, "blob", "put", file, "--as", "mallory").code == 5
+    alone.refuses("KEY_REVOKED", "blob", "put", file, "--as", "mallory")

@@ -1,0 +1,291 @@
+"""Uploads: signed, in order, resumable, within a quota; what nothing refers to goes, and what is referred to stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from blake3 import blake3
+from building import Ledger, key_named
+
+from ledger.config import Config
+from ledger.errors import BatonError, Refused
+from ledger.events.authority import KeyRevoked
+from ledger.events.session import FindingLogged, SessionStarted
+from ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_unreferenced_max_s
+from ledger.local import LocalClient, now_ms
+from ledger.log.blobs import Usage
+from ledger.log.expiry import Dropped, drop_unreferenced, read_references
+from ledger.log.uploads import Held
+from ledger.quota import Quota
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ledger.envelope import Submission
+
+CHUNK = blob_chunk_bytes
+LATER_MS = now_ms() + (blob_unreferenced_max_s + 60) * 1000
+
+
+def content_of(name: str, chunks: int = 2) -> bytes:
+    """Return content of some whole chunks and ten bytes more."""
+    return (name.encode() * (chunks + 1) * CHUNK)[: chunks * CHUNK + 10]
+
+
+def code_of(action: Callable[[], object]) -> str:
+    """Return the code with which an action fails."""
+    with pytest.raises(BatonError) as failed:
+        action()
+    return failed.value.code
+
+
+def client_with(ledger: Ledger, **quota: int) -> LocalClient:
+    """Return a client with other quotas."""
+    settings = ledger.settings()
+    config = msgspec.structs.replace(settings.config, quota=Quota(**quota))
+    return LocalClient(msgspec.structs.replace(settings, config=config), log=ledger.log)
+
+
+def begin(client: LocalClient, intent: Submission) -> Held:
+    """Begin an upload."""
+    return client.uploads.begin(client.check_intent(intent))
+
+
+def refer(ledger: Ledger, ref: str) -> None:
+    """Append an event of alice's that refers to a blob."""
+    ledger.emit("alice", "session/s1", SessionStarted())
+    ledger.emit("alice", "session/s1", FindingLogged(finding="see the file", evidence=[ref]))
+
+
+def test_upload_goes_on_where_it_was_and_ends_with_its_last_chunk(ledger: Ledger) -> None:
+    content = content_of("a")
+    digest = blake3(content).digest()
+    with ledger.client() as client:
+        assert begin(client, ledger.intent("alice", content)) == (0, None)
+        assert client.uploads.add("alice", digest, 0, content[:CHUNK]) == (CHUNK, None)
+        assert client.uploads.add("alice", digest, 0, content[:CHUNK]) == (CHUNK, None)
+        assert begin(client, ledger.intent("alice", content)) == (CHUNK, None)
+        view = client.stat_blob("blake3:" + digest.hex())
+        assert (view.received, view.size, view.sha256) == (CHUNK, len(content), "")
+        client.uploads.add("alice", digest, 1, content[CHUNK : 2 * CHUNK])
+        held = client.uploads.add("alice", digest, 2, content[2 * CHUNK :])
+        assert held == (len(content), "blake3:" + digest.hex())
+        assert client.get_blob("blake3:" + digest.hex()) == content
+
+
+def test_chunk_that_is_none_is_refused(ledger: Ledger) -> None:
+    content = content_of("a")
+    digest = blake3(content).digest()
+    with ledger.client() as client:
+        add = client.uploads.add
+        assert code_of(lambda: add("alice", digest, 0, content[:CHUNK])) == "CHUNK_MISPLACED"
+        begin(client, ledger.intent("alice", content))
+        assert code_of(lambda: add("alice", digest, 1, content[:CHUNK])) == "CHUNK_MISPLACED"
+        assert code_of(lambda: add("bob", digest, 0, content[:CHUNK])) == "CHUNK_MISPLACED"
+        assert code_of(lambda: add("alice", digest, 0, content[: CHUNK - 1])) == "INVALID_FIELD"
+        assert code_of(lambda: add("alice", digest, 0, content[: CHUNK + 1])) == "TOO_LARGE"
+
+
+def test_other_content_than_announced_is_refused_and_forgotten(ledger: Ledger) -> None:
+    content = content_of("a", 1)
+    digest = blake3(content).digest()
+    with ledger.client() as client:
+        begin(client, ledger.intent("alice", content))
+        client.uploads.add("alice", digest, 0, content[:CHUNK])
+        assert code_of(lambda: client.uploads.add("alice", digest, 1, b"0123456789")) == "VERIFICATION_FAILED"
+        assert ledger.log.blobs.usage("alice") == Usage()
+        assert code_of(lambda: client.put_blob(b"x", ledger.intent("alice", content))) == "INVALID_FIELD"
+        wrong = ledger.intent("alice", content, size=5)
+        assert code_of(lambda: client.put_blob(content, wrong)) == "INVALID_FIELD"
+        client.put_blob(content, ledger.intent("alice", content))
+        assert code_of(lambda: begin(client, wrong)) == "INVALID_FIELD"
+
+
+def test_two_who_upload_the_same_do_not_meet(ledger: Ledger) -> None:
+    content = content_of("a", 1)
+    digest = blake3(content).digest()
+    with ledger.client() as client:
+        for name in ("alice", "bob"):
+            begin(client, ledger.intent(name, content))
+        client.uploads.add("bob", digest, 0, b"b" * CHUNK)  # not what he announced
+        client.uploads.add("alice", digest, 0, content[:CHUNK])
+        held = client.uploads.add("alice", digest, 1, content[CHUNK:])
+        assert client.uploads.add("bob", digest, 1, content[CHUNK:]) == held
+        assert client.get_blob("blake3:" + digest.hex()) == content
+        assert [one.author for one in client.stat_blob("blake3:" + digest.hex()).stored] == ["alice", "bob"]
+
+
+@pytest.mark.parametrize("case", ["revoked", "stranger", "forged", "no intent", "other stream", "in the log"])
+def test_intent_is_checked_as_an_event_is(ledger: Ledger, case: str) -> None:
+    content = b"content"
+    intent = ledger.intent("alice", content)
+    code = {"revoked": "KEY_REVOKED", "stranger": "KEY_UNKNOWN", "forged": "SIGNATURE_INVALID"}.get(case, "")
+    if case == "revoked":
+        ledger.emit("alice", "agent/alice", KeyRevoked(key=ledger.keys["alice"].public.hex(), reason="lost"))
+    if case == "stranger":
+        intent = ledger.intent("alice", content, key=key_named("nobody"))
+    if case == "forged":
+        intent = msgspec.structs.replace(intent, sigs=(bytes(64),))
+    if case == "no intent":
+        code = "INVALID_FORMAT"
+        intent = ledger.sign("alice", *ledger_drafts())
+    if case == "other stream":
+        code = "INVALID_FIELD"
+        intent = ledger.intent("alice", content, ref="blake3:" + "0" * 64)
+    with ledger.client() as client:
+        if case == "in the log":
+            assert code_of(lambda: client.submit(intent)) == "TRANSITION_NOT_ALLOWED"
+            return
+        assert code_of(lambda: client.put_blob(content, intent)) == code
+    assert ledger.log.blobs.refs() == []
+
+
+def ledger_drafts() -> list[Any]:
+    """Return the drafts of some event that is no intent."""
+    from ledger.author import Draft
+
+    return [Draft(stream="session/s9", data=SessionStarted())]
+
+
+def test_quota_ends_one_agents_uploads_and_nobody_elses(ledger: Ledger) -> None:
+    cost = 1000 + blob_overhead_bytes
+    with client_with(ledger, blob_bytes_unreferenced=2 * cost, blob_bytes=3 * cost) as client:
+        refs = [client.put_blob(bytes([n]) * 1000, ledger.intent("alice", bytes([n]) * 1000)) for n in range(2)]
+        third, fourth = b"3" * 1000, b"4" * 1000
+        assert code_of(lambda: client.put_blob(third, ledger.intent("alice", third))) == "QUOTA_EXCEEDED"
+        client.put_blob(refs[0].encode(), ledger.intent("bob", refs[0].encode()))
+        client.put_blob(bytes([1]) * 1000, ledger.intent("alice", bytes([1]) * 1000))  # counted already
+        refer(ledger, refs[0])
+        assert read_references(ledger.log) == ledger.head()[0]
+        assert ledger.log.blobs.usage("alice") == Usage(2, 2 * cost, cost)
+        client.put_blob(third, ledger.intent("alice", third))
+        refer_again = [one for one in refs if one != refs[0]]
+        ledger.emit("alice", "session/s1", FindingLogged(finding="more", evidence=refer_again))
+        read_references(ledger.log)
+        with pytest.raises(BatonError) as full:
+            client.put_blob(fourth, ledger.intent("alice", fourth))
+        assert (full.value.code, full.value.details["setting"]) == ("QUOTA_EXCEEDED", "blob_bytes")
+
+
+def test_what_no_entry_refers_to_is_dropped_after_a_day(ledger: Ledger) -> None:
+    kept = ledger.put_blob("alice", b"kept")
+    kept_by_sha = ledger.put_blob("alice", b"kept by its other digest")
+    lost = ledger.put_blob("alice", b"lost" * 50_000)
+    record = ledger.log.blobs.find(kept_by_sha)
+    assert record is not None
+    ledger.emit("alice", "session/s1", SessionStarted())
+    sha = "sha256:" + record.sha256.hex()
+    ledger.emit("alice", "session/s1", FindingLogged(finding="see", evidence=[kept, sha]))
+    with ledger.client() as client:
+        unfinished = content_of("u")
+        begin(client, ledger.intent("bob", unfinished))
+        client.uploads.add("bob", blake3(unfinished).digest(), 0, unfinished[:CHUNK])
+        assert drop_unreferenced(ledger.log) == Dropped(0, 0)
+        assert drop_unreferenced(ledger.log, now_ms=LATER_MS) == Dropped(2, 200_000 + CHUNK)
+        assert sorted(ledger.log.blobs.refs()) == sorted([kept, kept_by_sha])
+        assert code_of(lambda: client.get_blob(lost)) == "NOT_FOUND"
+        assert ledger.log.blobs.usage("bob") == Usage()
+        assert ledger.log.blobs.usage("alice").unreferenced == 0
+    store = ledger.log.blobs.made()
+    with store.reading() as txn:
+        assert len(list(store.items(txn, store.tables["chunks"], b""))) == 2
+
+
+def test_blob_that_somebody_else_stored_since_stays(ledger: Ledger) -> None:
+    ref = ledger.put_blob("alice", b"shared")
+    store = ledger.log.blobs.made()
+    intent = ledger.log.blobs.intent("alice", bytes.fromhex(ref.partition(":")[2]))
+    assert intent is not None
+    with store.writing() as txn:
+        old = msgspec.structs.replace(intent, accepted_ms=0)
+        txn.put(old.db_key, msgspec.msgpack.encode(old), db=store.tables["intents"])
+    ledger.put_blob("bob", b"shared")
+    assert drop_unreferenced(ledger.log) == Dropped(0, 0)
+    with ledger.client() as client:
+        assert [one.author for one in client.stat_blob(ref).stored] == ["bob"]
+        assert client.get_blob(ref) == b"shared"
+    assert ledger.log.blobs.usage("alice") == Usage()
+
+
+def test_references_are_read_anew_from_another_log(ledger: Ledger) -> None:
+    ref = ledger.put_blob("alice", b"content")
+    refer(ledger, ref)
+    read_references(ledger.log)
+    store = ledger.log.blobs.made()
+    with store.writing() as txn:
+        txn.put(b"\0", msgspec.msgpack.encode([3, bytes(32)]), db=store.tables["usage"])
+        txn.put(b"b" + bytes(32), bytes(8), db=store.tables["references"])
+    with ledger.client() as client:
+        assert client.stat_blob(ref).referenced_by == ledger.head()[0] - 1
+    assert ledger.log.blobs.usage("alice").unreferenced == 0
+
+
+def test_event_whose_blob_is_gone_is_refused_by_the_gate(ledger: Ledger) -> None:
+    content = "too long for an entry"
+    long_text = {"path": "/x", "ref": "blake3:" + blake3(content.encode()).hexdigest()}
+    from event_examples import EXAMPLES
+
+    data = EXAMPLES["report.generated"] | {"long_texts": [long_text]}
+    draft: dict[str, Any] = {"kind": "report.generated"}
+    ledger.emit("alice", "session/s1", SessionStarted())
+    with ledger.client() as client:
+        from ledger.author import Draft
+
+        submission = ledger.sign("alice", Draft(stream="session/s1", data=data, **draft))
+        with pytest.raises(Refused) as refused:
+            client.submit(submission)
+        assert (refused.value.code, refused.value.details["ref"]) == ("NOT_FOUND", long_text["ref"])
+        ledger.put_blob("alice", content.encode())
+        client.submit(submission)
+        assert drop_unreferenced(ledger.log, now_ms=LATER_MS) == Dropped(0, 0)
+
+
+PUT = """
+import sys
+from pathlib import Path
+from building import Ledger
+from ledger.log import uploads
+done = [0]
+chunks = uploads._chunks_per_transaction
+uploads._chunks_per_transaction = 1
+whole = uploads.Uploads._begin
+def begin(*given):
+    done[0] += 1
+    if done[0] == 3:
+        print("two chunks are there", flush=True)
+        sys.stdin.read()
+    return whole(*given)
+uploads.Uploads._begin = begin
+with Ledger(Path(sys.argv[1])) as ledger:
+    ledger.put_blob("alice", b"k" * (4 * 65520))
+"""
+
+
+def test_writer_that_is_killed_leaves_no_half_blob_and_the_next_goes_on(home: Path) -> None:
+    with Ledger(home):
+        pass
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", PUT, str(home)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"two chunks")
+        process.kill()
+    content = b"k" * (4 * CHUNK)
+    with Ledger(home) as ledger, ledger.client() as client:
+        assert ledger.log.blobs.refs() == []
+        assert begin(client, ledger.intent("alice", content)) == (2 * CHUNK, None)
+        ref = client.put_blob(content, ledger.intent("alice", content))
+        assert client.get_blob(ref) == content
+        assert ledger.log.blobs.usage("alice").blobs == 1
+
+
+def test_config_names_the_quota_of_every_agent() -> None:
+    config = Config()
+    assert config.quota.blob_bytes_unreferenced < 267 * 1024**2 < config.quota.blob_bytes
