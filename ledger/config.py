@@ -1,11 +1,16 @@
 """Settings: one frozen object, read once from the environment and ``config.toml``, passed down.
 
 Nothing else reads environment variables. Decoded by msgspec: importing pydantic costs five bare Python starts.
+
+A ledger's folder that was found by walking up is data, often a stranger's. So what ``config.toml`` says falls in two
+types: ``Config`` is harmless and counts at once; ``Actions`` runs a program or sends something somewhere, and is
+reached through ``trust.actions_of`` alone. A new setting belongs to one of them, and a test asks which.
 """
 
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,10 +22,13 @@ from ledger import limits
 from ledger.codec import schema_error
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import NAME_PATTERN, Name
+from ledger.files import read_regular, replaceable_by
 from ledger.quota import Quota
 
 FOLDER: Final = ".baton"
 VIEWS_FILE: Final = "views.db"
+CONFIG_FILE: Final = "config.toml"
+CHAINS_FILE: Final = "chains.toml"
 usual_port: Final = 4222
 """Where clients of NATS look, and `baton serve` listens when nobody else does."""
 
@@ -28,34 +36,44 @@ _SERVER: Final = re.compile(r"(nats|tls|ws|wss)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What ``config.toml`` in the ledger's folder may say.
+    """What ``config.toml`` may say that runs nothing and sends nothing: it counts in anybody's folder.
 
     ``map_size_bytes`` is the most the log can hold (address space, not disk), ``blobs_map_size_bytes`` the most its
-    blobs can; ``default_reviewer`` is written into
-    a handoff that names none; ``nats_server`` is the path of the server program for ``baton serve``; ``llm`` is the
-    table of a model that may write prose beside briefs (``consumers.sdk.llm``), and empty asks nobody;
-    ``validator_tree`` is the folder that the evidence of reasoning is in: with it, ``baton serve`` validates every
-    concluded reasoning; ``notify`` holds the tables ``[[notify]]``, whom to tell how that something waits for them
-    (``consumers.handoffs.notifier``), and empty tells nobody; ``reports`` says where handoff reports are kept beside
-    the log (``consumers.sessions.copies``), and empty leaves that to what the project has; ``quota`` is
-    what one agent may append and store (``ledger.quota``).
+    blobs can; ``default_reviewer`` is written into a handoff that names none; ``quota`` is what one agent may append
+    and store (``ledger.quota``).
     """
 
     map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.map_size_bytes
     blobs_map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.blobs_map_size_bytes
     default_reviewer: Name | None = None
+    quota: Quota = Quota()
+
+
+class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What ``config.toml`` may say that runs a program, sends something or writes elsewhere: only when trusted.
+
+    ``nats_server`` is the path of the server program for ``baton serve``, relative to the project; ``llm`` is the
+    table of a model that may write prose beside briefs (``consumers.sdk.llm``), and empty asks nobody;
+    ``validator_tree`` is the folder that the evidence of reasoning is in, relative to the project: with it,
+    ``baton serve`` validates every concluded reasoning; ``notify`` holds the tables ``[[notify]]``, whom to tell how
+    that something waits for them (``consumers.handoffs.notifier``), and empty tells nobody; ``reports`` says where
+    handoff reports are kept beside the log (``consumers.sessions.copies``), and empty leaves that to what the project
+    has.
+    """
+
     nats_server: str | None = None
     llm: dict[str, str | int | float | bool] = {}
     validator_tree: str | None = None
     notify: list[dict[str, str | int | float | bool | list[str]]] = []
     reports: dict[str, str | bool] = {}
-    quota: Quota = Quota()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the ledger is, who acts, and what the folder's configuration says.
 
     Whoever ``only_looks``, as an auditor, may read a log that is not the one read before, and is told so.
+    ``text`` is ``config.toml`` as it was read: what is hashed when trust is asked for is what is parsed then. A
+    program that names no folder's settings but its own gives them as ``actions``; from a folder none come here.
     """
 
     home: Path
@@ -63,12 +81,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     server: str | None = None
     agent: str | None = None
     only_looks: bool = False
+    text: bytes = b""
+    actions: Actions | None = None
 
 
 def new_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder in which a new ledger is made: ``BATON_HOME`` itself, else ``.baton`` of ``start``."""
+    return named_home(environment) or start / FOLDER
+
+
+def named_home(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the ledger's folder that the environment names (``BATON_HOME``)."""
     given = environment.get("BATON_HOME")
-    return Path(given) if given else start / FOLDER
+    return Path(given) if given else None
 
 
 def present_folder() -> Path:
@@ -86,8 +111,8 @@ def present_folder() -> Path:
 
 def find_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
     """Return the ledger's folder: ``BATON_HOME`` itself, else ``.baton`` of ``start`` or its nearest parent."""
-    if given := environment.get("BATON_HOME"):
-        return Path(given)
+    if (named := named_home(environment)) is not None:
+        return named
     for folder in (start, *start.parents):
         if (folder / FOLDER).is_dir():
             return folder / FOLDER
@@ -106,9 +131,10 @@ def read_settings(
 
     Raises:
         Unavailable: ``NO_LEDGER`` when no folder is given or found; as ``present_folder``.
-        Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when ``config.toml`` or a name is wrong.
+        Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when ``config.toml`` or a name is wrong; ``NOT_TRUSTED`` when
+            the folder is another user's, or could be, and is not both named and trusted.
     """
-    is_named = home is not None or bool(environment.get("BATON_HOME"))
+    is_named = home is not None or named_home(environment) is not None
     start = start or (Path() if is_named else present_folder())
     folder = home or find_home(start, environment)
     if folder is None:
@@ -120,28 +146,80 @@ def read_settings(
     server = server or environment.get("BATON_SERVER") or None
     if server is not None:
         check_server(server)
-    return Settings(home=folder, config=read_config(folder), server=server, agent=agent)
+    folder = resolved(folder)
+    check_place(folder, is_named=is_named, environment=environment)
+    text = read_file(folder, CONFIG_FILE)
+    config, _ = declared(text, folder / CONFIG_FILE)
+    return Settings(home=folder, config=config, server=server, agent=agent, text=text)
+
+
+def beside(home: Path, path: str) -> Path:
+    """Return what a setting means by a path: relative to the project, wherever the verb is called."""
+    return (home.parent if home.name == FOLDER else home) / path
+
+
+def resolved(folder: Path) -> Path:
+    """Return a folder without links: where it lies is what is trusted, not the name by which it was found.
+
+    Raises:
+        Unavailable: ``NO_LEDGER`` for links that lead in a circle.
+    """
+    try:
+        return folder.resolve()
+    except (OSError, RuntimeError) as error:
+        raise Unavailable("NO_LEDGER", f"{folder} leads nowhere: {error}", folder=str(folder)) from error
+
+
+def check_place(home: Path, *, is_named: bool, environment: Mapping[str, str] = os.environ) -> None:
+    """Refuse a folder that another user made, or could put in the place of this one, unless named and trusted.
+
+    Raises:
+        Refused: ``NOT_TRUSTED``.
+    """
+    reason = replaceable_by(home)
+    if reason is None:
+        return
+    from ledger import trust  # noqa: PLC0415 - it reads these settings; and hardly a folder comes so far
+
+    if not is_named:
+        raise trust.refusal(home, f"{reason}, so it is not used unless you name it with --home and trust it")
+    trust.demand(home, environment=environment)
+
+
+def read_file(home: Path, name: str) -> bytes:
+    """Return what a file of a ledger's folder holds; nothing when there is none.
+
+    Raises:
+        Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read.
+        Refused: ``INVALID_FORMAT`` when it is a folder, a pipe or a device; ``TOO_LARGE``.
+    """
+    return read_regular(home / name, size_max_bytes=limits.config_size_max_bytes, follow=True) or b""
 
 
 def read_config(home: Path) -> Config:
-    """Return what ``config.toml`` in ``home`` says; all defaults when there is none.
+    """Return what ``config.toml`` in ``home`` says that needs no trust; all defaults when there is none.
+
+    Raises:
+        Refused, Unavailable: as ``read_file`` and ``declared``.
+    """
+    return declared(read_file(home, CONFIG_FILE), home / CONFIG_FILE)[0]
+
+
+def declared(text: bytes, path: Path) -> tuple[Config, Actions]:
+    """Return what the bytes of ``config.toml`` say: what is harmless, and what would act if it were trusted.
 
     Raises:
         Refused: ``INVALID_FORMAT``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``, naming the file.
-        Unavailable: ``STORE_UNAVAILABLE`` when there is one that cannot be read.
     """
-    path = home / "config.toml"
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return Config()
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be read: {error}", path=str(path)) from error
+    if not text:
+        return Config(), Actions()
     import tomllib  # noqa: PLC0415 - most ledgers have no such file, and every command starts here
 
     try:
-        return msgspec.convert(tomllib.loads(text.decode()), Config)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        tables = tomllib.loads(text.decode())
+        acting = {name: tables.pop(name) for name in Actions.__struct_fields__ if name in tables}
+        return msgspec.convert(tables, Config), msgspec.convert(acting, Actions)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused("INVALID_FORMAT", f"{path} is not TOML: {error}", path=str(path)) from error
     except msgspec.ValidationError as error:
         refusal = schema_error(error)
@@ -190,5 +268,32 @@ def wants_traceback() -> bool:
 
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder for what must outlive and stand outside any ledger (XDG state folder)."""
-    return Path(environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "baton"
+    """Return the folder for what must outlive and stand outside any ledger (XDG state folder).
+
+    Raises:
+        Unavailable: as ``config_folder``.
+    """
+    return _folder_of_user("XDG_STATE_HOME", ".local/state", environment)
+
+
+def config_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder for what this user decided (XDG configuration folder).
+
+    Raises:
+        Unavailable: ``STORE_UNAVAILABLE`` when neither it nor a home folder is known.
+    """
+    return _folder_of_user("XDG_CONFIG_HOME", ".config", environment)
+
+
+def _folder_of_user(variable: str, below: str, environment: Mapping[str, str]) -> Path:
+    # A relative path counts for nothing, as the specification has it: it would lead into whatever folder one is in.
+    for given, rest in ((environment.get(variable), ""), (environment.get("HOME"), below)):
+        if given and Path(given).is_absolute():
+            return Path(given, rest, "baton")
+    try:
+        home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:
+        home = Path()
+    if not home.is_absolute():
+        raise Unavailable("STORE_UNAVAILABLE", f"this user has no home folder: set {variable} or HOME")
+    return home / below / "baton"

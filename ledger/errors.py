@@ -78,6 +78,7 @@ CODES: dict[str, Code] = {
     "ALREADY_RECORDED": Code(Exit.CONFLICT, False, "The event is in the ledger, signed with another key."),
     "SECRET_DETECTED": Code(Exit.GATED, False, "A field or text holds what looks like a credential."),
     # Who may do what, in which state.
+    "NOT_TRUSTED": Code(Exit.GATED, True, "This user has not trusted the ledger's folder, or a setting of it."),
     "NOT_AUTHORIZED": Code(Exit.GATED, False, "The author does not have the role or part that this event needs."),
     "AGENT_EXISTS": Code(Exit.CONFLICT, False, "An agent of this name is registered already."),
     "AGENT_UNKNOWN": Code(Exit.NOT_FOUND, False, "No agent of this name is registered."),

@@ -1,7 +1,8 @@
 """Files: opened so that nothing but a regular file is waited for, and replaced whole, also after a crash.
 
 A name in a folder that somebody else may have filled can be a pipe, a device, a socket or a link. Opening a pipe waits
-for its other end, for ever; so whatever is not known to be ours is opened here.
+for its other end, for ever; so whatever is not known to be ours is opened here. Asking who besides this user
+could have made a folder, or put another in its place, is done here, too.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def open_regular(path: Path, *, follow: bool = False, flags: int = os.O_RDONLY) 
     try:
         # O_NONBLOCK: else a pipe waits for a writer. O_NOCTTY: else a terminal could become this process's own.
         given = flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-        descriptor = os.open(path, given)
+        descriptor = os.open(path, given, 0o600)
     except OSError as error:
         if error.errno in _OF_NO_FILE:
             raise _no_file(path, path.stat().st_mode if follow else path.lstat().st_mode) from error
@@ -138,3 +139,46 @@ def _no_file(path: Path, mode: int) -> Refused:
         stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
     }.get(stat.S_IFMT(mode), "something else")  # fmt: skip
     return Refused("INVALID_FORMAT", f"{path} is {what} and no regular file: remove it", path=str(path))
+
+
+def read_own(path: Path, *, size_max_bytes: int) -> bytes | None:
+    """Return the bytes of a file that this user alone can have written and can read; None when there is none.
+
+    Raises:
+        Refused: as ``read_regular``; ``INVALID_FORMAT`` for one that is another user's or open to others.
+        Unavailable: as ``read_regular``.
+    """
+    try:
+        with open_regular(path) as descriptor:
+            status = os.fstat(descriptor)  # of what was opened, whatever lies at the path by now
+            if status.st_uid != os.geteuid():
+                message = f"{path} belongs to another user (uid {status.st_uid}): remove it"
+                raise Refused("INVALID_FORMAT", message, path=str(path))
+            if (mode := stat.S_IMODE(status.st_mode)) & 0o077:
+                message = f"{path} has mode {mode:04o}, so others may have written it: look at it, then `chmod 600` it"
+                raise Refused("INVALID_FORMAT", message, path=str(path))
+            return read_all(descriptor, path, size_max_bytes)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror}"
+        raise Unavailable("STORE_UNAVAILABLE", message, path=str(path)) from error
+
+
+def replaceable_by(folder: Path) -> str | None:
+    """Return in words why a folder (without links) may be another user's work; None when it can only be this one's.
+
+    It is when another user owns it, when everybody may write in it, and when everybody may rename it or a folder above
+    it. The sticky bit of a folder as /tmp keeps others from renaming what is ours.
+    """
+    for place in (folder, *folder.parents):
+        try:
+            status = place.stat()
+        except OSError:
+            continue  # it is not there, or not ours to ask about: whoever opens what lies below is told
+        is_it = place is folder
+        if is_it and status.st_uid != os.geteuid():
+            return f"{place} belongs to another user (uid {status.st_uid})"
+        if status.st_mode & stat.S_IWOTH and (is_it or not status.st_mode & stat.S_ISVTX):
+            return f"every user may write in {place}"
+    return None

@@ -3,6 +3,7 @@
 .baton/
   config.toml        settings (optional)
   chains.toml        chains of handoffs that the router runs (optional)
+                     (what acts of these two, and every private key here, is used when the folder is trusted: ``trust``)
   log/               the LMDB environment of the log
   blobs/             the LMDB environment of blobs (once there is one)
   keys/NAME.key      identity keys (0600); root, checkpoint and node among them
@@ -22,6 +23,7 @@ from pathlib import Path
 import msgspec
 from nacl import utils
 
+from ledger import trust
 from ledger.admission.gate import Gate
 from ledger.author import Draft, draft_and_sign, now
 from ledger.checkpoint import CheckpointKey
@@ -77,8 +79,9 @@ class Home(msgspec.Struct, frozen=True):
         """Return the key ``public`` (hex), which signs checkpoints under the ledger's origin.
 
         Raises:
-            Refused: as ``identity.open_key``; ``KEY_FILE_MISSING`` when the file here holds another key.
+            Refused: as ``open``; ``KEY_FILE_MISSING`` when the file here holds another key.
         """
+        trust.demand(self.path)
         path = self.key_file(CHECKPOINT)
         for file in (path, pending(path)):  # the second, when a rotation was accepted and we crashed before its end
             if file == path or file.exists():
@@ -88,6 +91,15 @@ class Home(msgspec.Struct, frozen=True):
         message = f"{path} is not the key that signs this ledger's checkpoints now: copy here the one that replaced it"
         raise Refused("KEY_FILE_MISSING", message, path=str(path), key=public)
 
+    def open(self, name: str, passphrase: str | None = None) -> Key:
+        """Return an identity key that lies here, if this user trusts the folder: else it is a stranger's key.
+
+        Raises:
+            Refused: ``NOT_TRUSTED``; as ``identity.open_key``.
+        """
+        trust.demand(self.path)
+        return open_key(self.key_file(name), passphrase)
+
     def signing_key(
         self, name: str, kinds: list[tuple[str, str]], ask: Callable[[str], str | None] = lambda _: None
     ) -> Key:
@@ -96,8 +108,9 @@ class Home(msgspec.Struct, frozen=True):
         ``ask`` is called with the name when the identity key is sealed, and may return its passphrase.
 
         Raises:
-            Refused: ``KEY_LOCKED``, ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
+            Refused: ``NOT_TRUSTED``, ``KEY_LOCKED``, ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
         """
+        trust.demand(self.path)  # before anybody is asked for a passphrase
         if (session := self.session_file(name)).exists():
             content = read_key_file(session)
             is_fresh = content.expires_at is not None and to_ms(content.expires_at) > to_ms(now())
@@ -111,8 +124,9 @@ class Home(msgspec.Struct, frozen=True):
         """Return the nkey seed of an agent's bus connection, or (``is_new``) the one that is to take its place.
 
         Raises:
-            Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
+            Refused: ``NOT_TRUSTED``, ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
         """
+        trust.demand(self.path)
         path = self.nkey_file(name)
         return read_private(pending(path) if is_new else path).decode("ascii", "replace").strip()
 
@@ -142,7 +156,8 @@ def public_bus_key(seed: str) -> str:
 def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | None = None) -> str:
     """Make a new ledger in ``home``: three keys and entry 0. Returns the ledger's id.
 
-    The root key is sealed when there is a passphrase.
+    The root key is sealed when there is a passphrase. This user trusts the folder from then on, but not a file of
+    settings that lay there before.
 
     Raises:
         Refused: ``LEDGER_EXISTS``.
@@ -159,6 +174,7 @@ def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | N
         with log.snapshot() as snapshot:
             if snapshot.size:
                 raise Refused("LEDGER_EXISTS", f"there is a ledger in {home.path} already", folder=str(home.path))
+        trust.adopt(home.path, "", now())  # already now: so keys of an `init` that was killed are known to be its own
         root = _key_for(home, ROOT, passphrase)
         ledger = ledger_id(root.public)
         node, checkpoint = (_key_for(home, name, None, ledger) for name in (NODE, CHECKPOINT))
@@ -172,6 +188,7 @@ def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | N
         Gate(log).submit(
             draft_and_sign([Draft(stream="ledger", data=created)], root, ledger=ledger, author=ROOT, at=now())
         )
+    trust.adopt(home.path, trust.fingerprint(root.public), now())
     return ledger
 
 

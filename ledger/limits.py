@@ -121,3 +121,8 @@ write_deadline_s: Final = 10
 
 server_start_max_s: Final = 15.0
 server_stop_max_s: Final = 10.0
+
+# What a user decided, and what a folder may ask to be decided.
+config_size_max_bytes: Final = 256 * 1024
+trust_size_max_bytes: Final = 1024**2
+trust_lock_wait_max_s: Final = 10.0

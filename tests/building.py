@@ -36,6 +36,7 @@ from ledger.lifecycle.handoff import HandoffState, compute_version
 from ledger.local import LocalClient
 from ledger.log.log import Log
 from ledger.log.tables import stream_key
+from ledger.trust import read_folder, record_of, remember, root_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +61,16 @@ AGENTS: Final[dict[str, list[Role]]] = {"alice": ["agent"], "bob": ["agent"], "r
 def ids_of(submission: Submission) -> list[str]:
     """Return the ids that the events of a submission have, accepted or not."""
     return [event_id(pae(body)) for body in submission.bodies]
+
+
+def trusted(home: Path) -> Path:
+    """Trust a ledger's folder as it is now, as `baton trust` does; return it."""
+    root = ""
+    if Home(home).is_local():
+        with Log(home) as log, log.snapshot() as snapshot:
+            root = root_in(snapshot.entry(0))
+    remember(record_of(read_folder(home), root, ""))
+    return home
 
 
 def key_named(name: str) -> Key:
@@ -229,8 +240,14 @@ class Ledger(Actors):
         assert isinstance(record.state, HandoffState)
         return record.state
 
+    def root_fingerprint(self) -> str:
+        """Return the fingerprint of the root key."""
+        with self.log.snapshot() as snapshot:
+            return root_in(snapshot.entry(0))
+
     def write_keys(self) -> None:
-        """Write the key files that clients and commands look for, unsealed."""
+        """Write the key files that clients and commands look for, unsealed, and trust the folder as it is now."""
+        remember(record_of(read_folder(self.home.path), self.root_fingerprint(), ""))
         for name, key in self.keys.items():
             if not self.home.key_file(name).exists():
                 write_key(self.home.key_file(name), key, ledger=self.id, name=name)

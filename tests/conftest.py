@@ -48,6 +48,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.process)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def decisions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for what whoever runs the tests decided: nobody's own is touched (``ledger.trust``)."""
+    folder = tmp_path_factory.mktemp("decisions")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "shared"))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def decisions_of_test(decisions: Path) -> Iterator[Path]:
+    """A folder of decisions for each test, which begins with those about ledgers that several tests share."""
+    folder = decisions / str(next(_numbers))
+    if (decisions / "shared").exists():
+        shutil.copytree(decisions / "shared", folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def memories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder for the folders in which readers remember: nobody's own is touched (``ledger.memory``)."""

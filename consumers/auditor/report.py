@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ledger.bundle.layout import checkpoint_keys, fingerprint
+from ledger.bundle.layout import checkpoint_keys
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, parse_checkpoint, verify_checkpoint
 from ledger.errors import BatonError
+from ledger.trust import fingerprint
 
 if TYPE_CHECKING:
     from consumers.auditor.bundle_check import StreamReplay

@@ -19,6 +19,7 @@ import msgspec
 
 from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
 from consumers.sdk.clients import clients
+from ledger import trust
 from ledger.author import Author
 from ledger.client import follow, read_event
 from ledger.config import Settings, present_folder, read_settings
@@ -136,6 +137,7 @@ class LedgerBase:
 
     def _author(self, client: Client, name: str | None) -> Author:
         who = name or self._acting()
+        trust.demand(self.settings.home, ledger=client.ledger)
         return Author(client, who, partial(self._key, who))
 
     def _key(self, name: str, kinds: list[tuple[str, str]]) -> Key:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from consumers.sdk.rotation import settle
+from ledger import trust
 from ledger.author import Author, Draft
 from ledger.events.authority import AgentRegistered, Role
 from ledger.home import Home, new_bus_key, public_bus_key
-from ledger.identity import Key, open_key, write_key
+from ledger.identity import Key, write_key
 from ledger.lifecycle.authority import NODE
 
 if TYPE_CHECKING:
@@ -48,17 +49,18 @@ def service_author(client: LocalClient, name: str) -> Author:
         Refused: the name belongs to an agent with another key.
     """
     home = Home(client.settings.home)
+    trust.demand(home.path, client)
     settle(client, home, name)
     key = _identity_key(home, client.ledger, name)
     with client.log.snapshot() as snapshot:
         agent = snapshot.agent(name)
     if agent is None or agent.key != key.public.hex():
-        node = open_key(home.key_file(NODE))
+        node = home.open(NODE)
         register_agent(Author(client, NODE, lambda _: node), home, name, ["service"])
 
     def present_key(_: object) -> Key:
         settle(client, home, name)
-        return open_key(home.key_file(name))  # read each time: it may have been replaced while the node runs
+        return home.open(name)  # read each time: it may have been replaced while the node runs
 
     return Author(client, name, present_key)
 
@@ -67,7 +69,8 @@ def _identity_key(home: Home, ledger: str, name: str, passphrase: str | None = N
     # A key file without an agent is what a refused or killed registration leaves: it is used, not thrown away.
     path = home.key_file(name)
     if path.exists():
-        return open_key(path, passphrase)
+        return home.open(name, passphrase)
+    trust.demand(home.path)
     key = Key.generate()
     write_key(path, key, ledger=ledger, name=name, passphrase=passphrase)
     return key

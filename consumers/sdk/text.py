@@ -25,6 +25,20 @@ def clean(text: str, mark: str = REPLACEMENT) -> str:
     return "".join(mark if unicodedata.category(sign) in _MISLEADING and sign not in "\n\t" else sign for sign in text)
 
 
+def visible(text: str) -> str:
+    r"""Return a text whose misleading characters are written as escapes, so that whoever decides by it sees them.
+
+    >>> visible("sh -c x\x1b[2K\u202e")
+    'sh -c x\\x1b[2K\\u202e'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        sign.encode("unicode_escape").decode() if unicodedata.category(sign) in _MISLEADING and sign != "\n" else sign
+        for sign in text
+    )
+
+
 def one_line(text: str, mark: str = REPLACEMENT) -> str:
     r"""Return a text on one line: each run of white space is one space, each misleading character ``mark``.
 

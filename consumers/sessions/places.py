@@ -33,8 +33,9 @@ from urllib.parse import unquote
 import msgspec
 
 from ledger.codec import schema_error
-from ledger.config import FOLDER, Settings, present_folder
+from ledger.config import CONFIG_FILE, FOLDER, Settings, present_folder, resolved
 from ledger.errors import Refused
+from ledger.trust import actions_of
 
 AUTO: Final = "auto"
 FILES_FOLDER: Final = Path("docs/sessions/handoffs")
@@ -87,12 +88,14 @@ class Stored(NamedTuple):
 def project_of(settings: Settings) -> Project:
     """Return where the reports of a ledger go.
 
+    Also where the table says nothing the folder must be trusted: git runs programs that a repository's files name.
+
     Raises:
-        Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when the table ``[reports]`` is wrong.
+        Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when the table ``[reports]`` is wrong.
     """
-    file = settings.home / "config.toml"
+    file = settings.home / CONFIG_FILE
     try:
-        chosen = msgspec.convert(settings.config.reports, ReportsSettings)
+        chosen = msgspec.convert(actions_of(settings).reports, ReportsSettings)
     except msgspec.ValidationError as error:
         refusal = schema_error(error, "$.reports")
         raise Refused(refusal.code, f"{file}: {refusal.message}", **refusal.details, file=str(file)) from error
@@ -100,7 +103,7 @@ def project_of(settings: Settings) -> Project:
         if value is True or (isinstance(value, str) and (not value or "\0" in value)):
             text = f"{file}: [reports] {name} must be a path, {AUTO!r} or false"
             raise Refused("INVALID_FIELD", text, path=f"$.reports.{name}", file=str(file))
-    home = settings.home.absolute()
+    home = resolved(settings.home)  # a link to a trusted folder does not make the folder around it trusted
     folder = home.parent if home.name == FOLDER else present_folder()
     files, no_files = _files(folder, None if chosen.files is False else str(chosen.files))
     return Project(

@@ -26,11 +26,10 @@ from consumers.thoughts.task import AGENTS
 from consumers.thoughts.thinkers import thinker_named
 from ledger.author import Author
 from ledger.client import open_client
-from ledger.config import Config, Settings
+from ledger.config import Actions, Config, Settings
 from ledger.errors import BatonError, Exit, Refused, Unavailable
 from ledger.events import tot as kinds
 from ledger.home import Home
-from ledger.identity import open_key
 
 if TYPE_CHECKING:
     from ledger.client import Client
@@ -40,10 +39,14 @@ stop_wait_s: Final = 10.0
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a process is told: the ledger, the task, its thinker, where to read from, and what opens it if it is new."""
+    """What a process is told: the ledger, the task, its thinker, where to read from, and what opens it if it is new.
+
+    ``actions`` is what whoever starts it was allowed by the user, and no file is asked again.
+    """
 
     home: str
     config: Config
+    actions: Actions
     server: str | None
     task_id: str
     thinker: str
@@ -105,7 +108,8 @@ class Processes:
 
     def _start(self, role: kinds.Role) -> None:
         # In a process session of its own: ^C reaches only whoever runs the task, who then ends the six in order.
-        command, pipe = [sys.executable, "-m", __name__, role], subprocess.PIPE
+        command, pipe = [sys.executable, "-P", "-m", __name__, role], subprocess.PIPE
+        # -P: the folder that this runs in may be a stranger's, and hold modules called like ours.
         child = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)  # noqa: S603 - our own
         self._children[role] = child
         assert child.stdin is not None  # noqa: S101 - a pipe was asked for
@@ -150,17 +154,17 @@ def role_keys(settings: Settings, client: Client) -> dict[str, str]:
         assert isinstance(client, LocalClient)  # noqa: S101 - without a server there is no other
         for name in AGENTS.values():
             service_author(client, name)
-    return {role: open_key(home.key_file(name)).public.hex() for role, name in AGENTS.items()}
+    return {role: home.open(name).public.hex() for role, name in AGENTS.items()}
 
 
 def held_keys(settings: Settings) -> dict[str, str]:
     """Return the public keys (hex) of the roles whose keys are here; none is made, and nobody is registered.
 
     Raises:
-        Refused: ``KEY_FILE_MODE``, ``KEY_LOCKED``.
+        Refused: ``NOT_TRUSTED``, ``KEY_FILE_MODE``, ``KEY_LOCKED``.
     """
-    files = {role: Home(settings.home).key_file(name) for role, name in AGENTS.items()}
-    return {role: open_key(file).public.hex() for role, file in files.items() if file.exists()}
+    home = Home(settings.home)
+    return {role: home.open(name).public.hex() for role, name in AGENTS.items() if home.key_file(name).exists()}
 
 
 def author_of(role: kinds.Role, settings: Settings, client: Client) -> Author:
@@ -169,7 +173,7 @@ def author_of(role: kinds.Role, settings: Settings, client: Client) -> Author:
     Raises:
         Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``KEY_LOCKED``.
     """
-    key = open_key(Home(settings.home).key_file(AGENTS[role]))
+    key = Home(settings.home).open(AGENTS[role])
     return Author(client, AGENTS[role], lambda _: key)
 
 
@@ -191,7 +195,7 @@ def main() -> int:
             raise Refused("USAGE", f"there is no role {sys.argv[1][:60]!r}: {', '.join(AGENTS)}")
         home, config = Path(assignment.home), assignment.config
         settings = Settings(home=home, config=config, server=assignment.server, agent=AGENTS[role])
-        thinker = thinker_named(assignment.thinker, config)
+        thinker = thinker_named(assignment.thinker, assignment.actions)
         with open_client(settings) as client:
             author = author_of(role, settings, client)
             agent = Agent(role, assignment.task_id, author, thinker, opening=assignment.opening)

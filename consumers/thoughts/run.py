@@ -22,10 +22,11 @@ from consumers.thoughts.thinkers import thinker_named
 from ledger.client import open_client, read_event
 from ledger.errors import Refused
 from ledger.events import tot as kinds
+from ledger.trust import actions_of
 
 if TYPE_CHECKING:
     from ledger.client import Client
-    from ledger.config import Settings
+    from ledger.config import Actions, Settings
     from ledger.events.body import Event
 
 Progress: TypeAlias = "Callable[[Event], None]"
@@ -77,16 +78,17 @@ def prepare(
         raise Refused("INVALID_FIELD", "there is no problem to search", path="$.problem")
     task_type = read_task_type(options.task_type)
     search_config(task_type, None, options.overrides)
+    actions = actions_of(settings, client)
     keys = role_keys(settings, client)
     opened = kinds.TotStarted(
         task_id=task_id or new_task_id(),
         problem=problem,
         task_type=task_type,
         roles=[kinds.RoleBinding(role=role, agent=name, key=keys[role]) for role, name in AGENTS.items()],
-        thinker=thinker_named(thinker, settings.config).name,
+        thinker=thinker_named(thinker, actions).name,
         options=options.to_strings(),
     )
-    return _assignment(settings, opened, client.head().size)
+    return _assignment(settings, actions, opened, client.head().size)
 
 
 def resume_task(
@@ -102,7 +104,8 @@ def resume_task(
     """
     with _opened(settings, client) as ledger:
         opening = _opening(ledger, task_id)
-        assignment = _assignment(settings, opening.data, opening.index)
+        actions = actions_of(settings, ledger)
+        assignment = _assignment(settings, actions, opening.data, opening.index)
         reading = _Reading(ledger, assignment, progress)
         reading.read(0)
         if reading.is_kept():
@@ -134,9 +137,9 @@ def _opened(settings: Settings, client: Client | None) -> AbstractContextManager
     return open_client(settings)
 
 
-def _assignment(settings: Settings, opened: kinds.TotStarted, start: int) -> Assignment:
+def _assignment(settings: Settings, actions: Actions, opened: kinds.TotStarted, start: int) -> Assignment:
     home, config, server = str(settings.home), settings.config, settings.server
-    return Assignment(home, config, server, opened.task_id, opened.thinker, start, opened)
+    return Assignment(home, config, actions, server, opened.task_id, opened.thinker, start, opened)
 
 
 def _opening(client: Client, task_id: str) -> Event:

@@ -12,7 +12,6 @@ from importlib import resources
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
-from blake3 import blake3
 
 from ledger.checkpoint import CheckpointVerifier
 from ledger.codec import encode_canonical
@@ -21,6 +20,7 @@ from ledger.events.authority import AgentRegistered, CheckpointKeyRotated, KeyDe
 from ledger.lifecycle.authority import CheckpointKeys
 from ledger.log.tiles import TILE_WIDTH
 from ledger.merkle import tree_size_max
+from ledger.trust import fingerprint
 
 FORMAT: Final = "baton-bundle-1"
 _TILE: Final = re.compile(r"tile/(\d{1,2}|entries)/((?:x\d{3}/)*\d{3})", re.ASCII)
@@ -167,11 +167,6 @@ def key_members(authority: AuthorityEvents) -> dict[str, bytes]:
         "keys/root.fingerprint": fingerprint(root).encode() + b"\n",
         "keys/root.vkey": _vkey("root", created.root).encode() + b"\n",
     }
-
-
-def fingerprint(root: bytes) -> str:
-    """Return the fingerprint of a root key: BLAKE3, 64 hex digits; the first 32 are the ledger's id."""
-    return blake3(root).hexdigest()
 
 
 def entry_range(name: str) -> dict[str, int]:

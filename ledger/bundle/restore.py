@@ -21,10 +21,12 @@ from typing import Final, NamedTuple
 
 from blake3 import blake3
 
+from ledger import trust
 from ledger.admission.follower import Follower
+from ledger.author import now
 from ledger.bundle.archive import Bundle, open_bundle
 from ledger.bundle.backup import KEY_NAME, KEYS, SETTINGS, key_files
-from ledger.bundle.layout import HomeFile, Manifest, blob_name, fingerprint, home_name, tile_name, tiles_of
+from ledger.bundle.layout import HomeFile, Manifest, blob_name, home_name, tile_name, tiles_of
 from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
 from ledger.client import read_event
 from ledger.config import VIEWS_FILE, read_config
@@ -77,6 +79,7 @@ class Restore:
         if bundle.manifest.content != "log":
             message = f"this bundle holds the stream {bundle.manifest.stream} alone: restore needs the whole log"
             raise Refused("INVALID_FORMAT", message)
+        self.fingerprint = ""  # of the root key, once the entries were replayed
         self._bundle = bundle
         self.home = home
         self._files: dict[HomeFile, bytes] = {}
@@ -164,7 +167,8 @@ class Restore:
             given = (snapshot.head.ledger, created.origin, ours[0], ours[1].hex())
         if (checkpoint.size, checkpoint.root) != ours or named != given:
             raise Corrupted("VERIFICATION_FAILED", "the entries do not give the tree that the checkpoint signs")
-        if root not in (None, fingerprint(bytes.fromhex(created.root))):
+        self.fingerprint = trust.fingerprint(bytes.fromhex(created.root))
+        if root not in (None, self.fingerprint):
             message = "the backup is of a ledger whose root key has another fingerprint than --root"
             raise Refused("WRONG_LEDGER", message, ledger=manifest.ledger)
 
@@ -225,9 +229,13 @@ def restore(
         except OSError as error:
             raise Unavailable("STORE_UNAVAILABLE", f"{home.path} cannot be written: {error}") from error
         try:
-            return _put_in_place(work, folder, present, root, progress or (lambda _done, _total: None))
+            restored = _put_in_place(work, folder, present, root, progress or (lambda _done, _total: None))
+            if is_new:  # else whose the folder was stays as it was decided
+                trust.adopt(home.path, work.fingerprint, now())
         except OSError as error:
             raise Unavailable("STORE_UNAVAILABLE", f"{home.path} cannot be written: {error}") from error
+        else:
+            return restored
         finally:
             # Also after an error: then a home that was made for this goes away whole.
             has_failed = not (home.path / "log" / FILE).exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from ledger.home import Home, create_ledger
 from ledger.identity import read_key_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MAP_SIZE = 64 * 1024**2
@@ -102,11 +104,21 @@ def test_wrong_config_file_is_refused_by_name(tmp_path: Path, text: bytes, code:
     assert "config.toml" in refused.value.message
 
 
-def test_config_that_cannot_be_read_is_unavailable(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").mkdir()
-    with pytest.raises(Unavailable) as refused:
-        read_settings(home=tmp_path, environment={})
-    assert refused.value.code == "STORE_UNAVAILABLE"
+def test_config_that_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    makers: list[Callable[[], object]] = [path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero")]
+    for make in makers:
+        make()
+        with pytest.raises(Refused) as refused:
+            read_settings(home=tmp_path, environment={})
+        assert refused.value.code == "INVALID_FORMAT"
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_a_setting_is_read_through_a_link_to_a_file(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text('default_reviewer = "rita"')
+    (tmp_path / "config.toml").symlink_to(tmp_path / "kept")
+    assert read_settings(home=tmp_path, environment={}).config.default_reviewer == "rita"
 
 
 def test_state_folder_follows_xdg(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from blake3 import blake3
-from building import key_named
+from building import key_named, trusted
 from nacl import pwhash
 
 from ledger import identity
@@ -192,7 +192,7 @@ def session_file(home: Home, key: Key, **scope: object) -> None:
 
 
 def test_session_key_is_used_where_its_scope_covers_the_events(tmp_path: Path) -> None:
-    home, session = Home(tmp_path), key_named("session")
+    home, session = Home(trusted(tmp_path)), key_named("session")
     write_key(home.key_file("alice"), ALICE, ledger=LEDGER, name="alice")
     session_file(home, session, expires_at="2999-01-01T00:00:00Z", kinds=["finding.*", "handoff.*"])
     assert home.signing_key("alice", [("finding.logged", "session/s1")]).public == session.public
@@ -203,14 +203,14 @@ def test_session_key_is_used_where_its_scope_covers_the_events(tmp_path: Path) -
 
 
 def test_expired_session_key_is_not_used(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = Home(trusted(tmp_path))
     write_key(home.key_file("alice"), ALICE, ledger=LEDGER, name="alice")
     session_file(home, key_named("session"), expires_at="2020-01-01T00:00:00Z")
     assert home.signing_key("alice", [("finding.logged", "session/s1")]).public == ALICE.public
 
 
 def test_sealed_identity_key_is_asked_for_only_when_it_is_needed(tmp_path: Path) -> None:
-    home, session = Home(tmp_path), key_named("session")
+    home, session = Home(trusted(tmp_path)), key_named("session")
     write_key(home.key_file("alice"), ALICE, ledger=LEDGER, name="alice", passphrase="x")
     session_file(home, session, expires_at="2999-01-01T00:00:00Z", kinds=["finding.*"])
     asked: list[str] = []
@@ -229,7 +229,7 @@ def test_sealed_identity_key_is_asked_for_only_when_it_is_needed(tmp_path: Path)
 
 
 def test_new_session_key_replaces_the_older_one(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = Home(trusted(tmp_path))
     for name in ("first", "second"):
         session_file(home, key_named(name), expires_at="2999-01-01T00:00:00Z")
     assert home.signing_key("alice", []).public == key_named("second").public

@@ -59,6 +59,8 @@ def test_ledger_without_entries_is_none(home: Path) -> None:
 
 
 def test_proof_without_the_checkpoint_key_names_what_is_missing(ledger: Ledger) -> None:
+    ledger.write_keys()
+    ledger.home.key_file("checkpoint").unlink()
     with LocalClient(ledger.settings(), log=ledger.log) as client:
         for ask in (client.checkpoint, lambda: client.prove(0)):
             with pytest.raises(BatonError) as refused:

@@ -38,6 +38,7 @@ class App:
         self.as_json = False
         self.only_looks = False
         self._ledger: Ledger | None = None
+        self._settings: tuple[object, Settings] | None = None
         self._passphrases: dict[str, str] = {}
         self._line = ""
         self._has_asked = False
@@ -48,15 +49,30 @@ class App:
             self._ledger.close()
 
     def settings(self) -> Settings:
-        """Return the settings of this run.
+        """Return the settings of this run, read once; says on standard error which of them do not count here.
 
         Raises:
             Unavailable: ``NO_LEDGER``.
+            Refused: as ``config.read_settings``.
         """
-        from ledger.config import read_settings  # noqa: PLC0415 - help needs no settings
+        asked = self.home, self.server, self.agent, self.only_looks
+        if self._settings is None or self._settings[0] != asked:
+            from ledger.config import read_settings  # noqa: PLC0415 - help needs no settings
 
-        settings = read_settings(home=self.home, server=self.server, agent=self.agent)
-        return msgspec.structs.replace(settings, only_looks=True) if self.only_looks else settings
+            settings = read_settings(home=self.home, server=self.server, agent=self.agent)
+            settings = msgspec.structs.replace(settings, only_looks=True) if self.only_looks else settings
+            self._settings = asked, settings
+            if settings.text:
+                self._tell_ignored(settings)
+        return self._settings[1]
+
+    def _tell_ignored(self, settings: Settings) -> None:
+        from ledger.trust import ignored, shown  # noqa: PLC0415 - most ledgers have no settings
+
+        if names := ignored(settings):
+            where = shown(settings.home)
+            text = f"{where} is not trusted with {', '.join(names)}: ignored (`baton trust --home {where}` shows why)"
+            click.echo(text, err=True)
 
     def ledger_home(self) -> Home:
         """Return the ledger's folder."""

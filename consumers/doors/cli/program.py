@@ -152,6 +152,7 @@ class Group(click.Group):
 
 VERBS: Final = {
     "init": Lazy("ledger:init", "Make a new ledger in this folder."),
+    "trust": Lazy("trust:trust", "Let this ledger's folder run, send and sign what it says."),
     "doctor": Lazy("ledger:doctor", "Check the installation, the ledger and its keys."),
     "clock": Lazy("clock:clock", "Compare the ledger's clock with this machine's; set it, as root."),
     "agent": Lazy("agents:agent", "Register, list and remove agents."),

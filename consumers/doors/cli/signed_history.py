@@ -14,10 +14,10 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import when
 from consumers.sdk.ledger import entries_now
 from consumers.sdk.text import clean
-from ledger.bundle.layout import fingerprint
 from ledger.client import Client, is_signed, read_event
 from ledger.envelope import decode_entry
 from ledger.errors import BatonError
+from ledger.trust import fingerprint
 
 fingerprint_digits_shown = 16
 

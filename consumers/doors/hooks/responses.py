@@ -27,9 +27,10 @@ from consumers.doors.hooks.harnesses import HARNESSES, Harness, brief_sources
 from consumers.doors.hooks.supervisor import Work, log_failure
 from consumers.sdk.ledger import Ledger
 from consumers.sessions.open_sessions import meant_session
+from ledger import trust
 from ledger.author import Author, Draft
 from ledger.client import Ask
-from ledger.config import environment_variable, present_session
+from ledger.config import check_place, environment_variable, present_session, resolved
 from ledger.errors import BatonError, Refused
 from ledger.events.session import SessionStarted
 
@@ -50,8 +51,17 @@ def respond_to(work: Work) -> bytes:
         _log(work, Refused("USAGE", f"{work.call.harness} has no event {work.event!r} that a hook is for"))
         return b""
     try:
+        check_place(resolved(work.home), is_named=work.call.home is not None)
+        trust.demand(work.home)  # first, and nothing of the folder is opened
         ledger = Ledger(work.call.agent, home=work.home, server=work.call.server)
+        try:
+            trust.demand(work.home, ledger.client)
+        except BaseException:
+            ledger.close()
+            raise
     except BatonError as error:
+        if error.code == "NOT_TRUSTED":
+            return _answer(work, trust.UNTRUSTED) if does == "start" and _wants_brief(work) else b""
         from consumers.doors.hooks.prime import page_alone  # noqa: PLC0415 - only a start needs it
 
         _log(work, error)

@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ledger import trust
 from ledger.config import find_home
 from ledger.errors import Refused, message_of
 
@@ -172,7 +173,9 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def log_failure(home: Path, harness: str, event: str, code: str, message: str) -> None:
-    """Add one line to the log of a ledger's folder."""
+    """Add one line to the log of a ledger's folder; in one that is not trusted nothing is written."""
+    if not trust.is_trusted(home):
+        return
     line = {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "harness": harness,

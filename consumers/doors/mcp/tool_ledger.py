@@ -7,9 +7,11 @@ any more.
 
 from __future__ import annotations
 
+import threading
 from typing import Final
 
 from consumers.sdk.ledger import Ledger
+from ledger import trust
 from ledger.author import Author
 from ledger.client import Client
 from ledger.errors import Refused
@@ -21,7 +23,41 @@ NEVER_SIGNED_AS: Final = ("human", "admin")
 
 
 class ToolLedger(Ledger):
-    """An open ledger whose agent signs only what a tool may sign."""
+    """An open ledger whose agent signs only what a tool may sign.
+
+    In a folder that is not trusted nothing is opened, and every call is refused until it is.
+    """
+
+    def _prepare(self) -> None:
+        self._client = None
+        self._stop = threading.Event()
+        self._opening = threading.Lock()
+        if trust.is_trusted(self.settings.home):
+            self._open()
+
+    def _open(self) -> None:
+        super()._prepare()
+        try:
+            trust.demand(self.settings.home, super().client)
+        except BaseException:
+            super().close()
+            raise
+
+    @property
+    def client(self) -> Client:
+        """The client underneath.
+
+        Raises:
+            Refused: ``NOT_TRUSTED``, in words that hold nothing of the folder; as ``Ledger.client``.
+        """
+        with self._opening:
+            if self._client is None and not self._stop.is_set():
+                try:
+                    trust.demand(self.settings.home)
+                    self._open()
+                except Refused as refusal:
+                    raise Refused(refusal.code, trust.UNTRUSTED) if refusal.code == "NOT_TRUSTED" else refusal from None
+        return super().client
 
     def author(self, name: str | None = None) -> Author:
         """Return the author that signs.

@@ -19,7 +19,6 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, Self
 
 import structlog
@@ -30,7 +29,7 @@ from consumers.doors.node.users import current_users
 from consumers.handoffs.notifier.settings import configured_channels
 from consumers.handoffs.notifier.store import STORE_FILE
 from consumers.handoffs.notifier.worker import NotifierWorker
-from consumers.handoffs.router.chains_file import CHAINS_FILE, ChainsFile
+from consumers.handoffs.router.chains_file import ChainsFile
 from consumers.handoffs.router.worker import NAME as ROUTER
 from consumers.handoffs.router.worker import RouterWorker
 from consumers.reasoning.workers import CompressorWorker, ModelJudge, ValidatorWorker
@@ -44,11 +43,12 @@ from ledger.bus.node_client import NodeClient
 from ledger.bus.publisher import Outbox
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.service import News, Service
-from ledger.config import Settings
+from ledger.config import CHAINS_FILE, Settings, beside, read_file
 from ledger.errors import BatonError, Unavailable, message_of
 from ledger.home import Home
 from ledger.lifecycle.authority import NODE
 from ledger.local import LocalClient
+from ledger.trust import actions_of, check_chains, server_program
 from projections.reader import Reader
 
 Work = Callable[[threading.Event], None]
@@ -139,8 +139,9 @@ class Node:
         self._parts.callback(self._server_thread.shutdown)
         self.client = self._parts.enter_context(LocalClient(self._settings))
         reader = self._parts.enter_context(Reader(self.client, self._settings))
-        program = self._settings.config.nats_server
-        self._server = EmbeddedServer(self._home.bus, self.client.ledger, program=Path(program) if program else None)
+        program = server_program(self._settings, self.client)
+        check_chains(self._home.path, read_file(self._home.path, CHAINS_FILE))  # later changes are asked about, too
+        self._server = EmbeddedServer(self._home.bus, self.client.ledger, program=program)
         self._users = current_users(self.client, self._home)
         self._parts.push_async_callback(self._on_server, self._server.stop)
         await self._on_server(partial(self._server.start, self._users, self._port, preferred=self._preferred))
@@ -329,25 +330,24 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
     """Return what the node runs, by name: the compressor and the router, and what is configured.
 
     Raises:
-        Refused: ``INVALID_FIELD`` for a table of ``config.toml`` that is wrong.
+        Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` for a table of ``config.toml`` that is wrong.
     """
     settings, path = client.settings, client.settings.home
-    config = settings.config
-    llm = configured_client(config)
+    actions = actions_of(settings, client)
+    llm = configured_client(actions)
     author = service_author(client, "compressor")
-    chains = ChainsFile(path / CHAINS_FILE, default_reviewer=config.default_reviewer)
+    chains = ChainsFile(path / CHAINS_FILE, settings.config.default_reviewer, permit=partial(check_chains, path))
     router = service_author(client, ROUTER)
     workers: dict[str, Work] = {
         "compressor": CompressorWorker(author, reader, path / "compressor.db", llm).run,
         "blobs": partial(drop_now_and_then, client.log),
         "router": RouterWorker(router, reader.answer, path / "router.db", chains).run,
     }
-    if config.validator_tree is not None:
+    if actions.validator_tree is not None:
         judge = None if llm is None else ModelJudge(llm)
         author = service_author(client, "validator")
-        tree = Path(config.validator_tree)
+        tree = beside(path, actions.validator_tree)
         workers["validator"] = ValidatorWorker(author, reader, path / "validator.db", tree, judge).run
-    if config.notify:
-        channels = configured_channels(settings)
+    if channels := configured_channels(settings, client=client):
         workers["notifier"] = NotifierWorker(client, reader.answer, path / STORE_FILE, channels).run
     return workers

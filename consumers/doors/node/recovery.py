@@ -43,6 +43,7 @@ from ledger.limits import batch_events_max, request_timeout_s
 from ledger.log.environment import FILE
 from ledger.log.log import Log
 from ledger.memory import SERVER, Memory, Remembered
+from ledger.trust import server_program
 
 Progress = Callable[[int, int], None]
 
@@ -204,9 +205,8 @@ class Recovery:
 @contextlib.asynccontextmanager
 async def _alone_with_the_bus(settings: Settings, home: Home) -> AsyncIterator[NatsClient]:
     """Run the embedded server for us alone, and yield a connection to it that may read every stream."""
-    program = settings.config.nats_server
-    ledger = _ledger_of_bus(home)
-    server = EmbeddedServer(home.bus, ledger, program=Path(program) if program else None)
+    program = server_program(settings)
+    server = EmbeddedServer(home.bus, _ledger_of_bus(home), program=program)
     seed = _new_seed()
     await asyncio.to_thread(server.start, BusUsers(nodes=(), admin=public_bus_key(seed)))
     client = NatsClient()

@@ -12,7 +12,7 @@ import binascii
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,9 +20,13 @@ import msgspec
 from consumers.handoffs.acts import Wait
 from consumers.sdk.http import is_loopback
 from ledger.codec import converted
-from ledger.config import Settings, environment_variable
+from ledger.config import CONFIG_FILE, Settings, environment_variable
 from ledger.errors import Refused
 from ledger.events.fields import NAME_PATTERN
+from ledger.trust import actions_of
+
+if TYPE_CHECKING:
+    from ledger.client import Client
 
 channels_max: Final = 20
 EVERYBODY: Final = "*"
@@ -69,14 +73,18 @@ class Channel(msgspec.Struct, frozen=True):
 
 
 def read_channels(
-    settings: Settings, variable: Callable[[str], str | None] = environment_variable
+    settings: Settings,
+    variable: Callable[[str], str | None] = environment_variable,
+    *,
+    client: Client | None = None,
 ) -> tuple[Channel, ...]:
     """Return the channels that ``config.toml`` names, in its order; a secret that is not there is left out.
 
     Raises:
-        Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the file and the path of the field.
+        Refused: ``NOT_TRUSTED``, before any variable is read; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the file and
+            the path of the field.
     """
-    tables = settings.config.notify
+    tables = actions_of(settings, client).notify
     channels: list[Channel] = []
     with _naming_the_file(settings):
         if len(tables) > channels_max:
@@ -91,14 +99,17 @@ def read_channels(
 
 
 def configured_channels(
-    settings: Settings, variable: Callable[[str], str | None] = environment_variable
+    settings: Settings,
+    variable: Callable[[str], str | None] = environment_variable,
+    *,
+    client: Client | None = None,
 ) -> tuple[Channel, ...]:
     """Return the channels that ``config.toml`` names, ready to send.
 
     Raises:
         Refused: as ``read_channels``, and ``INVALID_FIELD`` when the environment lacks the variable of a secret.
     """
-    channels = read_channels(settings, variable)
+    channels = read_channels(settings, variable, client=client)
     with _naming_the_file(settings):
         for number, channel in enumerate(channels):
             if channel.settings.webhook is not None and channel.secret is None:
@@ -113,7 +124,7 @@ def _naming_the_file(settings: Settings) -> Iterator[None]:
     try:
         yield
     except Refused as refusal:
-        file, path = str(settings.home / "config.toml"), refusal.details["path"]
+        file, path = str(settings.home / CONFIG_FILE), refusal.details["path"]
         where = "" if refusal.message.endswith(path) else f" at {path}"
         raise Refused(refusal.code, f"{file}: {refusal.message}{where}", **refusal.details, file=file) from refusal
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -24,17 +25,21 @@ from consumers.handoffs.router.chains import (
 )
 from consumers.handoffs.router.checks import check_breadth
 from ledger.codec import converted
+from ledger.config import CHAINS_FILE
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import NAME_PATTERN, Name
+from ledger.files import read_regular
+from ledger.limits import config_size_max_bytes
 
 log = structlog.get_logger("baton.router")
 
-CHAINS_FILE: Final = "chains.toml"
 CONDITIONS: Final = ("from", "to", "reviewer", "author", "id", "title", "kind", "chain")
 
 settle_wait_s: Final = 0.1
 settle_reads_max: Final = 20
-chains_size_max_bytes: Final = 256 * 1024
+_passing: Final = ("STORE_UNAVAILABLE", "NOT_TRUSTED")
+"""What goes away without a change of the file."""
+
 chains_max: Final = 64
 steps_max: Final = 16
 conditions_values_max: Final = 64
@@ -80,8 +85,8 @@ def read_chains(content: bytes, file: str = CHAINS_FILE) -> tuple[Chain, ...]:
         Refused: ``INVALID_FORMAT`` (not TOML), ``UNKNOWN_FIELD``, ``INVALID_FIELD`` or ``TOO_LARGE``, each with the
             ``file`` and, for a field, its ``path``.
     """
-    if len(content) > chains_size_max_bytes:
-        raise Refused("TOO_LARGE", f"{file} has more than {chains_size_max_bytes} bytes", file=file)
+    if len(content) > config_size_max_bytes:
+        raise Refused("TOO_LARGE", f"{file} has more than {config_size_max_bytes} bytes", file=file)
     try:
         text = content.decode()
         tables = converted(tomllib.loads(text), _File, "$").chain
@@ -101,9 +106,15 @@ def read_chains(content: bytes, file: str = CHAINS_FILE) -> tuple[Chain, ...]:
 class ChainsFile:
     """The chains of a file that its operator edits while the router runs."""
 
-    def __init__(self, path: Path, default_reviewer: str | None = None) -> None:
-        """Read from ``path`` when asked; ``default_reviewer`` reviews what names no reviewer."""
+    def __init__(
+        self, path: Path, default_reviewer: str | None = None, *, permit: Callable[[bytes], None] = lambda _: None
+    ) -> None:
+        """Read from ``path`` when asked; ``default_reviewer`` reviews what names no reviewer.
+
+        ``permit`` refuses bytes that nobody trusted: by default none, as for a file that the operator names.
+        """
         self.path = path
+        self._permit = permit
         self.default_reviewer = default_reviewer
         self.problem: Refused | Unavailable | None = None
         self._content: bytes | None = None
@@ -117,8 +128,9 @@ class ChainsFile:
         """
         try:
             content = self._settled()
-            if content != self._content or isinstance(self.problem, Unavailable):
+            if content != self._content or (self.problem is not None and self.problem.code in _passing):
                 self._content = content
+                self._permit(content)
                 self._chains = read_chains(content, str(self.path))
                 self.problem = None
                 log.info("chains read", file=str(self.path), chains=len(self._chains))
@@ -133,9 +145,12 @@ class ChainsFile:
         """Return the chains, or say what is wrong with the file.
 
         Raises:
-            Refused: as ``read_chains``. Unavailable: ``STORE_UNAVAILABLE`` when it is there and cannot be read.
+            Refused: as ``read_chains``; ``NOT_TRUSTED``.
+            Unavailable: ``STORE_UNAVAILABLE`` when it is there and cannot be read.
         """
-        return read_chains(self._read(), str(self.path))
+        content = self._read()
+        self._permit(content)
+        return read_chains(content, str(self.path))
 
     def _settled(self) -> bytes:
         """Return the file's bytes; after a change, those that stay: an editor may have truncated it, or be writing."""
@@ -151,14 +166,7 @@ class ChainsFile:
         return content
 
     def _read(self) -> bytes:
-        try:
-            with self.path.open("rb") as file:
-                return file.read(chains_size_max_bytes + 1)  # One byte more shows that it is too long.
-        except FileNotFoundError:
-            return b""
-        except OSError as error:
-            message = f"{self.path} cannot be read: {error}"
-            raise Unavailable("STORE_UNAVAILABLE", message, path=str(self.path)) from error
+        return read_regular(self.path, size_max_bytes=config_size_max_bytes, follow=True) or b""
 
 
 def _chain(table: _Chain, path: str, text: str) -> Chain:

@@ -32,7 +32,7 @@ from ledger.events.fields import Label
 from ledger.identity import read_private
 
 if TYPE_CHECKING:
-    from ledger.config import Config
+    from ledger.config import Actions
 
 T = TypeVar("T")
 
@@ -296,17 +296,19 @@ def _json_part(content: str) -> str:
     return fenced[1] if fenced else answer
 
 
-def configured_client(config: Config) -> LlmClient | None:
+def configured_client(actions: Actions) -> LlmClient | None:
     """Return the client of the configured model; None when the table ``[llm]`` is empty: then nobody is ever asked.
+
+    No variable is read before the actions are there, and they are there only when they are trusted.
 
     Raises:
         Refused: ``INVALID_FIELD`` for a wrong table; the codes of the key's file.
         Unavailable: ``LLM_UNAVAILABLE`` when the environment lacks the key's variable.
     """
-    if not config.llm:
+    if not actions.llm:
         return None
     try:
-        settings = msgspec.convert(config.llm, LlmSettings)
+        settings = msgspec.convert(actions.llm, LlmSettings)
     except msgspec.ValidationError as error:
         raise Refused("INVALID_FIELD", f"config.toml, [llm]: {error}") from error
     name = settings.api_key_variable

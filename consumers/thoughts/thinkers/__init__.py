@@ -29,7 +29,7 @@ from ledger.errors import Refused
 from ledger.events import tot as kinds
 
 if TYPE_CHECKING:
-    from ledger.config import Config
+    from ledger.config import Actions
 
 P = TypeVar("P")
 Path: TypeAlias = Sequence[kinds.ThoughtNode]
@@ -147,7 +147,7 @@ class ProgramThinker(ABC, Generic[P]):
         return read if isinstance(read, kinds.Failure) else self.solution(path, read)
 
 
-def thinker_named(name: str, config: Config) -> Thinker:
+def thinker_named(name: str, actions: Actions) -> Thinker:
     """Return a thinker by the name that ``tot.started`` keeps (``llm:MODEL`` is the configured model).
 
     Each is loaded when it is asked for, the model's with an HTTP client.
@@ -172,7 +172,7 @@ def thinker_named(name: str, config: Config) -> Thinker:
             from consumers.sdk.llm.model import configured_client  # noqa: PLC0415
             from consumers.thoughts.thinkers.llm import LlmThinker  # noqa: PLC0415
 
-            client = configured_client(config)
+            client = configured_client(actions)
             if client is None:
                 raise Refused("USAGE", "no model is configured: config.toml needs a table [llm]")
             return LlmThinker(client)

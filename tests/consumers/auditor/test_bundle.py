@@ -12,8 +12,9 @@ from tampering import entries_of, flipped, named, samples
 
 from consumers.auditor import verify_bundle
 from ledger.bundle import export_bundle, open_bundle
-from ledger.bundle.layout import entry_range, fingerprint, levels_of, tile_name, tiles_of
+from ledger.bundle.layout import entry_range, levels_of, tile_name, tiles_of
 from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.trust import fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path

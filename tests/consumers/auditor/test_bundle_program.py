@@ -12,8 +12,9 @@ from tampering import FAULTS, flipped, samples
 
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.bundle import standalone
-from ledger.bundle.layout import entry_range, fingerprint
+from ledger.bundle.layout import entry_range
 from ledger.limits import entry_size_max_bytes
+from ledger.trust import fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path

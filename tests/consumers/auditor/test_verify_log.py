@@ -23,7 +23,6 @@ from tampering import (
 
 from consumers.auditor import verify_log
 from consumers.auditor.fsck import fsck
-from ledger.bundle.layout import fingerprint
 from ledger.checkpoint import Checkpoint, sign_checkpoint
 from ledger.envelope import decode_entry
 from ledger.errors import Refused
@@ -31,6 +30,7 @@ from ledger.events.authority import AgentRegistered
 from ledger.events.handoff import HandoffApproved, HandoffClaimed
 from ledger.events.session import SessionStarted
 from ledger.lifecycle.handoff import compute_version
+from ledger.trust import fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path

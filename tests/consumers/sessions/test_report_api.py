@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from building import Ledger
+from building import Ledger, trusted
 from serving import CAROL, ServeProcess, make_home
 from usage_examples import AFTER, BEFORE, FINDINGS, run_session
 
@@ -98,10 +98,12 @@ def test_a_postflight_stands_when_its_report_fails_and_the_report_can_be_made_la
 def test_stores_that_cannot_be_written_are_a_warning_and_the_report_stands(agents_home: Path) -> None:
     session_id = bootstrap_session("Find the leak")
     (agents_home / "config.toml").write_text('[reports]\ngit = ""\n', "utf-8")
+    trusted(agents_home)
     made = generate_handoff_report(session_id, "Found it", FINDINGS)
     assert (made["status"], made["stored"]) == ("success", [])
     assert "in no other store" in made["warnings"][-1]
     (agents_home / "config.toml").write_text('[reports]\ngit = "nowhere"\n', "utf-8")
+    trusted(agents_home)
     again = generate_handoff_report(session_id, "Found it", FINDINGS)
     assert again["report_id"] == made["report_id"]
     assert again["storage_location"] == f"ledger:session/{session_id}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from building import trusted
 from repositories import a_report, commit, git, on_path, refs, repository
 from stored_reports import load_handoff
 
@@ -14,7 +15,7 @@ from consumers.sdk.git import Git
 from consumers.sessions.copies import page_size, repair, store_report
 from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES
 from consumers.sessions.places import Project, name_of, project_of
-from ledger.config import Config, Settings, read_config
+from ledger.config import Actions, Settings, read_settings
 from ledger.errors import Corrupted, Refused, Unavailable
 
 
@@ -37,7 +38,7 @@ class Log:
 
 def settings(folder: Path, **reports: Any) -> Settings:
     """Return the settings of a ledger in a project's folder."""
-    return Settings(home=folder / ".baton", config=Config(reports=reports))
+    return Settings(home=folder / ".baton", actions=Actions(reports=reports))
 
 
 def test_lost_refs_and_files_come_back_and_the_rest_is_untouched(tmp_path: Path) -> None:
@@ -123,8 +124,8 @@ def test_a_project_is_the_folder_that_holds_the_ledger(tmp_path: Path, monkeypat
     assert project_of(settings(tmp_path)).git == tmp_path
     assert not project_of(settings(tmp_path)).is_git_sure
     monkeypatch.chdir(tmp_path)
-    assert project_of(Settings(home=tmp_path / "elsewhere" / "ledger")).git == Path.cwd()
-    assert project_of(Settings(home=Path(".baton"))).git == Path.cwd()
+    assert project_of(Settings(home=tmp_path / "elsewhere" / "ledger", actions=Actions())).git == Path.cwd()
+    assert project_of(Settings(home=Path(".baton"), actions=Actions())).git == Path.cwd()
 
 
 def test_files_are_written_where_the_project_has_documents_or_says_so(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_config_says_where_reports_go(tmp_path: Path) -> None:
     home = tmp_path / "p" / ".baton"
     home.mkdir(parents=True)
     (home / "config.toml").write_text('[reports]\ngit = "../other"\nfiles = false\n')
-    project = project_of(Settings(home=home, config=read_config(home)))
+    project = project_of(read_settings(home=trusted(home)))
     assert (project.git, project.files, project.is_git_sure) == (tmp_path / "p" / ".." / "other", None, True)
     none = project_of(settings(tmp_path, git=False))
     (stored, _) = store_report(a_report(), none)

@@ -18,6 +18,9 @@ from rich.table import Table
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.doors.demo.story import Line, Stage, Story
+from ledger import trust
+from ledger.config import FOLDER
+from ledger.errors import BatonError
 
 
 @click.command(cls=Command)
@@ -36,6 +39,8 @@ def demo(app: App, *, keep: bool) -> None:
         app.show("demo", data, lambda: summary(data))
     finally:
         if not keep:
+            with contextlib.suppress(BatonError):  # else the list of what is trusted would grow by one each time
+                trust.forget(folder.resolve() / FOLDER)
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -24,6 +24,7 @@ from consumers.doors.hooks.prime import prime as primed
 from consumers.doors.hooks.record import Record, read_record, record_path
 from consumers.doors.hooks.supervisor import Call, supervise
 from consumers.sdk.text import clean
+from ledger import trust
 from ledger.config import FOLDER, environment_variable, find_home, present_folder, present_session
 from ledger.errors import Exit, Refused, Unavailable
 
@@ -44,6 +45,8 @@ def setup(app: App, harness: str, *, action: str | None, user: bool, force: bool
     """
     chosen = HARNESSES[harness]
     home = _home(app)
+    if action is None and home is not None:
+        trust.demand(home, app.client())
     folder = Path.home() if user else _project(home)
     record = read_record(record_path(harness, folder))
     launcher = _launcher(app, chosen, home, folder, record, is_user=user, is_new=action is None)
@@ -140,6 +143,7 @@ def prime(app: App, *, task: str | None, budget: int) -> None:
     Only whole items are printed; what found no room is named at the end, with the command that shows it.
     """
     agent = app.settings().agent
+    require_trust(app)
     session = present_session()
     made = primed(
         app.query_with,
@@ -151,6 +155,19 @@ def prime(app: App, *, task: str | None, budget: int) -> None:
     )
     data = made._asdict() | {"budget": budget, "agent": agent}
     app.show("primed", data, lambda: click.echo(clean(made.text), nl=False))
+
+
+def require_trust(app: App) -> None:
+    """Refuse a folder that is not trusted, in words for an agent: without a path, which may be a stranger's text.
+
+    Raises:
+        Refused: ``NOT_TRUSTED``.
+    """
+    try:
+        trust.demand(app.settings().home)
+        trust.demand(app.settings().home, app.client())
+    except Refused as refusal:
+        raise Refused(refusal.code, trust.UNTRUSTED) if refusal.code == "NOT_TRUSTED" else refusal from None
 
 
 @click.command(cls=Command, hidden=True)

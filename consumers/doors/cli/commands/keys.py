@@ -13,12 +13,12 @@ from consumers.doors.cli.commands.agents import new_passphrase, wait_until_let_i
 from consumers.doors.cli.output import print_table
 from consumers.doors.cli.program import Group
 from ledger.author import Draft
-from ledger.bundle.layout import fingerprint
 from ledger.client import open_client, read_event
 from ledger.errors import Refused
 from ledger.events.authority import KeyCompromised, KeyDelegated, KeyRevoked
 from ledger.identity import Key, KeyFile, read_key_file, write_session_key
 from ledger.lifecycle.authority import ROOT, to_ms
+from ledger.trust import fingerprint
 
 if TYPE_CHECKING:
     from ledger.client import Client

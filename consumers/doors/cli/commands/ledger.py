@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import sqlite3
@@ -14,21 +15,36 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+import msgspec
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.clock import compare_clocks
 from consumers.doors.cli.installation import DISTRIBUTION, PACKAGES, folder_of, problem_of
 from consumers.doors.cli.output import print_table, progress
 from consumers.doors.cli.program import Command
-from ledger.bundle.layout import fingerprint
-from ledger.client import Client
-from ledger.config import find_home, new_home, present_folder, read_config
-from ledger.errors import BatonError, Unavailable
+from consumers.sdk.git import Git
+from consumers.sdk.text import visible
+from ledger import trust
+from ledger.client import Client, open_client
+from ledger.config import (
+    CHAINS_FILE,
+    Settings,
+    beside,
+    check_place,
+    find_home,
+    new_home,
+    present_folder,
+    read_config,
+    read_file,
+    resolved,
+)
+from ledger.errors import BatonError, Unavailable, message_of
 from ledger.home import Home, create_ledger
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import ROOT
 from ledger.limits import map_alarm_ratio
-from ledger.local import LocalClient
+from ledger.local import LocalClient, Views
+from ledger.trust import fingerprint
 
 
 @click.command(cls=Command)
@@ -41,6 +57,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
     """
     path = app.home or new_home(present_folder())
     home = Home(path)
+    check_is_ours(home)
     origin = origin or default_origin(path)
     passphrase = None
     if sealed:
@@ -59,9 +76,23 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
         click.echo(f"  origin  {origin}")
         click.echo(f"  root    {data['root_fingerprint']}")
         click.echo("Give that fingerprint to auditors: `baton verify --root FINGERPRINT` holds the ledger against it.")
+        if not trust.is_trusted(path):
+            click.echo("It could not be noted that you trust this folder: see `baton doctor`.", err=True)
         click.echo("Next: baton agent add NAME --role agent")
 
     app.show("ledger", data, text)
+
+
+def check_is_ours(home: Home) -> None:
+    """Refuse to make a ledger of keys that lie in a folder which this user neither made nor trusted.
+
+    Raises:
+        Refused: ``NOT_TRUSTED``.
+    """
+    if home.path.exists():
+        check_place(resolved(home.path), is_named=True)
+    if home.key_file(ROOT).exists() and not home.is_local() and not trust.is_trusted(home.path):
+        raise trust.refusal(home.path, "holds the key of a root already, and whoever made that would own the ledger")
 
 
 def default_origin(path: Path) -> str:
@@ -84,7 +115,10 @@ class Check(NamedTuple):
 
 @click.command(cls=Command, only_looks=True)
 def doctor(app: App) -> None:
-    """Check the installation, and the ledger here if there is one; says what to do about what is wrong."""
+    """Check the installation, and the ledger here if there is one; says what to do about what is wrong.
+
+    Runs nothing that the ledger's folder names. With --server it asks the server, with this agent's keys.
+    """
     home = app.home or find_home(present_folder())
     checks = [*installation_checks(home), *(ledger_checks(app, Home(home)) if home else [])]
     bad = [one for one in checks if not one.ok]
@@ -120,9 +154,23 @@ def installation_checks(home: Path | None) -> Iterator[Check]:
 
 
 def ledger_checks(app: App, home: Home) -> Iterator[Check]:
-    """Yield what can be said of the ledger in a folder."""
+    """Yield what can be said of the ledger in a folder, or behind the server that is asked."""
     try:
-        client = LocalClient(app.settings())
+        settings = app.settings()
+    except BatonError as error:
+        yield Check("folder", ok=False, found=error.code, fix=error.message)
+        return
+    if settings.server is not None:
+        yield _remote_check(settings)
+        yield _trust_check(settings)
+        yield from _key_checks(home)
+    if settings.server is None or home.is_local():
+        yield from _local_checks(app, home, msgspec.structs.replace(settings, server=None))
+
+
+def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
+    try:
+        client = LocalClient(settings, views=_open_views)
     except BatonError as error:
         yield Check("ledger", ok=False, found=error.code, fix=error.message)
         return
@@ -140,8 +188,11 @@ def ledger_checks(app: App, home: Home) -> Iterator[Check]:
         found = f"last entry {clocks['last']}, {clocks['difference_s']:+.0f} s to this machine's"
         yield Check("clock", clocks["ok"], found, clocks["fix"])
         yield _entries_check(client)
-        yield from _key_checks(home)
+        if app.settings().server is None:
+            yield _trust_check(settings, client)
+            yield from _key_checks(home)
         yield _gate_check(home, client)
+        yield _views_check(home, client)
     url = home.bus / "url"
     served = url.read_text("ascii").strip() if url.exists() else "not running (local verbs need none)"
     yield Check("serve", ok=True, found=served)
@@ -181,19 +232,79 @@ def _gate_check(home: Home, client: LocalClient) -> Check:
     return Check("gate", ok=True, found=state + reason)
 
 
+def _remote_check(settings: Settings) -> Check:
+    """Ask the server as the agent would: its address, its keys here, and what the server makes of them."""
+    asking = f"{settings.server} as {settings.agent or 'nobody'}"
+    try:
+        with open_client(settings) as client:
+            head = client.head()
+    except BatonError as error:
+        return Check("server", ok=False, found=f"{asking}: {error.code}", fix=error.message)
+    return Check("server", ok=True, found=f"{asking}: ledger {head.ledger}, {head.size} entries")
+
+
+def _trust_check(settings: Settings, client: Client | None = None) -> Check:
+    try:
+        trust.actions_of(settings, client)
+        trust.check_chains(settings.home, read_file(settings.home, CHAINS_FILE))
+    except BatonError as error:
+        advice = "; trusted or not, this runs none of it" if settings.text else ""
+        return Check("trust", ok=False, found=error.code, fix=error.message + advice)
+    return Check("trust", ok=True, found="you trust this folder, and what it says")
+
+
+def _open_views(client: LocalClient, settings: Settings) -> Views:
+    from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, and a folder called like it may hide it
+
+    return Reader(client, settings)
+
+
+def _views_check(home: Home, client: LocalClient) -> Check:
+    """Look at what verbs would answer from: the file is whole, opens, and can be brought up to date."""
+    fix = "run `baton project --rebuild`"
+    try:
+        client.view("sessions.list", {"limit": 1})
+        with contextlib.closing(sqlite3.connect(home.views)) as connection:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except (BatonError, sqlite3.Error) as error:
+        return Check("views", ok=False, found=message_of(error), fix=fix)
+    return Check("views", found == "ok", "whole, and up to date" if found == "ok" else f"{found}", fix)
+
+
 def _key_checks(home: Home) -> Iterator[Check]:
+    if tracked := tracked_keys(home):
+        advice = "do not use them, and make none of them private now: whoever has the repository has them too"
+        found = f"git tracks {', '.join(tracked)}: these keys came with the repository, they are the stranger's"
+        yield Check("keys", ok=False, found=visible(found), fix=f"{advice}; an agent of yours needs keys of its own")
+        return
     files = sorted([*home.keys.glob("*.key"), *home.keys.glob("*.nkey"), *home.keys.glob("*.session")])
     wide = [path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077]
     found = f"{len(files)} files" if not wide else f"others can read {', '.join(wide)}"
-    yield Check("keys", not wide, found, f"run `chmod 600 {home.keys}/*`")
+    fix = f"run `chmod 600 {trust.shown(home.keys)}/*`"
+    if not trust.is_trusted(home.path):
+        fix = "you have not trusted this folder: unless you made these keys they are a stranger's, do not use them"
+    yield Check("keys", not wide, visible(found), fix)
+
+
+def tracked_keys(home: Home) -> list[str]:
+    """Return the files below keys/ that the repository around the ledger holds; git is asked as a stranger's."""
+    try:
+        # A folder that is itself made up as a repository is asked as little as any other.
+        answer = Git(home.path.resolve(), is_own=False).call("ls-tree", "-r", "-z", "--name-only", "HEAD", "keys/")
+    except BatonError:
+        return []
+    return [name.removeprefix("keys/") for name in answer.out.decode("utf-8", "replace").split("\0") if name]
 
 
 def _server_check(home: Path | None) -> Check:
     from ledger.bus.server import find_server  # noqa: PLC0415 - loads what only this check needs
 
     try:
-        configured = read_config(home).nats_server if home else None
-        return Check("nats-server", ok=True, found=str(find_server(Path(configured) if configured else None)))
+        configured = trust.read_folder(home).actions.nats_server if home else None
+        if home is not None and configured:
+            program = visible(str(beside(resolved(home), configured)))
+            return Check("nats-server", ok=True, found=f"config.toml names {program}; not run by this check")
+        return Check("nats-server", ok=True, found=str(find_server()))
     except BatonError as error:
         return Check("nats-server", ok=False, found=error.code, fix=error.message)
 

@@ -20,6 +20,7 @@ from consumers.handoffs.notifier.settings import Channel, configured_channels, r
 from consumers.handoffs.notifier.store import STORE_FILE, Delivery, NotifierStore
 from consumers.handoffs.notifier.worker import NotifierWorker, unix_ms
 from consumers.sdk.text import clean
+from ledger import trust
 from ledger.errors import Exit, Refused
 
 
@@ -102,6 +103,7 @@ def run(app: App, *, existing: bool, once: bool) -> None:
         raise Refused("USAGE", "nobody is to be told: config.toml has no [[notify]]")
     configure_logging(verbose=False)
     client = app.client()
+    trust.demand(app.settings().home, client)
     worker = NotifierWorker(client, app.query_with, store_path(app), channels, notify_existing=existing)
     stop = stopped_by_signals()
     names = [channel.name for channel in channels]

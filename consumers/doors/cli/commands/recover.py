@@ -131,12 +131,12 @@ def _ask(text: str) -> None:
 
 
 def _root_key(app: App) -> Any:
-    from ledger.identity import open_key, read_key_file  # noqa: PLC0415 - only this way needs keys
+    from ledger.identity import read_key_file  # noqa: PLC0415 - only this way needs keys
     from ledger.lifecycle.authority import ROOT  # noqa: PLC0415 - as above
 
-    path = app.ledger_home().key_file(ROOT)
-    is_sealed = read_key_file(path).sealed is not None
-    return open_key(path, app.ask_passphrase(ROOT) if is_sealed else None)
+    home = app.ledger_home()
+    is_sealed = read_key_file(home.key_file(ROOT)).sealed is not None
+    return home.open(ROOT, app.ask_passphrase(ROOT) if is_sealed else None)
 
 
 def _show(app: App, data: dict[str, Any], head: Head, text: str, following: str | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from shlex import join
 from typing import Any, Final
@@ -16,14 +17,16 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import configure_logging, print_fields, print_table, stopped_by_signals
 from consumers.doors.cli.program import Group
 from consumers.handoffs.acts import KINDS_OF_HANDOFFS
-from consumers.handoffs.router.chains_file import CHAINS_FILE, ChainsFile
+from consumers.handoffs.router.chains_file import ChainsFile
 from consumers.handoffs.router.checks import advise, described
 from consumers.handoffs.router.plans import rehearse
 from consumers.handoffs.router.worker import NAME, SERVICE, RouterWorker, Source
 from consumers.sdk.subscriptions import Subscriptions
 from consumers.sdk.text import clean
+from ledger import trust
 from ledger.author import Author
 from ledger.client import read_event
+from ledger.config import CHAINS_FILE
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.body import Event
 
@@ -105,7 +108,7 @@ def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
     role service. `baton serve` runs a router by itself: another one makes nothing twice. The file is read again when
     it changes; a broken one is reported and the chains before it go on.
     """
-    source = chains_file(app, file)
+    source = chains_file(app, file, acts=True)
     chains = source.read()
     author = acting_router(app)
     configure_logging(verbose=verbose)
@@ -131,7 +134,7 @@ def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
 def status(app: App, retry: int | None) -> None:
     """Show how far the router is, its chains, and its dead letters: what it could not route, and why."""
     name = app.settings().agent or NAME
-    source, path = chains_file(app, None), store(app, name)
+    source, path = chains_file(app, None, acts=True), store(app, name)
     if retry is not None:
         configure_logging(verbose=False)  # Standard output is for the answer.
         author = acting_router(app)
@@ -148,8 +151,10 @@ def status(app: App, retry: int | None) -> None:
     app.show("router", data, lambda: print_status(data))
 
 
-def chains_file(app: App, file: Path | None) -> ChainsFile:
+def chains_file(app: App, file: Path | None, *, acts: bool = False) -> ChainsFile:
     """Return the file of chains: the one that was named, which must be there, or the ledger's own.
+
+    Whoever ``acts`` on the ledger's own takes only what was trusted; to look at it needs no trust.
 
     Raises:
         Refused: ``NOT_FOUND``.
@@ -162,7 +167,10 @@ def chains_file(app: App, file: Path | None) -> ChainsFile:
         if file is None or error.code != "NO_LEDGER":
             raise
         return ChainsFile(file)
-    return ChainsFile(file or settings.home / CHAINS_FILE, settings.config.default_reviewer)
+    if file is not None:
+        return ChainsFile(file, settings.config.default_reviewer)
+    permit = partial(trust.check_chains, settings.home) if acts else lambda _: None
+    return ChainsFile(settings.home / CHAINS_FILE, settings.config.default_reviewer, permit=permit)
 
 
 def acting_router(app: App) -> Author:

@@ -15,6 +15,7 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import configure_logging
 from consumers.doors.cli.program import Command
+from ledger import trust
 from ledger.config import usual_port
 from ledger.errors import BatonError, Refused, Unavailable
 
@@ -97,6 +98,8 @@ def open_tools(app: App) -> ToolLedger:
         passphrase = app.ask_passphrase(settings.agent)
     ledger = ToolLedger(settings=settings, passphrase=passphrase)
     try:
+        if not trust.is_trusted(ledger.settings.home):
+            return ledger  # its tools answer NOT_TRUSTED, which says more to whoever calls one than a server that ended
         if ledger.agent is not None:
             check_may_sign(ledger.agent, roles_of(ledger.client, ledger.agent) or frozenset())
         ledger.ask("sessions.list", limit=1)  # opens the views now, before threads ask for them
@@ -119,6 +122,7 @@ def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Path | N
     """Serve over HTTP on this machine; the first line says where, and where the token is."""
     from consumers.doors.mcp import http  # noqa: PLC0415 - loads uvicorn
 
+    trust.demand(ledger.settings.home)  # also a token that a stranger left there is the stranger's
     path = token_file or ledger.settings.home / http.TOKEN_FILE
     token = http.read_token(path)
     with http.bind(port) as listening:

@@ -17,6 +17,7 @@ from consumers.sdk.batch import check_kinds
 from consumers.sdk.command import run_command
 from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions
+from ledger import trust
 
 if TYPE_CHECKING:
     import sqlite3
@@ -52,6 +53,8 @@ def watch(
     check_kinds(kinds)
     configure_logging(verbose=False)
     client = app.client()
+    if command is not None:
+        trust.demand(app.settings().home, client)  # what a stranger's ledger says starts nothing here
     name = watcher_name(app.acting(), kinds, command)
     # A file for each watcher: one that waits for its command must not hold up another.
     subscriptions = Subscriptions(app.settings().home / "subscribers" / f"{name}.db")

@@ -15,6 +15,7 @@ import pytest
 pytest.register_assert_rewrite("calling", "reported_sessions")
 
 import inside  # noqa: E402
+from building import trusted  # noqa: E402
 from calling import Baton, Place, Serving  # noqa: E402 - what is rewritten is named first
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def populated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
         assert inside.baton("--home", pattern, "agent", "add", agent, *chosen, "--unprotected").code == 0
 
     def make(name: str) -> Path:
-        return shutil.copytree(pattern, tmp_path_factory.mktemp(name) / ".baton")
+        return trusted(shutil.copytree(pattern, tmp_path_factory.mktemp(name) / ".baton"))
 
     return make
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from building import Ledger
+from building import Ledger, trusted
 from calling import Baton, Place
 
 from ledger.author import Draft
@@ -83,6 +83,7 @@ def test_gate_is_not_said_where_the_ledger_lies_elsewhere(
     keys.mkdir(parents=True)
     for file in ("a.key", "a.nkey"):
         shutil.copy(served.home / "keys" / file, keys)
+    trusted(keys.parent)
     life(Baton(capsys, served), "elsewhere")
     away = Baton(capsys, Place(keys.parent, served.server))
     found = away.data("handoff", "show", "elsewhere", "--history", "--as", "a")

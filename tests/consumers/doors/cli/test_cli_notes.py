@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from building import trusted
 from calling import Baton, Place, call
 
 from consumers.doors.cli.program import VERBS, Lazy
@@ -122,8 +124,10 @@ def test_a_project_without_a_repository_is_told_so(project: Baton) -> None:
     for verb in (("list",), ("show", "s1"), ("push",), ("fetch",)):
         project.refuses("NOT_FOUND", "notes", *verb)
     (project.home / "config.toml").write_text("[reports]\ngit = false\n")
+    project("trust", "--yes")
     assert "git = false" in project.refuses("NOT_FOUND", "notes", "list")["message"]
     (project.home / "config.toml").write_text("[reports]\ngit = true\n")
+    project("trust", "--yes")
     project.refuses("INVALID_FIELD", "notes", "sync")
 
 
@@ -166,7 +170,10 @@ def test_a_server_answers_and_the_notes_are_written_where_the_agent_is(
     there = Baton(capsys, served)
     report(there, session, "From afar")
     folder = make_repository(tmp_path)
-    (folder / ".baton").symlink_to(served.home)
+    (folder / ".baton" / "keys").mkdir(parents=True)
+    for file in ("root.key", "root.nkey"):
+        shutil.copy(served.home / "keys" / file, folder / ".baton" / "keys")
+    trusted(folder / ".baton")
     here = Baton(capsys, Place(folder / ".baton", served.server))
     assert here.data("notes", "sync")["failed"] == []
     assert here.data("notes", "show", session)["report"]["findings"] == ["From afar"]

@@ -127,6 +127,7 @@ def test_run_signs_as_the_routers_own_agent_and_status_tells_what_failed(alone: 
     for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "reviewer")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
     (alone.home / "chains.toml").write_text(CHAINS, "utf-8")
+    alone("trust", "--yes")
     assert alone.data("router", "status")["position"] is None
     run_once(alone)
     hand_over(alone, "t1", "Lost tests")
@@ -144,6 +145,8 @@ def test_run_signs_as_the_routers_own_agent_and_status_tells_what_failed(alone: 
     assert alone.data("router", "status")["dead_letters"] == []
     alone.refuses("NOT_FOUND", "router", "status", "--retry", letter["index"])
     (alone.home / "chains.toml").write_text("[[chain]", "utf-8")
+    assert alone.data("router", "status")["problem"]["code"] == "NOT_TRUSTED"
+    alone("trust", "--yes")
     assert alone.data("router", "status")["problem"]["code"] == "INVALID_FORMAT"
     assert "is not used" in alone("router", "status")
 
@@ -176,6 +179,7 @@ def test_router_needs_the_role_of_a_service(baton: Baton, file: Path) -> None:
 
 def test_a_single_chain_is_one_chain(alone: Baton) -> None:
     (alone.home / "chains.toml").write_text("[[chain]]" + CHAINS.split("[[chain]]")[1], "utf-8")
+    alone("trust", "--yes")
     for agent in ("a", "b", "rita"):
         alone("agent", "add", agent, "--role", "reviewer", "--unprotected")
     assert "router routes 1 chain of " in run_once(alone)

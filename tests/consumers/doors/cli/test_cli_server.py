@@ -14,6 +14,7 @@ from typing import Any
 
 import inside
 import pytest
+from building import trusted
 from calling import Baton, Place, Running, Serving, call, wait_until
 
 
@@ -112,6 +113,7 @@ def test_agent_with_nothing_but_its_keys_works_from_another_folder(home: Path, t
         content = (home / "keys" / f"a.{suffix}").read_bytes()
         (elsewhere / f"a.{suffix}").touch(0o600)
         (elsewhere / f"a.{suffix}").write_bytes(content)
+    trusted(elsewhere.parent)
     with Serving(home) as serving:
         index = find(Place(elsewhere.parent, serving.place.server), "from elsewhere")["index"]
         remote = ["--home", elsewhere.parent, "--server", serving.place.server]

@@ -11,6 +11,7 @@ import click
 import inside
 import pytest
 import tot_story
+from building import trusted
 from calling import Baton, Place, Running, wait_until
 
 from consumers.doors.cli.app import App
@@ -60,7 +61,7 @@ def test_task_whose_keys_are_elsewhere_is_shown_and_not_resumed(
 ) -> None:
     stop(shell, tmp_path / "logs")
     (task,) = shell.data("tot", "list")["tasks"]
-    shutil.copytree(shell.home, tmp_path / "copy")
+    trusted(shutil.copytree(shell.home, tmp_path / "copy"))
     keys = [file for name in AGENTS.values() for file in (tmp_path / "copy" / "keys").glob(f"{name}.*")]
     assert len(keys) == 2 * len(AGENTS)
     for file in keys:
@@ -75,7 +76,7 @@ def test_solved_task_is_told_where_its_keys_are_not(
     shell: Baton, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     solved = shell.data("tot", "run", "--problem", "4 9 10 13", "--no-logs")
-    shutil.copytree(shell.home, tmp_path / "copy")
+    trusted(shutil.copytree(shell.home, tmp_path / "copy"))
     for name in AGENTS.values():
         (tmp_path / "copy" / "keys" / f"{name}.key").unlink()
     told = Baton(capsys, Place(tmp_path / "copy")).data("tot", "resume", solved["task_id"], "--no-logs")

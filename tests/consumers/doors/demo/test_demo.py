@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from building import trusted
 
 from ledger.client import read_event
 from ledger.config import Settings
@@ -153,7 +154,7 @@ def test_kept_bundle_verifies(played: Played) -> None:
 
 def test_kept_home_is_a_ledger_to_go_on_with(played: Played, tmp_path: Path) -> None:
     assert (Path(played.data["home"]) / "log" / "data.mdb").is_file()
-    home = shutil.copytree(played.data["home"], tmp_path / ".baton")
+    home = trusted(shutil.copytree(played.data["home"], tmp_path / ".baton"))
     started = ["emit", "session.started", "--stream", "session/after", "--as", "kuro", "--data", "{}"]
     emitted = baton("--home", home, *started, temporary=tmp_path)
     assert emitted.returncode == 0, emitted.stderr

@@ -6,6 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from building import trusted
 from harness_place import Place
 
 if TYPE_CHECKING:
@@ -23,4 +24,5 @@ def place(pattern: Place, tmp_path: Path) -> Place:
     """A project with a ledger and an agent for each harness."""
     made = Place(tmp_path)
     subprocess.run(["cp", "-a", "--sparse=always", str(pattern.ledger), str(made.project)], check=True)
+    trusted(made.project / ".baton")
     return made

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from building import trusted
 from harness_place import Said
 
 from consumers.doors.hooks.harnesses import HARNESSES
@@ -289,6 +290,7 @@ def test_work_that_hangs_dies_or_fails_says_nothing_and_is_logged(
 
 
 def test_the_log_of_hooks_stays_within_two_files(tmp_path: Path) -> None:
+    trusted(tmp_path)
     for _ in range(2 * log_size_max_bytes // 400):
         log_failure(tmp_path, "codex", "Stop", "BUSY", "x" * 10_000)
     sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}

@@ -11,7 +11,7 @@ from waits import Waits
 from webhook_receiver import SECRET, VARIABLE, Receiver
 
 from consumers.handoffs.notifier.settings import Channel, configured_channels
-from ledger.config import Config, Settings
+from ledger.config import Actions, Settings
 from projections.reader import Reader
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def channels_of(tmp_path: Path) -> Callable[..., tuple[Channel, ...]]:
 
     def make(*tables: dict[str, Any]) -> tuple[Channel, ...]:
         notify = [{"agents": ["*"]} | table for table in tables]
-        settings = Settings(home=tmp_path / ".baton", config=Config(notify=notify))
+        settings = Settings(home=tmp_path / ".baton", actions=Actions(notify=notify))
         return configured_channels(settings, {VARIABLE: SECRET}.get)
 
     return make

@@ -11,14 +11,15 @@ from building import MAP_SIZE
 
 from consumers.handoffs.notifier.settings import configured_channels
 from consumers.handoffs.notifier.worker import NotifierWorker
-from ledger.config import Config, Settings
+from ledger.config import Actions, Config, Settings
 from ledger.local import LocalClient
 from projections.reader import Reader
 
 
 def main(home: str, store: str, until: int, tables: str) -> None:
     """Notify by the tables until everything before an index was read and all that is due was tried."""
-    settings = Settings(home=Path(home), config=Config(map_size_bytes=MAP_SIZE, notify=json.loads(tables)))
+    actions = Actions(notify=json.loads(tables))
+    settings = Settings(home=Path(home), config=Config(map_size_bytes=MAP_SIZE), actions=actions)
     with LocalClient(settings) as client, Reader(client, settings) as reader:
         worker = NotifierWorker(client, reader.answer, Path(store), configured_channels(settings))
         sys.stdout.write("begun\n")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from building import trusted
 from webhook_receiver import SECRET, VARIABLE
 
 from consumers.handoffs.notifier.settings import configured_channels, read_channels
-from ledger.config import Config, Settings, read_settings
+from ledger.config import Actions, Settings, read_settings
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ RUN = {"agents": ["*"], "command": "true"}
 
 
 def settings(home: Path, *tables: dict[str, Any]) -> Settings:
-    return Settings(home=home, config=Config(notify=list(tables)))
+    return Settings(home=home, actions=Actions(notify=list(tables)))
 
 
 def test_tables_of_the_file_become_channels(tmp_path: Path) -> None:
@@ -40,6 +41,7 @@ def test_tables_of_the_file_become_channels(tmp_path: Path) -> None:
         """,
         "utf-8",
     )
+    trusted(tmp_path)
     hook, desktop = configured_channels(read_settings(home=tmp_path, environment={}), {VARIABLE: SECRET}.get)
     assert (hook.target, desktop.target, desktop.name) == ("https://example.org", "a command", "desktop")
     assert hook.name.startswith("webhook-")
@@ -49,7 +51,7 @@ def test_tables_of_the_file_become_channels(tmp_path: Path) -> None:
 
 
 def test_without_a_file_there_is_no_channel(tmp_path: Path) -> None:
-    assert configured_channels(read_settings(home=tmp_path, environment={})) == ()
+    assert configured_channels(read_settings(home=trusted(tmp_path), environment={})) == ()
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 wait_max_s = 30.0
 
 
+def trusted_now(ledger: Ledger) -> None:
+    """Trust the folder of an open ledger as it is now."""
+    ledger.write_keys()
+
+
 @pytest.fixture
 def desktop(ledger: Ledger, receiver: Receiver, tmp_path: Path) -> Path:
     """A ledger whose notifications go to the receiver and into a file; returns that file."""
@@ -51,6 +56,7 @@ def desktop(ledger: Ledger, receiver: Receiver, tmp_path: Path) -> Path:
         """,
         "utf-8",
     )
+    trusted_now(ledger)
     return said
 
 
@@ -130,6 +136,7 @@ def test_unknown_channel_is_not_found(call: Call) -> None:
 
 def test_wrong_table_is_refused_by_every_verb(call: Call, ledger: Ledger) -> None:
     (ledger.home.path / "config.toml").write_text("[[notify]]\nagents = []\n", "utf-8")
+    trusted_now(ledger)
     for words in (["list"], ["test"], ["run", "--once"]):
         assert call(*words)["code"] == "INVALID_FIELD"
 

@@ -10,13 +10,13 @@ from chain_files import STORY
 from consumers.handoffs.router.chains_file import (
     ChainsFile,
     chains_max,
-    chains_size_max_bytes,
     hops_limit,
     lines_max,
     read_chains,
     steps_max,
 )
 from ledger.errors import Refused
+from ledger.limits import config_size_max_bytes
 
 HEAD = '[[chain]]\nname = "c"\nwhen = "handoff.verified"\n'
 THEN = 'then = {to = "b", title = "t"}\n'
@@ -84,7 +84,7 @@ BAD = {
         "INVALID_FIELD",
         "$.chain",
     ),
-    "too many bytes": ("#" * (chains_size_max_bytes + 1), "TOO_LARGE", "bytes"),
+    "too many bytes": ("#" * (config_size_max_bytes + 1), "TOO_LARGE", "bytes"),
     "a breadth without bound": (
         HEAD.replace("verified", "created") + f"then = [{STEP * 4}]\n",
         "TOO_LARGE",

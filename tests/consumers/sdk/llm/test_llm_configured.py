@@ -16,7 +16,7 @@ from consumers.reasoning.validator.validator import ReasoningValidator
 from consumers.reasoning.workers import CompressorWorker, ModelJudge
 from consumers.sdk.llm.model import configured_client
 from ledger.author import Author
-from ledger.config import Config
+from ledger.config import Actions
 from ledger.errors import BatonError
 from ledger.events.brief import Brief
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
@@ -40,7 +40,7 @@ SENTENCES = [
 
 
 def test_without_a_table_nobody_is_asked() -> None:
-    assert configured_client(Config()) is None
+    assert configured_client(Actions()) is None
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,15 @@ def test_without_a_table_nobody_is_asked() -> None:
 )
 def test_wrong_table_is_refused(table: dict[str, str | int | float | bool], code: str) -> None:
     with pytest.raises(BatonError) as refusal:
-        configured_client(Config(llm=table))
+        configured_client(Actions(llm=table))
     assert refusal.value.code == code
 
 
 def test_key_is_read_from_the_variable_that_the_table_names(vendor: Vendor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATON_TEST_KEY", "k-1")
-    client = configured_client(Config(llm={"base_url": vendor.url, "model": "m", "api_key_variable": "BATON_TEST_KEY"}))
+    client = configured_client(
+        Actions(llm={"base_url": vendor.url, "model": "m", "api_key_variable": "BATON_TEST_KEY"})
+    )
     assert client is not None
     assert client.model == "m"
 

@@ -1,0 +1,195 @@
+"""`baton trust`: shows what a ledger's folder would run, send and write, and lets this user allow it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.program import Command
+from consumers.sdk.text import visible
+from ledger import trust as trusting
+from ledger.config import beside, find_home, named_home, present_folder, resolved
+from ledger.errors import Refused, Unavailable
+from ledger.files import replaceable_by
+from ledger.home import Home
+from ledger.log.log import Log
+from ledger.trust import Folder, Record
+
+
+class Act(NamedTuple):
+    """One setting that acts: its name, what it would do, what stands in the file, and how it stands to what is kept."""
+
+    setting: str
+    does: str
+    value: str
+    state: str
+
+
+@click.command(cls=Command)
+@click.option("--yes", is_flag=True, help="Trust it without being asked, as off a terminal.")
+@click.option("--show", "action", flag_value="show", help="Only show it, and which folders are trusted.")
+@click.option("--remove", "action", flag_value="remove", help="Trust it no longer; it may be gone already.")
+def trust(app: App, action: str | None, *, yes: bool) -> None:
+    """Let the ledger's folder here run, send and sign what it says; shows that first, and asks.
+
+    Until then it is read as text, and nothing else: verbs that sign, serve, watch or push are refused. A folder that
+    you made with `baton init` is trusted. A change of config.toml or chains.toml is asked about again.
+    """
+    named = app.home or named_home()
+    if yes and action is not None:
+        raise Refused("USAGE", "--yes answers a question that --show and --remove do not ask")
+    if action == "remove":
+        _remove(app, _folder(named))
+        return
+    home = _folder(named)
+    if not home.is_dir():
+        raise Unavailable("NO_LEDGER", f"there is no folder {trusting.shown(home)}", folder=str(home))
+    folder, root = trusting.read_folder(home), root_in(home)
+    record = _record(folder, root, is_shown=action == "show")
+    data = described(folder, root, record)
+    if action == "show":
+        data["homes"] = [one.path for one in trusting.read_records()]
+        app.show("trust", data, lambda: _print(data))
+        return
+    reason = replaceable_by(home)
+    if reason is not None and named is None:
+        raise trusting.refusal(home, f"{reason}, so trust it by name")
+    if not yes:
+        _ask(app, data)
+    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    trusting.remember(trusting.record_of(folder, root, at))
+    data |= {"state": "trusted", "reason": ""}
+    app.show("trust", data, lambda: _print_trusted(data, is_shown=yes))
+
+
+def _folder(named: Path | None) -> Path:
+    home = named or find_home(present_folder(), {})
+    if home is None:
+        raise Unavailable("NO_LEDGER", "there is no .baton here or in any folder above: name one with --home")
+    return resolved(home)
+
+
+def _remove(app: App, home: Path) -> None:
+    if not trusting.forget(home):
+        raise Refused("NOT_FOUND", f"{trusting.shown(home)} is not trusted", home=str(home))
+    app.show("trust", {"home": str(home), "state": "unknown"}, lambda: click.echo("It is trusted no longer."))
+
+
+def root_in(home: Path) -> str:
+    """Return the fingerprint of the root key of the ledger in a folder; empty where there is no log."""
+    if not Home(home).is_local():
+        return ""
+    with Log(home) as log, log.snapshot() as snapshot:
+        return "" if snapshot.size == 0 else trusting.root_in(snapshot.entry(0))
+
+
+def _record(folder: Folder, root: str, *, is_shown: bool) -> Record | None:
+    """Return what is kept of a folder; where that cannot be believed it counts for nothing, and is said."""
+    try:
+        record = trusting.find_record(folder.path)
+    except Refused as refusal:
+        if is_shown:
+            raise
+        raise refusal.with_details(home=str(folder.path)) from None
+    return None if record is not None and record.root not in ("", root) else record
+
+
+def described(folder: Folder, root: str, record: Record | None) -> dict[str, Any]:
+    """Return what is shown of a folder: where it is, whose ledger it holds, whether it is trusted, what it would do."""
+    kept = trusting.kept_digests(record)
+    now = trusting.kept_digests(trusting.record_of(folder, root, ""))
+    acts = [
+        Act(name, "; ".join(_does(folder, name, value)), _text(value), _state(kept, now, name))
+        for name, value in folder.settings.items()
+    ]
+    is_whole = record is not None and trusting.covers(record, folder)
+    state = "unknown" if record is None else "trusted" if is_whole else "changed"
+    return {
+        "home": visible(str(folder.path)),
+        "root_fingerprint": root,
+        "state": state,
+        "reason": replaceable_by(folder.path) or "",
+        "settings": [act._asdict() for act in acts],
+    }
+
+
+def _state(kept: dict[str, str], now: dict[str, str], name: str) -> str:
+    if name not in kept:
+        return "new"
+    return "trusted" if kept[name] == now[name] else "changed"
+
+
+def _text(value: Any) -> str:
+    return visible(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def _does(folder: Folder, name: str, value: Any) -> Iterator[str]:
+    """Yield in plain words what one setting does; what a table says besides stands in its value."""
+    home = folder.path
+    match name:
+        case "nats_server":
+            yield f"`baton serve` runs the program {_inside(home, value)}"
+        case "llm":
+            key = value.get("api_key_variable"), value.get("api_key_file")
+            secret = f" with the environment's {key[0]}" if key[0] else f" with the key in {key[1]}" if key[1] else ""
+            yield f"problems, reasoning and evidence are sent to {value.get('base_url')}{secret}"
+        case "validator_tree":
+            yield f"`baton serve` reads files of {_inside(home, value)} and publishes what it made of them"
+        case "notify":
+            for table in value:
+                command, webhook = table.get("command"), table.get("webhook")
+                yield f"sh runs: {command}" if command else f"is sent to {webhook}: what waits, and for whom"
+        case "reports":
+            places = [f"{place} {_inside(home, value[place])}" for place in value if isinstance(value[place], str)]
+            yield f"reports are written, and git is run, in {', '.join(places) or 'no place'}"
+        case "chains":
+            yield "the router signs and creates handoffs as chains.toml says (`baton router check` explains it)"
+        case _:  # any setting that is added: a test demands words for it
+            yield "does what stands here"
+
+
+def _inside(home: Path, value: str) -> str:
+    path = beside(home, value)
+    project = beside(home, ".").resolve()
+    if path.resolve().is_relative_to(project):
+        return f"{path}, inside this project: whoever can change the project can change it"
+    return str(path)
+
+
+def _ask(app: App, data: dict[str, Any]) -> None:
+    """Show a folder and ask whether to trust it; only a person at a terminal can answer."""
+    if app.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Refused("USAGE", "there is nobody to ask: look at `baton trust --show`, then say `baton trust --yes`")
+    _print(data)
+    if not click.confirm("Trust this folder?", default=False, err=True):
+        raise click.Abort
+
+
+def _print(data: dict[str, Any]) -> None:
+    words = {"unknown": "NOT trusted", "changed": "trusted, but not its settings as they are now", "trusted": "trusted"}
+    click.echo(
+        f"{data['home']}\n  ledger  {data['root_fingerprint'] or 'no log here'}\n  state   {words[data['state']]}"
+    )
+    if data["reason"]:
+        click.echo(f"  beware  {visible(data['reason'])}")
+    for act in data["settings"]:
+        click.echo(f"  {act['setting']} ({act['state']}): {visible(act['does'])}")
+        for line in act["value"].split("\n"):
+            click.echo(f"      | {line}")
+    if not data["settings"]:
+        click.echo("  no setting of it runs or sends anything; trusting it lets its keys sign")
+    for path in data.get("homes", []):
+        click.echo(f"trusted  {visible(path)}")
+
+
+def _print_trusted(data: dict[str, Any], *, is_shown: bool) -> None:
+    if is_shown:
+        _print(data)
+    click.echo("It is trusted from now on, as it is now: `baton trust --remove` takes that back.")
