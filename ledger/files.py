@@ -50,6 +50,16 @@ def open_regular(path: Path, *, follow: bool = False, flags: int = os.O_RDONLY) 
         os.close(descriptor)
 
 
+def check_regular(path: Path) -> None:
+    """Check, without opening it, that a name is a regular file's.
+
+    Raises:
+        Refused: ``INVALID_FORMAT``, saying what lies there. FileNotFoundError: nothing does.
+    """
+    if not stat.S_ISREG(mode := path.lstat().st_mode):
+        raise _no_file(path, mode)
+
+
 def read_regular(path: Path, *, size_max_bytes: int, follow: bool = False) -> bytes | None:
     """Return the bytes of a regular file; None when there is nothing of this name.
 

@@ -20,16 +20,20 @@ from ledger.codec import encode_arguments
 from ledger.config import VIEWS_FILE, Settings
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
+from ledger.files import can_write
 from ledger.lifecycle.clock import ledger_now
 from ledger.resource import Resource
 from projections.agents.suspects import marked
 from projections.projection import Projection
 from projections.query import Answer, Moment
 from projections.sqlite import SqliteStore
-from projections.store import Reading, Store
+from projections.store import Damaged, Reading, Store
 from projections.views import KEPT_VIEWS, ON_DEMAND, QUERIES, VIEW_VERSIONS, VIEWS
+from projections.views_file import set_aside
 
 if TYPE_CHECKING:  # loaded where they are used: with all folds
+    import tempfile
+
     from projections.reasoning.queries import FullReasoning
     from projections.runner import Progress, Runner
 
@@ -40,9 +44,18 @@ class Reader(Resource):
     """Answers about one ledger; threads may share it, and any number of processes may have one on the same folder."""
 
     def __init__(
-        self, client: Client, settings: Settings, *, views_file: Path | None = None, until: int | None = None
+        self,
+        client: Client,
+        settings: Settings,
+        *,
+        views_file: Path | None = None,
+        until: int | None = None,
+        notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Open the views of the ledger's folder (or another ``views_file``), folding no further than ``until``.
+
+        Views that are damaged are set aside and made again, of which ``notice`` is told in a sentence. Where the folder
+        cannot be written they are made in a temporary one, anew for each reader.
 
         Raises:
             Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
@@ -50,7 +63,19 @@ class Reader(Resource):
         """
         self.client = client
         self.settings = settings
-        self.store = SqliteStore(views_file or settings.home / VIEWS_FILE, ledger=client.ledger)
+        self._notice = notice
+        self._outside: tempfile.TemporaryDirectory[str] | None = None
+        path = views_file or settings.home / VIEWS_FILE
+        if not (can_write(path) and can_write(path.with_name(path.name + "-new"))):
+            import tempfile  # noqa: PLC0415 - only a folder that cannot be written needs another
+
+            self._outside = tempfile.TemporaryDirectory(prefix="baton-views-")
+            path = Path(self._outside.name) / VIEWS_FILE
+        try:
+            self.store = SqliteStore(path, ledger=client.ledger)
+        except Damaged as error:
+            self._say_set_aside(error, set_aside(path))
+            self.store = SqliteStore(path, ledger=client.ledger)
         self._until = until
         self._lock = threading.Lock()
         self._folding_all = threading.Lock()
@@ -77,11 +102,13 @@ class Reader(Resource):
     def close(self) -> None:
         """Close the views; the client stays open."""
         self.store.close()
+        if self._outside is not None:
+            self._outside.cleanup()
 
     def catch_up(self, *, progress: Callable[[Progress], None] | None = None) -> int:
         """Fold up to the end of the log; return the position reached."""
         with self._folding_all:
-            return self.runner.catch_up(progress=progress)
+            return self._on_whole_views(lambda: self.runner.catch_up(progress=progress))
 
     def rebuild(self, names: list[str], *, progress: Callable[[Progress], None] | None = None) -> int:
         """Rebuild views from the log; return the position reached.
@@ -90,7 +117,7 @@ class Reader(Resource):
             Refused: ``NOT_FOUND`` for a view that does not exist.
         """
         with self._folding_all:
-            return self.runner.rebuild(names, progress=progress)
+            return self._on_whole_views(lambda: self.runner.rebuild(names, progress=progress))
 
     def answer(self, query: str, arguments: dict[str, Any] | None = None) -> Answer:
         """Return the answer to a query by its name (see ``QUERIES``), as plain JSON values.
@@ -130,13 +157,31 @@ class Reader(Resource):
         if on_demand:
             # The first time this folds the whole log: other questions are answered between its batches.
             with self._folding_all:
-                if self._must_fold("runner", on_demand=True):
-                    self.runner.catch_up()
+                self._on_whole_views(lambda: self._fold("runner", on_demand=True))
         with self._lock:
-            if not on_demand and self._must_fold("_keeper", on_demand=False):
-                self._keeper.catch_up()
-            with self.store.reading() as reading:
-                return question(Moment(reading, self._now_ms(reading)))
+            return self._on_whole_views(lambda: self._ask_now(question, on_demand=on_demand))
+
+    def _ask_now(self, question: Callable[[Moment], T], *, on_demand: bool) -> T:
+        if not on_demand:
+            self._fold("_keeper", on_demand=False)
+        with self.store.reading() as reading:
+            return question(Moment(reading, self._now_ms(reading)))
+
+    def _fold(self, runner: str, *, on_demand: bool) -> None:
+        if self._must_fold(runner, on_demand=on_demand):
+            getattr(self, runner).catch_up()
+
+    def _on_whole_views(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` gives; where the views turn out to be damaged, on others made in their place."""
+        try:
+            return work()
+        except Damaged as error:
+            self._say_set_aside(error, self.store.set_aside())
+            return work()
+
+    def _say_set_aside(self, error: Damaged, aside: Path) -> None:
+        cause = error.details.get("cause", "no database")
+        self._notice(f"the views were damaged ({cause}): set aside as {aside}, and made anew from the log")
 
     def _must_fold(self, runner: str, *, on_demand: bool) -> bool:
         # A runner that was made looks for itself; making one only to see that nothing happened would load every fold.

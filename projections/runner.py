@@ -140,6 +140,9 @@ class Runner:
         """Fold one batch; return the position when there was nothing more to fold, else None."""
         with self._store.reading() as reading:
             slots = self._mine(reading.slots())
+        if {slot.view for slot in slots} != self._views.keys():
+            self._prepare(())  # the store was deleted or replaced meanwhile
+            return None
         start = min((slot.position for slot in slots), default=0)
         if wait_s > 0:
             self._client.entries(start, limit=1, wait_s=wait_s)

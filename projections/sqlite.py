@@ -7,8 +7,11 @@
 - A view being built has the suffix ``__next`` on its tables and no secondary indexes; ``make_live`` drops the old
   tables, renames the new ones and then sorts the indexes into place at once, which is several times faster than
   growing them row by row.
-- The file names the ledger it was made from and the format of its bookkeeping; anything else is refused with the
-  advice to delete it, because a view can always be rebuilt.
+- The file names the ledger it was made from and the format of its bookkeeping; another database is refused, and not
+  touched. What is no database, or a damaged one, can be set aside and made again (``set_aside``).
+- Each transaction asks whether the file is still the one that was opened: one that somebody deleted or replaced is
+  opened (or made) again, and the runner finds its views missing.
+- Nothing but a regular file is opened, nor are the journals beside it: SQLite would follow a link out of the folder.
 - A full-text table is an FTS5 index that keeps where words stand, and not the text they stand in. The words come from
   the fold, normalised and set apart by spaces, so FTS5's plainest tokenizer is right: whatever is no ASCII letter or
   digit and no character beyond ASCII ends a word.
@@ -17,6 +20,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,9 +34,19 @@ from blake3 import blake3
 
 from ledger.errors import BatonError, Corrupted, Unavailable
 from projections.projection import Projection, Row, Table
-from projections.store import ADVICE, Changes, Slot, Value, quarantine_table, states_table
+from projections.store import ADVICE, Changes, Damaged, Slot, Value, quarantine_table, states_table
+from projections.views_file import (
+    APPLICATION_ID,
+    FileId,
+    alone,
+    file_id,
+    foreign,
+    journals_of,
+    look,
+    open_files,
+    set_aside,
+)
 
-APPLICATION_ID: Final = 0x4241544E  # "BATN"
 FORMAT: Final = 1
 busy_wait_max_s: Final = 60.0
 cache_size_kib: Final = 65_536
@@ -43,6 +57,7 @@ word_places_max: Final = 2**20  # of a row: an entry has fewer bytes
 rows_hashed: Final = 4_096
 
 _SQL_TYPES: Final = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL", bytes: "BLOB"}
+_DAMAGE: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ")
 _VOCABULARY: Final = "temp.baton_vocabulary"
 _pack = msgspec.msgpack.Encoder().encode
 _SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM baton_views ORDER BY view, is_live DESC"
@@ -68,26 +83,44 @@ class SqliteStore:
             Corrupted: the file is damaged, is no views file, or is of another ledger.
         """
         self.path = path
+        self._ledger = ledger
         self._lock = threading.RLock()
+        self._db, self._file = self._opened()
+
+    def _opened(self) -> tuple[sqlite3.Connection, FileId]:
+        path = self.path
         with _translated(path):
-            if not path.exists():
-                _make(path, ledger)
-            self._db = _connect(path)
+            if not look(path):
+                _make(path, self._ledger)
+            file = file_id(path.stat())
+            db = _connect(path)
             try:
-                self._db.execute("PRAGMA synchronous = NORMAL")
-                self._db.execute(f"PRAGMA cache_size = -{cache_size_kib}")
-                self._db.execute("PRAGMA temp_store = MEMORY")
-                self._db.execute(f"PRAGMA wal_autocheckpoint = {wal_pages_max}")
-                self._db.execute(f"PRAGMA journal_size_limit = {wal_size_kept_max_bytes}")
-                _check_identity(self._db, path, ledger)
+                db.execute("PRAGMA synchronous = NORMAL")
+                db.execute(f"PRAGMA cache_size = -{cache_size_kib}")
+                db.execute("PRAGMA temp_store = MEMORY")
+                db.execute(f"PRAGMA wal_autocheckpoint = {wal_pages_max}")
+                db.execute(f"PRAGMA journal_size_limit = {wal_size_kept_max_bytes}")
+                _check_identity(db, path, self._ledger)
             except BaseException:
-                self._db.close()
+                db.close()
                 raise
+        open_files.add(file)
+        return db, file
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._db.close()
+            open_files.remove(self._file)
+
+    def set_aside(self) -> Path:
+        """Move the file away, as ``set_aside`` does; the next transaction makes another."""
+        with self._lock:
+            try:
+                look(self.path)
+            except Damaged:  # what lies there now is no database, whichever file it is
+                return set_aside(self.path)
+            return set_aside(self.path, self._file)
 
     def reading(self) -> AbstractContextManager[_Transaction]:
         """The views of one moment, as long as the block lasts."""
@@ -100,6 +133,7 @@ class SqliteStore:
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[_Transaction]:
         with self._lock, _translated(self.path):
+            self._reopen_if_replaced()
             self._db.execute(begin)
             try:
                 yield _Transaction(self._db)
@@ -108,6 +142,17 @@ class SqliteStore:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+
+    def _reopen_if_replaced(self) -> None:
+        try:
+            is_same = file_id(self.path.lstat()) == self._file
+        except FileNotFoundError:
+            is_same = False
+        if not is_same and not self._db.in_transaction:
+            db, file = self._opened()
+            self._db.close()
+            open_files.remove(self._file)
+            self._db, self._file = db, file
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -137,7 +182,11 @@ def _make(path: Path, ledger: str) -> None:
                 db.execute(f"PRAGMA user_version = {FORMAT}")
             finally:
                 db.close()
-            with contextlib.suppress(FileExistsError):
+            with alone(path.parent), contextlib.suppress(FileExistsError):
+                if not os.path.lexists(path):
+                    # Journals of a file that was deleted would be read into this one.
+                    for journal in journals_of(path):
+                        journal.unlink(missing_ok=True)
                 path.hardlink_to(made)
     except OSError as error:
         raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be made: {error}", path=str(path)) from error
@@ -147,7 +196,7 @@ def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
-        raise Corrupted("CORRUPTED", f"{path} is a database of something else: {ADVICE}", path=str(path))
+        raise foreign(path)
     if version != FORMAT:
         raise Corrupted("CORRUPTED", f"{path} is a views file of another version of Baton: {ADVICE}", version=version)
     if db.execute("SELECT ledger FROM baton_ledger").fetchall() != [(ledger,)]:
@@ -309,7 +358,9 @@ def _translate(error: sqlite3.Error, path: Path) -> BatonError:
     details = {"path": str(path), "cause": str(error)}
     if name.startswith("SQLITE_FULL"):
         return Unavailable("STORE_FULL", f"the disk has no room for the views in {path}", **details)
-    damage = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_ERROR", "SQLITE_MISMATCH")
+    if name.startswith(_DAMAGE) or str(error).startswith(("no such table", "no such column")):
+        return Damaged("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
+    damage = ("SQLITE_CONSTRAINT", "SQLITE_ERROR", "SQLITE_MISMATCH")
     if name.startswith(damage):
         return Corrupted("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
     return Unavailable("STORE_UNAVAILABLE", f"the views in {path} cannot be used: {error}", **details)

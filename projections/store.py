@@ -13,10 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+from ledger.errors import Corrupted
 from projections.projection import Projection, Row, Table
 
 Value: TypeAlias = str | int | float | bytes | None
 ADVICE: Final = "delete the file, and `baton project` rebuilds it from the log"
+
+
+class Damaged(Corrupted):
+    """The store itself cannot be read: it can be set aside and made again, because views hold nothing of their own."""
 
 
 class StateRow(Row, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -71,7 +72,11 @@ or start processes anew (multiprocessing calls that `spawn`)"
 def _open_views(client: Client, settings: Settings) -> Views:
     from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, which remote work does not need
 
-    return Reader(client, settings)
+    return Reader(client, settings, notice=_say)
+
+
+def _say(notice: str) -> None:
+    sys.stderr.write(f"{notice}\n")
 
 
 clients: Final = Clients()
