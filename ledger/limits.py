@@ -111,7 +111,7 @@ subscription_pending_max_bytes: Final = 64 * 1024**2
 
 # The embedded server.
 payload_max_bytes: Final = 1024 * 1024
-connection_pending_max_bytes: Final = 256 * 1024**2
+connection_pending_max_bytes: Final = 512 * 1024**2
 """What the server holds for a connection that does not read; beyond it, the connection is cut as a slow consumer.
 
 Loopback carries a gigabyte a second: a node that gets no processor for so long as that takes must not be cut off."""

@@ -3,7 +3,8 @@
     flooding.py PORT SEED AGENT SUBJECT SIZE CONNECTIONS SECONDS PER_SECOND     (PER_SECOND 0: as fast as it goes)
 
 It speaks the protocol itself, because nats-py would be slower than what it is to test. What it is answered is read and
-thrown away. It says "ready" once it is connected, begins when it is told anything, and prints how much it sent.
+thrown away. It says "ready" once it is connected, begins when it is told anything, ends after so many seconds or when
+its input ends, and prints how much it sent.
 """
 
 from __future__ import annotations
@@ -90,6 +91,13 @@ def message_of(subject: str, agent: str, payload: bytes, headers: bytes = b"") -
     return f"PUB {subject} {inbox} {len(payload)}\r\n".encode() + payload + b"\r\n"
 
 
+def stop_at_end(floods: list[Flood]) -> None:
+    """Stop when nobody wants more."""
+    sys.stdin.read()
+    for flood in floods:
+        flood.seconds = 0
+
+
 def main() -> None:
     """Flood."""
     port, seed, agent, subject, size, connections, seconds, per_second = sys.argv[1:]
@@ -102,6 +110,7 @@ def main() -> None:
     sys.stdin.readline()
     for flood in floods:
         flood.start()
+    threading.Thread(target=stop_at_end, args=(floods,), daemon=True).start()
     for flood in floods:
         flood.join()
     print(sum(flood.sent for flood in floods))
