@@ -8,7 +8,7 @@ says so; what is not suspect has none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -72,10 +72,10 @@ def list_suspects(moment: Moment, _asked: Arguments) -> Answer:
     return {"keys": moment.rows(sql)}
 
 
-def suspect_words(answer: Any) -> list[str]:
-    """Return a sentence for each entry that casts doubt on what an answer holds."""
+def suspect_words(answer: Any, also: Mapping[str, int] | None = None) -> list[str]:
+    """Return a sentence for each entry that casts doubt on what an answer holds, or on the places ``also`` named."""
     doubts: dict[int, list[str]] = {}
-    for place, said in suspect_places(answer).items():
+    for place, said in (suspect_places(answer) | dict(also or {})).items():
         doubts.setdefault(said, []).append(place)
     return [
         f"SUSPECT: {', '.join(places[:places_named_max])}"
@@ -108,7 +108,7 @@ def _place_of(query: str, row: Answer) -> int | str | None:
     sort, column = _STREAMS.get(query.partition(".")[0], ("", ""))
     if query == "handoffs.next" and row.get("kind") == "review":
         sort = "review"
-    name = row.get(column)
+    name = row.get(column) or row.get(f"{sort}_id")
     return f"{sort}/{name}" if isinstance(name, str) and sort else None
 
 

@@ -42,6 +42,7 @@ class App:
         self._passphrases: dict[str, str] = {}
         self._line = ""
         self._has_asked = False
+        self._doubts: dict[str, int] = {}
 
     def close(self) -> None:
         """Close whatever was opened."""
@@ -110,7 +111,11 @@ class App:
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the views brought up to date first."""
         self._has_asked = True
-        return self.client().view(query, arguments)
+        answer = self.client().view(query, arguments)
+        from projections.agents.suspects import suspect_places  # noqa: PLC0415 - loaded by what asks views
+
+        self._doubts |= suspect_places(answer)  # what is made of it may not pass the marks on
+        return answer
 
     def acting(self) -> str:
         """Return the name of the agent who acts.
@@ -157,6 +162,8 @@ class App:
             self._warn(data)
             text()
             return
+        if self._doubts and isinstance(data, dict) and "suspect" not in data:
+            data |= {"suspect": max(self._doubts.values())}
         document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": kind, "data": data}
         if following is not None:
             document["next"] = following
@@ -167,7 +174,7 @@ class App:
         if self._has_asked:
             from projections.agents.suspects import suspect_words  # noqa: PLC0415 - loaded by what asked views
 
-            for words in suspect_words(data):
+            for words in suspect_words(data, self._doubts):
                 click.secho(words, fg="red")
 
     def line(self, document: Any) -> None:
