@@ -252,9 +252,7 @@ class Replay:
             layer.merge_down()
             if isinstance(candidate.data, KeyCompromised):
                 since = candidate.data.since
-                message = (
-                    f"entry {index}: a key of {body.stream} is compromised: what it signed since {since} is suspect"
-                )
+                message = f"a key of {body.stream} is compromised: what it signed since entry {since} is suspect"
                 self._findings.note(index, "KEY_REVOKED", message)
         self.state.remember(candidate.id, index)
         if self._observe is not None:
