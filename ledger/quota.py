@@ -50,19 +50,20 @@ def spend(spent: Spent, quota: Quota, *, author: str, events: int, size: int, no
             whoever appends many stops where it is, as when the store is full, and goes on later.
     """
     elapsed_ms = max(0, now_ms - spent.at_ms)
-    levels: list[float] = []
-    for setting, before, added, limit, span_ms in (
-        ("events_per_minute", spent.events, events, quota.events_per_minute, _minute_ms),
-        ("event_bytes_per_day", spent.size, size, quota.event_bytes_per_day, _day_ms),
-    ):
-        left = max(0.0, before - elapsed_ms * limit / span_ms)
-        level = left + added
-        if left and level > limit:
-            wait_s = -(-int((level - limit) * span_ms / limit) // 1000) + 1
-            message = (
-                f"{author} has appended as much as one agent may ({setting} = {limit}): go on in {wait_s} s, or let the"
-                f" operator raise {setting} under [quota] in config.toml"
-            )
-            raise Unavailable("QUOTA_EXCEEDED", message, setting=setting, limit=limit, wait_s=wait_s, author=author)
-        levels.append(level)
-    return Spent(levels[0], levels[1], now_ms)
+    left_events = max(0.0, spent.events - elapsed_ms * quota.events_per_minute / _minute_ms)
+    left_size = max(0.0, spent.size - elapsed_ms * quota.event_bytes_per_day / _day_ms)
+    after = Spent(left_events + events, left_size + size, now_ms)
+    if left_events and after.events > quota.events_per_minute:
+        raise _exceeded("events_per_minute", author, after.events, quota.events_per_minute, _minute_ms)
+    if left_size and after.size > quota.event_bytes_per_day:
+        raise _exceeded("event_bytes_per_day", author, after.size, quota.event_bytes_per_day, _day_ms)
+    return after
+
+
+def _exceeded(setting: str, author: str, level: float, limit: int, span_ms: int) -> Unavailable:
+    wait_s = -(-int((level - limit) * span_ms / limit) // 1000) + 1
+    message = (
+        f"{author} has appended as much as one agent may ({setting} = {limit}): go on in {wait_s} s, or let the operator"
+        f" raise {setting} under [quota] in config.toml"
+    )
+    return Unavailable("QUOTA_EXCEEDED", message, setting=setting, limit=limit, wait_s=wait_s, author=author)

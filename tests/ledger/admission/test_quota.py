@@ -1,0 +1,118 @@
+"""What one agent may append: counted in one record, told from no replay, healed by time; nobody else pays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from building import Ledger
+from checking import check_log
+
+from ledger.admission.check import check
+from ledger.admission.gate import Gate
+from ledger.author import Draft
+from ledger.errors import Unavailable
+from ledger.events.session import FindingLogged, SessionStarted
+from ledger.quota import Quota, Spent, spend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.envelope import Submission
+
+
+def found(ledger: Ledger, author: str, number: int, count: int = 1) -> Submission:
+    """Return findings of an agent's session."""
+    drafts = [Draft(stream=f"session/{author}", data=FindingLogged(finding=f"{number}.{n}")) for n in range(count)]
+    return ledger.sign(author, *drafts)
+
+
+def start(ledger: Ledger, *authors: str) -> None:
+    """Start a session of each agent's."""
+    for author in authors:
+        ledger.emit(author, f"session/{author}", SessionStarted())
+
+
+def test_agent_appends_as_much_as_it_may_and_goes_on_when_time_has_passed(ledger: Ledger) -> None:
+    gate = Gate(ledger.log, clock_ms=ledger.clock, quota=Quota(events_per_minute=3))
+    start(ledger, "alice", "bob")
+    accepted = [gate.submit(found(ledger, "alice", number))[0] for number in range(3)]
+    with pytest.raises(Unavailable) as refused:
+        gate.submit(found(ledger, "alice", 3))
+    assert refused.value.code == "QUOTA_EXCEEDED"
+    assert refused.value.recoverable
+    assert refused.value.details["wait_s"] == 21
+    assert "events_per_minute" in refused.value.message
+    gate.submit(found(ledger, "bob", 0))
+    (again,) = gate.submit(found(ledger, "alice", 0))  # told from the first time, quota or not
+    assert (again.index, again.is_repeat) == (accepted[0].index, True)
+    ledger.clock.advance(21)
+    gate.submit(found(ledger, "alice", 4))
+    check_log(ledger.log)
+
+
+def test_one_author_beyond_its_quota_costs_the_others_of_a_group_nothing(ledger: Ledger) -> None:
+    gate = Gate(ledger.log, clock_ms=ledger.clock, quota=Quota(events_per_minute=2))
+    start(ledger, "alice", "bob")
+    sent = (("alice", 0), ("alice", 1), ("alice", 2), ("bob", 0))
+    group = [check(found(ledger, who, number)) for who, number in sent]
+    answers = gate.admit(group)
+    assert [isinstance(one, Unavailable) for one in answers] == [False, False, True, False]
+    check_log(ledger.log)
+
+
+def test_bytes_are_counted_over_a_day() -> None:
+    quota = Quota(event_bytes_per_day=1000)
+    spent = spend(Spent(), quota, author="alice", events=1, size=900, now_ms=0)
+    with pytest.raises(Unavailable) as refused:
+        spend(spent, quota, author="alice", events=1, size=500, now_ms=0)
+    assert refused.value.details["setting"] == "event_bytes_per_day"
+    wait_ms = refused.value.details["wait_s"] * 1000
+    assert wait_ms <= 24 * 3600 * 1000 * 0.41
+    assert spend(spent, quota, author="alice", events=1, size=500, now_ms=wait_ms).size <= 1000
+
+
+def test_submission_larger_than_the_limit_passes_when_nothing_is_spent() -> None:
+    quota = Quota(events_per_minute=10)
+    spent = spend(Spent(), quota, author="alice", events=256, size=1, now_ms=0)
+    with pytest.raises(Unavailable):
+        spend(spent, quota, author="alice", events=1, size=1, now_ms=0)
+
+
+def test_a_clock_that_went_back_gives_nothing_away() -> None:
+    spent = spend(Spent(), Quota(events_per_minute=10), author="alice", events=10, size=1, now_ms=1_000_000)
+    with pytest.raises(Unavailable):
+        spend(spent, Quota(events_per_minute=10), author="alice", events=1, size=1, now_ms=0)
+
+
+APPEND = """
+import sys
+from pathlib import Path
+from building import Ledger
+from ledger.admission.gate import Gate
+from ledger.author import Draft
+from ledger.errors import Unavailable
+from ledger.events.session import FindingLogged
+from ledger.quota import Quota
+with Ledger(Path(sys.argv[1])) as ledger:
+    gate = Gate(ledger.log, clock_ms=ledger.clock, quota=Quota(events_per_minute=10))
+    try:
+        drafts = [Draft(stream="session/alice", data=FindingLogged(finding=sys.argv[2]))]
+        gate.submit(ledger.sign("alice", *drafts))
+    except Unavailable as error:
+        print(error.code)
+"""
+
+
+def test_processes_that_append_one_event_each_are_counted_together(home: Path) -> None:
+    with Ledger(home) as ledger:
+        start(ledger, "alice")
+        gate = Gate(ledger.log, clock_ms=ledger.clock, quota=Quota(events_per_minute=10))
+        gate.submit(found(ledger, "alice", 0, 8))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    program = [sys.executable, "-c", APPEND, str(home)]
+    outs = [subprocess.run([*program, f"{n}"], env=environment, capture_output=True, check=True) for n in range(3)]
+    assert [one.stdout.strip() for one in outs] == [b"", b"", b"QUOTA_EXCEEDED"]
