@@ -19,7 +19,7 @@ from ledger.client import Client
 from ledger.codec import encode_arguments
 from ledger.config import VIEWS_FILE, Settings
 from ledger.envelope import decode_entry, event_id, pae
-from ledger.errors import Refused
+from ledger.errors import Corrupted, Refused
 from ledger.files import can_write
 from ledger.lifecycle.clock import ledger_now
 from ledger.resource import Resource
@@ -154,6 +154,22 @@ class Reader(Resource):
         return self._ask(lambda moment: get_full_reasoning(moment, ref))
 
     def _ask(self, question: Callable[[Moment], T], *, on_demand: bool = False) -> T:
+        try:
+            return self._ask_store(question, on_demand=on_demand)
+        except Corrupted as error:
+            if error.code != "HISTORY_CHANGED" or not self.settings.only_looks or self._outside is not None:
+                raise
+        # Whoever only looks is answered from this log nevertheless, and leaves the views of the other past as they are.
+        import tempfile  # noqa: PLC0415 - hardly ever needed
+
+        self._outside = tempfile.TemporaryDirectory(prefix="baton-views-")
+        self.store.close()
+        self.store = SqliteStore(Path(self._outside.name) / VIEWS_FILE, ledger=self.client.ledger)
+        for made in ("runner", "_keeper"):
+            vars(self).pop(made, None)
+        return self._ask_store(question, on_demand=on_demand)
+
+    def _ask_store(self, question: Callable[[Moment], T], *, on_demand: bool) -> T:
         if on_demand:
             # The first time this folds the whole log: other questions are answered between its batches.
             with self._folding_all:

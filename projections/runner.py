@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 from blake3 import blake3
 
-from ledger.client import Client
+from ledger.client import Client, read_epoch
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.body import decode_body, make_event
@@ -148,7 +148,9 @@ class Runner:
             self._client.entries(start, limit=1, wait_s=wait_s)
         batch = self._read(start)
         end = batch.size if self._until is None else min(self._until, batch.size)
-        _check_history(slots, batch, start)
+        if _is_of_another_past(slots, batch, start):
+            self._start_over(slots, batch)
+            return None
         is_current = all(slot.is_live and slot.position >= end for slot in slots)
         if is_current and not batch.events:
             return start
@@ -159,6 +161,25 @@ class Runner:
         if progress is not None:
             progress(Progress(batch.next_index, end))
         return None
+
+    def _start_over(self, slots: list[Slot], batch: Batch) -> None:
+        """Fold from the beginning what was folded of a past that an epoch has given up.
+
+        Raises:
+            Corrupted: ``HISTORY_CHANGED``: no epoch of the log gives up as much as was folded.
+        """
+        folded = max(slot.position for slot in slots)
+        epochs = [read_epoch(self._client, id_) for id_ in self._client.consistency(0).epochs]
+        if all(epoch.abandoned_size < folded for epoch in epochs):
+            message = f"the views were made from another past of this log, which now has {batch.size} entries: {ADVICE}"
+            raise Corrupted("HISTORY_CHANGED", message, size=batch.size, position=folded)
+        with self._store.writing() as writing:
+            if self._mine(writing.slots()) == slots:  # else another process was first
+                for view in self._views.values():
+                    writing.start_building(view)
+                    writing.make_live(view)
+        self._works.clear()
+        self._expected = []
 
     def _apply(self, writing: Writing, slots: list[Slot], batch: Batch, end: int) -> None:
         if slots != self._expected:
@@ -209,13 +230,11 @@ class Batch(NamedTuple):
     size: int
 
 
-def _check_history(slots: list[Slot], batch: Batch, start: int) -> None:
-    """Refuse a log that is not the one which the views were folded from: shorter, or of another past."""
+def _is_of_another_past(slots: list[Slot], batch: Batch, start: int) -> bool:
+    """Whether the log is not the one which the views were folded from: shorter, or of another past."""
     is_shorter = any(slot.position > batch.size for slot in slots)
     last_ids = {slot.last_id for slot in slots if slot.position == start and start > 0}
-    if is_shorter or (batch.before is not None and last_ids - {batch.before.event.id}):
-        message = f"the views were made from another past of this log, which now has {batch.size} entries: {ADVICE}"
-        raise Corrupted("CORRUPTED", message, size=batch.size, position=start)
+    return is_shorter or (batch.before is not None and bool(last_ids - {batch.before.event.id}))
 
 
 def read_logged(index: int, data: bytes) -> Logged:

@@ -14,23 +14,19 @@ import inspect
 import sqlite3
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
 
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions
-from ledger.client import Client, epoch_in, follow, read_event
+from ledger.async_reads import AsyncReads, answers_of
+from ledger.client import Client, follow, read_epoch, read_event
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events.body import Event
-from ledger.history import Past
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Generator
-
-    from ledger.client import HeadView, Page
-    from ledger.history import Epoch, Growth, Question
+from ledger.history import Past, answered
 
 # Called with the event and the connection to the subscriber's store; an AsyncReactor awaits what it returns.
 Effect = Callable[[Event, sqlite3.Connection], Any]
@@ -203,9 +199,14 @@ class Reactor(_Subscription[Client]):
         """
         with self._subscriptions.held(self._name):
             position = self._subscriptions.start_at(self._name, self._client.head().size)
-            if until is not None and position >= until:
-                return
             self._past = past = self._subscriptions.past(self._name)
+            if until is not None and position >= until:
+                # Nothing is left to handle only if the log is still the one that was handled.
+                questions = past.meet(self._client.consistency(past.size), position)
+                place = answered(questions, self._client.consistency, partial(read_epoch, self._client))
+                if place == position:
+                    return
+                self._go_on_at(position := place)
             kinds, wait_s = self._handlers.kinds, self._wait_s
             for item in follow(self._client, position, kinds=kinds, stop=stop, wait_s=wait_s, past=past):
                 if isinstance(item, int):
@@ -262,32 +263,6 @@ class Reactor(_Subscription[Client]):
         return False
 
 
-class AsyncReads(Protocol):
-    """What an ``AsyncReactor`` asks of a ledger."""
-
-    async def head(self) -> HeadView:  # noqa: D102 - as ``Client.head``
-        ...
-
-    async def entry(self, index: int) -> bytes:  # noqa: D102 - as ``Client.entry``
-        ...
-
-    async def index_of(self, stream: str, event_id: str) -> int | None:  # noqa: D102 - as ``Client.index_of``
-        ...
-
-    async def consistency(self, old_size: int) -> Growth:  # noqa: D102 - as ``Client.consistency``
-        ...
-
-    async def entries(  # noqa: D102 - as ``Client.entries``
-        self,
-        start: int,
-        *,
-        kinds: Collection[str] = (),
-        stream: str | None = None,
-        wait_s: float = 0.0,
-        old_size: int | None = None,
-    ) -> Page: ...
-
-
 class AsyncReactor(_Subscription[AsyncReads]):
     """A ``Reactor`` on an event loop: functions may be coroutines, and cancelling ``run`` ends it.
 
@@ -312,11 +287,19 @@ class AsyncReactor(_Subscription[AsyncReads]):
             async with turn:
                 position = self._subscriptions.start_at(self._name, start)
             self._past = past = self._subscriptions.past(self._name)
+            if until is not None and position >= until:
+                # Nothing is left to handle only if the log is still the one that was handled.
+                growth = await self._client.consistency(past.size)
+                place = await answers_of(self._client, past.meet(growth, position))
+                if place != position:
+                    position = place
+                    async with turn:
+                        self._go_on_at(position)
             while not stop.is_set() and (until is None or position < until):
                 page = await self._client.entries(
                     position, kinds=self._handlers.kinds, wait_s=self._wait_s, old_size=past.size
                 )
-                place = await self._answered(past.meet(page.growth, position))
+                place = await answers_of(self._client, past.meet(page.growth, position))
                 if place != position:
                     position = place
                     async with turn:
@@ -329,20 +312,6 @@ class AsyncReactor(_Subscription[AsyncReads]):
                     position = page.next_index
                     async with turn:
                         self._go_on_at(position)
-
-    async def _answered(self, questions: Generator[Question, Any, int]) -> int:
-        """Return what comes of the questions that a past asks of the log."""
-        answer: Growth | Epoch | None = None
-        while True:
-            try:
-                question = questions.send(answer)
-            except StopIteration as end:
-                return int(end.value)
-            if isinstance(question, int):
-                answer = await self._client.consistency(question)
-            else:
-                index = await self._client.index_of("ledger", question)
-                answer = epoch_in(index, b"" if index is None else await self._client.entry(index), question)
 
     async def _handle(self, event: Event, turn: asyncio.Lock, stop: asyncio.Event) -> bool:
         """Bring about the effect of one event; return whether to go on."""

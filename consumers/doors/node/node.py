@@ -55,7 +55,6 @@ Work = Callable[[threading.Event], None]
 """What runs in a thread of its own until the event is set; what it raises is logged, and it is started again."""
 
 Failed = Callable[[str, BatonError], None]
-"""Takes the name of what failed, and why."""
 
 log = structlog.get_logger("baton.node")
 
@@ -118,11 +117,7 @@ class Node:
         await self._parts.aclose()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set.
-
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``: the log is not the one that is served, and what it says must not go on.
-        """
+        """Serve until ``stop`` is set; raises ``HISTORY_CHANGED`` when the log is not the one that was served."""
         self._changed.add_done_callback(lambda _: stop.set())
         await stop.wait()
         if self._changed.done():

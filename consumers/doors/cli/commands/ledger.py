@@ -20,12 +20,12 @@ import msgspec
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.clock import compare_clocks
 from consumers.doors.cli.installation import DISTRIBUTION, PACKAGES, folder_of, problem_of
-from consumers.doors.cli.output import print_table, progress
+from consumers.doors.cli.output import print_table, progress, when
 from consumers.doors.cli.program import Command
 from consumers.sdk.git import Git
 from consumers.sdk.text import visible
 from ledger import trust
-from ledger.client import Client, open_client
+from ledger.client import Client, open_client, read_epoch
 from ledger.config import (
     CHAINS_FILE,
     Settings,
@@ -39,6 +39,7 @@ from ledger.config import (
     resolved,
 )
 from ledger.errors import BatonError, Unavailable, message_of
+from ledger.history import shown
 from ledger.home import Home, create_ledger
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import ROOT
@@ -177,6 +178,7 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
     with client:
         head = client.head()
         yield Check("ledger", ok=True, found=f"{head.ledger}, {head.size} entries, in {home.path}")
+        yield _memory_check(client)
         config = client.settings.config
         for name, setting, size, used in (
             ("map", "map_size_bytes", config.map_size_bytes, client.log.tables.used_ratio()),
@@ -212,6 +214,24 @@ def _entries_check(client: LocalClient) -> Check:
         found = f"{len(bad)} quarantined, which no gate admits: {shown}"
     fix = "somebody wrote past the gate: `baton verify` says more, `baton fsck --repair` puts derived records right"
     return Check("entries", not bad, found, fix)
+
+
+def _memory_check(client: LocalClient) -> Check:
+    """Say since when this folder's readers remember, and whether the log still is the one they read."""
+    memory = client.memory
+    try:
+        remembered = memory.load()
+        memory.compare(remembered, client.consistency, partial(read_epoch, client))
+    except BatonError as error:
+        return Check("memory", ok=False, found=error.code, fix=error.message)
+    if memory.problem is not None:
+        fix = "make it writable, or set XDG_STATE_HOME: until then nobody notices here when a log is put back"
+        return Check("memory", ok=False, found=memory.problem, fix=fix)
+    if remembered is None:
+        return Check("memory", ok=True, found="nothing is remembered of this folder yet: the next verb begins")
+    head = shown(remembered.trusted.size, remembered.trusted.root)
+    begun = f"{when(remembered.begun_ms)}, at {remembered.begun_size} entries"
+    return Check("memory", ok=True, found=f"{head}; since {begun}, in {memory.path}")
 
 
 def gate(home: Home, client: Client) -> tuple[str, list[str]]:
