@@ -95,16 +95,27 @@ class EmbeddedServer:
         try:
             self._forget_last_run()
             # Only now: an orphan of ours may have held it until it was ended.
-            self.port = port or self.port or (preferred if preferred and self._is_free(preferred) else 0)
-            self._write_config(users, self.port or -1)
-            self._child = self._spawn()
-            self._wait(self._is_listening, limits.server_start_max_s, "start")
-            self._write_config(users, self.port)
+            self.port = port or self.port
+            wished = preferred if preferred and not self.port and self._is_free(preferred) else 0
+            try:
+                self._launch(users, self.port or wished)
+            except Unavailable:
+                if not wished or self.is_running:
+                    raise
+                # Another server took the preferred port between our look and this one's start.
+                self._launch(users, 0)
             self._names = set(users.agents)
         except BaseException:
             self.stop()
             raise
         return self.url
+
+    def _launch(self, users: BusUsers, port: int) -> None:
+        self.port = port
+        self._write_config(users, port or -1)
+        self._child = self._spawn()
+        self._wait(self._is_listening, limits.server_start_max_s, "start")
+        self._write_config(users, self.port)
 
     def reload(self, users: BusUsers) -> None:
         """Let in other users from now on; who is no longer among them is disconnected.
