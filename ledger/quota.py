@@ -63,7 +63,7 @@ def spend(spent: Spent, quota: Quota, *, author: str, events: int, size: int, no
 def _exceeded(setting: str, author: str, level: float, limit: int, span_ms: int) -> Unavailable:
     wait_s = -(-int((level - limit) * span_ms / limit) // 1000) + 1
     message = (
-        f"{author} has appended as much as one agent may ({setting} = {limit}): go on in {wait_s} s, or let the operator"
-        f" raise {setting} under [quota] in config.toml"
+        f"{author} has appended as much as one agent may ({setting} = {limit}): go on in {wait_s} s, or let the"
+        f" operator raise {setting} under [quota] in config.toml"
     )
     return Unavailable("QUOTA_EXCEEDED", message, setting=setting, limit=limit, wait_s=wait_s, author=author)

@@ -31,12 +31,12 @@ class BlobStored(EventData, frozen=True):
     size: Annotated[int, msgspec.Meta(ge=0, le=blob_size_max_bytes)]
 
 
-_WITH_BLOBS: Final = (HandoffCreated, HandoffAmended, ReasoningValidated, ReportGenerated, SearchComplete)
+_WITH_BLOBS: Final = frozenset((HandoffCreated, HandoffAmended, ReasoningValidated, ReportGenerated, SearchComplete))
 
 
 def blobs_of(data: EventData) -> list[str]:
     """Return the refs in ``data`` that can be nothing but blobs: without them the event is half."""
-    if not isinstance(data, _WITH_BLOBS):
+    if type(data) not in _WITH_BLOBS:
         return []  # asked of every event that a gate admits
     match data:
         case HandoffCreated() | HandoffAmended():
