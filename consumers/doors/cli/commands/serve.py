@@ -48,9 +48,8 @@ async def _serve(app: App, node: Node) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with node:
         ledger, url = node.client.ledger, node.url
-        if node.is_elsewhere:
-            click.echo(f"port {usual_port} is taken: this is another (choose one with --port)", err=True)
-        app.show("serving", {"ledger": ledger, "url": url}, lambda: click.echo(f"ledger {ledger} at {url}"))
+        elsewhere = f" (port {usual_port} is taken: choose one with --port)" if node.is_elsewhere else ""
+        app.show("serving", {"ledger": ledger, "url": url}, lambda: click.echo(f"ledger {ledger} at {url}{elsewhere}"))
         sys.stdout.flush()
         await node.run(stop)
 
