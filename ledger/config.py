@@ -182,7 +182,7 @@ def check_place(home: Path, *, is_named: bool, environment: Mapping[str, str] = 
     from ledger import trust  # noqa: PLC0415 - it reads these settings; and hardly a folder comes so far
 
     if not is_named:
-        raise trust.refusal(home, f"{reason}, so it is not used unless you name it with --home and trust it")
+        raise trust.refusal(home, f"is not used unless you name it with --home and trust it: {reason}")
     trust.demand(home, environment=environment)
 
 

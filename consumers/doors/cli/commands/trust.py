@@ -60,7 +60,7 @@ def trust(app: App, action: str | None, *, yes: bool) -> None:
         return
     reason = replaceable_by(home)
     if reason is not None and named is None:
-        raise trusting.refusal(home, f"{reason}, so trust it by name")
+        raise trusting.refusal(home, f"must be named to be trusted: {reason}")
     if not yes:
         _ask(app, data)
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
