@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from consumers.sdk.rotation import settle
 from ledger import trust
 from ledger.author import Author, Draft
+from ledger.errors import Refused
 from ledger.events.authority import AgentRegistered, Role
 from ledger.home import Home, new_bus_key, public_bus_key
 from ledger.identity import Key, write_key
@@ -24,11 +25,13 @@ def register_agent(
     """Register an agent, signed by ``author``, with the keys in the ledger's folder; those that are missing are made.
 
     Raises:
-        Refused: the key there cannot be opened with ``passphrase``; the ledger does not admit the agent.
+        Refused: the key there cannot be opened with ``passphrase``; the ledger does not admit the agent, or its author
+            cannot sign. Then the keys that were made for it are gone again.
     """
     ledger = author.client.ledger
-    key = _identity_key(home, ledger, name, passphrase)
     bus_key = home.nkey_file(name)
+    made = [path for path in (home.key_file(name), bus_key) if not path.exists()]
+    key = _identity_key(home, ledger, name, passphrase)
     registered = AgentRegistered(
         name=name,
         key=key.public.hex(),
@@ -37,7 +40,13 @@ def register_agent(
         nkey=public_bus_key(home.bus_seed(name)) if bus_key.exists() else new_bus_key(bus_key),
         ai_id=ai_id,
     )
-    return registered, author.emit(Draft(stream=f"agent/{name}", data=registered))[0]
+    try:
+        return registered, author.emit(Draft(stream=f"agent/{name}", data=registered))[0]
+    except Refused:
+        # Nobody owns these: the next try would find them sealed with a passphrase that somebody chose for this one.
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def service_author(client: LocalClient, name: str) -> Author:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -179,7 +180,18 @@ class App:
 
     def line(self, document: Any) -> None:
         """Print one JSON document on one line."""
-        click.echo(msgspec.json.encode(document, order="deterministic"))
+        text = msgspec.json.encode(document, order="deterministic").decode()
+        click.echo(text if text.isprintable() else escaped(text))
+
+
+def escaped(text: str) -> str:
+    r"""Return JSON with the same value, in which what a terminal obeys or nobody sees is written as an escape.
+
+    >>> escaped('{"title":"a\u009b2Jb\u202e"}')
+    '{"title":"a\\u009b2Jb\\u202e"}'
+    """
+    # Above U+FFFF JSON writes two escapes, which is what the ASCII form of a string does.
+    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
 
 def command_line(verb: str, options: dict[str, Any]) -> str:
