@@ -14,6 +14,7 @@ from consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
 from consumers.thoughts.run import run_task
 from consumers.thoughts.settings import Overrides, TaskOptions, search_config
 from consumers.thoughts.thinkers.llm import LlmThinker
+from ledger.config import Actions
 from ledger.events.tot import Decomposition, EvaluationContext, Failure, GenerationContext, ThoughtNode
 
 if TYPE_CHECKING:
@@ -161,8 +162,7 @@ def test_six_processes_ask_a_model_and_the_ledger_proves_it(ledger: Ledger, vend
     script = [SHAPE, thoughts("warm"), score, thoughts("red", solved="red"), score, answer]
     vendor.script = [stub.says("I cannot help with that."), *(stub.says_json(one) for one in script)]
     model = LlmSettings(base_url=vendor.url, model="stub-model", timeout_s=20.0, attempts_max=1)
-    config = msgspec.structs.replace(ledger.settings().config, llm=model)
-    settings = msgspec.structs.replace(ledger.settings(), config=config)
+    settings = msgspec.structs.replace(ledger.settings(), actions=Actions(llm=msgspec.to_builtins(model)))
     options = TaskOptions("creative_writing", Overrides(evaluation="score", generation="propose"))
     with ledger.client() as client:
         found = run_task(settings, PROBLEM, options, thinker="llm", client=client)
@@ -175,8 +175,7 @@ def test_six_processes_ask_a_model_and_the_ledger_proves_it(ledger: Ledger, vend
 def test_model_that_refuses_ends_the_task_with_its_code(ledger: Ledger, vendor: Any, stub: Any) -> None:
     vendor.script = [stub.Reply(401)]
     model = LlmSettings(base_url=vendor.url, model="stub-model", timeout_s=20.0, attempts_max=1)
-    config = msgspec.structs.replace(ledger.settings().config, llm=model)
-    settings = msgspec.structs.replace(ledger.settings(), config=config)
+    settings = msgspec.structs.replace(ledger.settings(), actions=Actions(llm=msgspec.to_builtins(model)))
     with ledger.client() as client:
         found = run_task(settings, PROBLEM, TaskOptions("creative_writing"), thinker="llm", client=client)
     assert (found["answer"], found["error"]["recoverable"], vendor.script) == (None, False, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -37,10 +38,11 @@ def ready(alone: Baton, project: Path) -> Baton:
 
 
 def files(folder: Path) -> dict[str, bytes]:
+    """Return what lies in a folder beside the ledger and what its readers remember."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and ".baton" not in path.parts
+        if path.is_file() and ".baton" not in path.parts and not re.fullmatch("[0-9a-f]{32}", path.parent.name)
     }
 
 

@@ -31,9 +31,9 @@ READING = {"fetch_reasoning", "handoff_next", "query_handoff_reports", "resume_p
 def target(request: pytest.FixtureRequest, shared_home: Path) -> list[str]:
     """How the Inspector reaches the server, the token with it."""
     if request.param == "stdio":
-        # A harness hands on few variables, and where the user decides what to trust is not among them.
-        decided = f"XDG_CONFIG_HOME={os.environ['XDG_CONFIG_HOME']}"
-        return ["env", decided, *BATON, "mcp", "--home", str(shared_home), "--as", "alice"]
+        # A harness hands on few variables: where this user decides and remembers is not among them.
+        own = [f"{name}={os.environ[name]}" for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")]
+        return ["env", *own, *BATON, "mcp", "--home", str(shared_home), "--as", "alice"]
     server: HttpServer = request.getfixturevalue("http_server")
     return [server.url, "--transport", "http", "--header", f"Authorization: Bearer {server.token}"]
 

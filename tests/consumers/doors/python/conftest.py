@@ -47,7 +47,7 @@ def served_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield serving.place
 
 
-@pytest.fixture(params=["local", "server"])
+@pytest.fixture(scope="session", params=["local", "server"])  # made before a test has a folder of decisions of its own
 def place(request: pytest.FixtureRequest) -> Place:
     """The same kind of ledger, in its folder and behind a server."""
     if request.param == "local":
