@@ -101,7 +101,7 @@ CODES: dict[str, Code] = {
     "NOT_FOUND": Code(Exit.NOT_FOUND, False, "There is no such thing in this ledger."),
     "REF_AMBIGUOUS": Code(Exit.CONFLICT, False, "The shortened reference fits more than one thing."),
     "NO_LEDGER": Code(Exit.UNAVAILABLE, True, "There is no ledger in this folder or any above it."),
-    "LEDGER_EXISTS": Code(Exit.CONFLICT, False, "There is a ledger in this folder already."),
+    "LEDGER_EXISTS": Code(Exit.CONFLICT, False, "There is a ledger in this folder already, or one with this root key."),
     # Store and bus.
     "STORE_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The store cannot be opened or written."),
     "STORE_FULL": Code(Exit.UNAVAILABLE, True, "The store's map or disk is full."),

@@ -13,6 +13,7 @@
   views.db           views; can always be rebuilt
   logs/              the log folders of Tree-of-Thoughts tasks; can always be written again
   bus/               the embedded nats-server's store, configuration and log
+  init.begun         there while `init` makes the keys and entry 0: keys beside it are no ledger's yet
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ledger.checkpoint import CheckpointKey
 from ledger.config import VIEWS_FILE
 from ledger.errors import Refused, Unavailable
 from ledger.events.authority import LedgerCreated
+from ledger.files import sync_folder
 from ledger.identity import Key, ledger_id, open_key, read_key_file, read_private, write_key, write_private
 from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, covers, to_ms
 from ledger.log.log import Log
@@ -54,6 +56,11 @@ class Home(msgspec.Struct, frozen=True):
     def bus(self) -> Path:
         """The folder of the embedded server."""
         return self.path / "bus"
+
+    @property
+    def begun(self) -> Path:
+        """The file that is there while the ledger is made."""
+        return self.path / "init.begun"
 
     def key_file(self, name: str) -> Path:
         """Return the path of an identity key."""
@@ -153,6 +160,31 @@ def public_bus_key(seed: str) -> str:
     return public.decode()
 
 
+def check_is_new(home: Home) -> None:
+    """Refuse to make a ledger of a root key that has made one already: both would have one id and two histories.
+
+    That an unfinished `init` left the key is told by a file beside the keys, not by a mark in the key: who copies a
+    key does not copy it, and the key is never written again.
+
+    Raises:
+        Refused: ``LEDGER_EXISTS``.
+    """
+    path = home.key_file(ROOT)
+    if path.exists() and not home.begun.exists():
+        if home.is_local():
+            raise _exists(home)
+        message = (
+            f"{path} is the root of a ledger that exists already, elsewhere: a second one made of it would have the "
+            "same id and another history. To have that ledger here: `baton backup` there, `baton restore` here; "
+            f"to make a new one: move {home.keys} away"
+        )
+        raise Refused("LEDGER_EXISTS", message, folder=str(home.path), key=str(path))
+
+
+def _exists(home: Home) -> Refused:
+    return Refused("LEDGER_EXISTS", f"there is a ledger in {home.path} already", folder=str(home.path))
+
+
 def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | None = None) -> str:
     """Make a new ledger in ``home``: three keys and entry 0. Returns the ledger's id.
 
@@ -164,6 +196,7 @@ def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | N
         Unavailable: ``STORE_UNAVAILABLE`` when the folder cannot be written.
     """
     CheckpointKey(origin, bytes(32))  # an origin that cannot name a key is refused before anything is written
+    check_is_new(home)
     try:
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (home.path / ".gitignore").write_text("*\n", "ascii")
@@ -173,8 +206,11 @@ def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | N
     with Log(home.path, map_size=map_size, create=True) as log:
         with log.snapshot() as snapshot:
             if snapshot.size:
-                raise Refused("LEDGER_EXISTS", f"there is a ledger in {home.path} already", folder=str(home.path))
+                home.begun.unlink(missing_ok=True)  # its maker was killed after entry 0
+                raise _exists(home)
         trust.adopt(home.path, "", now())  # already now: so keys of an `init` that was killed are known to be its own
+        home.begun.touch(0o600)  # before the first key: if we crash with keys and without entry 0, it is still there
+        sync_folder(home.path)
         root = _key_for(home, ROOT, passphrase)
         ledger = ledger_id(root.public)
         node, checkpoint = (_key_for(home, name, None, ledger) for name in (NODE, CHECKPOINT))
@@ -184,10 +220,11 @@ def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | N
         created = LedgerCreated(
             origin=origin, root=root.public.hex(), checkpoint_key=checkpoint.public.hex(), node_key=node.public.hex()
         )
-        # If we crash before this, there are keys without entry 0: the next call finds them and goes on with them.
+        # If we crash before this, there are keys without entry 0: the next call goes on with them.
         Gate(log).submit(
             draft_and_sign([Draft(stream="ledger", data=created)], root, ledger=ledger, author=ROOT, at=now())
         )
+    home.begun.unlink()
     trust.adopt(home.path, trust.fingerprint(root.public), now())
     return ledger
 

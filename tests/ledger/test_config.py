@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 from building import ORIGIN
 
+from ledger.admission.gate import Gate
 from ledger.checkpoint import verify_checkpoint
 from ledger.client import open_client
 from ledger.config import Config, find_home, read_settings, state_folder
@@ -144,11 +146,33 @@ def test_ledger_is_not_made_twice(home: Path) -> None:
     assert refused.value.code == "LEDGER_EXISTS"
 
 
-def test_making_that_was_interrupted_goes_on_with_the_keys_that_are_there(home: Path) -> None:
-    made = create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE)
-    (home / "log" / "data.mdb").unlink()
+def test_making_that_was_interrupted_goes_on_with_the_keys_that_are_there(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Gate, "submit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE)
+    begun = read_key_file(home / "keys" / "root.key")
     (home / "keys" / "checkpoint.key").unlink()
-    assert create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE) == made
+    assert create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE) == begun.ledger
+
+
+@pytest.mark.parametrize("was_killed", [False, True], ids=["made", "killed after entry 0"])
+def test_a_root_key_makes_one_ledger_only(home: Path, tmp_path: Path, *, was_killed: bool) -> None:
+    create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE)
+    if was_killed:
+        Home(home).begun.touch()
+    other = Home(tmp_path / "other")
+    other.keys.mkdir(parents=True)
+    shutil.copy(home / "keys" / "root.key", other.keys)
+    with pytest.raises(Refused, match="baton restore") as refused:
+        create_ledger(other, origin=ORIGIN, map_size=MAP_SIZE)
+    assert refused.value.code == "LEDGER_EXISTS"
+    assert not (other.path / "log").exists()
 
 
 @pytest.mark.parametrize("origin", ["", "two words", "a+b", "line\nbreak"])

@@ -26,7 +26,11 @@ problems_shown_max = 20
 @click.option("--root", help="The root key's fingerprint; without it the verdict is 'self-asserted'.")
 @click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
 def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *, views: bool) -> None:
-    """Verify every signature, rule and tree hash of the ledger, or of an exported bundle."""
+    """Verify every signature, rule and tree hash of the ledger, or of an exported bundle.
+
+    --root tells whose ledger it is; alone it cannot tell two histories apart which that root key signed. A checkpoint
+    can: --checkpoint FILE holds the ledger against one that you kept, or got from somebody else.
+    """
     from consumers.auditor import verify_bundle, verify_log  # noqa: PLC0415 - loads the auditor
 
     if bundle is not None and views:

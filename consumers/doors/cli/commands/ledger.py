@@ -40,7 +40,7 @@ from ledger.config import (
 )
 from ledger.errors import BatonError, Unavailable, message_of
 from ledger.history import shown
-from ledger.home import Home, create_ledger
+from ledger.home import Home, check_is_new, create_ledger
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import ROOT
 from ledger.limits import map_alarm_ratio
@@ -88,10 +88,11 @@ def check_is_ours(home: Home) -> None:
     """Refuse to make a ledger of keys that lie in a folder which this user neither made nor trusted.
 
     Raises:
-        Refused: ``NOT_TRUSTED``.
+        Refused: ``NOT_TRUSTED``; as ``check_is_new``.
     """
     if home.path.exists():
         check_place(resolved(home.path), is_named=True)
+    check_is_new(home)
     if home.key_file(ROOT).exists() and not home.is_local() and not trust.is_trusted(home.path):
         raise trust.refusal(home.path, "holds the key of a root already, and whoever made that would own the ledger")
 
