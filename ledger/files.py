@@ -130,6 +130,23 @@ def replacing(path: Path, *, mode: int = 0o600, is_durable: bool = True) -> Iter
     sync_folder(path.parent)
 
 
+@contextmanager
+def created(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file, its owner's alone, that is at ``path`` when the block ends, if nothing else is; else nothing is.
+
+    If we crash within, there is at most a hidden file beside it, as with ``replacing``.
+
+    Raises:
+        FileExistsError: something has this name. OSError: it cannot be written.
+    """
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=TEMPORARY) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        os.link(file.name, path)  # where a rename would replace what another process made meanwhile
+    sync_folder(path.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Write to disk which names a folder holds.
 

@@ -7,7 +7,6 @@ this one: a client signs any nonce that a server sends, so a hostile server coul
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 from typing import Literal
@@ -19,6 +18,7 @@ from nacl.signing import SigningKey
 
 from ledger.codec import decode_strict
 from ledger.errors import Refused, Unavailable
+from ledger.files import created
 
 POSSESSION_TYPE = "application/vnd.baton.possession.v1"
 
@@ -186,7 +186,10 @@ def open_sealed_files(content: bytes, passphrase: str) -> dict[str, bytes]:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Create a file that only its owner can read.
+    """Create a file that only its owner can read: whole, or not at all.
+
+    Half a key opens nothing, and would keep its name taken for ever: if we crash within, there is at most a hidden
+    file beside it.
 
     Raises:
         Refused: ``KEY_EXISTS``.
@@ -194,15 +197,8 @@ def write_private(path: Path, content: bytes) -> None:
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(descriptor)
-        except BaseException:
-            path.unlink(missing_ok=True)  # half a key opens nothing, and would keep its name taken for ever
-            raise
+        with created(path) as file:
+            file.write(content)
     except FileExistsError as error:
         raise Refused("KEY_EXISTS", f"there is a key file {path} already", path=str(path)) from error
     except OSError as error:

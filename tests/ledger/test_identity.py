@@ -263,3 +263,16 @@ def test_a_key_that_finds_no_room_leaves_its_name_free(tmp_path: Path, monkeypat
             write_private(path, b"{}")
     write_private(path, b"{}")
     assert path.read_bytes() == b"{}"
+
+
+def test_a_key_has_its_name_only_when_all_of_it_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, synced = tmp_path / "kuro.key", []
+
+    def look(descriptor: int) -> None:
+        synced.append((path.exists(), os.fstat(descriptor).st_size))
+
+    monkeypatch.setattr(os, "fsync", look)
+    write_private(path, b"{}")
+    assert synced[0] == (False, 2)
+    assert [one.name for one in tmp_path.iterdir()] == ["kuro.key"]
+    assert path.stat().st_mode & 0o777 == 0o600
