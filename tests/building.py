@@ -11,6 +11,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import msgspec
 from blake3 import blake3
 
 from ledger.admission.gate import Gate
@@ -261,7 +262,8 @@ class Ledger(Actors):
         with self.client() as client:
             return client.put_blob(content, self.intent(author, content))
 
-    def client(self) -> LocalClient:
-        """Return a client that shares the open log."""
+    def client(self, *, only_looks: bool = False) -> LocalClient:
+        """Return a client that shares the open log; one that ``only_looks`` is an auditor's, as in ``Settings``."""
         self.write_keys()
-        return LocalClient(self.settings(), log=self.log)
+        settings = msgspec.structs.replace(self.settings(), only_looks=only_looks)
+        return LocalClient(settings, log=self.log)
