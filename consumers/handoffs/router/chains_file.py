@@ -37,7 +37,6 @@ CONDITIONS: Final = ("from", "to", "reviewer", "author", "id", "title", "kind", 
 
 settle_wait_s: Final = 0.1
 settle_reads_max: Final = 20
-_passing: Final = ("STORE_UNAVAILABLE", "NOT_TRUSTED")
 """What goes away without a change of the file."""
 
 chains_max: Final = 64
@@ -118,6 +117,7 @@ class ChainsFile:
         self.default_reviewer = default_reviewer
         self.problem: Refused | Unavailable | None = None
         self._content: bytes | None = None
+        self._is_judged = False
         self._chains: tuple[Chain, ...] | None = None
 
     def current(self) -> tuple[Chain, ...] | None:
@@ -126,11 +126,14 @@ class ChainsFile:
         A file that became unreadable or wrong is reported once (``problem``, and the log), and what it said before
         goes on. None when it never could be read: then nothing is known to be right, and nothing must be routed.
         """
+        is_judged = False  # what could not be read, or was not trusted, is judged again though its bytes are the same
         try:
             content = self._settled()
-            if content != self._content or (self.problem is not None and self.problem.code in _passing):
+            is_judged = self._is_judged and content == self._content
+            if not is_judged:
                 self._content = content
                 self._permit(content)
+                is_judged = True
                 self._chains = read_chains(content, str(self.path))
                 self.problem = None
                 log.info("chains read", file=str(self.path), chains=len(self._chains))
@@ -139,13 +142,14 @@ class ChainsFile:
                 kept = None if self._chains is None else len(self._chains)
                 log.error("chains file not used", code=error.code, error=error.message, chains_kept=kept)
             self.problem = error
+        self._is_judged = is_judged
         return self._chains
 
     def read(self) -> tuple[Chain, ...]:
         """Return the chains, or say what is wrong with the file.
 
         Raises:
-            Refused: as ``read_chains``; ``NOT_TRUSTED``.
+            Refused: as ``read_chains``; ``INVALID_FORMAT`` when it is no regular file; ``NOT_TRUSTED``.
             Unavailable: ``STORE_UNAVAILABLE`` when it is there and cannot be read.
         """
         content = self._read()

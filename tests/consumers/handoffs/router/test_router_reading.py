@@ -173,8 +173,27 @@ def test_file_that_cannot_be_read_for_a_while_leaves_the_old_chains(tmp_path: Pa
     path.mkdir()
     assert file.current() == before
     assert file.problem is not None
-    assert file.problem.code == "STORE_UNAVAILABLE"
+    assert (file.problem.code, "is a folder" in file.problem.message) == ("INVALID_FORMAT", True)
     path.rmdir()
     path.write_text(ONE, "utf-8")
     assert file.current() == before
     assert file.problem is None
+
+
+def test_wrong_file_that_was_a_folder_for_a_while_is_named_again_for_what_is_wrong_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "chains.toml"
+    file = ChainsFile(path)
+    messages = []
+    for is_folder in (False, True, False):
+        if is_folder:
+            path.mkdir()
+        else:
+            path.write_text(ONE[:40], "utf-8")
+        assert file.current() is None
+        assert file.problem is not None
+        messages.append(file.problem.message)
+        if is_folder:
+            path.rmdir()
+        else:
+            path.unlink()
+    assert messages[0] == messages[2] != messages[1]
