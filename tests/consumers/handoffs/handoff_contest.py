@@ -23,6 +23,7 @@ from hypothesis import note
 
 from consumers.auditor import verify_log
 from ledger.lifecycle.authority import ROOT
+from ledger.lifecycle.clock import Span
 from projections import Reader
 from projections.verify import verify_views
 from projections.views import VIEWS
@@ -225,7 +226,13 @@ class Contest:
 
 
 def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    match value:
+        case tuple():
+            return list(value)
+        case Span():
+            return [value.from_ms, value.until_ms]
+        case _:  # texts and numbers
+            return value
 
 
 def _as_shown(shown: dict[str, Any]) -> dict[str, Any]:
@@ -241,7 +248,7 @@ def _as_shown(shown: dict[str, Any]) -> dict[str, Any]:
         "unlock_at": shown["unlock_at"],
         "tasks": [one["done"] for one in shown["tasks"]],
         "criteria": [one["mark"] for one in shown["criteria"]],
-        "lease_until_ms": shown["lease_until_ms"],
+        "lease": None if shown["lease_until_ms"] is None else [shown["lease_from_ms"], shown["lease_until_ms"]],
         "claimed_status": shown["claimed_status"],
         "is_announced": bool(shown["is_announced"]),
     }

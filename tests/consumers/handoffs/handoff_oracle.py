@@ -63,7 +63,7 @@ class Handoff:
     unlock_at: str
     tasks: list[bool]
     criteria: list[str]
-    lease_until_ms: int | None = None
+    lease: list[int] | None = None
     claimed_status: str | None = None
     is_announced: bool = False
 
@@ -74,8 +74,8 @@ class Handoff:
 
     def lapse(self, now_ms: int) -> None:
         """Free the work if its lease ran out."""
-        if self.status == "in_progress" and self.lease_until_ms is not None and self.lease_until_ms <= now_ms:
-            self.status, self.lease_until_ms = "approved", None
+        if self.status == "in_progress" and self.lease is not None and self.lease[1] <= now_ms:
+            self.status, self.lease = "approved", None
 
 
 @dataclass
@@ -256,11 +256,11 @@ def _move(step: Step, handoff: Handoff, now_ms: int) -> None:
     if step.kind in ("handoff.approved", "handoff.rejected", "handoff.verified") or handoff.status in OVER:
         handoff.claimed_status = None
     if handoff.status != "in_progress":
-        handoff.lease_until_ms = None
+        handoff.lease = None
     match step.kind:
         case "handoff.claimed":
             seconds = step.data.get("lease_seconds")
-            handoff.lease_until_ms = None if seconds is None else now_ms + 1000 * seconds
+            handoff.lease = None if seconds is None else [now_ms, now_ms + 1000 * seconds]
             handoff.is_announced = False
         case "handoff.ready":
             handoff.is_announced = True
