@@ -44,7 +44,7 @@ from ledger.home import Home, check_is_new, create_ledger
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import ROOT
 from ledger.limits import map_alarm_ratio
-from ledger.local import LocalClient, Views
+from ledger.local import LocalClient
 from ledger.trust import fingerprint
 
 
@@ -172,7 +172,7 @@ def ledger_checks(app: App, home: Home) -> Iterator[Check]:
 
 def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
     try:
-        client = LocalClient(settings, views=_open_views)
+        client = LocalClient(settings)
     except BatonError as error:
         yield Check("ledger", ok=False, found=error.code, fix=error.message)
         return
@@ -195,7 +195,7 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
             yield _trust_check(settings, client)
             yield from _key_checks(home)
         yield _gate_check(home, client)
-        yield _views_check(home, client)
+        yield _views_check(client, settings)
     url = home.bus / "url"
     served = url.read_text("ascii").strip() if url.exists() else "not running (local verbs need none)"
     yield Check("serve", ok=True, found=served)
@@ -274,19 +274,17 @@ def _trust_check(settings: Settings, client: Client | None = None) -> Check:
     return Check("trust", ok=True, found="you trust this folder, and what it says")
 
 
-def _open_views(client: LocalClient, settings: Settings) -> Views:
+def _views_check(client: LocalClient, settings: Settings) -> Check:
+    """Look at what verbs would answer from: the file is whole, opens, and can be brought up to date."""
     from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, and a folder called like it may hide it
 
-    return Reader(client, settings)
-
-
-def _views_check(home: Home, client: LocalClient) -> Check:
-    """Look at what verbs would answer from: the file is whole, opens, and can be brought up to date."""
     fix = "run `baton project --rebuild`"
     try:
-        client.view("sessions.list", {"limit": 1})
-        with contextlib.closing(sqlite3.connect(home.views)) as connection:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        with Reader(client, settings) as reader:
+            reader.answer("sessions.list", {"limit": 1})
+            # Where the folder cannot be written, the views lie elsewhere.
+            with contextlib.closing(sqlite3.connect(reader.store.path)) as connection:
+                (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except (BatonError, sqlite3.Error) as error:
         return Check("views", ok=False, found=message_of(error), fix=fix)
     return Check("views", found == "ok", "whole, and up to date" if found == "ok" else f"{found}", fix)
