@@ -102,10 +102,13 @@ class Actors:
     """Root, node and agents with their keys; whatever they sign goes to ``submit``."""
 
     def __init__(
-        self, submit: Callable[[Submission], list[Accepted]] | None = None, clock: Clock | None = None
+        self,
+        submit: Callable[[Submission], list[Accepted]] | None = None,
+        clock: Clock | None = None,
+        root: str = ROOT,
     ) -> None:
         self.clock = clock or Clock()
-        self.keys = {name: key_named(name) for name in (ROOT, NODE, CHECKPOINT, *AGENTS)}
+        self.keys = {name: key_named(name) for name in (ROOT, NODE, CHECKPOINT, *AGENTS)} | {ROOT: key_named(root)}
         self.id = ledger_id(self.keys[ROOT].public)
         self._submit = submit
 
@@ -197,12 +200,21 @@ class Actors:
 
 
 class Ledger(Actors):
-    """A real ledger in a folder, made in one commit: entry 0 and one registration for each of ``AGENTS``."""
+    """A real ledger in a folder, made in one commit: entry 0 and one registration for each of ``AGENTS``.
+
+    All have one root key, and so one id, unless ``root`` names another.
+    """
 
     def __init__(
-        self, folder: Path, *, map_size: int = MAP_SIZE, blobs_map_size: int = MAP_SIZE, clock: Clock | None = None
+        self,
+        folder: Path,
+        *,
+        map_size: int = MAP_SIZE,
+        blobs_map_size: int = MAP_SIZE,
+        clock: Clock | None = None,
+        root: str = ROOT,
     ) -> None:
-        super().__init__(clock=clock)
+        super().__init__(clock=clock, root=root)
         self.home = Home(folder)
         (folder / "log").mkdir(parents=True, exist_ok=True)
         self.log = Log(folder, map_size=map_size, blobs_map_size=blobs_map_size, create=True)

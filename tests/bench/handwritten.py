@@ -55,8 +55,10 @@ _EMPTY: Final[dict[str, Any]] = dict.fromkeys(HANDOFFS.columns) | {
     "reason": "",
     "skeleton_index": 0,
     "is_announced": False,
+    "approval_key": "",
     "updated_ms": 0,
 }
+TURNS: Final = ("approved_index", "approval_index", "claimed_index", "completed_index")
 TABLES: Final = (
     *(EVENTS, EVENT_REFS, STREAMS, SESSIONS, FINDINGS, ASSESSMENTS, UNKNOWNS, DEAD_ENDS, TOOLS),
     *(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG),
@@ -161,7 +163,7 @@ class HandWritten:
         handoff = self.handoffs[name]
         match kind:
             case "handoff.approved":
-                handoff |= {"status": "approved", "approved_index": index}
+                handoff |= {"status": "approved", "approved_index": index, "approval_index": index}
             case "handoff.claimed":
                 handoff |= {"status": "in_progress", "claimed_index": index}
             case "handoff.task_checked":
@@ -233,6 +235,6 @@ def _handoff_row(name: str, handoff: dict[str, Any]) -> HandoffRow:
         "updated_index": handoff["updated"],
     }
     given |= {column: handoff[column] for column in ("status", "title", "reviewer", "task", "context", "created_index")}
-    given |= {turn: handoff.get(turn) for turn in ("approved_index", "claimed_index", "completed_index")}
+    given |= {turn: handoff.get(turn) for turn in TURNS}
     given["summary"] = handoff.get("summary", "")
     return HandoffRow(**(_EMPTY | given))

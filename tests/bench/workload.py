@@ -30,8 +30,8 @@ _TEXT: Final = _WORDS * 50
 
 
 def open_ledger(folder: Path) -> Ledger:
-    """Make a ledger with its agents in an empty folder."""
-    return Ledger(folder, map_size=MAP_SIZE)
+    """Make a ledger with its agents in an empty folder, under a root key of its own: else readers would see forks."""
+    return Ledger(folder, map_size=MAP_SIZE, root=str(folder))
 
 
 def text_of(number: int) -> str:
