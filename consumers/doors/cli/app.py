@@ -129,6 +129,13 @@ class App:
             raise Refused("USAGE", "somebody must sign this: add --as NAME, or set BATON_AGENT")
         return agent
 
+    def act_as(self, name: str) -> None:
+        """Act as ``name`` from now on, as if --as had named it; a server is then asked anew, with that agent's keys."""
+        self.agent = name
+        if self._ledger is not None:
+            self._ledger.close()
+            self._ledger = None
+
     def author(self, name: str | None = None) -> Author:
         """Return the author that signs as ``name`` (default: the acting agent)."""
         return self.ledger().author(name or self.acting())

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Collection
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 import msgspec
@@ -21,7 +21,10 @@ from ledger.config import check_name
 from ledger.errors import Refused, Unavailable
 from ledger.events.authority import AgentRemoved, Role
 from ledger.home import Home
-from ledger.lifecycle.authority import ROOT
+from ledger.lifecycle.authority import NODE, ROOT
+
+if TYPE_CHECKING:
+    from ledger.author import Author
 
 let_in_wait_max_s: Final = 5.0
 let_in_poll_s: Final = 0.05
@@ -38,7 +41,7 @@ def agent() -> None:
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
 @click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
-    """Make keys for a new agent and register it; signed by the root key, or by the admin given with --as.
+    """Make keys for a new agent and register it; signed by root, or by the admin who is named with --as or BATON_AGENT.
 
     The key of a human is sealed with a passphrase: asked on a terminal, or read from --passphrase-fd, and so is any
     key made with --passphrase-fd. When the signing key is sealed too, its passphrase is the next line there.
@@ -46,7 +49,8 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
     check_name(name)
     roles = roles or ("agent",)
     home = app.ledger_home()
-    author = app.author(app.settings().agent or ROOT)
+    author = admin_author(app)
+    check_is_free(app, name)
     passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
     registered, accepted = register_agent(author, home, name, roles, ai_id=ai_id, passphrase=passphrase)
     wait_until_let_in(app, home, name)
@@ -93,7 +97,7 @@ def remove(app: App, name: str, reason: str) -> None:
     What it did stays, and nobody is ever given its name again.
     """
     check_name(name)
-    author = app.author(app.settings().agent or ROOT)
+    author = admin_author(app)
     accepted = author.emit(Draft(stream=f"agent/{name}", data=AgentRemoved(agent=name, reason=reason)))[0]
     data = {"name": name, "index": accepted.index, "reason": reason}
 
@@ -109,6 +113,44 @@ def show(app: App, name: str) -> None:
     """Show one agent and its keys."""
     found: dict[str, Any] = app.query("agents.show", name=name)
     app.show("agent", found, lambda: print_fields(found))
+
+
+def admin_author(app: App) -> Author:
+    """Return who signs what only an admin may: whom --as names, else BATON_AGENT if that is one, else root.
+
+    Asked before anybody is asked for a passphrase; the ledger asks again.
+
+    Raises:
+        Refused: ``NOT_AUTHORIZED`` for one who is no admin, ``USAGE`` when nobody is named and root's key is not here.
+    """
+    has_root_key = app.ledger_home().key_file(ROOT).exists()
+    if app.settings().agent is None:
+        app.act_as(ROOT)
+    if not _is_admin(app) and app.agent is None and has_root_key:
+        app.act_as(ROOT)  # BATON_AGENT says who one is all day, and that was not meant for this
+    name = app.acting()
+    if name != NODE and not _is_admin(app):  # the node registers services: the ledger says whether this is one
+        remedy = f"add `--as {ROOT}`" + ("" if has_root_key else f" where the key of {ROOT} lies")
+        message = f"only an admin registers and removes agents, and {name} is none: {remedy}"
+        raise Refused("NOT_AUTHORIZED", message, name=name, role="admin")
+    return app.author(name)
+
+
+def _is_admin(app: App) -> bool:
+    return any(one.name == app.acting() and "admin" in one.roles for one in app.client().agents())
+
+
+def check_is_free(app: App, name: str) -> None:
+    """Refuse a name that an agent has or had, before a passphrase for it is asked for.
+
+    Raises:
+        Refused: ``AGENT_EXISTS``.
+    """
+    for one in app.client().agents():
+        if one.name == name:
+            was = "" if one.removed_index is None else f", which was removed at entry {one.removed_index}"
+            message = f"there is an agent {name} already{was}: choose another name"
+            raise Refused("AGENT_EXISTS", message, name=name)
 
 
 def wait_until_let_in(app: App, home: Home, name: str) -> None:

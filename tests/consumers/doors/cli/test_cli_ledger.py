@@ -15,6 +15,8 @@ import pytest
 from calling import Baton, call, emit_finding, start_session
 from nacl.pwhash import argon2id
 
+from consumers.doors.cli.app import App
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -120,6 +122,34 @@ def test_sealed_key_signs_only_with_its_passphrase(alone: Baton, passphrase: Cal
 
 def test_unreadable_passphrase_descriptor_is_a_usage_error(alone: Baton) -> None:
     alone.refuses("USAGE", "agent", "add", "rita", "--role", "human", "--passphrase-fd", "987")
+
+
+@pytest.mark.served
+def test_agent_of_all_day_does_not_register_agents_where_root_can(
+    baton: Baton, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATON_AGENT", "a")
+    added = baton.data("agent", "add", fresh("dave"))
+    assert baton.data("show", added["index"])["author"] == "root"
+    monkeypatch.setenv("BATON_AGENT", "ada")
+    added = baton.data("agent", "add", fresh("dave"))
+    assert baton.data("show", added["index"])["author"] == "ada"
+    assert baton.data("show", baton.data("agent", "remove", added["name"])["index"])["author"] == "ada"
+
+
+def test_no_passphrase_is_asked_for_an_agent_that_will_not_be(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    alone("agent", "add", "a")
+    monkeypatch.setattr(App, "read_passphrase", asked)
+    alone.refuses("AGENT_EXISTS", "agent", "add", "a", "--role", "human")
+    error = alone.refuses("NOT_AUTHORIZED", "agent", "add", "rita", "--role", "human", "--as", "a")
+    assert "--as root" in error["message"]
+    (alone.home / "keys" / "root.key").unlink()
+    monkeypatch.setenv("BATON_AGENT", "a")
+    error = alone.refuses("NOT_AUTHORIZED", "agent", "add", "rita", "--role", "human")
+    assert "--as root" in error["message"]
 
 
 @pytest.mark.served
