@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from consumers.auditor.pages import END, FRAME, value_size_max_bytes
-from ledger.errors import Unavailable
-from ledger.log.environment import FILE, is_read_only
+from ledger.log.environment import FILE, is_read_only, no_log
 from ledger.log.tables import DATABASE, index_key
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class PageReader:
         """
         self._path = folder / database
         if not self.file.is_file():
-            raise Unavailable("NO_LEDGER", f"there is no log in {folder}: run `baton init` first", folder=str(folder))
+            raise no_log(self._path)
         self._access = "read-only" if is_read_only(self._path) else "lock"
 
     @property

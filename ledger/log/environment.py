@@ -20,12 +20,22 @@ from typing import Final, cast
 import lmdb
 
 from ledger import limits
+from ledger.config import FOLDER
 from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.files import can_write
 from ledger.log.data_file import RESTORE, check_data_file
 
 FILE: Final = "data.mdb"
 _LOCK_FILE: Final = "lock.mdb"
+
+
+def no_log(path: Path) -> Unavailable:
+    """Return the refusal of a ledger's folder without the database ``path``; names the ledger's below it, if any."""
+    folder = path.parent
+    below = folder / FOLDER
+    is_below = os.path.lexists(below / path.name / FILE)
+    remedy = f"did you mean {below}?" if is_below else "run `baton init` first"
+    return Unavailable("NO_LEDGER", f"there is no log in {folder}: {remedy}", folder=str(folder))
 
 
 class Environment:
@@ -44,8 +54,7 @@ class Environment:
         self.path = path.absolute()
         self.setting = setting
         if not create and not os.path.lexists(path / FILE):
-            folder = path.parent
-            raise Unavailable("NO_LEDGER", f"there is no log in {folder}: run `baton init` first", folder=str(folder))
+            raise no_log(path)
         with translated(path, setting):
             check_data_file(self.path / FILE, may_be_new=create)
             self.is_read_only = is_read_only(self.path)

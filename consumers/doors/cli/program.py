@@ -193,6 +193,7 @@ VERBS: Final = {
     "demo": Lazy("demo:demo", "Tell the whole story with real processes, in under a minute."),
 }
 
+argument_shown_max: Final = 80
 # What a shell reports of a command that SIGINT ended.
 stopped_by_user: Final = 130
 
@@ -257,7 +258,7 @@ def run(arguments: list[str], app: App) -> int:
         # So click ends a command whose reader has gone: that is no failure of ours.
         return Exit.OK
     except click.UsageError as error:
-        return _print_usage(error, as_json=as_json)
+        return _print_usage(error, arguments, as_json=as_json)
     except BatonError as error:
         return _print_error(error, as_json=as_json)
     except BrokenPipeError:
@@ -272,14 +273,32 @@ def run(arguments: list[str], app: App) -> int:
     return code if isinstance(code, int) else Exit.OK
 
 
-def _print_usage(error: click.UsageError, *, as_json: bool) -> int:
+def _print_usage(error: click.UsageError, given: Sequence[str], *, as_json: bool) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         if not as_json and error.ctx is not None:
             click.echo(error.ctx.get_help(), err=True)
             return Exit.USAGE
         error = click.UsageError("a verb is missing", error.ctx)
     hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
-    return _print_error(Refused("USAGE", error.format_message().rstrip(".") + hint), as_json=as_json)
+    message = without_secrets(error.format_message().rstrip("."), given)
+    return _print_error(Refused("USAGE", message + hint), as_json=as_json)
+
+
+def without_secrets(message: str, given: Sequence[str]) -> str:
+    """Return what is said of a wrong call without the secrets among its arguments, and with long ones cut short.
+
+    A terminal, a log of a build and a transcript keep what is printed.
+    """
+    from ledger.secrets import scan  # noqa: PLC0415 - patterns are compiled for a wrong call only
+
+    for word in sorted({part for one in given for part in (one, one.partition("=")[2]) if part}, key=len, reverse=True):
+        shown = word if len(word) <= argument_shown_max else f"{word[:argument_shown_max]}…"
+        if scan(word) is not None:
+            shown = "(not repeated: it looks like a secret)"
+        for form in {word, repr(word)[1:-1]}:
+            message = message.replace(form, shown) if shown != word else message
+    # What no argument spells as it is printed, as one that was cut at its end or stands in an error of another library.
+    return message if scan(message) is None else "an argument looks like a secret and is not repeated here"
 
 
 def _print_error(error: BatonError, *, as_json: bool) -> int:

@@ -231,6 +231,31 @@ def test_wrong_call_is_a_usage_error_that_says_what_is_right(nowhere: Baton, arg
     assert nowhere.run(*arguments).code == 2
 
 
+@pytest.mark.parametrize("before", [(), ("log",), ("log", "--limit"), ("init", "--sealed=")], ids=str)
+def test_wrong_call_does_not_repeat_a_secret(nowhere: Baton, before: tuple[str, ...]) -> None:
+    body = "b3BlbnNzaC1rZXktdjEA" * 4
+    for secret in (
+        "ghp_" + "a1B2" * 9,
+        f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n",
+    ):
+        words = (*before[:-1], before[-1] + secret) if before[-1:] == ("init",) else (*before, secret)
+        error = nowhere.refuses("USAGE", *words)
+        assert secret[:8] not in error["message"]
+        assert body not in error["message"]
+    error = nowhere.refuses("USAGE", *before, "x" * 5000)
+    assert len(error["message"]) < 300
+
+
+def test_folder_above_the_ledger_is_told_which_is_meant(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(alone.home.parent)
+    if alone.home.name != ".baton":
+        alone.home.rename(alone.home.parent / ".baton")
+    monkeypatch.setattr(alone, "place", place)
+    for verb in ("log", "fsck"):
+        error = alone.refuses("NO_LEDGER", verb)
+        assert f"did you mean {place.home / '.baton'}?" in error["message"]
+
+
 def test_unknown_kind_lists_those_there_are(alone: Baton) -> None:
     error = alone.refuses("UNKNOWN_KIND", "emit", "finding.loged", "--stream", "s", "--data", "{}", "--as", "a")
     assert "finding.logged" in error["message"]
