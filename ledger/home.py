@@ -34,6 +34,8 @@ from ledger.events.authority import LedgerCreated
 from ledger.files import sync_folder
 from ledger.identity import Key, ledger_id, open_key, read_key_file, read_private, write_key, write_private
 from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, covers, to_ms
+from ledger.log.data_file import check_data_file
+from ledger.log.environment import FILE, translated
 from ledger.log.log import Log
 
 
@@ -78,9 +80,14 @@ class Home(msgspec.Struct, frozen=True):
         """Whether a rotation of an agent's keys was begun here and not finished."""
         return pending(self.key_file(name)).exists()
 
+    @property
+    def log_file(self) -> Path:
+        """The log's data file."""
+        return self.path / "log" / FILE
+
     def is_local(self) -> bool:
         """Whether the log itself is here (a remote agent's folder holds keys only)."""
-        return (self.path / "log" / "data.mdb").is_file()
+        return self.log_file.is_file()
 
     def checkpoint_key(self, origin: str, public: str) -> CheckpointKey:
         """Return the key ``public`` (hex), which signs checkpoints under the ledger's origin.
@@ -168,10 +175,14 @@ def check_is_new(home: Home) -> None:
 
     Raises:
         Refused: ``LEDGER_EXISTS``.
+        Corrupted: the ledger that is there is damaged.
+        Unavailable: ``STORE_UNAVAILABLE``: it cannot be read.
     """
     path = home.key_file(ROOT)
     if path.exists() and not home.begun.exists():
         if home.is_local():
+            with translated(home.log_file.parent):
+                check_data_file(home.log_file, may_be_new=True)  # of a damaged ledger, say how to get it back
             raise _exists(home)
         message = (
             f"{path} is the root of a ledger that exists already, elsewhere: a second one made of it would have the "
