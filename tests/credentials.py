@@ -45,6 +45,12 @@ GITHUB: Final = "ghp_" + drawn("ghp", ALNUM, 36)
 PASSWORD: Final = drawn("password", ALNUM, 12)
 DATABASE: Final = f"postgres://app:{PASSWORD}@db.example/app"
 
+
+def user_and_password(name: str = "registry") -> str:
+    """Return a user and password as RFC 7617 encodes them."""
+    return base64.b64encode(f"deploy:{drawn(name, ALNUM, 16)}".encode()).decode()
+
+
 # sort, and texts that hold one
 CREDENTIALS: Final[dict[str, tuple[str, ...]]] = {
     "private key": (
@@ -107,5 +113,38 @@ CREDENTIALS: Final[dict[str, tuple[str, ...]]] = {
     "NATS seed": tuple(f"S{sort}" + drawn(f"nats{sort}", BASE32, 56) for sort in "UACONX"),
     "webhook secret": ("whsec_" + drawn("whsec", BASE64, 32),),
     "age key": ("AGE-SECRET-KEY-1" + drawn("age", BECH32, 58),),
+    "Vault token": (
+        *(f"hv{sort}." + drawn(f"vault{sort}", URLSAFE, 95) for sort in "sbr"),
+        "hvs." + drawn("vault root", ALNUM, 24),
+        "X-Vault-Token: s." + drawn("old vault", ALNUM, 24),
+        "VAULT_TOKEN=s." + drawn("old vault", ALNUM, 24),
+    ),
+    "DigitalOcean token": tuple(f"do{sort}_v1_" + drawn(f"do{sort}", HEX, 64) for sort in "por"),
+    "Databricks token": ("dapi" + drawn("dapi", HEX, 32), f"DATABRICKS_TOKEN=dapi{drawn('dapi2', HEX, 32)}-2"),
+    "bearer token": (
+        "Authorization: Bearer " + drawn("bearer", URLSAFE, 40),
+        "curl -H 'authorization: bearer " + drawn("lower", HEX, 32) + "'",
+        '{"Authorization": "Bearer ' + drawn("json", BASE64, 43) + '="}',
+    ),
+    "user and password in base64": (
+        f"Authorization: Basic {user_and_password()}",
+        f'{{"auths": {{"registry.example": {{"auth": "{user_and_password()}"}}}}}}',
+        f"//registry.example/:_auth={user_and_password()}",
+    ),
+    "private key in base64": tuple(
+        f"client-key-data: {base64.b64encode(pem(f'{sort}PRIVATE KEY').encode()).decode()}"
+        for sort in ("", "RSA ", "EC ", "ENCRYPTED ", "OPENSSH ")
+    ),
+    "password parameter": (
+        f"jdbc:postgresql://db.example:5432/app?user=app&password={PASSWORD}",
+        f"jdbc:sqlserver://db.example:1433;databaseName=app;user=sa;password={PASSWORD};encrypt=true",
+        f"jdbc:oracle:thin:app/{PASSWORD}@//db.example:1521/orcl",
+        f"Server=tcp:db.example,1433;Initial Catalog=app;User ID=sa;Password={PASSWORD};Encrypt=True",
+        f"Driver={{ODBC Driver 18 for SQL Server}};Server=db.example;Uid=sa;Pwd={PASSWORD};",
+        f"Password={PASSWORD};Server=db.example;Database=app",
+        f"host=db.example port=5432 dbname=app user=app password={PASSWORD}",
+        f"password='{PASSWORD}' host=db.example",
+        f"https://api.example/login?user=app&pwd={PASSWORD}",
+    ),
     "Baton key file": (json.dumps({"name": "bob", "public": drawn("pub", HEX, 64), "seed": drawn("seed", HEX, 64)}),),
 }

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from ledger import secrets
 from ledger.codec import encode_canonical
+from ledger.credentials import PATTERNS, traces
 from ledger.errors import Refused
 from ledger.identity import write_key
 from ledger.limits import blob_scan_max_bytes
-from ledger.secrets import PATTERNS, traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
