@@ -76,7 +76,7 @@ ReadEpoch = Callable[[str], Epoch]
 
 def shown(size: int, root: str) -> str:
     """Return a head as messages name it."""
-    return f"{size} entries with root {root[:root_digits_shown]}"
+    return f"{size} entries with tree head {root[:root_digits_shown]}"
 
 
 def is_continued(trusted: Trusted, growth: Growth) -> bool:

@@ -5,13 +5,14 @@ A *self-asserted* verdict a second history would pass, too, re-signed from entry
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from ledger.bundle.layout import checkpoint_keys
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, parse_checkpoint, verify_checkpoint
-from ledger.errors import BatonError
+from ledger.errors import BatonError, Refused
 from ledger.trust import fingerprint
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 problems_listed_max: Final = 1000
 notes_listed_max: Final = 200
 fingerprint_digits_min: Final = 32
+_FINGERPRINT: Final = re.compile(rf"[0-9a-f]{{{fingerprint_digits_min},64}}")
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -117,11 +119,25 @@ class Findings:
         return sorted(self.problems, key=lambda problem: (problem.index is None, problem.index or 0))
 
 
-def is_root(given: str, root_key: str) -> bool:
-    """Return whether ``given`` names the root key (hex): its fingerprint (32 digits or more), or the key itself."""
+def fingerprint_in(given: str) -> str:
+    """Return the digits of what names a root key: its fingerprint, 32 digits of it or more, or the key itself.
+
+    Raises:
+        Refused: ``USAGE``: what is no such thing can be no key's, so that comparing it would tell of no ledger.
+    """
     wanted = given.strip().lower().removeprefix("blake3:")
-    is_long = len(wanted) >= fingerprint_digits_min
-    return wanted == root_key or (is_long and fingerprint(bytes.fromhex(root_key)).startswith(wanted))
+    if not _FINGERPRINT.fullmatch(wanted):
+        message = (
+            "--root takes the fingerprint of the root key, as `baton init` printed it: 64 hex "
+            f"digits, or at least the first {fingerprint_digits_min}"
+        )
+        raise Refused("USAGE", message)
+    return wanted
+
+
+def is_root(wanted: str, root_key: str) -> bool:
+    """Return whether the digits of ``fingerprint_in`` name the root key (hex)."""
+    return wanted == root_key or fingerprint(bytes.fromhex(root_key)).startswith(wanted)
 
 
 class Anchor:
@@ -131,10 +147,10 @@ class Anchor:
         """Expect this root key and the log of this checkpoint, each if given.
 
         Raises:
-            Refused: ``INVALID_FORMAT`` when the trusted checkpoint is no checkpoint.
+            Refused: ``USAGE`` when no root key is named so; ``INVALID_FORMAT`` when the trusted checkpoint is none.
         """
         self._findings = findings
-        self._root = root
+        self._root = None if root is None else fingerprint_in(root)
         self._note = trusted_checkpoint
         self._trusted: Checkpoint | None = None if trusted_checkpoint is None else parse_checkpoint(trusted_checkpoint)
         self.sizes = set() if self._trusted is None else {self._trusted.size}
@@ -149,9 +165,10 @@ class Anchor:
     ) -> AuditReport:
         """Compare the expectations with a finished replay and return the report."""
         created = replay.created
-        is_root_right = self._check_root(None if created is None else created.root)
-        is_checkpoint_right = self._check_checkpoint(replay)
         findings, frontier = self._findings, replay.frontier
+        head = None if frontier is None else frontier.root().hex()
+        is_root_right = self._check_root(None if created is None else created.root, head)
+        is_checkpoint_right = self._check_checkpoint(replay)
         return AuditReport(
             source=source,
             ledger=replay.ledger,
@@ -159,7 +176,7 @@ class Anchor:
             root_key=None if created is None else created.root,
             root_fingerprint=None if created is None else fingerprint(bytes.fromhex(created.root)),
             size=replay.size,
-            root=None if frontier is None else frontier.root().hex(),
+            root=head,
             checkpoint_size=checkpoint_size,
             signatures=replay.verified,
             kinds=dict(sorted(replay.kinds.items())),
@@ -171,13 +188,15 @@ class Anchor:
             rules_replayed=rules_replayed,
         )
 
-    def _check_root(self, root_key: str | None) -> bool:
+    def _check_root(self, root_key: str | None, head: str | None) -> bool:
         if self._root is None:
             return False
         if root_key is not None and is_root(self._root, root_key):
             return True
         found = "nothing" if root_key is None else fingerprint(bytes.fromhex(root_key))
         message = f"the root key has the fingerprint {found}, not {self._root}: this is another history"
+        if self._root == head:
+            message = f"--root was given the tree head, and takes the fingerprint of the root key, which is {found}"
         self._findings.problem(0, "VERIFICATION_FAILED", message)
         return False
 

@@ -287,7 +287,7 @@ def _check_may_replace(present: _Present, manifest: Manifest, accepted_ms: int, 
     if replace:
         return
     when = datetime.fromtimestamp(accepted_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    head = f"{manifest.size} entries, the last of {when}, root {manifest.root}"
+    head = f"{manifest.size} entries, the last of {when}, tree head {manifest.root}"
     message = (
         f"there is a ledger here already: {_describe(present)}. `baton restore --replace` goes back to {head}; "
         f"that is without {_lost(present, manifest)}"
@@ -296,7 +296,7 @@ def _check_may_replace(present: _Present, manifest: Manifest, accepted_ms: int, 
 
 
 def _describe(present: _Present) -> str:
-    return f"{present.size} entries, root {present.root}" if present.size else "a damaged log"
+    return f"{present.size} entries, tree head {present.root}" if present.size else "a damaged log"
 
 
 def _lost(present: _Present, manifest: Manifest) -> str:

@@ -12,7 +12,7 @@ import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
 
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
+
+key_digits_shown: Final = 16
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -74,6 +76,11 @@ def imported_by(mark: dict[str, Any] | None) -> str:
 def suspect_cell(row: dict[str, Any]) -> str:
     """Return the mark of a row that may be the work of a thief; empty for any other."""
     return f"SUSPECT: {row['suspect']}" if "suspect" in row else ""
+
+
+def short_key(key: str) -> str:
+    """Return a key (hex) as texts name it everywhere; verbs take it so, too."""
+    return key[:key_digits_shown]
 
 
 def when(milliseconds: int) -> str:

@@ -11,15 +11,12 @@ from typing import Any
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import when
+from consumers.doors.cli.output import short_key, when
 from consumers.sdk.ledger import entries_now
 from consumers.sdk.text import clean
 from ledger.client import Client, is_signed, read_event
 from ledger.envelope import decode_entry
 from ledger.errors import BatonError
-from ledger.trust import fingerprint
-
-fingerprint_digits_shown = 16
 
 
 def gate_of(app: App) -> str | None:
@@ -50,8 +47,7 @@ def print_history(history: list[dict[str, Any]]) -> None:
     click.echo("\nHistory")
     for one in history:
         click.echo(f"  {one['index']}  {when(one['accepted_ms'])}  {one['author']}  {one['kind']}")
-        short = one["fingerprint"][:fingerprint_digits_shown]
-        click.echo(f"      {one['key_sort'] or 'unknown'} key {short}: ", nl=False)
+        click.echo(f"      {one['key_sort'] or 'unknown'} key {short_key(one['key'])}: ", nl=False)
         click.secho(
             "the signature fits" if one["is_verified"] else f"NOT VERIFIED: {one['problem']}",
             fg=None if one["is_verified"] else "red",
@@ -79,7 +75,6 @@ def _signed(
         "kind": event.kind,
         "text": texts.get(index, ""),
         "key": key,
-        "fingerprint": fingerprint(entry.key),
         "key_sort": None if held is None else held["sort"],
         "is_verified": problem is None,
         "problem": problem,

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import print_fields, print_table
+from consumers.doors.cli.output import print_fields, print_table, short_key
 from consumers.doors.cli.program import Group
 from consumers.sdk.service import register_agent
 from ledger.author import Draft
@@ -80,7 +80,7 @@ def list_(app: App, *, is_all: bool) -> None:
         (
             one.name,
             ", ".join(sorted(one.roles)) or ("-" if one.removed_index is None else f"removed at {one.removed_index}"),
-            one.key[:16],
+            short_key(one.key),
             one.ai_id,
         )
         for one in found

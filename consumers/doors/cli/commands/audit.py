@@ -123,7 +123,7 @@ def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False) -
 
     def text() -> None:
         click.echo(report.verdict + (", views equal what the log gives" if views else ""))
-        click.echo(f"root {report.root}")
+        click.echo(f"tree head {report.root}")
         if not report.anchored:
             click.echo(
                 "Pass --root with the fingerprint that `baton init` printed, to check that this is the ledger you mean."

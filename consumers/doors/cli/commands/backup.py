@@ -50,7 +50,7 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
     }  # fmt: skip
 
     def text() -> None:
-        click.echo(f"{manifest.size} entries and {len(manifest.blobs)} blobs in {path}, root {manifest.root}")
+        click.echo(f"{manifest.size} entries and {len(manifest.blobs)} blobs in {path}, tree head {manifest.root}")
         if manifest.files:
             click.echo(f"with {', '.join(sorted(manifest.files))}")
         if not with_keys:
@@ -102,7 +102,7 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
 def _print(home: Home, restored: Restored, notes: list[str], following: str) -> None:
     last = when(restored.accepted_ms)
     click.echo(f"ledger {restored.ledger} in {home.path}: {restored.size} entries, the last of {last}")
-    click.echo(f"root {restored.root}; {restored.blobs} blobs")
+    click.echo(f"tree head {restored.root}; {restored.blobs} blobs")
     if restored.files:
         click.echo(f"put in place: {', '.join(restored.files)}")
     if restored.kept:

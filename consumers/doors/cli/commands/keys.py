@@ -10,7 +10,7 @@ import click
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.agents import new_passphrase, wait_until_let_in
-from consumers.doors.cli.output import print_table
+from consumers.doors.cli.output import print_table, short_key
 from consumers.doors.cli.program import Group
 from ledger.author import Draft
 from ledger.client import open_client, read_event
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ledger.client import Client
 
 ttl_max: Final = timedelta(days=366)
-key_digits_shown: Final = 16
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -81,7 +80,9 @@ def revoke(app: App, public_key: str, reason: str) -> None:
     data = KeyRevoked(key=found["key"], reason=reason)
     accepted = app.author().emit(Draft(stream=f"agent/{found['agent']}", data=data))[0]
     answer = {"key": data.key, "agent": found["agent"], "index": accepted.index}
-    app.show("key", answer, lambda: click.echo(f"revoked {_short(data.key)} of {answer['agent']} at {accepted.index}"))
+    app.show(
+        "key", answer, lambda: click.echo(f"revoked {short_key(data.key)} of {answer['agent']} at {accepted.index}")
+    )
 
 
 @key.command()
@@ -137,7 +138,7 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
     }  # fmt: skip
 
     def text() -> None:
-        click.echo(f"the key of {name} was replaced at entry {accepted.index} by {_short(rotated.key)}")
+        click.echo(f"the key of {name} was replaced at entry {accepted.index} by {short_key(rotated.key)}")
         click.echo(f"  key file  {path}{'  (sealed)' if passphrase else ''}")
         if name == ROOT:
             first = read_event(0, app.client().entry(0)).key
@@ -156,7 +157,7 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
     data = {"key": rotated.key, "index": accepted.index}
 
     def text() -> None:
-        click.echo(f"checkpoints of more than {accepted.index} entries are signed with {_short(rotated.key)}")
+        click.echo(f"checkpoints of more than {accepted.index} entries are signed with {short_key(rotated.key)}")
         click.echo("Next: baton checkpoint, and give its key to whoever holds the old one")
 
     app.show("key", data, text)
@@ -188,14 +189,13 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     }
 
     def text() -> None:
-        click.echo(f"{_short(data.key)} of {found['agent']} is compromised since entry {index}, says {accepted.index}")
+        click.echo(
+            f"{short_key(data.key)} of {found['agent']} is compromised since entry {index}, says {accepted.index}"
+        )
         for one in introduced:
-            click.echo(
-                f"It brought in {_short(one['key'])} of {one['agent']} at entry {one['since_index']}, which is valid:"
-            )
-            click.echo(
-                f"  if that is not theirs either: baton key compromised {one['key'][:12]} --since {one['since_index']}"
-            )
+            short, at = short_key(one["key"]), one["since_index"]
+            click.echo(f"It brought in {short} of {one['agent']} at entry {at}, which is valid:")
+            click.echo(f"  if that is not theirs either: baton key compromised {short} --since {at}")
         click.echo(f"Next: baton key rotate --as {found['agent']} --lost, if the agent shall go on")
 
     app.show("key", answer, text)
@@ -240,9 +240,7 @@ def index_of(client: Client, text: str) -> int:
 def list_keys(app: App, name: str | None) -> None:
     """List keys: identity and session keys and those of checkpoints, with what ended them."""
     keys: list[dict[str, Any]] = app.query("agents.keys", agent=name)["keys"]
-    rows = [
-        (one["agent"], one["sort"], one["key"][:key_digits_shown], _state(one), one["expires_at"] or "") for one in keys
-    ]
+    rows = [(one["agent"], one["sort"], short_key(one["key"]), _state(one), one["expires_at"] or "") for one in keys]
     app.show("keys", {"keys": keys}, lambda: print_table(("agent", "sort", "key", "state", "expires"), rows))
 
 
@@ -254,10 +252,6 @@ def _state(one: dict[str, Any]) -> str:
     if one["suspect_since"] is not None:
         state += f", suspect since {one['suspect_since']}"
     return state
-
-
-def _short(key: str) -> str:
-    return f"{key[:key_digits_shown]}…"
 
 
 def _key_of(app: App, asked: str) -> dict[str, Any]:

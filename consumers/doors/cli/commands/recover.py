@@ -61,7 +61,7 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
         none = f"there is no log stream of this ledger here{others}"
         _require_agreement(recovery, "the stream holds nothing that the log lacks" if recovery.has_stream else none)
         what = "nothing is missing" if recovery.has_stream else f"{none}, and nobody here remembers more"
-        _show(app, data, head, f"{what}: the log has {head.size} entries, root {head.root}", None)
+        _show(app, data, head, f"{what}: the log has {head.size} entries, tree head {head.root}", None)
         return
     data |= {"missing": history.missing, "stream": history.incarnation.name}
     if is_dry:
@@ -70,7 +70,7 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
         head = await recovery.stream_head(history)
         count = head.size - history.shared
         sound = f"{count} of {history.missing} missing entries are sound"
-        text = f"{sound}; with them the log has {head.size} entries, root {head.root}"
+        text = f"{sound}; with them the log has {head.size} entries, tree head {head.root}"
         _show(app, data | {"sound": count}, head, text, "baton recover --from-stream")
         return
     with progress("bringing entries back", shown=not app.as_json) as step:
@@ -78,7 +78,7 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
     text = f"{data['brought_back']} entries brought back"
     _require_agreement(recovery, text)
     head = recovery.head()
-    _show(app, data, head, f"{text}: the log has {head.size} entries, root {head.root}", "baton verify --views")
+    _show(app, data, head, f"{text}: the log has {head.size} entries, tree head {head.root}", "baton verify --views")
 
 
 def _require_agreement(recovery: Recovery, done: str) -> None:
@@ -100,7 +100,7 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
     data: dict[str, Any] = {"abandoned": [head._asdict() for head in abandoned]}
     head = recovery.head()
     if not abandoned:
-        _show(app, data, head, f"nothing is lost: the log has {head.size} entries, root {head.root}", None)
+        _show(app, data, head, f"nothing is lost: the log has {head.size} entries, tree head {head.root}", None)
         return
     if is_dry:
         _show(app, data, head, _loss(head, abandoned, history), "baton recover --accept-loss")
@@ -111,12 +111,14 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
     for one in abandoned:
         recovery.start_epoch(one, reason, root)
     head = recovery.head()
-    text = f"a new epoch: the log goes on from {head.size} entries, root {head.root}, and every reader is told once"
+    text = (
+        f"a new epoch: the log goes on from {head.size} entries, tree head {head.root}, and every reader is told once"
+    )
     _show(app, data, head, text, "baton serve")
 
 
 def _loss(head: Head, abandoned: list[Head], history: LostHistory | None) -> str:
-    given_up = " and that of ".join(f"{one.size} entries with root {one.root}" for one in abandoned)
+    given_up = " and that of ".join(f"{one.size} entries with tree head {one.root}" for one in abandoned)
     text = f"the log has {head.size} entries; given up would be the head of {given_up}"
     if history is not None and not history.is_fork:
         text += f". The stream still holds {history.missing} of them: `baton recover --from-stream` brings them back"

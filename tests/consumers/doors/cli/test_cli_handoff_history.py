@@ -52,9 +52,11 @@ def test_history_names_keys_and_verifies_each_signature(baton: Baton, fresh: Fre
     ]
     assert all(one["is_verified"] and one["problem"] is None for one in history)
     assert history[-1]["text"] == "進行中"
-    assert history[2]["fingerprint"] == history[3]["fingerprint"] != history[5]["fingerprint"]
+    assert history[2]["key"] == history[3]["key"] != history[5]["key"]
     text = baton("handoff", "show", name, "--history")
-    assert f"identity key {history[0]['fingerprint'][:16]}: the signature fits" in text
+    assert f"identity key {history[0]['key'][:16]}: the signature fits" in text
+    assert history[0]["key"][:16] in baton("agent", "list")
+    assert history[0]["key"][:16] in baton("key", "list")
     assert text.count("the signature fits") == len(told)
     assert "history" not in baton.data("handoff", "show", name)
     (baton.home / "keys" / "b.session").unlink()
