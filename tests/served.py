@@ -117,11 +117,13 @@ class Served:
     def __exit__(self, *_: object) -> None:
         for client in self._clients:
             client.close()
-        self.run(self._stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        self.committer.close()
+        try:
+            self.run(self._stop())
+        finally:  # else the loop's thread would outlive a service that does not stop, and pytest with it
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self.committer.close()
         if "reader" in self.__dict__:
             self.reader.close()
 
