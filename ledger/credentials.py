@@ -27,6 +27,7 @@ _MASKS: Final = frozenset(b"xX*0.-_#")
 
 context_max_bytes: Final = 60
 pattern_memory_max_bytes: Final = 32 * 1024**2
+encoded_header_max_bytes: Final = 160
 parameters_max_bytes: Final = 300
 """So far before and after ``password=`` its connection string is looked for."""
 
@@ -39,7 +40,7 @@ _IS: Final = r"""["'\\]*\s*(?:=>|:=|=|:)\s*["'\\]*"""
 _BREAK: Final = r"""(?:[\s"'+,>|-]|\\+[nrt])"""
 # An escape may spell any character of a secret (``\u0067hp_``), of a URL (``:\/\/``) or an unseen one: then
 # the strings tell.
-_ESCAPES: Final = r"\\u00[2-7]|\\/|\\u(?:00[aA][dD]|200[b-fB-F]|20[26]|[fF][eE][fF][fF])"
+_ESCAPES: Final = r"\\u00[2-7]|\\/|[^\\](?:\\\\)*\\u(?:00[aA][dD]|200[b-fB-F]|20[26]|[fF][eE][fF][fF])"
 # Soft hyphen, zero-width spaces and joiners, directions, word joiners, byte-order mark; in UTF-8.
 _UNSEEN: Final = r"\xc2\xad|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
 _NEAR: Final = rf"(?s:.){{0,{context_max_bytes}}}?"
@@ -136,9 +137,9 @@ PATTERNS: Final = (
     Pattern(BASIC, f"(?i:basic) +{_BASE64}{{10}}", rf"{_START}(?i:basic) +{_BASE64}{{6,}}={{0,2}}"),
     Pattern(BASIC, rf"auth{_IS}{_BASE64}{{8}}", rf"(?:{_START}|_)auth{_IS}{_BASE64}{{8,}}={{0,2}}"),
     # What kubeconfig calls ``client-key-data``, and secrets of orchestrators: base64 of "-----BEGIN", wrapped or not.
-    Pattern(ENCODED_KEY, "LS0tLS1CRUdJTi", rf"LS0tLS1CRUdJTi(?:{_BASE64}|{_BREAK}){{90}}"),
+    Pattern(ENCODED_KEY, "LS0tLS1CRUdJTi", "LS0tLS1CRUdJTi"),
     Pattern(PARAMETER, f"{_NAMED} *=", rf"[\w%./:=-](?:[?&]|&amp;|\\u0026)(?:ssl)?{_NAMED}={_VALUE}"),
-    Pattern(PARAMETER, f"{_NAMED} *=", rf"(?:^|[;\s\"'(=]|\\n){_NAMED} *= *{_VALUE}"),
+    Pattern(PARAMETER, f"{_NAMED} *=", rf"{_START}{_NAMED} *= *{_VALUE}"),
     Pattern(PARAMETER, "jdbc:oracle:", r"jdbc:oracle:[a-z0-9]+:[^/\s:@]+/[^@\s/]{4,}@"),
     Pattern(IN_URL, f"://{_USER_AND_PASSWORD}", rf"[A-Za-z][A-Za-z0-9+.-]*:\\*/\\*/{_USER_AND_PASSWORD}"),
     Pattern(
@@ -173,7 +174,7 @@ _NUMBERED: Final = rb"(?:(?:%b)[0-9]{0,4}|[0-9]{1,4})" % _NAME
 _NUMBERED_NAMES: Final = rb"%b(?:[._~+/-]++%b)*+=*" % (_NUMBERED, _NUMBERED)
 _EXAMPLE: Final = (
     rb"your|example|placeholder|change.?(?:me|it)|redacted|dummy|sample|pass-?word|passwd|secret|token|x{4}|\*{3}|\.{3}"
-    rb"|1234567|abcdef|open sesame"
+    rb"|1234567|abcdef|open sesame|gx1fbat3bv"
 )
 # A variable, an expression, a call, a path (of ``PWD=``): what code and shells put in a password's place.
 _EXPRESSION: Final = rb"[$@:+\[(#?_/~.|*!=-].*|%(?![0-9A-F]{2}).*|[A-Za-z_][\w.]*[(\[].*|[A-Za-z]:[\\/].*"
@@ -228,7 +229,7 @@ def is_harmless(kind: str, text: bytes, start: int, end: int) -> bool:
     if kind == BASIC:
         return not _is_user_and_password(match)
     if kind == ENCODED_KEY:
-        return not _is_encoded_key(match)
+        return not _is_encoded_key(text[start : start + encoded_header_max_bytes])
     if kind == JWT and not _names_its_algorithm(match[match.index(b"eyJ") : match.index(b".")]):
         return True
     tail = set(match[-_masked_tail_bytes - 1 : -1])  # the last character may be what ended the match
@@ -262,8 +263,10 @@ def _is_parameter(text: bytes, start: int, end: int) -> bool:
     if (is_braced and value.replace(b".", b"_").decode("latin-1").isidentifier()) or len(value) < _password_min_chars:
         return False
     before = text[max(0, name.start() - parameters_max_bytes) : name.start()]
-    if before.endswith((b"?", b"&", b"&amp;", b"\\u0026", b"ssl")):
+    if before.endswith((b"&", b"&amp;", b"\\u0026", b"ssl")):
         return True
+    if before.endswith(b"?"):  # of an address, and not of ``a ? password=b : c``
+        return b"/" in re.split(rb"[\s\"'<>(){};,]", before)[-1]
     if (user := re.search(rb"(?i:user(?: ?id|_?name)?|uid)\s*=\s*([^;\s]+)", before)) and user[1] == value:
         return False
     after = text[end : end + parameters_max_bytes]
@@ -281,8 +284,8 @@ def _is_user_and_password(match: bytes) -> bool:
     return is_text and password != user and not _is_example(password.encode())
 
 
-def _is_encoded_key(match: bytes) -> bool:
-    encoded = re.sub(rb"\\+[nrt]|[^A-Za-z0-9+/]", b"", match)
+def _is_encoded_key(head: bytes) -> bool:
+    encoded = re.sub(rb"\\+[nrt]|[^A-Za-z0-9+/]", b"", head)
     decoded = base64.b64decode(encoded[: len(encoded) // 4 * 4])
     return re.search(rb"PRIVATE KEY(?: BLOCK)?-----[\r\n]+(?:[A-Za-z-]+: |[A-Za-z0-9+/]{8})", decoded) is not None
 
@@ -309,9 +312,9 @@ def patterns() -> Any:
 
 
 @functools.cache
-def unseen() -> Any:
+def unseen() -> re.Pattern[bytes]:
     """Return the compiled search for characters that no reader sees, by which a token may be cut for a pattern."""
-    return _compiled(_UNSEEN)
+    return re.compile(_UNSEEN.encode())
 
 
 def _compiled(pattern: str) -> Any:

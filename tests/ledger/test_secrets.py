@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from blake3 import blake3
 from building import Actors, key_named
-from credentials import ALNUM, CREDENTIALS, GITHUB, drawn, jwt, pem
+from credentials import ALNUM, CREDENTIALS, GITHUB, PASSWORD, drawn, jwt, pem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -129,6 +129,27 @@ def test_key_file_is_found_whole_and_in_fields(tmp_path: Path) -> None:
 def test_escapes_hide_nothing(escaped: str) -> None:
     body = b'{"finding":"%b"}' % (escaped + GITHUB.removeprefix("ghp_")).encode()
     assert secrets.scan_bodies([body]) == {0: secrets.Secret("$.finding", "GitHub token")}
+
+
+@pytest.mark.parametrize("unseen", ["\u00ad", "\u200b", "\u200d", "\u2060", "\u202e", "\u2066", "\ufeff"])
+def test_characters_that_nobody_sees_hide_nothing(unseen: str) -> None:
+    text = unseen.join((GITHUB[:9], GITHUB[9:20], GITHUB[20:]))
+    written = [encode_canonical({"finding": text}), json.dumps({"finding": "\\" + text}).encode()]
+    found = secrets.Secret("$.finding", "GitHub token")
+    assert secrets.scan_bodies(written) == {0: found, 1: found}
+    with pytest.raises(Refused):
+        secrets.check_text(text.encode())
+
+
+@pytest.mark.parametrize("form", ["user=a;password=%s", "x?a=/?password=%s", "host=a password=%s", "Bearer %s"])
+@pytest.mark.parametrize("value", PLACEHOLDERS)
+def test_placeholder_of_a_parameter_or_header_passes(form: str, value: str) -> None:
+    assert secrets.scan(form % value) is None
+
+
+def test_password_counts_beside_other_parameters_only() -> None:
+    assert secrets.scan(f"the field password={PASSWORD} of a form") is None
+    assert secrets.scan(f"user=app password={PASSWORD}") == secrets.Secret("$", "password parameter")
 
 
 def test_header_of_a_token_may_be_anything() -> None:
