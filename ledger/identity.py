@@ -7,6 +7,7 @@ this one: a client signs any nonce that a server sends, so a hostile server coul
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Literal
@@ -18,7 +19,8 @@ from nacl.signing import SigningKey
 
 from ledger.codec import decode_strict
 from ledger.errors import Refused, Unavailable
-from ledger.files import created
+from ledger.files import created, open_regular, read_all
+from ledger.limits import config_size_max_bytes
 
 POSSESSION_TYPE = "application/vnd.baton.possession.v1"
 
@@ -209,15 +211,16 @@ def read_private(path: Path) -> bytes:
     """Return the content of a file that only its owner can read.
 
     Raises:
-        Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
+        Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``; ``INVALID_FORMAT`` for what is no regular file; ``TOO_LARGE``.
         Unavailable: ``STORE_UNAVAILABLE``.
     """
     try:
-        mode = path.stat().st_mode
-        if stat.S_IMODE(mode) & 0o077 or not stat.S_ISREG(mode):
-            message = f"{path} has mode {stat.S_IMODE(mode):04o}: run `chmod 600 {path}`"
-            raise Refused("KEY_FILE_MODE", message, path=str(path))
-        return path.read_bytes()
+        with open_regular(path, follow=True) as descriptor:
+            mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+            if mode & 0o077:
+                message = f"{path} has mode {mode:04o}: run `chmod 600 {path}`"
+                raise Refused("KEY_FILE_MODE", message, path=str(path))
+            return read_all(descriptor, path, config_size_max_bytes)
     except FileNotFoundError as error:
         message = f"there is no key file {path}: copy it here from where it was made, or register a new agent"
         raise Refused("KEY_FILE_MISSING", message, path=str(path)) from error

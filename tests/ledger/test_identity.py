@@ -135,7 +135,9 @@ def test_key_file_that_others_may_read_is_refused_and_says_what_to_do(tmp_path: 
 def test_missing_key_file_is_told_from_an_unreadable_one(tmp_path: Path) -> None:
     assert code_of(tmp_path / "nobody.key") == "KEY_FILE_MISSING"
     (tmp_path / "folder.key").mkdir(mode=0o700)
-    assert code_of(tmp_path / "folder.key") == "KEY_FILE_MODE"
+    assert code_of(tmp_path / "folder.key") == "INVALID_FORMAT"
+    os.mkfifo(tmp_path / "pipe.key", 0o600)
+    assert code_of(tmp_path / "pipe.key") == "INVALID_FORMAT"
     write_private(tmp_path / "file", b"")
     assert code_of(tmp_path / "file" / "alice.key") == "STORE_UNAVAILABLE"
 

@@ -20,8 +20,9 @@ from ledger.bus.history import lost_history
 from ledger.bus.publisher import Outbox, StreamPublisher
 from ledger.bus.service import News
 from ledger.bus.stream import Incarnation, next_incarnation, open_stream
-from ledger.errors import Unavailable
-from ledger.files import replacing
+from ledger.errors import BatonError, Unavailable, message_of
+from ledger.files import read_regular, replacing
+from ledger.limits import config_size_max_bytes
 
 log = structlog.get_logger("baton.publisher")
 
@@ -162,12 +163,13 @@ class Publishing:
 
 def _read(record: Path, ledger: str) -> Incarnation:
     try:
-        incarnation = msgspec.json.decode(record.read_bytes(), type=Incarnation)
-    except FileNotFoundError:
-        return Incarnation(ledger)
-    except (msgspec.MsgspecError, OSError) as error:
+        content = read_regular(record, size_max_bytes=config_size_max_bytes)
+        if content is None:
+            return Incarnation(ledger)
+        incarnation = msgspec.json.decode(content, type=Incarnation)
+    except (msgspec.MsgspecError, BatonError) as error:
         # Not the folder: its streams may hold what the log has lost. They are found again without the record.
-        message = f"{record} cannot be used ({error}): delete this file, and keep the folder"
+        message = f"{record} cannot be used ({message_of(error)}): delete this file, and keep the folder"
         raise Unavailable("STORE_UNAVAILABLE", message, path=str(record)) from error
     if incarnation.ledger == ledger:
         return incarnation

@@ -32,14 +32,14 @@ from ledger.bus.server import EmbeddedServer
 from ledger.bus.server_config import BusUsers
 from ledger.bus.stream import Incarnation
 from ledger.config import VIEWS_FILE, Settings
-from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events.authority import EpochStarted
-from ledger.files import TEMPORARY
+from ledger.files import TEMPORARY, read_regular
 from ledger.history import Epoch, Trusted, is_continued
 from ledger.home import Home, public_bus_key
 from ledger.identity import Key
 from ledger.lifecycle.authority import ROOT
-from ledger.limits import batch_events_max, request_timeout_s
+from ledger.limits import batch_events_max, config_size_max_bytes, request_timeout_s
 from ledger.log.environment import FILE
 from ledger.log.log import Log
 from ledger.memory import SERVER, Memory, Remembered
@@ -244,8 +244,9 @@ async def _stream_in_use(client: NatsClient, ledger: str | None) -> tuple[Incarn
 def _ledger_of_bus(home: Home) -> str:
     """Return the ledger that the bus folder was made for; only names in a configuration depend on it here."""
     try:
-        return msgspec.json.decode((home.bus / "incarnation.json").read_bytes(), type=Incarnation).ledger
-    except (OSError, msgspec.MsgspecError):
+        content = read_regular(home.bus / "incarnation.json", size_max_bytes=config_size_max_bytes)
+        return msgspec.json.decode(content or b"", type=Incarnation).ledger
+    except (BatonError, msgspec.MsgspecError):
         return "0" * 32
 
 

@@ -31,6 +31,7 @@ from ledger.client import Ask
 from ledger.errors import Refused, Unavailable
 from ledger.events.handoff import HandoffClaims, HandoffContent
 from ledger.events.imported import RecordImported
+from ledger.files import read_regular
 from projections.handoffs.queries import TABLE_FORMAT
 from projections.query import page_rows_max
 
@@ -66,16 +67,14 @@ def read_source(file: Path, root: Path) -> Source:
     """Return a file's bytes, named by its place under ``root``.
 
     Raises:
-        Refused: ``TOO_LARGE``. Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read.
+        Refused: ``TOO_LARGE``, ``INVALID_FORMAT`` for what is no file. Unavailable: it cannot be read.
     """
     # A name that is not UTF-8 shows "\ufffd" where it is not; such a file is kept aside.
     name = name_in(file, root)
-    try:
-        if file.stat().st_size > file_read_max_bytes:
-            raise Refused("TOO_LARGE", f"{name} has more than {file_read_max_bytes} bytes", path=str(file))
-        return Source(name, name.rpartition("/")[2].removesuffix(".md"), file.read_bytes())
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{file} cannot be read: {error.strerror}", path=str(file)) from error
+    content = read_regular(file, size_max_bytes=file_read_max_bytes, follow=True)
+    if content is None:
+        raise Unavailable("STORE_UNAVAILABLE", f"{file} was removed meanwhile", path=str(file))
+    return Source(name, name.rpartition("/")[2].removesuffix(".md"), content)
 
 
 def read_records(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from codecs import BOM_UTF8
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -21,7 +22,8 @@ from consumers.importers.records import find_files, name_in
 from consumers.importers.transcripts import lines
 from consumers.importers.transcripts.conversation import Answered, Conversation, Place, Unread
 from consumers.sdk.thinking.response import has_tags, response_size_max_bytes
-from ledger.errors import Unavailable
+from ledger.errors import Refused, Unavailable
+from ledger.files import open_regular
 from ledger.limits import blob_size_max_bytes
 
 if TYPE_CHECKING:
@@ -57,7 +59,13 @@ def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Answ
     place = Place(name_in(file, root))
     before = progress.done_bytes
     try:
-        with file.open("rb") as opened:
+        with ExitStack() as stack:
+            try:
+                descriptor = stack.enter_context(open_regular(file, follow=True))
+            except Refused as refusal:  # a pipe or a device, which would be waited for, or has no end
+                yield Unread(place, None, 0, f"{refusal.code}: {refusal.message}")
+                return
+            opened = stack.enter_context(os.fdopen(descriptor, "rb", closefd=False))
             size = os.fstat(opened.fileno()).st_size
             what = next((what for sign, what in _OTHERS.items() if opened.peek(4).startswith(sign)), None)
             if what is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -316,3 +317,10 @@ def test_times_are_told_in_utc_or_not_at_all(at: Any, wanted: str | None) -> Non
 def test_numbers_are_told_as_ranges() -> None:
     assert ranges([1, 2, 3, 5, 7, 8]) == "1-3, 5, 7-8"
     assert ranges([]) == ""
+
+
+def test_pipe_is_told_of_and_never_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    ((unread,), _) = read(tmp_path / "pipe.jsonl", tmp_path)
+    assert isinstance(unread, Unread)
+    assert "is a pipe" in unread.reason

@@ -14,6 +14,7 @@ from consumers.doors.cli.app import App, command_line, read_argument, unavailabl
 from consumers.doors.cli.output import print_fields, print_table, progress, when
 from consumers.doors.cli.program import Command, Group
 from ledger.errors import Corrupted, Refused
+from ledger.files import open_regular
 from ledger.limits import blob_chunk_bytes
 from ledger.log.blobs import check_blob, page_blobs_max
 
@@ -123,14 +124,17 @@ def fetch(client: Client, ref: str, out: Path, step: Progress) -> int:
     """Write a blob to ``out`` by way of ``out.part``, which a call that was cut leaves behind; return its size.
 
     Raises:
-        Refused: ``NOT_FOUND``. Corrupted: what came is not that blob; the part is removed.
+        Refused: ``NOT_FOUND``; ``INVALID_FORMAT`` when the part is no file.
+        Corrupted: what came is not that blob; the part is removed.
         Unavailable: ``STORE_UNAVAILABLE`` when the file cannot be written.
     """
     part = out.with_name(out.name + ".part")
     try:
-        # Not through a link: somebody else may have put one where the part goes.
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-        with os.fdopen(descriptor, "r+b") as file:
+        # Not through a link, nor into a pipe: somebody else may have put one where the part goes.
+        with (
+            open_regular(part, flags=os.O_RDWR | os.O_CREAT) as descriptor,
+            os.fdopen(descriptor, "r+b", closefd=False) as file,
+        ):
             held = os.fstat(file.fileno()).st_size // blob_chunk_bytes
             file.truncate(held * blob_chunk_bytes)
             file.seek(held * blob_chunk_bytes)

@@ -53,8 +53,11 @@ def test_download_that_was_cut_goes_on_and_one_that_is_wrong_is_thrown_away(bato
     said = baton.run("blob", "get", ref, "-o", out, "--as", "a")
     assert (said.code, out.exists(), part.exists()) == (6, False, False)
     part.symlink_to(tmp_path / "elsewhere")
-    assert baton.run("blob", "get", ref, "-o", out, "--as", "a").code == 7
+    baton.refuses("INVALID_FORMAT", "blob", "get", ref, "-o", out, "--as", "a")
     assert not (tmp_path / "elsewhere").exists()
+    part.unlink()
+    os.mkfifo(part)
+    assert "a pipe" in baton.refuses("INVALID_FORMAT", "blob", "get", ref, "-o", out, "--as", "a")["message"]
 
 
 def test_blob_that_is_none_is_refused(alone: Baton, tmp_path: Path) -> None:

@@ -225,10 +225,12 @@ def test_record_behind_the_streams_is_passed_over(settings: Settings) -> None:
     assert check_published(settings).number == 3
 
 
-@pytest.mark.parametrize("content", [b"", b"garbage"])
-def test_record_that_cannot_be_read_is_said_to_be(settings: Settings, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"garbage", None], ids=["empty", "garbage", "a pipe"])
+def test_record_that_cannot_be_read_is_said_to_be(settings: Settings, content: bytes | None) -> None:
     served(settings, begin)
-    (settings.home / "bus" / "incarnation.json").write_bytes(content)
+    record = settings.home / "bus" / "incarnation.json"
+    record.unlink()
+    os.mkfifo(record) if content is None else record.write_bytes(content)
     with pytest.raises(Unavailable) as refused:
         served(settings, begin)
     assert refused.value.code == "STORE_UNAVAILABLE"

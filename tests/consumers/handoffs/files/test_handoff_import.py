@@ -250,6 +250,15 @@ def test_rows_with_free_text_are_read(folder: SyncedFolder) -> None:
     ]
 
 
+def test_pipe_is_told_of_and_never_waited_for(folder: SyncedFolder) -> None:
+    write(folder, {"a.md": OLD.encode()})
+    os.mkfifo(folder.path / "pipe.md")
+    read = read_records(folder.path, lambda _: "blake3:" + "0" * 64, reviewer=None)
+    assert [one.reason for one in read.unread if "is a pipe" in one.reason]
+    assert len(read.unread) == 1
+    assert read.records
+
+
 def test_links_and_hidden_files_are_passed_over(folder: SyncedFolder, tmp_path: Path) -> None:
     write(folder, {"a.md": OLD.encode(), ".b.md": OLD.encode(), ".git/c.md": OLD.encode(), "d.txt": b""})
     (folder.path / "link.md").symlink_to(folder.path / "a.md")
