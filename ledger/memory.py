@@ -23,6 +23,7 @@ import fcntl
 import hashlib
 import os
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,6 +181,15 @@ class Memory:
         for notice in meeting.notices:
             tell(notice)
         return meeting.trusted
+
+    def probe(self) -> None:
+        """Find out whether anything can be remembered now, and leave nothing behind; ``problem`` says why not."""
+        try:
+            folder = next(one for one in self.path.parents if one.is_dir())
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(bytes(memory_size_max_bytes))
+        except OSError as error:
+            self._cannot_be_kept(error)
 
     def accept(self, growth: Growth) -> None:
         """Remember this head, whatever was remembered before: for whoever has said so in words of their own."""

@@ -163,7 +163,10 @@ class AsyncConnection:
     def _why_away(self) -> BatonError:
         """Return why there is no connection."""
         if _is_stranger(self._refusal):
-            message = f"the server does not know {self._agent}: was it registered with this ledger, and not removed?"
+            message = (
+                f"the server does not know the key of {self._agent}: was it registered with this ledger, and not "
+                "removed, or replaced elsewhere (`baton key list`)?"
+            )
             return Refused("BUS_DENIED", message, agent=self._agent)
         message = f"there is no connection to {self._server} (is `baton serve` running?)"
         return _Away("BUS_UNAVAILABLE", message, server=self._server)

@@ -240,6 +240,18 @@ def test_where_nothing_can_be_remembered_reading_goes_on_and_says_so(ledger: Led
     assert str(memory_of_readers) in client.memory.problem
 
 
+def test_probe_says_that_nothing_could_be_remembered_and_leaves_nothing(ledger: Ledger, tmp_path: Path) -> None:
+    sound = Memory(ledger.id, "here", folder=tmp_path / "state")
+    sound.probe()
+    assert sound.problem is None
+    assert not (tmp_path / "state").exists()
+    (tmp_path / "full").symlink_to("/proc")
+    blocked = Memory(ledger.id, "here", folder=tmp_path / "full")
+    blocked.probe()
+    assert blocked.problem is not None
+    assert "cannot be written" in blocked.problem
+
+
 def test_a_slower_process_never_moves_a_memory_back(ledger: Ledger) -> None:
     memory = Memory.of_folder(ledger.id, ledger.home.path)
     with ledger.client() as client:

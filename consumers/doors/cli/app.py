@@ -76,6 +76,12 @@ class App:
             text = f"{where} is not trusted with {', '.join(names)}: ignored (`baton trust --home {where}` shows why)"
             click.echo(text, err=True)
 
+    def here(self, command: str) -> str:
+        """Return the command that goes on with the folder of this run, when --home named it."""
+        from ledger.trust import shown  # noqa: PLC0415 - few verbs name a folder in what comes next
+
+        return command if self.home is None else f"{command} --home {shown(self.home)}"
+
     def ledger_home(self) -> Home:
         """Return the ledger's folder."""
         from ledger.home import Home  # noqa: PLC0415 - loads keys, which reading verbs do not need

@@ -93,6 +93,7 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
             progress=step,
         )
     notes, following = _what_follows(home)
+    following = app.here(following)
     if restored.has_sealed_keys:
         notes.append("keys are in the backup: restore it again where there are none, with --passphrase-fd N")
     data: dict[str, Any] = {"home": str(home.path), "file": str(path)} | restored._asdict() | {"notes": notes}

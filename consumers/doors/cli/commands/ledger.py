@@ -225,6 +225,7 @@ def _memory_check(client: LocalClient) -> Check:
         memory.compare(remembered, client.consistency, partial(read_epoch, client))
     except BatonError as error:
         return Check("memory", ok=False, found=error.code, fix=error.message)
+    memory.probe()
     if memory.problem is not None:
         fix = "make it writable, or set XDG_STATE_HOME: until then nobody notices here when a log is put back"
         return Check("memory", ok=False, found=memory.problem, fix=fix)

@@ -142,6 +142,8 @@ def _root_key(app: App) -> Any:
 
 
 def _show(app: App, data: dict[str, Any], head: Head, text: str, following: str | None) -> None:
+    following = following and app.here(following)
+
     def print_text() -> None:
         click.echo(text)
         if following is not None:

@@ -128,6 +128,12 @@ def test_restored_ledger_has_blobs_and_settings_and_is_only_its_owners(
     assert sorted(path.name for path in elsewhere.home.iterdir() if path.name.startswith(".baton")) == []
 
 
+def test_restore_into_a_named_folder_names_it_in_the_next_command(full: Baton, tmp_path: Path) -> None:
+    full("backup", tmp_path / "ledger.tar")
+    said = full("restore", tmp_path / "ledger.tar", "--home", tmp_path / "a rehearsal")
+    assert said.splitlines()[-1] == f"Next: baton verify --views --home '{tmp_path / 'a rehearsal'}'"
+
+
 def test_program_in_a_backup_verifies_it_without_us(full: Baton, tmp_path: Path) -> None:
     full("backup", tmp_path / "ledger.tar")
     with tarfile.open(tmp_path / "ledger.tar") as tar:

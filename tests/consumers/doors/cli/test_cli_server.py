@@ -131,6 +131,7 @@ def test_stranger_is_not_let_in(home: Path, tmp_path: Path) -> None:
         said = inside.baton("--home", other, "--server", serving.place.server, "log", "--as", "eve")
     assert said.code == 5
     assert said.err.startswith("BUS_DENIED: ")
+    assert "or replaced elsewhere (`baton key list`)" in said.err
 
 
 class Watched:
