@@ -173,11 +173,15 @@ _NAMES: Final = rb"(?:%b)(?:[._~+/-]++(?:%b))*+" % (_NAME, _NAME)
 _NUMBERED: Final = rb"(?:(?:%b)[0-9]{0,4}|[0-9]{1,4})" % _NAME
 _NUMBERED_NAMES: Final = rb"%b(?:[._~+/-]++%b)*+=*" % (_NUMBERED, _NUMBERED)
 _EXAMPLE: Final = (
-    rb"your|example|placeholder|change.?(?:me|it)|redacted|dummy|sample|pass-?word|passwd|secret|token|x{4}|\*{3}|\.{3}"
-    rb"|1234567|abcdef|open sesame|gx1fbat3bv"
+    rb"your|example|placeholder|change.?(?:me|it)|redacted|dummy|sample|p[a@]ss-?w[o0]rd|passwd|secret|token|x{4}|\*{3}|\.{3}"
+    rb"|1234567|abcdef|abc123|open sesame|gx1fbat3bv"
 )
 # A variable, an expression, a call, a path (of ``PWD=``): what code and shells put in a password's place.
-_EXPRESSION: Final = rb"[$@:+\[(#?_/~.|*!=-].*|%(?![0-9A-F]{2}).*|[A-Za-z_][\w.]*[(\[].*|[A-Za-z]:[\\/].*"
+_EXPRESSION: Final = (
+    rb"[$@:+\[(#?_/~.|*!=-].*|%(?![0-9A-F]{2}).*|[A-Za-z_][\w.]*[(\[].*|[A-Za-z]:[\\/].*"
+    rb"|(?:\w{1,3}|self|this|args|opts|options|config|settings|params|props|request|data|form)(?:\.[A-Za-z_]\w*)+"
+    rb"|(?:admin|root|test|demo|guest|user|null|none)[0-9]{0,4}"
+)
 _OTHER_NAME: Final = (
     rb"\b(?:server|data source|host(?:name|addr)?|addr(?:ess)?|initial catalog|data ?base|db ?name|uid"
     rb"|user(?: ?id|_?name)?|driver|dsn|provider|port|ssl ?mode|encrypt|trusted_connection)"
@@ -250,7 +254,8 @@ def _is_example(value: bytes) -> bool:
 def _is_parameter(text: bytes, start: int, end: int) -> bool:
     """Tell whether a password stands here in a query or beside other parameters, and no placeholder of one."""
     if text.startswith(b"jdbc:oracle:", start):
-        return not _is_example(text[start:end].rpartition(b"/")[2].rstrip(b"@"))
+        password = text[start:end].rpartition(b"/")[2].rstrip(b"@")
+        return not _is_example(password) and _placeholders().names.fullmatch(password) is None
     name = re.compile(rb"(?i:password|passwd|pwd) *= *").search(text, start, end)
     if name is None:
         return False

@@ -43,6 +43,7 @@ PLACEHOLDERS: Final = (
     *("{password}", "{settings.password}", "%PASSWORD%", "%(password)s", "your-password-here", "EXAMPLE", "xxxxxxxx"),
     *("REDACTED", "[REDACTED]", "{{ vault_password }}", "$(cat /run/secrets/db)", "@Password", "os.environ", "..."),
     *("getPassword()", "self.password", "PLACEHOLDER", "change-me", "myPassword123", "example-password-1", "secret"),
+    *("admin123", "test1234", "P@ssw0rd", "tiger", "null"),
 )
 
 
@@ -130,6 +131,7 @@ NOTHING: Final[dict[str, Callable[[Draw], str]]] = {
         + ";".join(f"{draw.text('abcdef', 1)}={draw.text('nopq', 1)}.{draw.text(ALNUM, 2)}" for _ in range(30))
     ),
     "ternary": lambda draw: f"n=e?password=r.v{draw.text('123', 2)}:o;x=y&&pwd=={draw.text(HEX, 3)}",
+    "properties": lambda draw: f"user=e.id;pwd=e.p{draw.text('0123456789', 2)};host=z?user=1&password=this.pw1&x=",
     "shell": lambda draw: f"USER=ci PWD=/home/ci/{draw.text(HEX, 8)} OLDPWD=/tmp; pwd=$(pwd); cd $PWD",
     "connection with a placeholder": lambda draw: (
         f"Server=db;Database=app;User Id=app;Password={draw.random.choice(PLACEHOLDERS)};Encrypt=True"
