@@ -133,7 +133,7 @@ def test_escapes_hide_nothing(escaped: str) -> None:
 
 @pytest.mark.parametrize("unseen", ["\u00ad", "\u200b", "\u200d", "\u2060", "\u202e", "\u2066", "\ufeff"])
 def test_characters_that_nobody_sees_hide_nothing(unseen: str) -> None:
-    text = unseen.join((GITHUB[:9], GITHUB[9:20], GITHUB[20:]))
+    text = unseen.join((GITHUB[:2], GITHUB[2:20], GITHUB[20:]))
     written = [encode_canonical({"finding": text}), json.dumps({"finding": "\\" + text}).encode()]
     found = secrets.Secret("$.finding", "GitHub token")
     assert secrets.scan_bodies(written) == {0: found, 1: found}
