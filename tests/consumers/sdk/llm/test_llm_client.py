@@ -105,12 +105,14 @@ def test_endpoint_that_asks_for_more_time_than_there_is_ends_the_call(
 
 
 @pytest.mark.parametrize("reply", [never(), drip()], ids=["silent", "byte by byte"])
-def test_slow_answer_ends_at_the_deadline(vendor: Vendor, client_of: Callable[..., LlmClient], reply: Reply) -> None:
+def test_slow_answer_ends_at_the_deadline(
+    vendor: Vendor, client_of: Callable[..., LlmClient], waits: list[float], reply: Reply
+) -> None:
     vendor.script = [reply]
     error = failure(client_of(vendor.url, timeout_s=0.3))
     assert error.code == "LLM_UNAVAILABLE"
     assert "within 0.3 s" in error.message
-    assert len(vendor.received) == 1
+    assert waits == []  # not asked again; a busy machine may reach the deadline before its first request is read
 
 
 def test_refused_connection_is_tried_again_and_then_named(
