@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("ledger", "projections", "consumers")
 TYPED = (*PACKAGES, "consumers/doors/python/baton")
 FILE_LINES_MAX = 400
-TRAVELS_ALONE = {"standalone"}  # the script in every bundle: one file, so that a stranger can read it whole
 FUNCTION_LINES_MAX = 70
 TOP_LEVEL = {
     "pyproject.toml", "README.md", "ledger", "projections", "consumers", "proto", "tests", "deploy",
@@ -120,7 +119,7 @@ def module_faults(path: Path, name: Path, taken: set[str]) -> list[str]:
     last_word = path.stem.rpartition("_")[2]
     if last_word.endswith("ing") and last_word not in NOUNS_IN_ING:
         found.append("a module is named by a noun")
-    if text.count("\n") > FILE_LINES_MAX and path.stem not in TRAVELS_ALONE:
+    if text.count("\n") > FILE_LINES_MAX:
         found.append(f"{text.count(chr(10))} lines: split it")
     if not ast.get_docstring(tree):
         found.append("no docstring that says why it exists")

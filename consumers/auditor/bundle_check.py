@@ -31,11 +31,10 @@ from ledger.bundle.layout import (
     home_name,
     key_members,
     levels_of,
-    program_digest,
     tile_name,
     tiles_of,
-    verify_program,
 )
+from ledger.bundle.program import program_digest, verify_program
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, verify_checkpoint
 from ledger.envelope import batch_root_pae, decode_entry, event_id, pae
 from ledger.errors import BatonError, Corrupted, Refused, message_of
@@ -147,6 +146,8 @@ def _check_members(bundle: Bundle, replay: Replay | StreamReplay, findings: Find
         findings.problem(None, "CORRUPTED", "verify.py is not the program that the manifest names")
     elif program != verify_program():
         findings.note(None, "UNSUPPORTED_VERSION", "verify.py is of another version of Baton: do not run it unread")
+    if program_digest(bundle.read("schemas.json")).encode() not in program:
+        findings.problem(None, "CORRUPTED", "schemas.json is not the table of kinds that verify.py knows")
     if created is None:
         message = "entry 0 does not name the ledger's keys: nothing can be checked by them"
         findings.problem(0, "VERIFICATION_FAILED", message)

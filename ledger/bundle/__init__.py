@@ -9,12 +9,12 @@ A bundle of a log holds, in this order and nothing else:
     keys/root.fingerprint     BLAKE3 of the root key, hex: what auditors compare with what they were told
     keys/agents.vkeys         every key that entries register or delegate, one vkey a line, in the order of the log
     manifest.json             what this is (``Manifest``), RFC 8785 form and a newline
+    schemas.json              what the data of each kind must be: the table whose hash stands in verify.py
     tile/L/N[.p/W]            the tree's hashes, C2SP tlog-tiles
     tile/entries/N[.p/W]      the entries, each after its length as big-endian u16, C2SP tlog-tiles
     verify.py                 checks all of it; needs Python, PyNaCl and blake3, and nothing of Baton
 
-A bundle of one stream holds the same keys, checkpoint, manifest and verify.py, and instead of tiles, for each entry of
-the stream and each that registers or delegates a key or grants a role:
+A bundle of one stream holds the same, and instead of tiles, for each entry of the stream and each authority event:
 
     entries/INDEX.entry       the entry's bytes (INDEX has 20 digits)
     entries/INDEX.tlog-proof  its inclusion under the checkpoint, C2SP tlog-proof; ``extra`` is its path in its batch

@@ -24,11 +24,10 @@ from ledger.bundle.layout import (
     home_name,
     key_members,
     levels_of,
-    program_digest,
     tile_name,
     tiles_of,
-    verify_program,
 )
+from ledger.bundle.program import program_digest, schemas, verify_program
 from ledger.checkpoint import parse_checkpoint
 from ledger.client import Client, read_event
 from ledger.envelope import decode_entry, pae
@@ -127,7 +126,7 @@ def export_bundle(
         verify_py=program_digest(program),
         files={name: blake3(content).hexdigest() for name, content in files.items()},
     )
-    given = {"checkpoint": note.encode(), "verify.py": program}
+    given = {"checkpoint": note.encode(), "schemas.json": schemas(), "verify.py": program}
     given |= {home_name(name): content for name, content in files.items()}
     try:
         with replacing(path) as file:
@@ -212,6 +211,7 @@ def _members(
     yield from ((name, given[name]) for name in map(home_name, sorted(manifest.files)))
     yield from sorted(key_members(survey.authority).items())
     yield "manifest.json", manifest.encode()
+    yield "schemas.json", given["schemas.json"]
     if manifest.content == "log":
         for level in levels_of(manifest.size):
             for number, width in tiles_of(manifest.size, level):

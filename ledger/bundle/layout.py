@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
-from importlib import resources
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -58,16 +56,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return encode_canonical(self) + b"\n"
 
 
-def verify_program() -> bytes:
-    """Return the program that each bundle carries, byte for byte the file ``standalone.py`` beside this one."""
-    return resources.files("ledger.bundle").joinpath("standalone.py").read_bytes()
-
-
-def program_digest(program: bytes) -> str:
-    """Return what a manifest says of verify.py: its SHA-256 in hex."""
-    return sha256(program).hexdigest()
-
-
 def tile_name(level: int | str, number: int, width: int = TILE_WIDTH) -> str:
     """Return the path of a tile, or with level ``entries`` of an entry bundle (C2SP tlog-tiles, Merkle Tree)."""
     digits = f"{number:03d}"
@@ -113,7 +101,14 @@ def member_names(manifest: Manifest) -> Iterator[str]:
     for index in manifest.indexes:
         yield from entry_names(index)
     yield from map(home_name, sorted(manifest.files))
-    yield from ("keys/agents.vkeys", "keys/checkpoint.vkey", "keys/root.fingerprint", "keys/root.vkey", "manifest.json")
+    yield from (
+        "keys/agents.vkeys",
+        "keys/checkpoint.vkey",
+        "keys/root.fingerprint",
+        "keys/root.vkey",
+        "manifest.json",
+        "schemas.json",
+    )
     if manifest.content == "log":
         for level in levels_of(manifest.size):
             yield from (tile_name(level, number, width) for number, width in tiles_of(manifest.size, level))

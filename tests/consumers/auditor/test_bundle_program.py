@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,10 +12,14 @@ from building import Ledger
 from bundles import members, run_alone, unpacked
 from tampering import FAULTS, flipped, samples
 
+from ledger import limits
 from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.bundle import standalone
 from ledger.bundle.layout import entry_range
-from ledger.limits import entry_size_max_bytes
+from ledger.bundle.program import verify_program
+from ledger.bundle.standalone import audit, form
+from ledger.bundle.standalone.authority import Authority, is_delegable
+from ledger.events import KINDS
+from ledger.lifecycle.authority import NEVER_DELEGABLE
 from ledger.trust import fingerprint
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ def test_program_in_the_bundle_agrees(
     folder = unpacked(path, tmp_path / "unpacked")
     answer = run_alone(folder)
     assert (answer.returncode, answer.stderr) == (0, "")
-    assert answer.stdout.startswith("OK: ")
+    assert answer.stdout.startswith("VALID: ")
     assert "self-asserted" in answer.stdout
     mine = fingerprint(source.keys["root"].public)
     assert run_alone(folder, "--root", mine, str(path)).returncode == 0
@@ -61,9 +67,33 @@ def test_program_in_the_bundle_finds_a_flipped_byte(
                 assert indexes, (name, answer.stdout)
 
 
-def test_program_in_the_bundle_knows_the_same_authority_events_and_limit() -> None:
-    assert standalone.AUTHORITY == AUTHORITY_KINDS
-    assert entry_size_max_bytes == standalone.ENTRY_MAX
+def test_program_in_the_bundle_knows_the_same_authority_events_and_limits() -> None:
+    assert set(Authority().rules) == AUTHORITY_KINDS
+    assert (
+        limits.entry_size_max_bytes,
+        limits.body_size_max_bytes,
+        limits.batch_events_max,
+        limits.stream_name_max_bytes,
+        limits.json_depth_max,
+        limits.json_integer_max,
+    ) == (form.ENTRY_MAX, form.BODY_MAX, form.BATCH_MAX, form.STREAM_MAX, form.DEPTH_MAX, form.INTEGER_MAX)
+    assert (limits.clock_max_ms, limits.clock_forward_max_ms) == (form.CLOCK_MAX_MS, audit.FORWARD_MAX_MS)
+
+
+def test_program_in_the_bundle_delegates_what_the_gate_does() -> None:
+    held = {kind for kind in KINDS if not is_delegable(kind)} - {"ledger.created"}  # entry 0 knows no session key
+    assert held == NEVER_DELEGABLE
+
+
+def test_program_in_the_bundle_is_one_file_of_strangers_only() -> None:
+    tree = ast.parse(verify_program())
+    imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    strangers = {name.partition(".")[0] for name in imported} - set(sys.stdlib_module_names)
+    assert strangers == {"nacl", "blake3"}
+    assert ast.get_docstring(tree)
+    defined = [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    assert sorted(defined) == sorted(set(defined))
 
 
 def test_program_in_the_bundle_finds_files_that_do_not_belong(whole: Path, tmp_path: Path) -> None:

@@ -1,0 +1,297 @@
+"""One run over one bundle, and the verdict."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from ledger.bundle.standalone.authority import Authority
+from ledger.bundle.standalone.form import Event, Kinds, read_json
+from ledger.bundle.standalone.members import HOME, Members
+from ledger.bundle.standalone.proofs import (
+    BATCH,
+    EVENT,
+    TREE_MAX,
+    WrongError,
+    digest_of,
+    is_signed,
+    leaf_hash,
+    need,
+    pae,
+    path_root,
+    read_checkpoint,
+    read_proof,
+    read_text,
+    tile_name,
+    tree_root,
+    vkey,
+)
+
+FORWARD_MAX_MS = 30 * 86_400_000
+FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
+FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+REF = re.compile("(blake3|sha256):[0-9a-f]{64}")
+
+
+def read_manifest(text: bytes) -> dict[str, Any]:
+    """Return the manifest: what the bundle says it is, of which nothing is believed."""
+    manifest: dict[str, Any] = read_json(text)
+    need(set(manifest) == FIELDS, "manifest.json has other fields than it must")
+    canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    need(canonical.encode() + b"\n" == text, "manifest.json is not in its one form")
+    need(manifest["format"] == "baton-bundle-1", "manifest.json names an unknown format")
+    content, indexes, files = manifest["content"], manifest["indexes"], manifest["files"]
+    numbers = [manifest["size"], *indexes]
+    need(all(type(one) is int and 0 <= one <= TREE_MAX for one in numbers), "manifest.json has an impossible number")
+    need(indexes == sorted(set(indexes)), "manifest.json does not list the entries in order")
+    is_whole = content == "log" and manifest["stream"] is None and not indexes
+    is_stream = content == "stream" and isinstance(manifest["stream"], str)
+    need(is_whole or is_stream, "manifest.json is neither of a whole log nor of a stream")
+    need(all(REF.fullmatch(ref) for ref in manifest["blobs"]), "manifest.json names a blob by no ref")
+    need(isinstance(files, dict) and set(files) <= set(HOME), "manifest.json names a file of no backup")
+    return manifest
+
+
+class Audit:
+    """What one run found, and what it knows so far."""
+
+    def __init__(self, members: Members) -> None:
+        """Read the manifest and the table of kinds."""
+        self.members = members
+        self.authority = Authority()
+        self.clock = self.signatures = self.entries = 0
+        self.last, self.jumps = -1, dict[int, int]()
+        self.batch: list[tuple[Event, bytes]] = []
+        self.problems: list[tuple[int | None, str]] = []
+        self.missing: list[str] = []
+        self.ids: set[bytes] = set()
+        self.idems: set[tuple[str, str]] = set()
+        self.versions: Counter[str] = Counter()
+        self.manifest = read_manifest(members.read("manifest.json"))
+        members.check_names(self.manifest)
+        self.kinds = Kinds(members.read("schemas.json"))
+        self.size: int = self.manifest["size"]
+
+    def problem(self, index: int | None, message: str) -> None:
+        """Record a problem at an index."""
+        self.problems.append((index, message))
+
+    def guarded(self, index: int, check: Callable[..., None], *details: Any) -> None:
+        """Run a check; what it finds is a problem of this index."""
+        try:
+            check(index, *details)
+        except FAULTS as wrong:
+            self.problem(index, f"{wrong}" if isinstance(wrong, WrongError) else f"it lacks what it needs: {wrong!r}")
+
+    def entry(self, index: int, data: bytes, proof: tuple[bytes, str] | None = None) -> None:
+        """Check one entry: form, place in the tree, signature, clock, versions, and whether its key may sign it."""
+        event = self.kinds.read(index, data)
+        if proof is None:
+            self.guarded(index, self.signed, event)
+        else:
+            self.proven(event, data, *proof)
+        need(event.id not in self.ids, "the event is in the log twice")
+        self.ids.add(event.id)
+        self.guarded(index, self.time, event)
+        self.placed(event)
+        self.authority.check(event)
+        self.entries += 1
+
+    def signed(self, index: int, event: Event) -> None:
+        """Check the signature of an entry, or keep it until its batch is whole."""
+        entry, signed = event.entry, pae(EVENT, event.entry.body)
+        batch, self.batch = self.batch, []
+        if entry.batch == 1:
+            need(is_signed(entry.key, signed, entry.signature), "its signature does not fit")
+            self.signatures += 1
+            need(not batch, "it stands within a batch")
+            return
+        need(entry.place == len(batch), "it is not the next of its batch")
+        first = batch[0][0].entry if batch else entry
+        shared = (first.key, first.signature, first.batch, first.accepted_ms)
+        is_alike = shared == (entry.key, entry.signature, entry.batch, entry.accepted_ms)
+        need(is_alike, "it differs from its batch in key, signature, size or time")
+        batch.append((event, leaf_hash(signed)))
+        if len(batch) < entry.batch:
+            self.batch = batch
+            return
+        root = tree_root([leaf for _, leaf in batch])
+        first_index = index + 1 - entry.batch
+        is_good = is_signed(entry.key, pae(BATCH, entry.batch.to_bytes(8, "big") + root), entry.signature)
+        need(is_good, f"the signature of the batch of entries {first_index} to {index} does not fit")
+        self.signatures += entry.batch
+
+    def proven(self, event: Event, data: bytes, root: bytes, note: str) -> None:
+        """Check an entry of a stream by its C2SP tlog-proof, and its signature by its path in its batch."""
+        index, entry = event.index, event.entry
+        name = f"entries/{index:020d}.tlog-proof"
+        path, batch_path = read_proof(read_text(self.members.read(name), "its proof"), index, note)
+        need(path_root(leaf_hash(data), index, self.size, path) == root, "its proof does not lead to the root")
+        is_asked = event.stream == self.manifest["stream"] or event.kind in self.authority.rules
+        need(is_asked, f"it is of the stream {event.stream}, not that of the bundle")
+        signed = pae(EVENT, entry.body)
+        need((entry.batch == 1) == (batch_path is None), "its proof has a path in a batch, and it is of none")
+        if batch_path is not None:
+            top = path_root(leaf_hash(signed), entry.place, entry.batch, batch_path)
+            signed = pae(BATCH, entry.batch.to_bytes(8, "big") + top)
+        need(is_signed(entry.key, signed, entry.signature), "its signature, or that of its batch, does not fit")
+        self.signatures += 1
+
+    def time(self, index: int, event: Event) -> None:
+        """Compare the entry's time with that of the one before it: only the root sets the clock back, or far ahead."""
+        before, self.clock = self.clock, event.entry.accepted_ms
+        is_next, self.last = index == self.last + 1, index
+        if event.kind == "ledger.clock_set":
+            # The root said of what lies ahead of this time that it was wrong: what was granted then holds no longer.
+            self.jumps = {jump: jump_ms for jump, jump_ms in self.jumps.items() if jump_ms <= self.clock}
+            return
+        is_old_copy = event.kind == "ledger.epoch_started"  # the root goes on from it
+        if is_next and index > 0 and self.clock - before > FORWARD_MAX_MS and not is_old_copy:
+            self.jumps[index] = self.clock
+        now, self.clock = self.clock, max(before, self.clock)
+        need(now >= before, "the ledger's clock goes back")
+
+    def placed(self, event: Event) -> None:
+        """Check the stream's version and the idempotency key, each as the author meant it."""
+        expected, idem = event.body.get("expect"), event.body.get("idem")
+        version, self.versions[event.stream] = self.versions[event.stream], self.versions[event.stream] + 1
+        is_log = self.manifest["content"] == "log"
+        need(expected in (None, version) or not is_log, f"its stream is at version {version}, not {expected}")
+        need(idem is None or (event.author, idem) not in self.idems, f"the idempotency key {idem!r} was used before")
+        self.idems |= {(event.author, idem)} if idem is not None else set()
+
+    def log(self) -> list[bytes]:
+        """Check a bundle of a whole log; return its leaf hashes."""
+        leaves: list[bytes] = []
+        for number in range(-(-self.size // 256)):
+            width, index = min(256, self.size - number * 256), number * 256
+            tile = self.members.read(tile_name(0, number, width))
+            data, at = self.members.read(tile_name("entries", number, width)), 0
+            for position in range(width):
+                index = number * 256 + position
+                end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+                entry, at = data[at + 2 : end], end
+                leaves.append(leaf_hash(entry))
+                if leaves[-1] != tile[position * 32 : position * 32 + 32] or end > len(data):
+                    self.problem(index, "the entry is not the one that the tile holds")
+                self.guarded(index, self.entry, entry)
+            if at != len(data) or len(tile) != width * 32:
+                self.problem(number * 256, f"the tiles of entries {number * 256} to {index} have another length")
+        if self.batch:
+            self.problem(self.size - len(self.batch), "the last batch is not whole")
+        level, below = 1, leaves
+        while len(below) >= 256:
+            below = [tree_root(below[at : at + 256]) for at in range(0, len(below) - 255, 256)]
+            for number in range(-(-len(below) // 256)):
+                wanted = below[number * 256 : number * 256 + 256]
+                if self.members.read(tile_name(level, number, len(wanted))) != b"".join(wanted):
+                    first = number * 256 ** (level + 1)
+                    self.problem(first, f"tile {number} of level {level} does not fit the entries")
+            level += 1
+        return leaves
+
+    def files(self) -> None:
+        """Check blobs, and what a backup holds of the ledger's folder, by their hashes."""
+        named = {f"blobs/{ref.replace(':', '/')}": ref for ref in self.manifest["blobs"]}
+        named |= {f"home/{name}": f"blake3:{digest}" for name, digest in self.manifest["files"].items()}
+        for name, ref in named.items():
+            algorithm, _, digest = ref.partition(":")
+            need(digest_of(algorithm, self.members.read(name)) == digest, f"{name} has another content")
+        program = digest_of("sha256", self.members.read("verify.py"))
+        need(program == self.manifest["verify_py"], "verify.py is another program")
+
+    def checkpoint(self, leaves: list[bytes] | None) -> None:
+        """Check the checkpoint, the manifest and the key files against entry 0 and the tree."""
+        authority, manifest, read = self.authority, self.manifest, self.members.read
+        need(authority.root, "entry 0 names no keys")
+        named = [key for index, key in authority.checkpoints if index < self.size]
+        note = read_text(read("checkpoint"), "the checkpoint")
+        size, root = read_checkpoint(note, authority.origin, named[-1])
+        need(size == self.size and root.hex() == manifest["root"], "checkpoint and manifest differ")
+        need(leaves is None or tree_root(leaves) == root, "the entries do not lead to the root of the checkpoint")
+        is_ours = manifest["ledger"] == authority.ledger and manifest["origin"] == authority.origin
+        need(is_ours, "the manifest is of another ledger")
+        root_key = bytes.fromhex(authority.root)
+        wanted = {
+            "keys/checkpoint.vkey": vkey(authority.origin, authority.checkpoints[-1][1]),
+            "keys/root.vkey": vkey("root", root_key),
+            "keys/root.fingerprint": blake3(root_key).hexdigest(),
+            "keys/agents.vkeys": "\n".join(authority.lines),
+        }
+        for name, text in wanted.items():
+            need(read(name) == text.encode() + b"\n", f"{name} is not what the entries say")
+
+    def run(self) -> None:
+        """Check everything; what is of no index stops it."""
+        leaves = None
+        if self.manifest["content"] == "log":
+            leaves = self.log()
+        else:
+            root, note = bytes.fromhex(self.manifest["root"]), read_text(self.members.read("checkpoint"), "checkpoint")
+            for index in self.manifest["indexes"]:
+                data = self.members.read(f"entries/{index:020d}.entry")
+                self.guarded(index, self.entry, data, (root, note))
+        for index in self.jumps:
+            self.problem(index, "its time is more than 30 days after the one before it, and the root did not set it")
+        self.files()
+        self.checkpoint(leaves)
+
+    def verdict(self, fingerprint: str | None, *, is_partial_enough: bool) -> tuple[int, str]:
+        """Return the exit code and the last line."""
+        found = blake3(bytes.fromhex(self.authority.root)).hexdigest()
+        trust = "root key as given" if fingerprint else f"self-asserted: compare the root key's fingerprint {found}"
+        if self.problems:
+            where = next((f" at index {index}" for index, _ in self.problems if index is not None), "")
+            return 6, f"INVALID{where}: {len(self.problems)} problem(s) in {self.entries} entries ({trust})"
+        left = sorted({stream.partition("/")[0] for stream in self.versions} - {"agent", "ledger"})
+        scope = "whole log" if self.manifest["content"] == "log" else f"stream {self.manifest['stream']}"
+        rules = f"authority replayed, rules not replayed: {', '.join(left) or 'none'}"
+        what = f"{self.signatures} signatures, tree of {self.size}, checkpoint ({scope}; {rules}; {trust})"
+        if self.missing:
+            return 0 if is_partial_enough else 6, f"PARTIAL: {'; '.join(self.missing[:5])}: {what}"
+        suspects = self.authority.suspects()
+        if suspects:
+            return 0, f"SUSPECT_KEY at index {suspects[0]}: {len(suspects)} entries by a compromised key: {what}"
+        return 0, f"VALID: {what}"
+
+
+def main(arguments: list[str]) -> int:
+    """Check the bundle and print the verdict; return the exit code."""
+    parser = argparse.ArgumentParser("verify.py", description="Check a bundle of a Baton ledger.")
+    parser.add_argument("place", nargs="?", type=Path, default=Path(__file__).resolve().parent)
+    parser.add_argument("--root", help="the fingerprint of the root key, or its first 32 digits")
+    parser.add_argument("--partial", action="store_true", help="exit with 0 even if events are missing")
+    options = parser.parse_args(arguments)
+    try:
+        audit = Audit(Members(options.place))
+    except OSError as error:
+        print(f"{options.place} is no bundle: {error}", file=sys.stderr)
+        return 2
+    except FAULTS as wrong:
+        print(f"INVALID: {wrong}")
+        return 6
+    try:
+        audit.run()
+    except (*FAULTS, OSError) as wrong:
+        audit.problem(None, str(wrong))
+    if audit.authority.root and options.root is not None:
+        found, given = blake3(bytes.fromhex(audit.authority.root)).hexdigest(), options.root.lower()
+        if len(given) < 32 or not found.startswith(given):
+            audit.problem(0, f"the root key has the fingerprint {found}, not {given}")
+    for index, message in audit.problems[:100]:
+        print(f"index {index}: {message}" if index is not None else message)
+    code, line = audit.verdict(options.root, is_partial_enough=options.partial)
+    print(line)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

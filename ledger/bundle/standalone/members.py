@@ -1,0 +1,124 @@
+"""The files of a bundle, in a folder or still in the tar: each once, regular, of a possible size, read one by one."""
+
+from __future__ import annotations
+
+import re
+import stat
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ledger.bundle.standalone.form import BATCH_MAX, ENTRY_MAX
+from ledger.bundle.standalone.proofs import NOTE_MAX, WrongError, need, tile_name
+
+MIB = 1024**2
+SIZES = [
+    ("blobs/(blake3|sha256)/[0-9a-f]{64}|home/keys\\.sealed|manifest\\.json", 64 * MIB),
+    ("checkpoint|(verify|schemas)\\.(py|json)|keys/(checkpoint|root)\\.(vkey|fingerprint)|home/[a-z]+\\.toml", MIB),
+    ("keys/agents\\.vkeys", 256 * MIB),
+    ("entries/[0-9]{20}\\.entry", ENTRY_MAX),
+    ("entries/[0-9]{20}\\.tlog-proof", NOTE_MAX + 256 * 1024 + BATCH_MAX * 32),
+    ("tile/[0-9]{1,2}/(x[0-9]{3}/)*[0-9]{3}(\\.p/[0-9]{1,3})?", 256 * 32),
+    ("tile/entries/(x[0-9]{3}/)*[0-9]{3}(\\.p/[0-9]{1,3})?", 256 * (2 + ENTRY_MAX)),
+]
+HOME = ("chains.toml", "config.toml", "keys.sealed")
+KEYS = ("agents.vkeys", "checkpoint.vkey", "root.fingerprint", "root.vkey")
+
+
+def check_size(name: str, size: int) -> None:
+    """Check that a file of this name may be in a bundle, and be so large."""
+    limit = next((limit for pattern, limit in SIZES if re.fullmatch(pattern, name)), None)
+    need(limit is not None, f"{name!r} cannot be a file of a bundle")
+    need(0 <= size <= (limit or 0), f"{name} has {size} bytes, and may have {limit}")
+
+
+class Members:
+    """The files of a bundle by name, none of them read yet."""
+
+    def __init__(self, place: Path) -> None:
+        """List the files; nothing is unpacked."""
+        self.place, self.is_tar = place, not place.is_dir()
+        self.spans: dict[str, tuple[int, int]] = {}
+        if self.is_tar:
+            self.scan_tar()
+        else:
+            self.scan_folder()
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file."""
+        need(name in self.spans, f"{name} is missing")
+        start, size = self.spans[name]
+        with (self.place if self.is_tar else self.place / name).open("rb") as file:
+            file.seek(start)
+            content = file.read(size)
+        need(len(content) == size, f"{name} ends too soon")
+        return content
+
+    def scan_folder(self) -> None:
+        """List a folder in which a bundle was unpacked: links lead elsewhere, pipes never end."""
+        for path in self.place.rglob("*"):
+            status = path.lstat()
+            if not stat.S_ISDIR(status.st_mode):
+                name = path.relative_to(self.place).as_posix()
+                need(stat.S_ISREG(status.st_mode), f"{name} is no regular file")
+                check_size(name, status.st_size)
+                self.spans[name] = (0, status.st_size)
+
+    def scan_tar(self) -> None:
+        """List a tar in its one form: plain headers with name and size alone, zeros between and at the end."""
+        need(stat.S_ISREG(self.place.stat().st_mode), f"{self.place} is no regular file")
+        total, at = self.place.stat().st_size, 0
+        with self.place.open("rb") as file:
+            while (block := file.read(512)) != bytes(512):
+                is_begun = at or block[257:262] == b"ustar" or block.startswith((b"blobs/", b"checkpoint\0"))
+                if not is_begun:
+                    raise OSError("it is no tar")
+                try:
+                    member = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+                except (tarfile.HeaderError, UnicodeDecodeError) as error:
+                    raise WrongError(f"the header at byte {at} is damaged: {error}") from error
+                name, size = block[:100].rstrip(b"\0").decode("ascii", "backslashreplace"), member.size
+                check_size(name, size)
+                plain = tarfile.TarInfo(name)
+                plain.size = size
+                is_plain = plain.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict") == block
+                need(is_plain, f"the header of {name} is not in its one form")
+                need(name not in self.spans, f"{name} is twice in the tar")
+                self.spans[name] = (at + 512, size)
+                file.seek(at + 512 + size)
+                need(file.read(-size % 512) == bytes(-size % 512), f"the padding after {name} is not zero")
+                at += 512 + size + -size % 512
+                need(at < total, f"the tar ends within {name}")
+            end = 1024 + -(at + 1024) % 10240
+            need(total == at + end and file.read() == bytes(end - 512), "the end of the tar is damaged")
+
+    def check_names(self, manifest: dict[str, Any]) -> None:
+        """Check that the files are those that the manifest calls for, in a tar in this order."""
+        wanted = list(names_of(manifest, len(self.spans)))
+        names = list(self.spans)
+        other = [name for name in wanted if name not in self.spans] or sorted(set(names) - set(wanted))
+        need(not other, f"{', '.join(other[:3])}: missing, or not of the bundle")
+        need(not self.is_tar or names == wanted, "the files are in another order")
+
+
+def names_of(manifest: dict[str, Any], most: int) -> Iterator[str]:
+    """Yield the name of each file, in order."""
+    size, is_log = manifest["size"], manifest["content"] == "log"
+    need(not is_log or size // 256 <= most, "the manifest names a size that is not that of its tiles")
+    yield from (f"blobs/{ref.replace(':', '/')}" for ref in manifest["blobs"])
+    yield "checkpoint"
+    for index in manifest["indexes"]:
+        yield from (f"entries/{index:020d}.entry", f"entries/{index:020d}.tlog-proof")
+    yield from (f"home/{name}" for name in sorted(manifest["files"]))
+    yield from (f"keys/{name}" for name in KEYS)
+    yield from ("manifest.json", "schemas.json")
+    width = size
+    levels: list[tuple[int | str, int]] = []
+    while is_log and width:
+        levels.append((len(levels), width))
+        width //= 256
+    for level, hashes in [*levels, *([("entries", size)] if is_log else [])]:
+        for number in range(-(-hashes // 256)):
+            yield tile_name(level, number, min(256, hashes - number * 256))
+    yield "verify.py"
