@@ -43,7 +43,7 @@ def surroundings(cwd: Path | None, changed: dict[str, str]) -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def baton(*words: object, cwd: Path | None = None, **changed: str) -> Said:
+def baton(*words: object, cwd: Path | None = None, stdin: bytes = b"", **changed: str) -> Said:
     """Call a verb and return what came of it; ``changed`` is added to the environment."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     app = App()
@@ -51,7 +51,7 @@ def baton(*words: object, cwd: Path | None = None, **changed: str) -> Said:
         surroundings(cwd, changed),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
-        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(), "utf-8")),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8")),
     ):
         try:
             code = run(list(map(str, words)), app)
