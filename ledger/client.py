@@ -33,6 +33,8 @@ Ask: TypeAlias = "Callable[[str, dict[str, Any]], dict[str, Any]]"
 """What answers view queries by name and arguments: ``Client.view``, or a reader's ``answer``."""
 Progress: TypeAlias = "Callable[[int, int], None]"
 rows_per_page: Final = 500
+# How long one read waits for news, and so how long whoever follows may take to see that it should stop.
+poll_wait_s: Final = 1.0
 
 
 def every_row(ask: Ask, query: str, of: str, arguments: dict[str, Any]) -> Iterator[Any]:
@@ -267,7 +269,7 @@ def follow(
     kinds: Collection[str] = (),
     stream: str | None = None,
     stop: threading.Event | None = None,
-    wait_s: float = 5.0,
+    wait_s: float = poll_wait_s,
     past: Past | None = None,
 ) -> Iterator[Event | int]:
     """Yield events from ``start`` on for ever, in order, without a gap; and, as an int, each index read up to.

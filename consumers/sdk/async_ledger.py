@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
 from consumers.sdk.clients import clients
-from consumers.sdk.ledger import LedgerBase, asking, given, index_in, poll_wait_s
-from ledger.client import read_event
+from consumers.sdk.ledger import LedgerBase, asking, given, index_in
+from ledger.client import poll_wait_s, read_event
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class AsyncLedger(LedgerBase):
 
         with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
             client, handlers = self._open_client(), self._handlers
-            reactor = AsyncReactor(client, subscriptions, name, handlers=handlers, wait_s=poll_wait_s)
+            reactor = AsyncReactor(client, subscriptions, name, handlers=handlers)
             try:
                 await reactor.run(self._stop, start=None if after is None else after + 1, until=until)
             except (Refused, Unavailable):

@@ -42,8 +42,6 @@ T = TypeVar("T")
 Passphrase = str | Callable[[str], str | None] | None
 """What opens a sealed key: the passphrase, or a function that returns it for an agent's name."""
 
-poll_wait_s: Final = 1.0
-
 _index_digits_max: Final = 12
 
 
@@ -257,7 +255,7 @@ class Ledger(LedgerBase, Resource):
         check_kinds(kinds)
         start = self.client.head().size if after is None else after + 1
         try:
-            for item in follow(self.client, start, kinds=kinds, stream=stream, stop=self._stop, wait_s=poll_wait_s):
+            for item in follow(self.client, start, kinds=kinds, stream=stream, stop=self._stop):
                 if not isinstance(item, int):
                     yield item
         except (Refused, Unavailable):
@@ -281,7 +279,7 @@ class Ledger(LedgerBase, Resource):
         from consumers.sdk.reactor import Reactor  # noqa: PLC0415 - opens sqlite
 
         with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
-            reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers, wait_s=poll_wait_s)
+            reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers)
             if after is not None:
                 reactor.start_at(after + 1)
             try:

@@ -23,7 +23,7 @@ import structlog
 
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions
 from ledger.async_reads import AsyncReads, answers_of
-from ledger.client import Client, follow, read_epoch, read_event
+from ledger.client import Client, follow, poll_wait_s, read_epoch, read_event
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events.body import Event
 from ledger.history import Past, answered
@@ -37,7 +37,6 @@ Where = Callable[[Event], bool]
 log = structlog.get_logger("baton.reactor")
 
 attempts_max: Final = 5
-poll_wait_s: Final = 5.0
 retry_wait_first_s: Final = 0.2
 retry_wait_max_s: Final = 30.0
 
