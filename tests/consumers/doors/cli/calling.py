@@ -202,8 +202,8 @@ class Running:
 class Serving(Running):
     """`baton serve` on a free port, ready to be asked."""
 
-    def __init__(self, home: Path) -> None:
-        super().__init__("--home", home, "serve", "--json")
+    def __init__(self, home: Path, **changed: str) -> None:
+        super().__init__("--home", home, "serve", "--json", **changed)
         first = self.line()
         if not first:
             raise AssertionError(self.signal(0).err)

@@ -9,7 +9,8 @@ import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from calling import Baton, Running, Serving, call, start_session, wait_until
+from building import trusted
+from calling import Baton, Place, Running, Serving, call, start_session, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,26 +41,46 @@ def sessions_in(printed: str) -> list[str]:
     return [json.loads(line)["stream"].removeprefix("session/") for line in printed.splitlines()]
 
 
-@pytest.fixture
-def scene(alone: Baton, tmp_path: Path) -> Scene:
-    """A subscriber and a remote client have seen all of it; nobody wrote a wrong word."""
+@pytest.fixture(scope="module")
+def built(module_memory: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Build the scene once, with an older log and what two machines remember; return where it is kept and where it was."""
+    folder = tmp_path_factory.mktemp("built")
+    home, log, here = folder / ".baton", folder / ".baton" / "log" / "data.mdb", folder / "here"
+
+    def verb(*arguments: object, machine: Path = here) -> None:
+        answer = call("--home", home, *arguments, XDG_STATE_HOME=str(machine))
+        assert answer.code == 0, answer.err
+
+    verb("init")
     for name in ("a", "b"):
-        alone("agent", "add", name)
-    scene = Scene(alone, tmp_path / "elsewhere")
-    database = alone.home / "log" / "data.mdb"
-    with Serving(alone.home) as serving, Running("--home", alone.home, *WATCH, "--from-start") as watching:
-        for name in ("old1", "old2"):
-            start_session(alone, name, "b")
-        shutil.copyfile(database, tmp_path / "older.mdb")
-        seen = [watching.line(), watching.line()]
-        for name in ("old3", "old4", "old5"):
-            start_session(alone, name, "b")
+        verb("agent", "add", name)
+    with (
+        Serving(home, XDG_STATE_HOME=str(here)) as serving,
+        Running("--home", home, *WATCH, "--from-start", XDG_STATE_HOME=str(here)) as watching,
+    ):
+        seen = []
+        for name in ("old1", "old2", "old3", "old4", "old5"):
+            if name == "old3":
+                shutil.copyfile(log, folder / "older.mdb")
+            verb("emit", "session.started", "--stream", f"session/{name}", "--as", "b", "--data", "{}")
             seen.append(watching.line())
         assert sessions_in("".join(seen)) == ["old1", "old2", "old3", "old4", "old5"]
-        assert scene.remote(str(serving.place.server), "next", "--as", "a")[0] == 0
-    shutil.copyfile(tmp_path / "older.mdb", database)
-    (alone.home / "log" / "lock.mdb").unlink()
-    return scene
+        verb("--server", serving.place.server, "next", "--as", "a", machine=folder / "elsewhere")
+    shutil.copyfile(folder / "older.mdb", log)
+    (home / "log" / "lock.mdb").unlink()
+    kept = tmp_path_factory.mktemp("kept") / "scene"
+    shutil.copytree(folder, kept)
+    return kept, folder  # readers remember the path, too
+
+
+@pytest.fixture
+def scene(built: tuple[Path, Path], memory_of_readers: Path, capsys: pytest.CaptureFixture[str]) -> Scene:
+    """A subscriber and a remote client have seen all of it; nobody wrote a wrong word."""
+    kept, place = built
+    shutil.rmtree(place)
+    shutil.copytree(kept, place)
+    shutil.copytree(kept / "here", memory_of_readers)
+    return Scene(Baton(capsys, Place(trusted(place / ".baton"))), place / "elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +148,7 @@ def test_a_log_that_is_replaced_under_a_running_node_ends_it(scene: Scene, tmp_p
     scene.baton("recover", "--accept-loss", "--yes")
     database = scene.baton.home / "log" / "data.mdb"
     with Serving(scene.baton.home) as serving:
-        shutil.copyfile(tmp_path / "older.mdb", tmp_path / "again.mdb")
+        shutil.copyfile(scene.baton.home.parent / "older.mdb", tmp_path / "again.mdb")
         (tmp_path / "again.mdb").replace(database)
         wait_until(serving.has_ended, "the node ends")
         ended = serving.signal(signal.SIGCONT)
