@@ -78,15 +78,16 @@ def memories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def module_memory(memories: Path) -> Iterator[None]:
+def module_memory(memories: Path) -> Iterator[Path]:
     """A memory of its own for what a module shares: ledgers of tests have equal keys, and so would be forks."""
+    folder = memories / f"module-{next(_numbers)}"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(memories / f"module-{next(_numbers)}"))
-        yield
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture(autouse=True)
-def memory_of_readers(memories: Path, module_memory: None) -> Iterator[Path]:
+def memory_of_readers(memories: Path, module_memory: Path) -> Iterator[Path]:
     """A memory of its own for each test: where it is."""
     folder = memories / str(next(_numbers))
     with pytest.MonkeyPatch.context() as patch:

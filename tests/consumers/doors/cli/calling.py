@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from building import trusted
+
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import run
 from ledger.errors import CODES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     import pytest
@@ -160,6 +164,13 @@ def call(*arguments: object, cwd: Path | None = None, **changed: str) -> Said:
     return Said(done.returncode, done.stdout, done.stderr)
 
 
+def call_all(home: Path, *verbs: Sequence[object], **changed: str) -> None:
+    """Call verbs that succeed, each as a process of its own: what is built before a test has its output captured."""
+    for verb in verbs:
+        answer = call("--home", home, *verb, **changed)
+        assert answer.code == 0, answer.err
+
+
 class Running:
     """A verb that runs on as a process of its own; ended by its own pid when the block ends."""
 
@@ -209,6 +220,27 @@ class Serving(Running):
             raise AssertionError(self.signal(0).err)
         self.document = json.loads(first)
         self.place = Place(home, self.document["data"]["url"])
+
+
+class Kept:
+    """A folder that was built once, with what this machine remembers of its ledger, and is put back for each test.
+
+    It is put back at the path where it was built: that is what readers remember.
+    """
+
+    def __init__(self, folder: Path, memory: Path, kept: Path) -> None:
+        self._folder = folder
+        self._kept = kept
+        shutil.copytree(folder, kept / "folder")
+        shutil.copytree(memory, kept / "memory")
+
+    def put_back(self, memory: Path) -> Path:
+        """Return the folder as it was built; ``memory`` becomes what this machine remembers."""
+        shutil.rmtree(self._folder)
+        shutil.copytree(self._kept / "folder", self._folder)
+        shutil.copytree(self._kept / "memory", memory)
+        trusted(self._folder / ".baton")
+        return self._folder
 
 
 def wait_until(what: Any, said: str) -> Any:

@@ -9,8 +9,7 @@ import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from building import trusted
-from calling import Baton, Place, Running, Serving, call, start_session, wait_until
+from calling import Baton, Kept, Place, Running, Serving, call, call_all, start_session, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,45 +41,30 @@ def sessions_in(printed: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def built(module_memory: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Build the scene once, with an older log and what two machines remember; return where it is kept and where it was."""
-    folder = tmp_path_factory.mktemp("built")
-    home, log, here = folder / ".baton", folder / ".baton" / "log" / "data.mdb", folder / "here"
-
-    def verb(*arguments: object, machine: Path = here) -> None:
-        answer = call("--home", home, *arguments, XDG_STATE_HOME=str(machine))
-        assert answer.code == 0, answer.err
-
-    verb("init")
-    for name in ("a", "b"):
-        verb("agent", "add", name)
-    with (
-        Serving(home, XDG_STATE_HOME=str(here)) as serving,
-        Running("--home", home, *WATCH, "--from-start", XDG_STATE_HOME=str(here)) as watching,
-    ):
+def built(module_memory: Path, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """The scene, built once: the ledger, an older log of it, and what another machine remembers."""
+    folder = tmp_path_factory.mktemp("scene")
+    home, log, elsewhere = folder / ".baton", folder / ".baton" / "log" / "data.mdb", folder / "elsewhere"
+    call_all(home, ["init"], ["agent", "add", "a"], ["agent", "add", "b"])
+    with Serving(home) as serving, Running("--home", home, *WATCH, "--from-start") as watching:
         seen = []
         for name in ("old1", "old2", "old3", "old4", "old5"):
             if name == "old3":
                 shutil.copyfile(log, folder / "older.mdb")
-            verb("emit", "session.started", "--stream", f"session/{name}", "--as", "b", "--data", "{}")
+            call_all(home, ["emit", "session.started", "--stream", f"session/{name}", "--as", "b", "--data", "{}"])
             seen.append(watching.line())
         assert sessions_in("".join(seen)) == ["old1", "old2", "old3", "old4", "old5"]
-        verb("--server", serving.place.server, "next", "--as", "a", machine=folder / "elsewhere")
+        call_all(home, ["--server", serving.place.server, "next", "--as", "a"], XDG_STATE_HOME=str(elsewhere))
     shutil.copyfile(folder / "older.mdb", log)
     (home / "log" / "lock.mdb").unlink()
-    kept = tmp_path_factory.mktemp("kept") / "scene"
-    shutil.copytree(folder, kept)
-    return kept, folder  # readers remember the path, too
+    return Kept(folder, module_memory, tmp_path_factory.mktemp("kept"))
 
 
 @pytest.fixture
-def scene(built: tuple[Path, Path], memory_of_readers: Path, capsys: pytest.CaptureFixture[str]) -> Scene:
+def scene(built: Kept, memory_of_readers: Path, capsys: pytest.CaptureFixture[str]) -> Scene:
     """A subscriber and a remote client have seen all of it; nobody wrote a wrong word."""
-    kept, place = built
-    shutil.rmtree(place)
-    shutil.copytree(kept, place)
-    shutil.copytree(kept / "here", memory_of_readers)
-    return Scene(Baton(capsys, Place(trusted(place / ".baton"))), place / "elsewhere")
+    folder = built.put_back(memory_of_readers)
+    return Scene(Baton(capsys, Place(folder / ".baton")), folder / "elsewhere")
 
 
 @pytest.mark.parametrize(

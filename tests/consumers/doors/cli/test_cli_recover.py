@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from calling import Baton, Running, Serving, call, start_session, wait_until
+from calling import Baton, Kept, Place, Running, Serving, call_all, wait_until
 from faults import times
 
 from ledger.admission.gate import Gate
@@ -64,24 +64,31 @@ def append(home: Path, *findings: str) -> None:
             gate.submit(draft_and_sign(drafts[start : start + 100], key, ledger=ledger, author="a", at=now()))
 
 
-def put_in(baton: Baton, *findings: str) -> None:
+def put_in(home: Path, *findings: str) -> None:
     """Append findings while the ledger is served, and wait until it was stopped in order: all is published then."""
-    with Serving(baton.home) as serving:
-        for finding in findings:
-            data = json.dumps({"finding": finding})
-            emit = ["emit", "finding.logged", "--stream", "session/s", "--as", "a", "--data", data]
-            assert call("--home", baton.home, "--server", serving.place.server, *emit).code == 0
+    with Serving(home) as serving:
+        emit = ["--server", serving.place.server, "emit", "finding.logged", "--stream", "session/s", "--as", "a"]
+        call_all(home, *([*emit, "--data", json.dumps({"finding": finding})] for finding in findings))
+
+
+@pytest.fixture(scope="module")
+def built(module_memory: Path, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """The scene, built once: the ledger and an older copy of its log."""
+    folder = tmp_path_factory.mktemp("scene")
+    home = folder / ".baton"
+    start = ["emit", "session.started", "--stream", "session/s", "--as", "a", "--data", "{}"]
+    call_all(home, ["init"], ["agent", "add", "a"], start)
+    put_in(home, "old")
+    shutil.copytree(home / "log", folder / "copy")
+    put_in(home, "one", "two", "three")
+    return Kept(folder, module_memory, tmp_path_factory.mktemp("kept"))
 
 
 @pytest.fixture
-def scene(alone: Baton, tmp_path: Path) -> Scene:
+def scene(built: Kept, memory_of_readers: Path, capsys: pytest.CaptureFixture[str]) -> Scene:
     """Three entries more than the copy were acknowledged over the bus."""
-    alone("agent", "add", "a")
-    start_session(alone, "s")
-    put_in(alone, "old")
-    shutil.copytree(alone.home / "log", tmp_path / "copy")
-    put_in(alone, "one", "two", "three")
-    return Scene(alone, tmp_path / "copy", head(alone.home))
+    folder = built.put_back(memory_of_readers)
+    return Scene(Baton(capsys, Place(folder / ".baton")), folder / "copy", head(folder / ".baton"))
 
 
 def test_serve_refuses_a_log_that_was_put_back_and_appends_nothing_to_it(scene: Scene) -> None:
@@ -131,7 +138,7 @@ def test_accepted_loss_is_signed_by_root_and_the_stream_goes_on_in_its_next_inca
         abandoned_size=scene.head[0], abandoned_root=scene.head[1], reason="the disk failed"
     )
     assert scene.baton.data("recover", "--accept-loss", "--yes")["abandoned"] == []
-    put_in(scene.baton, "new")
+    put_in(scene.baton.home, "new")
     assert json.loads((scene.baton.home / "bus" / "incarnation.json").read_bytes())["number"] == 2
     assert scene.baton("verify", "--views").startswith("ok: ")
 
@@ -142,7 +149,7 @@ def test_log_with_entries_of_its_own_is_a_fork_and_only_an_epoch_goes_on(scene: 
     for verb in (["serve"], ["recover", "--from-stream"], ["recover", "--from-stream", "--check"]):
         assert "where the log has 1 others" in scene.baton.refuses("HISTORY_CHANGED", *verb)["message"]
     scene.baton("recover", "--accept-loss", "--yes")
-    put_in(scene.baton, "new")
+    put_in(scene.baton.home, "new")
 
 
 def test_longer_fork_is_found_as_well(scene: Scene) -> None:
@@ -157,7 +164,7 @@ def test_epoch_does_not_excuse_the_next_loss(scene: Scene) -> None:
     scene.baton("recover", "--accept-loss", "--yes")
     shutil.rmtree(scene.copy)
     shutil.copytree(scene.baton.home / "log", scene.copy)
-    put_in(scene.baton, "four")
+    put_in(scene.baton.home, "four")
     after = head(scene.baton.home)
     assert after[0] < scene.head[0]  # what is lost now is no larger than what was given up before
     scene.put_back(forget=True)
@@ -190,7 +197,7 @@ def test_loss_that_only_readers_remember_is_accepted_as_well(scene: Scene) -> No
     assert answer["abandoned"] == [{"size": scene.head[0], "root": scene.head[1]}]
     assert scene.baton.data("session", "list")["total"] == 1
     assert scene.baton("verify", "--views").startswith("ok: ")
-    put_in(scene.baton, "new")
+    put_in(scene.baton.home, "new")
 
 
 def test_recovery_that_is_killed_goes_on_where_it_was(scene: Scene) -> None:
