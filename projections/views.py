@@ -24,7 +24,7 @@ VIEW_VERSIONS: Final = {
     "catalog": 3,
     "agents": 4,
     "reasoning": 4,
-    "briefs": 2,
+    "briefs": 3,
     "handoffs": 4,
     "sessions": 4,
     "validations": 2,

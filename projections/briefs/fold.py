@@ -12,6 +12,7 @@ class BriefRow(Row, frozen=True):
     """A published brief."""
 
     event_index: int
+    event_id: str
     reasoning_ref: str
     level: str
     budget: int
@@ -37,6 +38,7 @@ def added(logged: Logged) -> Rows:
         event,
         brief,
         event_index=event.index,
+        event_id=event.id,
         tokens=event.data.tokens,
         fidelity=brief.fidelity.value,
         band=brief.fidelity.band,

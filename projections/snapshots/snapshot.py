@@ -19,6 +19,7 @@ from msgspec.structs import asdict, replace
 
 from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Remark, Sizes, Tag
 from ledger.events.snapshot import SnapshotTaken
+from projections.briefs.certificate import Rejected
 from projections.briefs.embedding import Embedding, unpack
 from projections.briefs.fidelity import band_of
 from projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, context_share_max, cut_to_tokens
@@ -41,7 +42,10 @@ _LOSING: Final = frozenset({REASONING_BRIEF, TOP_ASSUMPTIONS, FULL_REASONING})
 
 @dataclass(frozen=True)
 class EnhancedEpistemicSnapshot:
-    """What an agent knew at one moment; ``briefs`` are the reasoning at each level it was made for."""
+    """What an agent knew at one moment; ``briefs`` are the reasoning at each level it was made for.
+
+    ``rejected`` is there where what was signed of the reasoning did not hold, and was made again from the graph.
+    """
 
     snapshot_id: str
     session_id: str = ""
@@ -64,6 +68,7 @@ class EnhancedEpistemicSnapshot:
     author: str = ""
     event_id: str = ""
     briefs: list[Brief] = field(default_factory=list)
+    rejected: Rejected | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vectors", AssessedVectors(self.vectors))

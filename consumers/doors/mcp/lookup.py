@@ -27,6 +27,7 @@ LOSSLESS: Final = 1.0
 _CURSOR: Final = re.compile(r"(sha256:[0-9a-f]{64})@([0-9]{1,9})\Z")
 _BREAK: Final = re.compile(r"[\s,;，。；、]")
 _chars_a_token_max: Final = 6
+_problems_max: Final = 3
 
 
 class Gate(Answer):
@@ -63,6 +64,10 @@ class FetchedReasoning(Answer):
     rule_fired: dict[str, str] | None
     dropped: dict[str, Any]
     published: bool
+    rejected: Annotated[
+        dict[str, Any] | None,
+        Field(description="A published brief that does not hold, who signed it, and why: this one was made instead."),
+    ]
     graph: Graph | None = None
     next: Annotated[str | None, Field(description="The cursor of the graph's next page; null on the last.")]
 
@@ -114,13 +119,15 @@ class LookupTools:
         """Read what another agent reasoned, as briefly as may be relied on."""
         view = self._ledger.client.view
         at, ref = read_cursor(cursor, ref)
-        received = {one: receive_brief(view, ref, one) for one in (TransferLevel.MINIMAL, TransferLevel.STANDARD)}
+        memory = fetch(view, ref).memory
+        lower = (TransferLevel.MINIMAL, TransferLevel.STANDARD)
+        received = {one: receive_brief(view, ref, one, memory=memory) for one in lower}
         fidelities = {one: found.brief.fidelity.value for one, found in received.items()}
         asked = TransferLevel.FULL if at is not None or have is not None else None
         wanted = asked or (choose_level(fidelities) if level is None else TransferLevel(level))
         found = received.get(wanted)
         if found is None or budget is not None:
-            found = receive_brief(view, ref, wanted, budget=budget)
+            found = receive_brief(view, ref, wanted, budget=budget, memory=memory)
         if budget is not None:
             fidelities[wanted] = found.brief.fidelity.value
         gate = msgspec.to_builtins(check_level(wanted, fidelities))
@@ -172,6 +179,8 @@ def fields_of(found: Received, gate: dict[str, Any], *, with_prompt: bool) -> di
     names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next"}
     answer = {name: value for name, value in described.items() if name in names}
     answer |= {"gate": gate, "next": None, "exact": described["exact"] and tokenizer().exact}
+    if found.rejected is not None:
+        answer["rejected"] |= {"problems": answer["rejected"]["problems"][:_problems_max]}
     return answer if with_prompt else answer | {"prompt": "", "tokens": 0}
 
 

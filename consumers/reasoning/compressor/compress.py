@@ -85,24 +85,23 @@ def compress(
     index = index_graph(memory)
     limit = LEVEL_TOKENS[level][1] if budget is None else budget
     empty = empty_brief(index, level.value, limit, context=context, domain=domain)
-    whole = replace(empty, whole_graph=write_full(memory))
+    whole = made_whole(empty, memory)
     # Sent whole is what fits; unasked, what fits with every field written out: a graph that only its short form brings
     # under the level's 700 tokens has a brief of .95 at half of that.
     fitting = whole if budget is not None else replace(empty, whole_graph=whole_json(memory))
     candidates = _candidates(index, shown_conclusion(empty))
-    needed = _budget_needed(index, empty)
     if unfitted_tokens(fitting, limit) <= limit - _margin_tokens:
         everything = {step.step_number for step in memory.steps}
         layout = Layout(tags=bool(whole.tags), whole=True)
-        brief = with_facts(whole, index, everything, _remarks(index), layout)
+        brief = with_facts(whole, index, everything, remarks_of(index), layout)
     else:
         brief = _with_chosen(empty, index, candidates, None if budget is not None else ENOUGH_FIDELITY)
-    return _measured(replace(brief, budget_needed_for_090=needed), index)
+    return measured(replace(brief, budget_needed_for_090=budget_needed(index, empty)), index)
 
 
 def _with_chosen(empty: Brief, index: GraphIndex, candidates: list[Candidate], enough: float | None) -> Brief:
     """Choose facts for the room that the fixed sections leave, then spend the rest."""
-    remarks = _remarks(index)
+    remarks = remarks_of(index)
     limit = empty.budget - _margin_tokens
     room = limit - unfitted_tokens(empty, empty.budget) - count_tokens(f"\n{REASONING_BRIEF}: ")
     for _ in range(_choices_max):
@@ -121,7 +120,13 @@ def _with_chosen(empty: Brief, index: GraphIndex, candidates: list[Candidate], e
     return _spend_rest(brief, index, tally, limit, enough)
 
 
-def _measured(brief: Brief, index: GraphIndex) -> Brief:
+def made_whole(empty: Brief, memory: ReasoningMemory) -> Brief:
+    """Return a brief that carries its graph whole, in the short form that ``fetch`` sends too."""
+    return replace(empty, whole_graph=write_full(memory))
+
+
+def measured(brief: Brief, index: GraphIndex) -> Brief:
+    """Return a brief with the fidelity, the size and the embedding of the prompt that it renders to."""
     prompt = to_context_prompt(brief)
     brief = replace(brief, fidelity=measure_indexed(index, prompt.prompt))
     # The figure is part of the prompt, so the prompt's size is known only now.
@@ -144,14 +149,15 @@ def _candidates(index: GraphIndex, conclusion: str) -> list[Candidate]:
         if any(part not in concluded for part in runs):
             line = own_line(fact_sentence(fact, Layout()))
             candidates.append(Candidate(line, runs, step=step.step_number, evidence=evidence_detail(fact)))
-    for position, remark in enumerate(_remarks(index)):
+    for position, remark in enumerate(remarks_of(index)):
         runs = [spelled(words(remark.text))]
         if runs[0] not in concluded:
             candidates.append(Candidate(remark_line(remark), runs, remark=position))
     return candidates
 
 
-def _remarks(index: GraphIndex) -> list[Remark]:
+def remarks_of(index: GraphIndex) -> list[Remark]:
+    """Return the critical texts of a graph that are no steps."""
     units = [fact.unit for fact in index.key_facts if fact.unit.kind in _remark_sorts]
     return [Remark(cast("RemarkSort", unit.kind), unit.step, unit.text) for unit in units]
 
@@ -164,7 +170,7 @@ def _tally(index: GraphIndex, conclusion: str) -> Tally:
     return tally
 
 
-def _budget_needed(index: GraphIndex, empty: Brief) -> int | None:
+def budget_needed(index: GraphIndex, empty: Brief) -> int | None:
     """Return the smallest budget at which this compressor reaches .90, or None if no budget does."""
     tally = _tally(index, index.memory.conclusion)
     chosen = choose(_candidates(index, index.memory.conclusion), tally, _no_limit, HIGH_BAND)

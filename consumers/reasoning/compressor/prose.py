@@ -82,6 +82,12 @@ def write_prose(memory: ReasoningMemory, client: LlmClient) -> Prose:
     )
 
 
+def holds(prose: Prose, memory: ReasoningMemory) -> bool:
+    """Tell whether published prose passes what was checked before it was published, and claims no other fidelity."""
+    index = index_graph(memory)
+    return not prose_problems(prose.sentences, index) and prose.fidelity == measure_prose(prose.sentences, index)
+
+
 def prose_messages(memory: ReasoningMemory) -> list[Message]:
     """Return what a model is asked about a graph; anybody who has the graph can rebuild it and compare its hash."""
     return [Message("system", _INSTRUCTIONS), Message("user", data_block("graph", _shown(memory)))]

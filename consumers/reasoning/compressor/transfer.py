@@ -1,8 +1,8 @@
 """Receiving reasoning: the brief at a level, the rule that says whether it is enough, the full graph if it is not.
 
-The receiver trusts nobody: a fetched graph must hash to the reference it was asked for by, and the brief's facts and
-its fidelity are compared with that graph. Whoever asks by a reasoning's id takes the server's word for which graph
-that is.
+The receiver trusts nobody: a fetched graph must hash to the reference it was asked for by, and a published brief, prose
+and all, is compared with that graph before it is handed on. One that does not hold is made again here, and who signed
+it is named. Whoever asks by a reasoning's id takes the server's word for which graph that is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
+from consumers.reasoning.compressor.certificate import check_certificate, is_comparable
 from consumers.reasoning.compressor.compress import compress
 from ledger.client import Ask
 from ledger.codec import check_strict
@@ -21,10 +22,9 @@ from ledger.errors import Corrupted, Refused
 from ledger.events.brief import Brief, Prose
 from ledger.files import replacing
 from ledger.limits import blob_size_max_bytes
-from projections.briefs.certificate import check_certificate
-from projections.briefs.fidelity import measure
+from projections.briefs.certificate import CertificateProblem, Rejected
 from projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
-from projections.briefs.prompt import Prompt, TransferLevel, to_context_prompt
+from projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, to_context_prompt
 from projections.query import prefix_range
 from projections.reasoning.delta import Size, read_payload, write_full
 from projections.reasoning.delta import measure as measure_payload
@@ -54,15 +54,19 @@ class _BriefData(msgspec.Struct):
 
 class _BriefAnswer(msgspec.Struct):
     data: _BriefData
+    event_id: str
+    author: str
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A brief as a receiver has it: rendered, judged, and whether it was published or made on the spot.
+    """A brief that holds, as a receiver has it: rendered, judged, and whether it was published or made on the spot.
 
-    ``prose`` is what a model wrote beside a published brief; ``imported`` says where the reasoning came from.
+    ``rejected`` is the published one that did not hold; ``memory`` the graph that it was compared with; ``prose`` what
+    a model wrote beside a published brief; ``imported`` says where the reasoning came from.
     """
 
     brief: Brief
+    memory: ReasoningMemory
     prompt: Prompt
     answer: FetchAnswer
     domain: str
@@ -70,6 +74,7 @@ class Received(msgspec.Struct, frozen=True):
     prose: Prose | None = None
     prose_missing: str = ""
     imported: dict[str, Any] | None = None
+    rejected: Rejected | None = None
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -102,35 +107,65 @@ class Base(msgspec.Struct, frozen=True):
     transferred: Size | None = None
 
 
-def receive_brief(view: Ask, ref: str, level: TransferLevel, *, budget: int | None = None) -> Received:
-    """Return the brief of a reasoning (id, ref or beginning of one) and the rule that fired, if any.
+def receive_brief(
+    view: Ask, ref: str, level: TransferLevel, *, budget: int | None = None, memory: ReasoningMemory | None = None
+) -> Received:
+    """Return the brief of a reasoning (id, ref or beginning of one) that holds, and the rule that fired, if any.
 
-    The published brief is taken when there is one for this level and no budget was asked for; else it is made here. Of
-    imported reasoning it always is, because its CONTEXT has to say that nobody vouches for it.
+    The published brief is taken when there is one for this level, no budget was asked for and it holds; else it is made
+    here. Of imported reasoning it always is, because its CONTEXT has to say that nobody vouches for it. Whoever has the
+    graph already, fetched by ``ref``, gives it as ``memory``.
 
     Raises:
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     reasoning = view("reasoning.show", {"id": ref})
-    imported = reasoning.get("imported")
-    published = None
+    imported, domain = reasoning.get("imported"), reasoning["domain"]
+    memory = fetch(view, ref).memory if memory is None else memory
+    data, rejected = None, None
     if budget is None and imported is None:
-        published = find_answer(view, "briefs.best", {"ref": ref, "level": level.value}, _BriefAnswer)
-    if published is None:
-        memory = fetch(view, ref).memory
+        data, rejected = _published(view, level, memory, domain)
+    is_published = data is not None
+    if data is None:
         context = None if imported is None else f"{IMPORTED} {memory.task}"
-        data = _BriefData(compress(memory, level, budget, context=context, domain=reasoning["domain"] or None))
-    else:
-        data = published.data
+        data = _BriefData(compress(memory, level, budget, context=context, domain=domain or None))
     answer = should_fetch_full_reasoning(
         fidelity=data.brief.fidelity.value,
-        domain=reasoning["domain"] or None,
+        domain=domain or None,
         evidence_refs=data.brief.top_evidence_refs,
         is_imported=imported is not None,
     )
-    prompt, is_published = to_context_prompt(data.brief, level, budget), published is not None
-    own = (data.prose, data.prose_missing)
-    return Received(data.brief, prompt, answer, reasoning["domain"], is_published, *own, imported)
+    prompt = to_context_prompt(data.brief, level, budget)
+    own = (data.prose, data.prose_missing, imported, rejected)
+    return Received(data.brief, memory, prompt, answer, domain, is_published, *own)
+
+
+def _published(
+    view: Ask, level: TransferLevel, memory: ReasoningMemory, domain: str
+) -> tuple[_BriefData | None, Rejected | None]:
+    """Return the published brief of a level, or who signed one that does not hold; neither where none can be used."""
+    # By the graph's own ref: under its id there may meanwhile be a newer one, whose brief is no forgery of this.
+    ref = compute_reasoning_ref(memory)
+    found = find_answer(view, "briefs.best", {"ref": ref, "level": level.value}, _BriefAnswer)
+    if found is None:
+        return None, None
+    brief, prose = found.data.brief, found.data.prose
+    problems = check_certificate(brief, memory, domain=domain or None)
+    if [problem.field for problem in problems] == ["tags"]:
+        # The same graph may have been started under another domain, too, and briefed there.
+        domains = view("snapshots.domains", {"reasoning_ref": ref})["domains"]
+        tried = (check_certificate(brief, memory, domain=other or None) for other in domains)
+        problems = min(tried, key=len, default=problems)
+    if prose is not None and not problems:
+        from consumers.reasoning.compressor.prose import holds  # noqa: PLC0415 - loads what asks a model
+
+        if not holds(prose, memory):
+            problems = [CertificateProblem("prose", None, "Its sentences or their fidelity are not the graph's.")]
+    if problems:
+        return None, Rejected(found.event_id, found.author, problems)
+    # What was made for another budget, or counted by another tokenizer, is no lie; but nobody here can say it holds.
+    usable = brief.level == level.value and brief.budget == LEVEL_TOKENS[level][1] and is_comparable(brief)
+    return (found.data if usable else None), None
 
 
 def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetched:
@@ -159,24 +194,6 @@ def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetche
         answer.sent_as, used, measure_payload(answer.payload), measure_payload(write_full(memory)), answer.sizes
     )
     return Fetched(computed, memory, canonical.decode(), sent)
-
-
-def verify_brief(brief: Brief, fetched: Fetched) -> None:
-    """Compare every fact of a brief with the graph it was made of, and measure its fidelity again.
-
-    Raises:
-        Corrupted: ``VERIFICATION_FAILED``, naming what is not the graph's.
-    """
-    problems = check_certificate(brief, fetched.memory)
-    if problems:
-        message = f"the brief says {problems[0].field} of step {problems[0].step} otherwise: {problems[0].message}"
-        raise Corrupted("VERIFICATION_FAILED", message, problems=msgspec.to_builtins(problems))
-    prompt = to_context_prompt(brief)
-    measured = measure(fetched.memory, prompt.prompt)
-    # Counted by another tokenizer, the prompt may be cut elsewhere: then only the facts can be compared here.
-    if prompt.tokenizer == brief.tokenizer and measured != brief.fidelity:
-        message = f"the brief says its fidelity is {brief.fidelity.value}, but it is {measured.value}"
-        raise Corrupted("VERIFICATION_FAILED", message, measured=msgspec.to_builtins(measured))
 
 
 class GraphCache:
@@ -287,6 +304,7 @@ def describe(received: Received) -> dict[str, Any]:
         "dropped": {"steps": received.brief.dropped_steps, **left_out},
         "budget_needed_for_0.90": received.brief.budget_needed_for_090,
         "published": received.is_published,
+        "rejected": msgspec.to_builtins(received.rejected),
         "imported": received.imported,
         "fetch_full": received.answer.fetch,
         "rule_fired": msgspec.to_builtins(received.answer.rule),

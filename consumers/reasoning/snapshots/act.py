@@ -8,8 +8,8 @@
 
 Rules this module keeps:
 
-- the receiver trusts nobody: a fetched graph hashes to its ref, and each brief of the snapshot is, byte for byte and in
-  its fidelity, what that graph says (``VERIFICATION_FAILED`` otherwise);
+- the receiver trusts nobody: a fetched graph hashes to its ref (``VERIFICATION_FAILED`` otherwise), and what a snapshot
+  says of its reasoning was compared with that graph before any rule reads it (``receive_snapshot``);
 - the rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the domain
   that is more at risk of the snapshot's and the reasoning's own: the one who shortens cannot talk a rule away;
 - what was only imported is never acted on by the prompt alone (``imported``), whatever its fidelity;
@@ -28,16 +28,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.transfer import Fetched, fetch, find_answer, read_answer, verify_brief
+from consumers.reasoning.compressor.transfer import Fetched, fetch, find_answer, read_answer
 from consumers.reasoning.snapshots.take import receive_snapshot
 from consumers.sdk.text import cut
 from ledger.author import Author, Draft
 from ledger.client import Ask
 from ledger.codec import encode_canonical
-from ledger.errors import Corrupted, Refused
+from ledger.errors import Refused
 from ledger.events.reasoning import ReasoningValidated
 from ledger.events.review import ReviewRequested
-from projections.briefs.embedding import is_embedding_of, pack
 from projections.briefs.gates import (
     HIGH_RISK_DOMAINS,
     FetchAnswer,
@@ -153,7 +152,7 @@ def act_on(
     vectors: Mapping[str, float | None] | None = None,
     tree: Tree | None = None,
 ) -> Decision:
-    """Return the decision on a snapshot (or its id, or the id or ref of a reasoning).
+    """Return the decision on a snapshot as it was taken or received (or its id, or the id or ref of a reasoning).
 
     Without a ``level`` the lowest that passes its gate is sent. ``task`` is what the receiver is about to do;
     ``vectors`` replace those of the snapshot; with a ``tree`` the receiver also validates the fetched graph itself.
@@ -164,9 +163,6 @@ def act_on(
         Corrupted: ``VERIFICATION_FAILED`` when a graph, a brief or an answer is not what it claims to be.
     """
     snapshot = receive_snapshot(view, subject) if isinstance(subject, str) else subject
-    vector = snapshot.reasoning_embedding
-    if vector is not None and not is_embedding_of(pack(vector), snapshot.reasoning_brief):
-        raise Corrupted("VERIFICATION_FAILED", "the snapshot's embedding is not that of its reasoning brief")
     gate = _gate(snapshot, level)
     sent = TransferLevel(gate.level)
     is_imported = _is_imported(view, snapshot)
@@ -220,6 +216,7 @@ def describe(decision: Decision) -> dict[str, Any]:
         "similarity": decision.answer.similarity,
         "not_compared": decision.answer.not_compared,
         "imported": decision.is_imported,
+        "rejected": msgspec.to_builtins(snapshot.rejected),
         "gate": msgspec.to_builtins(decision.gate),
         "reasons": decision.reasons,
         "validation": None
@@ -269,7 +266,7 @@ def _evidence_of(snapshot: EnhancedEpistemicSnapshot) -> list[str]:
 def _validate(
     view: Ask, snapshot: EnhancedEpistemicSnapshot, tree: Tree | None
 ) -> tuple[Reports, Fetched | None, list[str]]:
-    """Fetch the graph, compare the briefs with it, and return what speaks against acting on it (nothing: it holds)."""
+    """Fetch the graph and its reports, and return what speaks against acting on it (nothing: it holds)."""
     nobody = Reports([], [])
     if snapshot.reasoning_ref is None:
         return nobody, None, ["There is no reasoning that somebody could validate."]
@@ -279,8 +276,6 @@ def _validate(
         if refusal.code != "NOT_FOUND":
             raise
         return nobody, None, [f"The full reasoning {short_ref(snapshot.reasoning_ref)} is not in this ledger."]
-    for brief in snapshot.briefs:
-        verify_brief(replace(brief, context=snapshot.context_summary), fetched)
     reports = _weigh(view, fetched.ref)
     problems = reports.problems()
     if tree is not None:

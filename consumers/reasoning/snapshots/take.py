@@ -10,22 +10,26 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
+from dataclasses import replace as with_changed
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from consumers.reasoning.compressor.certificate import check_certificate, is_comparable
 from consumers.reasoning.compressor.compress import compress
 from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
 from ledger.author import Author, Draft
 from ledger.client import Ask, read_event
 from ledger.codec import encode_canonical
 from ledger.errors import AS_A_BLOB, Refused
-from ledger.events.brief import Sizes
+from ledger.events.brief import Brief, Fidelity, Sizes
 from ledger.events.session import Vectors
 from ledger.events.snapshot import SnapshotTaken
 from ledger.limits import data_size_max_bytes
-from projections.briefs.fidelity import LOSSLESS, measure
+from projections.briefs.certificate import CertificateProblem, Rejected
+from projections.briefs.embedding import is_embedding_of
+from projections.briefs.fidelity import LOSSLESS, WEIGHTS, band_of, measure
 from projections.briefs.gates import is_critical_evidence
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory
@@ -34,7 +38,8 @@ from projections.snapshots.vectors import read_vectors
 
 evidence_size_max_bytes: Final = 6 * 1024
 _id_bytes: Final = 6
-# What a snapshot takes over from the last of its briefs.
+_UNMEASURED: Final = Fidelity(0.0, band_of(0.0), None, None, None, 1.0, [], WEIGHTS)
+_OF_AUTHOR: Final = ("vectors", "context_source", "session_id", "context_summary", "domain")
 _SHARED: Final = ("conclusion", "reasoning_brief", "top_assumptions", "top_evidence_refs", "level")
 
 
@@ -111,7 +116,8 @@ def assemble(
 def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     """Return a snapshot by its id; where there is none, an unsigned one of a reasoning by its id or ref.
 
-    ``snapshot/ID`` and ``reasoning/ID`` say which of the two is meant.
+    ``snapshot/ID`` and ``reasoning/ID`` say which of the two is meant. What a signed one says of its reasoning is
+    compared with the graph, and made again where it does not hold: ``rejected`` says who signed it and what is wrong.
 
     Raises:
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
@@ -120,7 +126,10 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     if not name.startswith("reasoning/"):
         try:
             shown = read_answer(view("snapshots.show", {"id": name}), _Shown)
-            return snapshot_of(shown.data, snapshot_id=shown.id, author=shown.author, event_id=shown.event_id)
+            data, problems = _held(view, shown.data)
+            found = snapshot_of(data, snapshot_id=shown.id, author=shown.author, event_id=shown.event_id)
+            rejected = Rejected(shown.event_id, shown.author, problems)
+            return with_changed(found, rejected=rejected) if problems else found
         except Refused as refusal:
             if refusal.code != "NOT_FOUND" or name.startswith("snapshot/"):
                 raise
@@ -131,6 +140,46 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
             raise
         raise Refused("NOT_FOUND", f"there is no snapshot and no reasoning {name}", asked=name) from refusal
     return snapshot_of(data, snapshot_id="")
+
+
+def _held(view: Ask, data: SnapshotTaken) -> tuple[SnapshotTaken, list[CertificateProblem]]:
+    """Return a snapshot whose reasoning is what its graph says, made again where it is not, and what was wrong with it.
+
+    Where the graph is not here nobody can tell: then it claims no fidelity, and so a rule asks for the graph.
+    """
+    if data.reasoning_ref is None:
+        return data, []
+    try:
+        fetched = fetch(view, data.reasoning_ref)
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        briefs = [replace(brief, fidelity=_UNMEASURED) for brief in data.briefs]
+        return replace(data, reasoning_fidelity=0.0, briefs=briefs), []
+    problems = _problems(data, fetched)
+    # Counted by another tokenizer, or with no brief that shows what was chosen: no lie, but nobody can say it holds.
+    if not problems and data.briefs and all(map(is_comparable, data.briefs)):
+        return data, []
+    made = SnapshotTaken(**{name: getattr(data, name) for name in _OF_AUTHOR})
+    return _fitting(_with_reasoning(made, fetched)), problems
+
+
+def _problems(data: SnapshotTaken, fetched: Fetched) -> list[CertificateProblem]:
+    """Return what a snapshot says of its reasoning otherwise than the graph, or than its own briefs."""
+    memory, context, domain = fetched.memory, data.context_summary, data.domain or None
+    briefs = [replace(brief, context=context) for brief in data.briefs]
+    problems = [each for one in briefs for each in check_certificate(one, memory, context=context, domain=domain)]
+    true = replace(data, conclusion=memory.conclusion.strip(), **_evidence(memory))
+    if briefs and not problems:
+        true = replace(true, **_of_last(briefs[-1]))
+    vector = data.reasoning_embedding
+    if vector is not None and not is_embedding_of(vector, data.reasoning_brief):
+        true = replace(true, reasoning_embedding=None)
+    return problems + [
+        CertificateProblem(name, None, "It is not what the graph and the briefs give.")
+        for name in SnapshotTaken.__struct_fields__
+        if getattr(data, name) != getattr(true, name)
+    ]
 
 
 def _assessed(session: Mapping[str, Any] | None) -> dict[str, float]:
@@ -149,17 +198,12 @@ def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotT
     if minimal.fidelity.value < LOSSLESS:
         briefs.append(compress(memory, TransferLevel.STANDARD, context=context, domain=domain))
     last = briefs[-1]
-    references = list(dict.fromkeys(text for step in memory.steps for text in step.evidence))
     whole = replace(
         data,
-        **{name: getattr(last, name) for name in _SHARED},
-        reasoning_tags=[tag.tag for tag in last.tags],
+        **_of_last(last),
+        **_evidence(memory),
         reasoning_embedding=last.embedding,
         reasoning_ref=fetched.ref,
-        reasoning_fidelity=last.fidelity.value,
-        reasoning_size=last.sizes,
-        evidence_refs=_most_telling(references),
-        evidence_count=len(references),
         # The snapshot holds these two once for all of its briefs.
         briefs=[replace(brief, context="", embedding=None) for brief in briefs],
     )
@@ -168,6 +212,20 @@ def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotT
     yield whole
     yield replace(whole, briefs=whole.briefs[-1:])
     yield _measured_bare(replace(whole, briefs=[]), memory)
+
+
+def _of_last(brief: Brief) -> dict[str, Any]:
+    """Return what a snapshot takes over from the last of its briefs."""
+    return {name: getattr(brief, name) for name in _SHARED} | {
+        "reasoning_tags": [tag.tag for tag in brief.tags],
+        "reasoning_fidelity": brief.fidelity.value,
+        "reasoning_size": brief.sizes,
+    }
+
+
+def _evidence(memory: ReasoningMemory) -> dict[str, Any]:
+    references = list(dict.fromkeys(text for step in memory.steps for text in step.evidence))
+    return {"evidence_refs": _most_telling(references), "evidence_count": len(references)}
 
 
 def _measured_bare(data: SnapshotTaken, memory: ReasoningMemory) -> SnapshotTaken:

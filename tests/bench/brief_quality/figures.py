@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from consumers.reasoning.compressor.certificate import check_certificate
 from consumers.reasoning.compressor.compress import compress
 from ledger.events.brief import Brief
-from projections.briefs.certificate import check_certificate
 from projections.briefs.fidelity import measure, measure_indexed
 from projections.briefs.index import index_graph, spelled
 from projections.briefs.prompt import TransferLevel, to_context_prompt

@@ -11,6 +11,7 @@ import msgspec
 
 from consumers.doors.cli.app import App, command_line, read_text
 from consumers.doors.cli.commands.assessment import parse_vectors
+from consumers.doors.cli.commands.briefs import print_rejected
 from consumers.doors.cli.output import fields_of, page_options, show_page, when
 from consumers.doors.cli.program import Group
 from consumers.reasoning.snapshots.act import act_on, describe
@@ -65,6 +66,7 @@ def show(app: App, id_: str) -> None:
         click.echo(clean(answer["prompt"]))
         assessed = ", ".join(f"{name} {value:.2f}" for name, value in found.vectors.items()) or "none assessed"
         click.echo(f"-- {found.snapshot_id} by {found.author}, context {found.context_source}; vectors: {assessed}")
+        print_rejected(found.rejected)
 
     app.show("snapshot", answer, text)
 
@@ -107,7 +109,12 @@ def receive(
     with open_tree(tree) if tree is not None else nullcontext() as opened:
         decision = act_on(app.query_with, ref, author=author, level=wanted, task=task, vectors=assessed, tree=opened)
     data = describe(decision)
-    app.show("decision", data, lambda: print_decision(data))
+
+    def text() -> None:
+        print_decision(data)
+        print_rejected(decision.snapshot.rejected)
+
+    app.show("decision", data, text)
 
 
 def plain(found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
@@ -127,6 +134,7 @@ def plain(found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
         "reasoning_embedding": None if vector is None else list(vector),
         "embedder": None if vector is None else vector.embedder._asdict(),
         **{name: getattr(rendered, name) for name in counted},
+        "rejected": msgspec.to_builtins(found.rejected),
     }
 
 

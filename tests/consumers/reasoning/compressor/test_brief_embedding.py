@@ -6,12 +6,12 @@ import pytest
 from graphs import CHINESE, audit_graph, chain, graph
 from msgspec.structs import replace
 
+from consumers.reasoning.compressor.certificate import check_certificate
 from consumers.reasoning.compressor.compress import compress
 from consumers.reasoning.workers import fitting
 from ledger.codec import encode_canonical
 from ledger.events.reasoning import ReasoningBriefed
 from ledger.limits import entry_size_max_bytes
-from projections.briefs.certificate import check_certificate
 from projections.briefs.embedding import HASH_V1, cosine_similarity, embed_text, pack, unpack
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 

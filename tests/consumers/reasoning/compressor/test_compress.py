@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from consumers.reasoning.compressor.certificate import check_certificate
 from consumers.reasoning.compressor.compress import compress
 from consumers.reasoning.compressor.envelope import snake_case
 from ledger.events.brief import Brief
-from projections.briefs.certificate import check_certificate
 from projections.briefs.fidelity import measure
 from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, to_context_prompt
 from projections.briefs.text import count_sentences

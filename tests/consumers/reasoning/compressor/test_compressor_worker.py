@@ -13,6 +13,7 @@ from building import Ledger
 from graphs import audit_json
 
 from consumers.reasoning import workers as module
+from consumers.reasoning.compressor.certificate import check_certificate
 from consumers.reasoning.workers import LEVELS, CompressorWorker
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Author
@@ -21,7 +22,6 @@ from ledger.errors import Unavailable
 from ledger.events import reasoning
 from ledger.events.body import Event
 from ledger.local import LocalClient
-from projections.briefs.certificate import check_certificate
 from projections.briefs.fidelity import measure
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 from projections.reader import Reader
@@ -94,7 +94,7 @@ def test_receiver_with_the_event_and_the_graph_alone_repeats_the_fidelity(
         with ledger.log.snapshot() as snapshot:
             briefed = read_event(event.index, snapshot.entry(event.index)).data
         assert measure(memory, briefed.prompt) == briefed.brief.fidelity
-        assert check_certificate(briefed.brief, memory) == []
+        assert check_certificate(briefed.brief, memory, domain="security_audit") == []
         prompt = to_context_prompt(briefed.brief, TransferLevel(briefed.brief.level))
         assert (prompt.prompt, prompt.tokens) == (briefed.prompt, briefed.tokens)
 

@@ -15,7 +15,7 @@ from graphs import CHINESE, audit_graph, graph
 from consumers.reasoning.snapshots.act import act_on, describe, review_id
 from consumers.reasoning.snapshots.take import take_snapshot
 from ledger.author import Author
-from ledger.errors import Corrupted, Refused
+from ledger.errors import Refused
 from ledger.events import reasoning
 from ledger.events.body import Event
 from ledger.events.reasoning import CheckedTree, Counts, Issue, ReasoningValidated
@@ -91,21 +91,15 @@ def requests(ledger: Ledger) -> list[Event]:
     return [event for event in events if event.kind == "review.requested"]
 
 
-def test_quiet_reasoning_is_acted_on_without_fetching(ledger: Ledger, reader: Reader, alice: Author) -> None:
+def test_quiet_reasoning_is_acted_on_by_its_prompt(ledger: Ledger, reader: Reader, alice: Author) -> None:
     reason(ledger, "backup", BACKUP, domain="operations")
     snapshot = take_snapshot(alice, reader.answer, reasoning="backup", vectors={"uncertainty": 0.1, "Impact": 0.2})
-    asked: list[str] = []
-
-    def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        asked.append(query)
-        return reader.answer(query, arguments)
-
-    decision = act_on(view, snapshot.snapshot_id, task="Paint the fence")
+    decision = act_on(reader.answer, snapshot.snapshot_id, task="Paint the fence")
     assert (decision.action, decision.rule, decision.review, decision.graph) == ("act", None, None, None)
     assert decision.may_act
     assert decision.prompt.tokens <= decision.prompt.budget
     assert decision.answer.not_assessed == []
-    assert {query for query in asked if query.startswith("reasoning.")} == {"reasoning.origins"}
+    assert (decision.snapshot, decision.snapshot.rejected) == (snapshot, None)
     assert requests(ledger) == []
 
 
@@ -276,10 +270,38 @@ def test_snapshot_that_says_something_else_than_its_graph_is_not_acted_on(
 ) -> None:
     reason(ledger, "audit", AUDIT, domain="security")
     lie = tampered(ledger, reader, alice, **changed)
-    with pytest.raises(Corrupted) as refused:
-        act_on(reader.answer, lie, author=bob)
-    assert refused.value.code == "VERIFICATION_FAILED"
-    assert requests(ledger) == []
+    honest, decision = (act_on(reader.answer, name, author=bob) for name in ("honest", lie))
+    assert decision.prompt == honest.prompt
+    rejected = decision.snapshot.rejected
+    assert rejected is not None
+    assert (rejected.author, rejected.event_id) == ("alice", reader.answer("snapshots.show", {"id": lie})["event_id"])
+    assert describe(decision)["rejected"]["author"] == "alice"
+
+
+def test_low_risk_snapshot_with_a_forged_fact_is_not_acted_on_either(
+    ledger: Ledger, reader: Reader, alice: Author
+) -> None:
+    reason(ledger, "audit", BACKUP, domain="operations")
+    quiet = {"uncertainty": 0.1, "impact": 0.2}
+    decision = act_on(reader.answer, tampered(ledger, reader, alice, fact="All is well"), vectors=quiet)
+    assert (decision.action, decision.rule) == ("act", None)
+    assert "All is well" not in decision.prompt.prompt
+    assert decision.snapshot.rejected is not None
+
+
+def test_quiet_snapshot_of_a_graph_that_is_nowhere_is_not_acted_on(
+    ledger: Ledger, reader: Reader, alice: Author
+) -> None:
+    reason(ledger, "audit", BACKUP, domain="operations")
+    take_snapshot(alice, reader.answer, reasoning="audit", snapshot_id="honest")
+    nowhere = "sha256:" + "0" * 64
+    data = ledger.event(-1).data
+    briefs = [msgspec.structs.replace(brief, reasoning_ref=nowhere) for brief in data.briefs]
+    ledger.emit("alice", "snapshot/nowhere", msgspec.structs.replace(data, reasoning_ref=nowhere, briefs=briefs))
+    quiet = {"uncertainty": 0.1, "impact": 0.2}
+    assert act_on(reader.answer, "honest", vectors=quiet).action == "act"
+    decision = act_on(reader.answer, "nowhere", vectors=quiet)
+    assert (decision.action, describe(decision)["fidelity"]) == ("human_review_required", 0.0)
 
 
 def test_graph_that_is_not_in_this_ledger_is_a_matter_for_a_human(ledger: Ledger, reader: Reader, bob: Author) -> None:

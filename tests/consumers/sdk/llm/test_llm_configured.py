@@ -10,6 +10,7 @@ import pytest
 from graphs import audit_graph, audit_json
 from llm_stub import Vendor, says, says_json
 
+from consumers.reasoning.compressor.certificate import check_certificate
 from consumers.reasoning.compressor.compress import compress
 from consumers.reasoning.compressor.transfer import describe, receive_brief
 from consumers.reasoning.validator.validator import ReasoningValidator
@@ -20,7 +21,6 @@ from ledger.config import Actions
 from ledger.errors import BatonError
 from ledger.events.brief import Brief
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from projections.briefs.certificate import check_certificate
 from projections.briefs.prompt import TransferLevel
 from projections.reader import Reader
 

@@ -1,0 +1,78 @@
+"""Does a brief hold: is everything it says what its graph says?
+
+What a prompt shows of a graph is the compressor's choice: which facts, remarks, sections and particulars. All else
+follows from that choice and the graph. So a brief is made again from its own choice and compared field by field: no
+list of what may be forged has to be kept, and what a new field says is compared from its first day on.
+
+Two things cannot be compared. An embedding of another embedder than ours, and what was counted by another tokenizer
+(sizes, what fitted and so the fidelity): the caller must not hand on a brief that is not ``comparable``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from consumers.reasoning.compressor.compress import budget_needed, made_whole, measured, remarks_of
+from consumers.reasoning.compressor.envelope import empty_brief, with_facts
+from ledger.events.brief import Brief, Fact
+from projections.briefs.certificate import CertificateProblem
+from projections.briefs.embedding import is_embedding_of
+from projections.briefs.index import index_graph
+from projections.briefs.tokens import tokenizer
+from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
+
+_COUNTED: Final = ("reasoning_brief", "dropped_steps", "fidelity", "sizes", "budget_needed_for_090")
+_NOT_COMPARED: Final = {"compressor_name", "compressor_version", "tokenizer", "exact", "embedding", "facts", *_COUNTED}
+_FROM_GRAPH: Final = tuple(name for name in Brief.__struct_fields__ if name not in _NOT_COMPARED)
+
+
+def is_comparable(brief: Brief) -> bool:
+    """Tell whether a brief was counted as it would be here: else its fidelity can only be believed."""
+    return (brief.tokenizer, brief.exact) == (tokenizer().name, tokenizer().exact)
+
+
+def check_certificate(
+    brief: Brief, memory: ReasoningMemory, *, context: str | None = None, domain: str | None = None
+) -> list[CertificateProblem]:
+    """Return every place where a brief is not what its graph says; empty for an honest brief.
+
+    ``context`` is what it was made with in place of the graph's task, ``domain`` the one that its tags name.
+    """
+    if brief.reasoning_ref != compute_reasoning_ref(memory):
+        return [CertificateProblem("reasoning_ref", None, "The brief is of another graph.")]
+    index = index_graph(memory)
+    empty = empty_brief(index, brief.level, brief.budget, context=context, domain=domain)
+    begun = made_whole(empty, memory) if brief.layout.whole else empty
+    shown = {fact.step for fact in brief.facts}.difference(brief.layout.others)
+    remarks = [remark for remark in remarks_of(index) if remark in brief.remarks]
+    true = with_facts(begun, index, shown, remarks, brief.layout)
+    problems = [*_fact_problems(brief.facts, true.facts), *_differences(brief, true, _FROM_GRAPH)]
+    if not problems and is_comparable(brief):
+        true = measured(replace(true, budget_needed_for_090=budget_needed(index, empty)), index)
+        problems = list(_differences(brief, true, _COUNTED))
+    if brief.embedding is not None and not is_embedding_of(brief.embedding, brief.reasoning_brief):
+        problems.append(CertificateProblem("embedding", None, "The vector is not that of the sentences."))
+    return problems
+
+
+def _differences(brief: Brief, true: Brief, names: tuple[str, ...]) -> Iterator[CertificateProblem]:
+    for name in names:
+        if getattr(brief, name) != getattr(true, name):
+            yield CertificateProblem(name, None, "It is not what the graph and the facts shown give.")
+
+
+def _fact_problems(facts: list[Fact], true: list[Fact]) -> Iterator[CertificateProblem]:
+    by_step = {fact.step: fact for fact in true}
+    for fact in facts:
+        own = by_step.get(fact.step)
+        if own is None:
+            yield CertificateProblem("facts", fact.step, "The graph has no such step.")
+            continue
+        for name in Fact.__struct_fields__:
+            if getattr(fact, name) != getattr(own, name):
+                yield CertificateProblem(f"facts.{name}", fact.step, f"The fact's {name} is not the step's.")
+    if [fact.step for fact in facts] != [fact.step for fact in true]:
+        yield CertificateProblem("facts", None, "They are not each step shown, once, in the order of the graph.")
