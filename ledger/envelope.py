@@ -25,7 +25,7 @@ from ledger.limits import (
     entry_size_max_bytes,
     request_size_max_bytes,
 )
-from ledger.merkle import leaf_hash, root_of
+from ledger.merkle import leaf_hash, root_of, tree_size_max
 
 EVENT_TYPE: Final = "application/vnd.baton.event.v1+json"
 BATCH_TYPE: Final = "application/vnd.baton.batch.v1"
@@ -58,10 +58,12 @@ def batch_root_pae(size: int, root: bytes) -> bytes:
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One stored event: the author's bytes, the key and signature, its place in its batch, the ledger's clock.
+    """One stored event: the author's bytes, key and signature, its place in its batch, the ledger's time and counts.
 
     ``batch_size`` 1: the signature covers the event's own PAE. ``accepted_ms`` (Unix) decreases along the log only at a
-    ``ledger.clock_set`` (``lifecycle.clock``).
+    ``ledger.clock_set`` (``lifecycle.clock``). ``stream_version`` counts the entries of the stream, and
+    ``authority_version`` those of authority in the whole log, both up to and including this one: whoever holds some
+    entries sees by them what is left out.
     """
 
     version: int
@@ -72,6 +74,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     batch_index: int
     batch_size: int
     accepted_ms: int
+    stream_version: int
+    authority_version: int
 
     def encode(self) -> bytes:
         """Return the entry's one stored form."""
@@ -98,6 +102,8 @@ def decode_entry(data: bytes) -> Entry:
         raise Refused("INVALID_FORMAT", "the entry's key or signature has the wrong length")
     if not 0 <= entry.batch_index < entry.batch_size <= batch_events_max or not 0 <= entry.accepted_ms <= clock_max_ms:
         raise Refused("INVALID_FORMAT", "the entry's place in its batch or its clock is impossible")
+    if not (1 <= entry.stream_version <= tree_size_max and 1 <= entry.authority_version <= tree_size_max):
+        raise Refused("INVALID_FORMAT", "the entry's place in its stream or among authority is impossible")
     return entry
 
 

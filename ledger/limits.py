@@ -9,7 +9,7 @@ from typing import Final
 
 # Part of the format: replayed by auditors and followers.
 entry_size_max_bytes: Final = 48 * 1024
-body_size_max_bytes: Final = entry_size_max_bytes - 128
+body_size_max_bytes: Final = entry_size_max_bytes - 160
 """The rest is the entry's own: key, signature and numbers around the body."""
 
 json_depth_max: Final = 32

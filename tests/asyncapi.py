@@ -33,10 +33,12 @@ _HEADERS: Final = {
     message.KEY: "The signing key in hex.",
     message.SIGNATURE: "The signature in base64: the event's own, or that of its batch.",
     message.ACCEPTED: "The ledger's clock when it was accepted, Unix milliseconds, decimal.",
+    message.STREAM_VERSION: "How many entries its stream has, with this one, decimal.",
+    message.AUTHORITY_VERSION: "How many of the log's entries are of authority, with this one, decimal.",
     message.BATCH: "Only of an event of a signed batch: its position and the batch's size, as 2/3.",
     message.PATH: "Only of an event of a signed batch: its path to the batch root, base64 hashes joined by commas.",
 }
-_ALWAYS: Final = [message.INDEX, message.ID, message.KEY, message.SIGNATURE, message.ACCEPTED]
+_ALWAYS: Final = [name for name in _HEADERS if name not in (message.BATCH, message.PATH)]
 # An upload's intent is kept beside its blob.
 _IN_THE_LOG: Final = [kind for kind in KINDS if kind != BLOB_STORED]
 

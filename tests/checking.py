@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from ledger.admission.check import Candidate
-from ledger.admission.decide import apply
+from ledger.admission.decide import apply, check_versions
 from ledger.admission.state import Layer
 from ledger.codec import encode_packed
 from ledger.envelope import batch_pae, decode_entry, event_id, pae
@@ -30,6 +30,7 @@ class Memory:
         self.size = 0
         self.ledger: str | None = None
         self.now_ms: int | None = None
+        self.authority_version = 0
 
     def record(self, key: bytes) -> Any:
         return self.records.get(key)
@@ -45,6 +46,7 @@ class Memory:
         self.indexes |= layer.indexes
         self.size = layer.size
         self.ledger = layer.ledger
+        self.authority_version = layer.authority_version
 
 
 def replayed(entries: list[bytes]) -> Memory:
@@ -55,6 +57,7 @@ def replayed(entries: list[bytes]) -> Memory:
         body, content = decode_body(entry.body)
         layer = Layer(memory)
         apply(Candidate(body, content, event_id(pae(entry.body)), entry.body), entry.key, layer, entry.accepted_ms)
+        check_versions(entry, body.stream, layer)
         memory.take(layer)
     return memory
 

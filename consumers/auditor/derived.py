@@ -192,7 +192,10 @@ def _check_head(value: bytes, replay: Replay, findings: Findings) -> None:
             ("size", head.size == replay.size),
             ("frontier", frontier is None or head.frontier == frontier.to_bytes()),
             ("accepted_ms", head.accepted_ms == replay.clock_ms),
-            ("authority_index", head.authority_index == replay.state.authority_index or replay.lost_from is not None),
+            (
+                "authority_version",
+                head.authority_version == replay.state.authority_version or replay.lost_from is not None,
+            ),
         )
         if not is_right
     ]

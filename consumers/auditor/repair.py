@@ -98,8 +98,8 @@ def _require_whole(replay: Replay, head: Head, findings: Findings) -> None:
 
 
 def _head(head: Head, replay: Replay) -> bytes:
-    authority_index = replay.state.authority_index
-    right = msgspec.structs.replace(head, accepted_ms=replay.clock_ms, authority_index=authority_index)
+    versions = {"authority_version": replay.state.authority_version}
+    right = msgspec.structs.replace(head, accepted_ms=replay.clock_ms, **versions)
     return msgspec.msgpack.encode(right)
 
 

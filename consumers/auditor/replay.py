@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from consumers.auditor.signatures import Batches, Signatures
 from ledger.admission.check import Candidate
-from ledger.admission.decide import apply
+from ledger.admission.decide import apply, check_versions, count_refused
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer
 from ledger.codec import encode_packed
@@ -245,18 +245,26 @@ class Replay:
         try:
             apply(candidate, entry.key, layer, self._clock.now)
         except Refused as refusal:
-            report = self._findings.problem if self.lost_from is None else self._findings.note
-            report(index, refusal.code, f"entry {index} ({body.kind} on {body.stream}): {refusal.message}")
+            self._report(index, refusal.code, f"entry {index} ({body.kind} on {body.stream}): {refusal.message}")
             self.state.packed[layout.quarantine_key(index)] = encode_packed(refusal.code)
+            count_refused(body, chunk, index)
         else:
             layer.merge_down()
             if isinstance(candidate.data, KeyCompromised):
                 since = candidate.data.since
                 message = f"a key of {body.stream} is compromised: what it signed since entry {since} is suspect"
                 self._findings.note(index, "KEY_REVOKED", message)
+        try:
+            check_versions(entry, body.stream, chunk)
+        except Refused as refusal:
+            self._report(index, refusal.code, f"entry {index}: {refusal.message}")
         self.state.remember(candidate.id, index)
         if self._observe is not None:
             self._observe(index, body.stream, candidate.id)
+
+    def _report(self, index: int, code: str, message: str) -> None:
+        """Report what rules say of an entry; when one before it is lost, only as a note."""
+        (self._findings.problem if self.lost_from is None else self._findings.note)(index, code, message)
 
 
 class PackedState:
@@ -266,7 +274,7 @@ class PackedState:
         self.size = 0
         self.ledger: str | None = None
         self.now_ms: int | None = None
-        self.authority_index = 0
+        self.authority_version = 0
         self.packed: dict[bytes, bytes] = {}
         self.indexes: dict[bytes, int] = {}
         self._decoded: dict[bytes, Any] = {}
@@ -295,8 +303,7 @@ class PackedState:
         self._decoded |= layer.records
         self.size = layer.size
         self.ledger = layer.ledger
-        if layer.authority_index is not None:
-            self.authority_index = layer.authority_index
+        self.authority_version = layer.authority_version
 
     def remember(self, event_id: str, index: int) -> None:
         """Record the id of the event at ``index``; the first one stands."""

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from blake3 import blake3
 
+from ledger.admission.authority import Life
 from ledger.admission.check import Candidate, Checked, refusal_of
 from ledger.admission.rules import AUTHORITY_KINDS, RULES
 from ledger.admission.state import Layer
@@ -59,6 +60,7 @@ def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | N
     accepted_ms = _accepted_ms(checked, group, system_ms)
     layer = Layer(group)
     events: list[Event] = []
+    versions: list[tuple[int, int]] = []
     refusals: dict[int, Refused] = {}
     tainted: set[str] = set()
     for position, candidate in enumerate(checked.candidates):
@@ -73,6 +75,7 @@ def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | N
             continue
         try:
             events.append(_apply_new(candidate, checked.submission.key, layer, accepted_ms))
+            versions.append(_versions(layer, body.stream))
         except Refused as refusal:
             refusals[position] = refusal
             tainted |= {body.stream, candidate.id}
@@ -83,7 +86,7 @@ def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | N
         asked_last(checked, layer, accepted_ms)
     layer.merge_down()
     accepted = [Accepted(event.index, event.id, accepted_ms) for event in events]
-    return Decided(_entries(checked, accepted_ms), events, accepted)
+    return Decided(_entries(checked, accepted_ms, versions), events, accepted)
 
 
 def _accepted_ms(checked: Checked, group: Layer, system_ms: int) -> int:
@@ -149,13 +152,45 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     if rule is None:
         raise Refused("UNKNOWN_KIND", f"no rule admits {body.kind}", kind=body.kind)
     life = rule(event, layer, None if before is None else before.state)
-    layer.put_stream(body.stream, StreamRecord(version + 1, event.index, life))
+    _count(body, layer, event.index, life)
     layer.indexes[body.stream, candidate.id] = event.index
     layer.signers[event.index] = key
     layer.size += 1
-    if body.kind in AUTHORITY_KINDS:
-        layer.authority_index = event.index
     return event
+
+
+def count_refused(body: Body, layer: Layer, index: int) -> None:
+    """Count an entry that a rule refuses: it stands in the log all the same, and changes nothing else."""
+    before = layer.stream(body.stream)
+    _count(body, layer, index, None if before is None else before.state)
+
+
+def check_versions(entry: Entry, stream: str, layer: Layer) -> None:
+    """Compare the counts that an entry carries with those that a replay has when it stands.
+
+    Raises:
+        Refused: ``VERIFICATION_FAILED``.
+    """
+    stream_version, authority_version = _versions(layer, stream)
+    if entry.stream_version != stream_version:
+        message = f"it says that it is entry {entry.stream_version} of {stream}, and is entry {stream_version}"
+        raise Refused("VERIFICATION_FAILED", message, expected=stream_version)
+    if entry.authority_version != authority_version:
+        message = f"it says that it stands on {entry.authority_version} entries of authority, and there are \
+{authority_version}"
+        raise Refused("VERIFICATION_FAILED", message, expected=authority_version)
+
+
+def _count(body: Body, layer: Layer, index: int, life: Life) -> None:
+    before = layer.stream(body.stream)
+    layer.put_stream(body.stream, StreamRecord(1 if before is None else before.version + 1, index, life))
+    if body.kind in AUTHORITY_KINDS:
+        layer.authority_version += 1
+
+
+def _versions(layer: Layer, stream: str) -> tuple[int, int]:
+    record = layer.stream(stream)
+    return 0 if record is None else record.version, layer.authority_version
 
 
 def check_signer(body: Body, public_key: str, layer: Layer, now_ms: int) -> KeyRecord:
@@ -231,7 +266,7 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     return record.index
 
 
-def _entries(checked: Checked, accepted_ms: int) -> list[bytes]:
+def _entries(checked: Checked, accepted_ms: int, versions: list[tuple[int, int]]) -> list[bytes]:
     submission = checked.submission
     is_batch = submission.is_batch_signed
     size = len(submission.bodies) if is_batch else 1
@@ -245,6 +280,10 @@ def _entries(checked: Checked, accepted_ms: int) -> list[bytes]:
             batch_index=position if is_batch else 0,
             batch_size=size,
             accepted_ms=accepted_ms,
+            stream_version=stream_version,
+            authority_version=authority_version,
         ).encode()
-        for position, raw in enumerate(submission.bodies)
+        for position, (raw, (stream_version, authority_version)) in enumerate(
+            zip(submission.bodies, versions, strict=True)
+        )
     ]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ledger.admission.check import Candidate
-from ledger.admission.decide import apply
+from ledger.admission.decide import apply, check_versions
 from ledger.admission.gate import Transaction, first_head, records_cached_max
 from ledger.admission.state import Layer
 from ledger.codec import encode_packed
@@ -82,6 +82,7 @@ class Follower:
             one = Layer(layer)
             try:
                 event = apply(candidate, entry.key, one, entry.accepted_ms)
+                check_versions(entry, event.stream, one)
             except Refused as refusal:
                 raise _unfit(index, str(refusal)) from refusal
             one.merge_down()
@@ -89,7 +90,7 @@ class Follower:
             pending.id_keys.append(base.id_key(event.stream, event.id))
             pending.accepted_ms = entry.accepted_ms
         pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
-        pending.authority_index = layer.authority_index
+        pending.authority_version = layer.authority_version
         return layer, pending
 
 

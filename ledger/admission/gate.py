@@ -70,7 +70,7 @@ class Gate:
                     return answers
                 pending.accepted_ms = layer.now_ms
                 pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
-                pending.authority_index = layer.authority_index
+                pending.authority_version = layer.authority_version
                 head = snapshot.head or first_head(layer.ledger)
                 new_head, _ = self._log.appender.append(txn, head, pending)
             # If we crash before this line, nothing of the group is in the log and nobody was told otherwise. After it,
@@ -143,6 +143,7 @@ class Transaction:
         self.size = snapshot.size
         self.ledger = None if snapshot.head is None else snapshot.head.ledger
         self.now_ms = None if snapshot.head is None else snapshot.head.accepted_ms
+        self.authority_version = 0 if snapshot.head is None else snapshot.head.authority_version
 
     def record(self, key: bytes) -> Any:
         """Return the record under a state key, or None."""

@@ -16,6 +16,7 @@ sessions, reasonings and searches, in which nobody approves anything, and how of
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from blake3 import blake3
 
 from ledger.admission.authority import OF_KIND
 from ledger.admission.state import Layer
-from ledger.envelope import decode_entry, event_id, pae
+from ledger.envelope import Entry, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.events.body import Body, Event, decode_body, make_event
 from ledger.lifecycle import handoff, review
@@ -78,14 +79,12 @@ class Refold:
         machine = _MACHINES.get(stream.partition("/")[0])
         if machine is None:
             return
-        version, last_index, life = 0, -1, None
+        life = None
         for event in _events(snapshot, stream):
-            try:
+            with contextlib.suppress(Refused):  # it stands in the log all the same, and changes nothing
                 life = machine(life, event)
-            except Refused:
-                continue  # it stands in the log all the same, and counts for nobody
-            version, last_index = version + 1, event.index
-        if StreamRecord(version, last_index, life) != record:
+        indexes = snapshot.stream_indexes(stream)
+        if not indexes or StreamRecord(len(indexes), indexes[-1][0], life) != record:
             raise _unlike(stream)
 
     def _check_agent(self, snapshot: Snapshot, key: bytes, record: AgentRecord | KeyRecord) -> None:
@@ -116,6 +115,7 @@ class _Others:
         self.size = 0
         self.ledger: str | None = None
         self.now_ms: int | None = None
+        self.authority_version = 0
         self._own = agent_key(name)
 
     def record(self, key: bytes) -> Any:
@@ -132,27 +132,28 @@ class _Others:
 
 def _events(snapshot: Snapshot, stream: str) -> Iterator[Event]:
     """Yield the events of a stream that are not quarantined, in order."""
-    for index, digest in snapshot.stream_indexes(stream):
-        event, body = _read(snapshot, index)
-        if body.stream != stream or event.id != f"blake3:{digest.hex()}":
+    for version, (index, digest) in enumerate(snapshot.stream_indexes(stream), 1):
+        event, body, entry = _read(snapshot, index)
+        if body.stream != stream or event.id != f"blake3:{digest.hex()}" or entry.stream_version != version:
             raise _unlike(stream)
         if not snapshot.is_quarantined(index):
             yield event
 
 
-def _read(snapshot: Snapshot, index: int) -> tuple[Event, Body]:
+def _read(snapshot: Snapshot, index: int) -> tuple[Event, Body, Entry]:
     try:
         entry = decode_entry(snapshot.entry(index))
         body, content = decode_body(entry.body)
     except Refused as error:
         raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {error.message}", index=index) from error
     identity = event_id(pae(entry.body))
-    return make_event(body, content, index=index, event_id=identity, key=entry.key, accepted_ms=entry.accepted_ms), body
+    event = make_event(body, content, index=index, event_id=identity, key=entry.key, accepted_ms=entry.accepted_ms)
+    return event, body, entry
 
 
 def _check_idempotency(snapshot: Snapshot, key: bytes, index: int, digest: bytes) -> None:
     if index < snapshot.size:
-        event, body = _read(snapshot, index)
+        event, body, _ = _read(snapshot, index)
         same = blake3(f"{event.kind}\0{event.stream}\0".encode() + bytes(body.data)).digest(length=16) == digest
         if body.idem is not None and same and idempotency_key(body.author, body.idem) == key:
             return
@@ -169,11 +170,14 @@ def _unlike(what: str) -> Corrupted:
 
 
 def check_head(snapshot: Snapshot) -> None:
-    """Hold the time that the head gives for the last entry against that entry.
+    """Hold the time and the count that the head gives for the last entry against that entry.
 
     Raises:
-        Corrupted: the head says another time.
+        Corrupted: the head says others.
     """
     head = snapshot.head
-    if head is not None and decode_entry(snapshot.entry(head.size - 1)).accepted_ms != head.accepted_ms:
+    if head is None:
+        return
+    last = decode_entry(snapshot.entry(head.size - 1))
+    if (last.accepted_ms, last.authority_version) != (head.accepted_ms, head.authority_version):
         raise _unlike("the ledger's head")

@@ -74,7 +74,7 @@ def _handoff(event: Event, state: Layer, life: Life) -> HandoffState:
             _require_approval_that_counts(after, event, state)
             _check_dependencies(event, after, state)
         case handoff.HandoffSuperseded():
-            if state.stream(f"handoff/{event.data.by}") is None:
+            if _handoff_state(state, event.data.by) is None:
                 raise Refused("NOT_FOUND", f"there is no handoff {event.data.by} to take its place", by=event.data.by)
         case (
             handoff.HandoffApproved()
@@ -137,11 +137,10 @@ def _check_parties(event: Event, data: handoff.HandoffCreated | handoff.HandoffA
 def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None:
     """Refuse a claim that a dependency does not unlock."""
     for wanted in after.depends_on:
-        record = state.stream(f"handoff/{wanted}")
-        if record is None:
+        life = _handoff_state(state, wanted)
+        if life is None:
             raise Refused("DEPENDENCY_MISSING", f"{event.name} depends on {wanted}, which does not exist", on=wanted)
-        life = record.state
-        if isinstance(life, HandoffState) and not is_unlocked(life.status, after.unlock_at):
+        if not is_unlocked(life.status, after.unlock_at):
             message = f"{event.name} waits for {wanted}, which is {life.status}"
             raise Refused("DEPENDENCY_PENDING", message, on=wanted, status=life.status)
 
@@ -162,9 +161,15 @@ def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> Non
             )
         if len(came_from) > dependencies_walked_max:
             raise Refused("TOO_LARGE", f"{event.name} depends on more than {dependencies_walked_max} handoffs")
-        record = state.stream(f"handoff/{name}")
-        if record is not None and isinstance(record.state, HandoffState):
-            waiting.extend((wanted, name) for wanted in record.state.depends_on)
+        life = _handoff_state(state, name)
+        if life is not None:
+            waiting.extend((wanted, name) for wanted in life.depends_on)
+
+
+def _handoff_state(state: Layer, name: str) -> HandoffState | None:
+    """Return where a handoff stands; None also when no entry of its stream counts."""
+    record = state.stream(f"handoff/{name}")
+    return None if record is None else _life(record.state, HandoffState)
 
 
 def _path_back(came_from: dict[str, str], name: str) -> list[str]:

@@ -37,6 +37,10 @@ class Base(Protocol):
     def now_ms(self) -> int | None:
         """The last entry's time, or None before entry 0."""
 
+    @property
+    def authority_version(self) -> int:
+        """The number of authority events."""
+
     def record(self, key: bytes) -> Any:
         """Return the record under a state key (see ``log.tables``), or None."""
 
@@ -59,7 +63,7 @@ class Layer:
         self.size: int = below.size
         self.ledger: str | None = below.ledger
         self.now_ms: int | None = below.now_ms
-        self.authority_index: int | None = None
+        self.authority_version: int = below.authority_version
 
     def record(self, key: bytes) -> Any:
         """Return the record under a state key, or None."""
@@ -89,8 +93,7 @@ class Layer:
         below.size = self.size
         below.ledger = self.ledger
         below.now_ms = self.now_ms
-        if self.authority_index is not None:
-            below.authority_index = self.authority_index
+        below.authority_version = self.authority_version
 
     def stream(self, name: str) -> StreamRecord | None:
         """Return the record of a stream."""

@@ -2,8 +2,8 @@
 
 A message's payload is the body, byte for byte, so any NATS tool can read it. Short headers hold the rest of the entry,
 and for an event of a signed batch its path: a receiver rebuilds the entry's exact bytes and verifies the signature from
-the message alone. Headers have one form. Two of them, the index and the accepted time, are the ledger's word and not
-the author's, so no signature covers them: they are the leaf that the log's tree covers, and who must rely on them
+the message alone. Headers have one form. The index, the accepted time and the two versions are the ledger's word and
+not the author's, so no signature covers them: they are the leaf that the log's tree covers, and who must rely on them
 compares the entry with a receipt or reads it by index.
 """
 
@@ -23,6 +23,8 @@ ID: Final = "Baton-Id"
 KEY: Final = "Baton-Key"
 SIGNATURE: Final = "Baton-Sig"
 ACCEPTED: Final = "Baton-Accepted"
+STREAM_VERSION: Final = "Baton-Stream-Version"
+AUTHORITY_VERSION: Final = "Baton-Authority-Version"
 BATCH: Final = "Baton-Batch"
 PATH: Final = "Baton-Path"
 
@@ -35,6 +37,8 @@ def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:
         KEY: entry.key.hex(),
         SIGNATURE: encode_base64(entry.sig),
         ACCEPTED: str(entry.accepted_ms),
+        STREAM_VERSION: str(entry.stream_version),
+        AUTHORITY_VERSION: str(entry.authority_version),
     }
     if entry.batch_size > 1:
         headers[BATCH] = f"{entry.batch_index}/{entry.batch_size}"
@@ -77,6 +81,8 @@ def _read(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry, list[
         batch_index=decode_decimal(batch_index, BATCH),
         batch_size=decode_decimal(batch_size, BATCH),
         accepted_ms=decode_decimal(headers[ACCEPTED], ACCEPTED),
+        stream_version=decode_decimal(headers[STREAM_VERSION], STREAM_VERSION),
+        authority_version=decode_decimal(headers[AUTHORITY_VERSION], AUTHORITY_VERSION),
     )
     # Read back as any stored entry is: every length and range is checked where it is for all of them.
     return decode_decimal(headers[INDEX], INDEX), decode_entry(entry.encode()), path

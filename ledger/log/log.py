@@ -100,7 +100,7 @@ class Pending(msgspec.Struct):
     id_keys: list[bytes] = []
     state: dict[bytes, bytes] = {}
     accepted_ms: int = 0
-    authority_index: int | None = None
+    authority_version: int = 0
 
 
 class Appender:
@@ -127,7 +127,7 @@ class Appender:
             size=frontier.size,
             frontier=frontier.to_bytes(),
             accepted_ms=pending.accepted_ms,
-            authority_index=head.authority_index if pending.authority_index is None else pending.authority_index,
+            authority_version=pending.authority_version,
         )
         for key, value in sorted(pending.state.items()):
             txn.put(key, value, db=self._tables.state)

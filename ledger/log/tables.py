@@ -44,7 +44,7 @@ DATABASE: Final = "log"
 class Head(msgspec.Struct, frozen=True, array_like=True):
     """Where the log ends: what every write transaction starts from and replaces.
 
-    ``accepted_ms``: the last entry's clock (Unix ms); ``authority_index``: the last one that changed who may sign.
+    ``accepted_ms`` and ``authority_version`` are those of the last entry.
     """
 
     format: int
@@ -52,11 +52,14 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     size: int
     frontier: bytes
     accepted_ms: int
-    authority_index: int
+    authority_version: int
 
 
 class StreamRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One stream: how many events it has, its last one, and the state of its life."""
+    """One stream: how many entries it has, the last one, and the state of its life.
+
+    An entry that a rule refuses (``baton fsck --repair``) is counted and changes nothing else.
+    """
 
     version: int
     last_index: int

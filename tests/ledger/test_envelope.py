@@ -30,10 +30,17 @@ from ledger.envelope import (
 )
 from ledger.errors import Refused
 from ledger.identity import verify
-from ledger.limits import batch_events_max, batch_size_max_bytes, clock_max_ms, entry_size_max_bytes
+from ledger.limits import (
+    batch_events_max,
+    batch_size_max_bytes,
+    body_size_max_bytes,
+    clock_max_ms,
+    entry_size_max_bytes,
+)
+from ledger.merkle import tree_size_max
 
 KEY = key_named("alice")
-GOOD = Entry(1, b'{"a":1}', KEY.public, 1, bytes(64), 0, 1, 1_770_890_400_000)
+GOOD = Entry(1, b'{"a":1}', KEY.public, 1, bytes(64), 0, 1, 1_770_890_400_000, 1, 1)
 
 
 def test_pae_is_dsse_v1() -> None:
@@ -89,9 +96,12 @@ def test_each_event_can_carry_its_own_signature() -> None:
     body=st.binary(max_size=300),
     place=st.integers(1, batch_events_max).flatmap(lambda size: st.tuples(st.integers(0, size - 1), st.just(size))),
     accepted_ms=st.integers(0, clock_max_ms),
+    versions=st.tuples(*2 * [st.integers(1, tree_size_max)]),
 )
-def test_entries_round_trip_in_one_form(body: bytes, place: tuple[int, int], accepted_ms: int) -> None:
-    entry = Entry(1, body, KEY.public, 1, bytes(64), *place, accepted_ms)
+def test_entries_round_trip_in_one_form(
+    body: bytes, place: tuple[int, int], accepted_ms: int, versions: tuple[int, int]
+) -> None:
+    entry = Entry(1, body, KEY.public, 1, bytes(64), *place, accepted_ms, *versions)
     assert decode_entry(entry.encode()) == entry
 
 
@@ -121,8 +131,8 @@ def test_entry_of_newer_software_is_refused_as_such(changed: dict[str, int]) -> 
         b"",
         GOOD.encode() + b"\0",
         GOOD.encode()[:-1],
-        GOOD.encode().replace(b"\x98\x01", b"\x98\xcc\x01", 1),
-        GOOD.encode().replace(b"\x98", b"\xdc\x00\x08", 1),
+        GOOD.encode().replace(b"\x9a\x01", b"\x9a\xcc\x01", 1),
+        GOOD.encode().replace(b"\x9a", b"\xdc\x00\x0a", 1),
         GOOD.encode().replace(b"\xc4\x07", b"\xc5\x00\x07", 1),
         encode_packed([*msgspec.structs.astuple(GOOD), 1]),
         msgspec.structs.replace(GOOD, key=b"short").encode(),
@@ -132,6 +142,9 @@ def test_entry_of_newer_software_is_refused_as_such(changed: dict[str, int]) -> 
         msgspec.structs.replace(GOOD, batch_size=257).encode(),
         msgspec.structs.replace(GOOD, accepted_ms=-1).encode(),
         msgspec.structs.replace(GOOD, accepted_ms=clock_max_ms + 1).encode(),
+        msgspec.structs.replace(GOOD, stream_version=0).encode(),
+        msgspec.structs.replace(GOOD, authority_version=0).encode(),
+        msgspec.structs.replace(GOOD, stream_version=tree_size_max + 1).encode(),
     ],
 )
 def test_what_is_not_an_entry_in_its_one_form_is_refused(data: bytes) -> None:
@@ -217,3 +230,9 @@ def test_hostile_bytes_are_never_more_than_refused(data: bytes) -> None:
     for text in (data, b"{" + data, b"[" + data, b"\x94\x01" + data):
         with pytest.raises(Refused):
             decode_submission(text)
+
+
+def test_largest_body_fits_into_an_entry_whatever_its_numbers() -> None:
+    place = (batch_events_max - 1, batch_events_max, clock_max_ms)
+    entry = Entry(1, bytes(body_size_max_bytes), KEY.public, 1, bytes(64), *place, tree_size_max, tree_size_max)
+    assert decode_entry(entry.encode()) == entry

@@ -44,6 +44,8 @@ def entry_of(case: Case) -> Entry:
         batch_index=case["batch_index"],
         batch_size=case["batch_size"],
         accepted_ms=case["accepted_ms"],
+        stream_version=case["stream_version"],
+        authority_version=case["authority_version"],
     )
 
 
@@ -107,7 +109,11 @@ def test_batches(case: Case) -> None:
     assert [one.hex() for one in submission.sigs] == [case["signature"]]
     check(submission)
     sig, size = submission.sigs[0], len(bodies)
-    entries = [Entry(1, body, key.public, 1, sig, at, size, case["accepted_ms"]) for at, body in enumerate(bodies)]
+    given_by_ledger = [(case["accepted_ms"], version, case["authority_version"]) for version in case["stream_versions"]]
+    entries = [
+        Entry(1, body, key.public, 1, sig, at, size, *given)
+        for at, (body, given) in enumerate(zip(bodies, given_by_ledger, strict=True))
+    ]
     assert [entry.encode().hex() for entry in entries] == case["entries_hex"]
     assert [to_dsse(entry, path) for entry, path in zip(entries, paths, strict=True)] == case["dsse"]
 

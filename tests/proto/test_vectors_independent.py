@@ -72,7 +72,7 @@ def packed_entry(case: Case) -> bytes:
     key, sig = bytes.fromhex(case["key"]), bytes.fromhex(case["signature"])
     return b"".join(
         [
-            b"\x98\x01",
+            b"\x9a\x01",
             packed_bytes(case["body"].encode()),
             packed_bytes(key),
             b"\x01",
@@ -80,6 +80,8 @@ def packed_entry(case: Case) -> bytes:
             packed_integer(case["batch_index"]),
             packed_integer(case["batch_size"]),
             packed_integer(case["accepted_ms"]),
+            packed_integer(case["stream_version"]),
+            packed_integer(case["authority_version"]),
         ]
     )
 
@@ -121,7 +123,13 @@ def test_batches(case: Case) -> None:
     assert key.sign(covered).signature.hex() == case["signature"]
     assert [[one.hex() for one in path(at, leaves)] for at in range(len(leaves))] == case["paths"]
     for at, body in enumerate(case["bodies"]):
-        fields = {"batch_index": at, "batch_size": len(leaves), "accepted_ms": case["accepted_ms"], "key": public}
+        fields = {name: case[name] for name in ("accepted_ms", "authority_version")}
+        fields |= {
+            "batch_index": at,
+            "batch_size": len(leaves),
+            "key": public,
+            "stream_version": case["stream_versions"][at],
+        }
         entry = packed_entry(fields | {"body": body, "signature": case["signature"]})
         assert entry.hex() == case["entries_hex"][at]
         envelope = case["dsse"][at]

@@ -252,7 +252,7 @@ class Node:
         while True:
             size = self._news.size
             with self.client.log.snapshot() as snapshot:
-                changed = snapshot.head.authority_index if snapshot.head else 0
+                changed = snapshot.head.authority_version if snapshot.head else 0
             if changed != seen:
                 users = current_users(self.client, self._home)
                 if users != self._users:

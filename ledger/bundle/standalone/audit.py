@@ -75,6 +75,7 @@ class Audit:
         self.ids: set[bytes] = set()
         self.idems: set[tuple[str, str]] = set()
         self.versions: Counter[str] = Counter()
+        self.authorities = 0
         self.manifest = read_manifest(members.read("manifest.json"))
         members.check_names(self.manifest)
         self.kinds = Kinds(members.read("schemas.json"))
@@ -101,6 +102,7 @@ class Audit:
         need(event.id not in self.ids, "the event is in the log twice")
         self.ids.add(event.id)
         self.guarded(index, self.time, event)
+        self.guarded(index, self.counted, event)
         self.placed(event)
         self.authority.check(event)
         self.entries += 1
@@ -158,6 +160,15 @@ class Audit:
             self.jumps[index] = self.clock
         now, self.clock = self.clock, max(before, self.clock)
         need(now >= before, "the ledger's clock goes back")
+
+    def counted(self, _index: int, event: Event) -> None:
+        """Check which entry of its stream it says it is, and on how many of authority it says it stands."""
+        self.authorities += event.kind in self.authority.rules
+        counts = (self.versions[event.stream] + 1, self.authorities)
+        need(
+            event.entry.versions == counts,
+            f"its stream and authority versions are {event.entry.versions}, not {counts}",
+        )
 
     def placed(self, event: Event) -> None:
         """Check the stream's version and the idempotency key, each as the author meant it."""

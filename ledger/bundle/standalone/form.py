@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, NoReturn
 
 from blake3 import blake3
 
-from ledger.bundle.standalone.proofs import EVENT, WrongError, need, pae
+from ledger.bundle.standalone.proofs import EVENT, TREE_MAX, WrongError, need, pae
 
 ENTRY_MAX = 48 * 1024
-BODY_MAX = ENTRY_MAX - 128
+BODY_MAX = ENTRY_MAX - 160
 BATCH_MAX = 256
 STREAM_MAX = 400
 DEPTH_MAX = 32
@@ -39,6 +39,7 @@ class Entry(NamedTuple):
     place: int
     batch: int
     accepted_ms: int
+    versions: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def take_bytes(data: bytes, at: int) -> tuple[bytes, int]:
 def read_entry(data: bytes) -> Entry:
     """Return an entry in its one form."""
     need(len(data) <= ENTRY_MAX, "the entry is too large")
-    need(data[:1] == b"\x98", "the entry is no array of eight")
+    need(data[:1] == b"\x9a", "the entry is no array of ten")
     version, at = take_number(data, 1)
     need(version == 1, "the entry is of an unknown version")
     body, at = take_bytes(data, at)
@@ -98,12 +99,16 @@ def read_entry(data: bytes) -> Entry:
     number, at = take_number(data, at)
     batch, at = take_number(data, at)
     accepted_ms, at = take_number(data, at)
+    stream_version, at = take_number(data, at)
+    authority_version, at = take_number(data, at)
     need(at == len(data), "there are bytes after the entry")
     need(len(key) == 32 and len(signature) == 64, "key or signature has the wrong length")
     need(number < batch <= BATCH_MAX, "its place in the batch is impossible")
     need(accepted_ms <= CLOCK_MAX_MS, "its time lies beyond the year 9999")
     need(len(body) <= BODY_MAX, "its body is too large")
-    return Entry(body, key, signature, number, batch, accepted_ms)
+    versions = (stream_version, authority_version)
+    need(all(0 < one <= TREE_MAX for one in versions), "its place in its stream or among authority is impossible")
+    return Entry(body, key, signature, number, batch, accepted_ms, versions)
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from building import Ledger
 from faults import FAULTS
 
+from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.author import Draft, body_of
 from ledger.codec import encode_packed
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
@@ -57,19 +60,31 @@ def forged(ledger: Ledger, author: str, stream: str, data: object, *, key: str |
     draft = Draft(stream=stream, data=data)  # type: ignore[arg-type]
     body = body_of(draft, ledger=ledger.id, author=author, at=ledger.clock.text())
     signer = ledger.keys[key or author]
-    entry = Entry(ENTRY_VERSION, body, signer.public, ED25519, signer.sign(pae(body)), 0, 1, ledger.clock.now_ms)
-    return entry.encode()
+    with ledger.log.snapshot() as snapshot:
+        assert snapshot.head is not None
+        versions = (len(snapshot.stream_indexes(stream)) + 1, snapshot.head.authority_version)
+    sig = signer.sign(pae(body))
+    return Entry(ENTRY_VERSION, body, signer.public, ED25519, sig, 0, 1, ledger.clock.now_ms, *versions).encode()
+
+
+def changed(data: bytes, **fields: object) -> bytes:
+    """Return an entry with other fields."""
+    return msgspec.structs.replace(decode_entry(data), **fields).encode()
 
 
 def append_behind_the_gate(ledger: Ledger, *entries: bytes) -> int:
-    """Append entries as the log itself would, with tree, ids and head, and no rule asked; return the first index."""
+    """Append entries as a gate without rules would, with versions, tree, ids and head; return the first index."""
     with ledger.log.writing() as (txn, snapshot):
         assert snapshot.head is not None
-        pending = Pending(accepted_ms=snapshot.head.accepted_ms)
+        versions: Counter[str] = Counter()
+        pending = Pending(accepted_ms=snapshot.head.accepted_ms, authority_version=snapshot.head.authority_version)
         for data in entries:
             entry = decode_entry(data)
             stream = entry.body.split(b'"stream":"')[1].split(b'"')[0].decode()
-            pending.entries.append(data)
+            pending.authority_version += entry.body.split(b'"kind":"')[1].split(b'"')[0].decode() in AUTHORITY_KINDS
+            versions[stream] += 1
+            number = len(snapshot.stream_indexes(stream)) + versions[stream]
+            pending.entries.append(changed(data, stream_version=number, authority_version=pending.authority_version))
             pending.id_keys.append(layout.id_key(stream, event_id(pae(entry.body))))
             pending.accepted_ms = max(pending.accepted_ms, entry.accepted_ms)
         first = snapshot.size
@@ -99,8 +114,9 @@ def rebuilt(ledger: Ledger, folder: Path, entries: list[bytes]) -> Ledger:
     with made.log.tables.writing() as txn:
         signs = CheckpointKeys(((0, ledger.keys[CHECKPOINT].public.hex()),))  # so that it can be exported
         state = {layout.CHECKPOINT_KEYS_KEY: encode_packed(signs)}
-        accepted_ms = decode_entry(entries[-1]).accepted_ms
-        pending = Pending(entries=entries, id_keys=[], state=state, accepted_ms=accepted_ms)
+        last = decode_entry(entries[-1])
+        times = {"accepted_ms": last.accepted_ms, "authority_version": last.authority_version}
+        pending = Pending(entries=entries, id_keys=[], state=state, **times)
         made.log.appender.append(txn, first, pending)
     made.write_keys()
     return made

@@ -230,10 +230,10 @@ def test_changed_head_is_found(ledger: Ledger) -> None:
     with ledger.log.tables.writing() as txn:
         head = ledger.log.tables.read_head(txn)
         assert head is not None
-        changed = msgspec.structs.replace(head, accepted_ms=head.accepted_ms + 1, authority_index=0)
+        changed = msgspec.structs.replace(head, accepted_ms=head.accepted_ms + 1, authority_version=0)
         txn.put(layout.HEAD_KEY, msgspec.msgpack.encode(changed), db=ledger.log.tables.state)
     messages = [one.message for one in fsck(ledger.home.path).problems]
-    assert messages == ["the head says another accepted_ms, authority_index than the entries give"]
+    assert messages == ["the head says another accepted_ms, authority_version than the entries give"]
 
 
 def test_flipped_byte_of_a_tile_is_found_and_blames_no_entry(closed: tuple[Path, list[bytes]]) -> None:

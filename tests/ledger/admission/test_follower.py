@@ -80,6 +80,8 @@ def test_batch_that_is_not_whole_is_left_for_later(entries: list[bytes], copy: L
         (-2, {"batch_index": 0}),
         (-1, {"accepted_ms": 2**45}),
         (-1, {"batch_size": 4}),
+        (-4, {"stream_version": 9}),
+        (-1, {"authority_version": 1}),
     ],
 )
 def test_entry_that_was_altered_is_refused(
