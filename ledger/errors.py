@@ -105,6 +105,7 @@ CODES: dict[str, Code] = {
     # Store and bus.
     "STORE_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The store cannot be opened or written."),
     "STORE_FULL": Code(Exit.UNAVAILABLE, True, "The store's map or disk is full."),
+    "STORE_STOPPED": Code(Exit.UNAVAILABLE, True, "A write failed, and this process can use the store no more."),
     "STORE_IN_USE": Code(Exit.UNAVAILABLE, True, "Another process holds what this command needs alone."),
     "BUS_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The bus did not answer."),
     "BUS_DENIED": Code(Exit.GATED, False, "The bus does not allow this agent to do that."),

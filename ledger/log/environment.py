@@ -197,7 +197,11 @@ def translated(path: Path, setting: str = "map_size_bytes") -> Iterator[None]:
     except (lmdb.MapFullError, lmdb.DiskError) as error:
         message = f"the store in {path} is full ({error}): free disk space, or raise {setting} in config.toml"
         raise Unavailable("STORE_FULL", message) from error
-    except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError) as error:
+    except lmdb.PanicError as error:
+        # The page by which LMDB commits could not be written, and may be on disk or not: only opening it again tells.
+        message = f"a write to the store in {path} failed, and this process can use it no more: start it again"
+        raise Unavailable("STORE_STOPPED", message, path=str(path)) from error
+    except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError) as error:
         raise Corrupted("CORRUPTED", f"the store in {path} is damaged ({error}): {RESTORE}") from error
     except (lmdb.Error, OSError) as error:
         raise Unavailable("STORE_UNAVAILABLE", f"the store in {path} cannot be used: {error}") from error

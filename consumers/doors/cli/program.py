@@ -6,6 +6,7 @@ any command. The entry point prints an error in the form that was asked for and 
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -17,7 +18,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import click
 
 from consumers.doors.cli.app import SCHEMA_VERSION, App
-from ledger.errors import BatonError, Exit, Refused
+from ledger.errors import BatonError, Exit, Refused, Unavailable
 
 help_width_max: Final = 150
 
@@ -194,6 +195,7 @@ VERBS: Final = {
 }
 
 argument_shown_max: Final = 80
+MACHINE_ERRORS: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE})
 # What a shell reports of a command that SIGINT ended.
 stopped_by_user: Final = 130
 
@@ -235,10 +237,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         code = run(given, app)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python must not complain about it again at exit.
+    except OSError as error:
+        # Whoever read our output has gone, or its disk is full; Python must not complain about it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = Exit.OK
+        code = Exit.OK if isinstance(error, BrokenPipeError) else _print_error(_machine_error(error), as_json=False)
     finally:
         app.close()
     gc.freeze()  # what ends with the process is not searched for garbage first: a tenth of a short verb (measured)
@@ -268,9 +270,16 @@ def run(arguments: list[str], app: App) -> int:
 
         if wants_traceback():
             raise
+        if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
+            return _print_error(_machine_error(error), as_json=as_json)
         message = f"{type(error).__name__}: {error} (run again with BATON_TRACEBACK=1, and please report it)"
         return _print_error(BatonError("UNEXPECTED", message), as_json=as_json)
     return code if isinstance(code, int) else Exit.OK
+
+
+def _machine_error(error: OSError) -> Unavailable:
+    message = f"{error}: a disk is full or failing; look what is there before you call again: it may have been done"
+    return Unavailable("STORE_UNAVAILABLE", message)
 
 
 def _print_usage(error: click.UsageError, given: Sequence[str], *, as_json: bool) -> int:

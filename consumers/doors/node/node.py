@@ -56,6 +56,9 @@ Work = Callable[[threading.Event], None]
 
 Failed = Callable[[str, BatonError], None]
 
+FATAL: Final = frozenset({"HISTORY_CHANGED", "STORE_STOPPED"})
+"""What ends a node: the log is another one, or can no more be used by this process; a new start looks again."""
+
 log = structlog.get_logger("baton.node")
 
 checkpoint_interval_s: Final = 1.0
@@ -117,20 +120,20 @@ class Node:
         await self._parts.aclose()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set; raises ``HISTORY_CHANGED`` when the log is not the one that was served."""
-        self._changed.add_done_callback(lambda _: stop.set())
+        """Serve until ``stop`` is set; raises what of ``FATAL`` ended it before."""
+        self._fatal.add_done_callback(lambda _: stop.set())
         await stop.wait()
-        if self._changed.done():
-            raise self._changed.result()
+        if self._fatal.done():
+            raise self._fatal.result()
 
     def _failed(self, who: str, error: BatonError) -> None:
-        """Log why a task failed, which is started again; one that met another history ends the node."""
-        if error.code == "HISTORY_CHANGED" and not self._changed.done():
-            self._changed.set_result(error)
+        """Log why a task failed, which is started again; what no new start of a task can mend ends the node."""
+        if error.code in FATAL and not self._fatal.done():
+            self._fatal.set_result(error)
         log.warning("task failed", task=who, code=error.code, error=error.message)
 
     async def _start(self) -> None:
-        self._changed: asyncio.Future[BatonError] = asyncio.get_running_loop().create_future()
+        self._fatal: asyncio.Future[BatonError] = asyncio.get_running_loop().create_future()
         self._parts.callback(self._server_thread.shutdown)
         self.client = self._parts.enter_context(LocalClient(self._settings))
         reader = self._parts.enter_context(Reader(self.client, self._settings))

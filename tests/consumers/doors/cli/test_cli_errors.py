@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import inside
@@ -22,7 +23,6 @@ from ledger.lifecycle.authority import NODE, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from building import Actors
 
@@ -312,3 +312,13 @@ def test_reader_that_goes_away_is_no_error(alone: Baton, arguments: list[str]) -
     assert child.stderr.read() == b""
     child.stderr.close()
     assert child.wait(60) == 0
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]], ids=["text", "json"])
+def test_output_that_no_disk_takes_is_no_traceback(alone: Baton, option: list[str]) -> None:
+    command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(alone.home), "log", *option]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment(), text=True, check=False)
+    assert done.returncode == CODES["STORE_UNAVAILABLE"].exit
+    assert done.stderr.startswith("STORE_UNAVAILABLE: [Errno 28] No space left on device: ")
+    assert done.stderr.count("\n") == 1

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import lmdb
 import msgspec
 import pytest
 from faults import times
@@ -297,3 +298,19 @@ def test_full_store_is_told_to_its_callers_and_does_not_end_the_node(
 
     served(settings, act)
     check_published(settings)
+
+
+def test_node_whose_process_can_use_the_store_no_more_ends_and_says_so(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def panic() -> None:
+        raise lmdb.PanicError  # what LMDB answers to everything once its meta page could not be written
+
+    async def run() -> None:
+        async with Node(settings) as node:
+            monkeypatch.setattr(node.client.log.tables, "_check_present", panic)
+            await node.run(asyncio.Event())
+
+    with pytest.raises(Unavailable) as ended:
+        asyncio.run(run())
+    assert ended.value.code == "STORE_STOPPED"

@@ -1,0 +1,175 @@
+"""Whatever write or sync of the machine fails, and wherever a process is killed: what was answered is there, and whole.
+
+``make faults`` goes through every call of every scene with every fault, and prints what it hit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import inside
+import pytest
+from building import MAP_SIZE
+from checking import check_log
+from faults import is_long_run
+from injection import FAULTS, Fault, Place, Ran, Table, need_strace
+
+from ledger.log.log import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BATON: Final = [sys.executable, "-m", "consumers.doors.cli"]
+LONG_LIVED: Final = [sys.executable, str(Path(__file__).parent / "long_lived_program.py")]
+ACKNOWLEDGED: Final = re.compile(r"^(\d+)  (blake3:[0-9a-f]{64})\n", re.MULTILINE)
+EMIT: Final = ("emit", "session.started", "--as", "alice", "--data", "{}", "--stream")
+before_events: Final = 250
+
+
+class Scene(NamedTuple):
+    """What is run, in words and as arguments, and how many events it may add at once."""
+
+    name: str
+    command: list[str]
+    given: str
+    sizes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def lines(stream: str, count: int, size: int) -> str:
+    """Return a batch for ``emit -``."""
+    findings = [{"finding": f"{number} " + "x" * (number * 37 % size)} for number in range(count)]
+    made = [{"stream": stream, "kind": "finding.logged", "data": data} for data in findings]
+    return "\n".join(json.dumps(line) for line in [{"stream": stream, "kind": "session.started", "data": {}}, *made])
+
+
+SCENES: Final = (
+    Scene("one event", [*BATON, *EMIT, "session/one"], "", (1,)),
+    Scene(
+        "a batch over a tile's edge", [*BATON, "emit", "-", "--as", "alice"], lines("session/batch", 40, 9000), (41,)
+    ),
+    Scene("three appends of one process", [*LONG_LIVED, "session/long"], "", (1, 2, 3)),
+    Scene("a key and its agent", [*BATON, "agent", "add", "carol"], "", (1,)),
+    Scene("a key replaced", [*BATON, "key", "rotate", "--as", "alice"], "", (1,)),
+    Scene("views folded", [*BATON, "log", "--limit", "1"], "", ()),
+)
+COMMIT: Final = "pwrite64 after fdatasync"
+"""LMDB commits by writing a meta page, once the pages that it counts are on disk."""
+
+QUICK: Final = (
+    (SCENES[0], "writev", "killed"),
+    (SCENES[0], "fdatasync", "EIO"),
+    (SCENES[0], COMMIT, "killed"),
+    (SCENES[0], "rename", "killed"),
+    (SCENES[2], COMMIT, "EIO"),
+)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A ledger with alice and 250 events, and what its readers decided and remember."""
+    need_strace()
+    folder = tmp_path_factory.mktemp("injected") / "stage"
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        steer(patch, folder)
+        for arguments in (("init",), ("agent", "add", "alice")):
+            assert inside.baton("--home", folder / ".baton", *arguments).code == 0
+        done = subprocess.run(
+            [*BATON, "emit", "-", "--as", "alice"],
+            input=lines("session/before", before_events - 3, 900),
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0
+        yield Place(folder)
+
+
+@pytest.fixture(autouse=True)
+def steered(stage: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs finds the ledger and nobody's own decisions; the folder is as it was made."""
+    steer(monkeypatch, stage.folder)
+    stage.restore()
+
+
+def steer(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let processes find the ledger in ``folder``, and there alone."""
+    for name, below in (("BATON_HOME", ".baton"), ("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")):
+        patch.setenv(name, str(folder / below))
+
+
+def ids_in(stage: Place) -> list[str]:
+    """Return the ids of all events of the log, after every invariant of it was checked."""
+    with Log(stage.folder / ".baton", map_size=MAP_SIZE) as log:
+        return check_log(log)
+
+
+def baton(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Call a verb, and nothing fails."""
+    return subprocess.run([*BATON, *arguments], capture_output=True, text=True, check=False)
+
+
+def check_after(stage: Place, scene: Scene, ran: Ran) -> None:
+    """Check what a run left behind, and that work goes on."""
+    ids = ids_in(stage)
+    acknowledged = {int(index): identity for index, identity in ACKNOWLEDGED.findall(ran.out)}
+    assert {index: ids[index] for index in acknowledged if index < len(ids)} == acknowledged
+    added = len(ids) - before_events
+    assert added in (0, *scene.sizes), "neither whole nor absent"
+    assert not (ran.code == 0 and scene.sizes and added != scene.sizes[-1])
+    assert ran.code in {0, 7, -9}, ran.err
+    assert "Traceback" not in ran.err
+    following = baton(*EMIT, "session/after")
+    assert following.returncode == 0, following.stderr
+    assert int(following.stdout.split()[0]) == len(ids)
+    if not scene.sizes:
+        assert baton("verify", "--views").returncode == 0
+
+
+def sample(stage: Place) -> Iterator[tuple[Scene, Fault]]:
+    """Yield a few faults of those that matter most."""
+    for scene, call, name in QUICK:
+        number = 1
+        if call == COMMIT:
+            calls = stage.calls(scene.command, scene.given)
+            number += calls[: calls.index("fdatasync")].count("pwrite64")
+        yield scene, Fault(call.partition(" ")[0], number, name)
+
+
+def all_faults(stage: Place) -> Iterator[tuple[Scene, Fault]]:
+    """Yield every fault of every call of every scene."""
+    for scene in SCENES:
+        counts = Counter(stage.calls(scene.command, scene.given))
+        for call, count in sorted(counts.items()):
+            for number, name in itertools.product(range(1, count + 1), FAULTS):
+                yield scene, Fault(call, number, name)
+
+
+@pytest.mark.timeout(4 * 3600 if is_long_run else 120)
+def test_what_was_acknowledged_outlives_every_failed_call_and_every_kill_and_the_next_append_works(
+    stage: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = Table()
+    for scene, fault in all_faults(stage) if is_long_run else sample(stage):
+        stage.restore()
+        ran = stage.run(scene.command, scene.given, fault)
+        try:
+            check_after(stage, scene, ran)
+        except Exception as error:  # noqa: BLE001 - every state is looked at, and the bad ones are listed
+            table.add(scene.name, fault, ran, f"{type(error).__name__}: {error}")
+        else:
+            table.add(scene.name, fault, ran)
+    if is_long_run:
+        with capsys.disabled():
+            print(f"\n{table}")
+    assert table.bad == []
+    assert table.missed == []
