@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import jsonschema
-import pytest
 from mcp import Client, StdioServerParameters, stdio_client
+from node_packages import install
 
 from consumers.doors.mcp.answers import answer_tokens_max
 from consumers.doors.mcp.server import BatonServer
@@ -34,9 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 HERE: Final = Path(__file__).parent
-BUILD: Final = HERE.parents[3] / "build"
 BATON: Final = [sys.executable, "-m", "consumers.doors.cli"]
-install_max_s: Final = 600.0
 call_max_s: Final = 60.0
 
 
@@ -155,27 +150,8 @@ class Inspector:
 
 
 def install_inspector() -> Inspector:
-    """Return the Inspector, installed from the lock once; where npm is missing, the test is not run and says so."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("not run: the command `npm` (with Node 18 or later) is missing")
-    lock = (HERE / "package-lock.json").read_bytes()
-    place = BUILD / f"mcp-inspector-{hashlib.sha256(lock).hexdigest()[:12]}"
-    BUILD.mkdir(exist_ok=True)
-    with (BUILD / "mcp-inspector.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        if not (place / "installed").exists():
-            place.mkdir(exist_ok=True)
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(HERE / name, place)
-            command = [npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"]
-            done = subprocess.run(
-                command, cwd=place, capture_output=True, text=True, timeout=install_max_s, check=False
-            )
-            if done.returncode != 0:
-                pytest.skip(f"not run: `npm ci` of the MCP Inspector failed: {done.stderr.strip()[-300:]}")
-            (place / "installed").touch()
-    return Inspector(place / "node_modules")
+    """Return the Inspector, installed from its lock once."""
+    return Inspector(install(HERE, "mcp-inspector") / "node_modules")
 
 
 def check_answer(tools: dict[str, dict[str, Any]], name: str, result: dict[str, Any]) -> dict[str, Any]:

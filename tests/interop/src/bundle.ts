@@ -1,0 +1,140 @@
+// An exported bundle, unpacked: its checkpoint, that every entry is under it and signed by a key registered before it.
+// What a bundle's rules say of who may do what is not replayed here: `baton verify --bundle` and verify.py do that.
+
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+import { leafHash, treeRoot } from "./merkle.js";
+import { checkReceipt, openCheckpoint } from "./note.js";
+import { decodeEntry, type Entry, hashOf, isSigned, need } from "./wire.js";
+
+export interface Verdict {
+  size: number;
+  entries: number;
+  fingerprint: string;
+  ids: number;
+}
+
+interface Body {
+  ledger: string;
+  kind: string;
+  author: string;
+  data: Record<string, unknown>;
+}
+
+const REGISTERING = new Set(["agent.registered", "key.delegated", "key.rotated"]);
+const ENDING = new Set(["key.revoked", "key.compromised"]);
+
+class Keys {
+  readonly owner = new Map<string, string>();
+  private readonly identity = new Map<string, string>();
+  private readonly ended = new Set<string>();
+  ledger = "";
+
+  learn(entry: Entry): void {
+    const body = JSON.parse(entry.body.toString("utf8")) as Body;
+    const { kind, author, data } = body;
+    const signing = entry.key.toString("hex");
+    if (this.ledger === "") {
+      need(kind === "ledger.created" && data.root === signing, "entry 0 is not signed by the root key it names");
+      this.ledger = hashOf(entry.key).slice(0, 32);
+      this.register("root", String(data.root));
+      this.register("node", String(data.node_key));
+    }
+    need(body.ledger === this.ledger, "the event is for another ledger");
+    need(this.owner.get(signing) === author && !this.ended.has(signing), `the key is not one of ${author}`);
+    const name = String(data.agent ?? data.name ?? author);
+    if (REGISTERING.has(kind)) {
+      const old = this.identity.get(name);
+      if (kind === "key.rotated" && old !== undefined) {
+        this.ended.add(old);
+      }
+      this.register(name, String(data.key), kind !== "key.delegated");
+    } else if (ENDING.has(kind)) {
+      this.ended.add(String(data.key));
+    } else if (kind === "agent.removed") {
+      this.ended.add(this.identity.get(name) ?? "");
+    }
+  }
+
+  private register(name: string, key: string, isIdentity = true): void {
+    need(!this.owner.has(key), "a key is registered twice");
+    this.owner.set(key, name);
+    if (isIdentity) {
+      this.identity.set(name, key);
+    }
+  }
+}
+
+/** C2SP tlog-tiles: the path of a tile. */
+function tilePath(level: string, number: number, width: number): string {
+  const digits = String(number);
+  const parts = digits.padStart(Math.ceil(digits.length / 3) * 3, "0").match(/.{3}/g) ?? [];
+  const path = parts.map((part, at) => (at < parts.length - 1 ? `x${part}` : part)).join("/");
+  return `tile/${level}/${path}${width === 256 ? "" : `.p/${width}`}`;
+}
+
+function entriesOfLog(folder: string, size: number): Buffer[] {
+  const entries: Buffer[] = [];
+  for (let number = 0; number * 256 < size; number += 1) {
+    const width = Math.min(256, size - number * 256);
+    const hashes = readFileSync(join(folder, tilePath("0", number, width)));
+    const data = readFileSync(join(folder, tilePath("entries", number, width)));
+    let at = 0;
+    for (let position = 0; position < width; position += 1) {
+      const end = at + 2 + data.readUInt16BE(at);
+      need(end <= data.length, "an entry ends beyond its tile");
+      const entry = data.subarray(at + 2, end);
+      need(leafHash(entry).equals(hashes.subarray(position * 32, position * 32 + 32)), "an entry is not the one of its tile");
+      entries.push(entry);
+      at = end;
+    }
+    need(at === data.length, "there are bytes after the entries of a tile");
+  }
+  return entries;
+}
+
+export function checkBundle(folder: string): Verdict {
+  const text = (name: string): string => readFileSync(join(folder, name), "utf8");
+  const manifest = JSON.parse(text("manifest.json")) as { content: string; indexes: number[]; size: number };
+  const vkey = text("keys/checkpoint.vkey").trimEnd();
+  const checkpoint = openCheckpoint(text("checkpoint"), vkey);
+  need(checkpoint.size === manifest.size, "checkpoint and manifest differ");
+  const keys = new Keys();
+  const ids = new Set<string>();
+  let fingerprint = "";
+  const learn = (entry: Entry): void => {
+    keys.learn(entry);
+    fingerprint ||= hashOf(entry.key);
+    ids.add(hashOf(entry.body));
+  };
+  if (manifest.content === "stream") {
+    for (const index of manifest.indexes) {
+      const stem = join(folder, "entries", String(index).padStart(20, "0"));
+      const data = readFileSync(`${stem}.entry`);
+      const receipt = readFileSync(`${stem}.tlog-proof`, "utf8");
+      need(checkReceipt(receipt, data, vkey).index === index, "a proof is of another index");
+      const entry = decodeEntry(data);
+      need(isSigned(entry, pathOf(receipt)), `the signature of entry ${index} does not fit`);
+      learn(entry);
+    }
+    return { size: checkpoint.size, entries: manifest.indexes.length, fingerprint, ids: ids.size };
+  }
+  need(existsSync(join(folder, "tile")), "the bundle holds no log");
+  const data = entriesOfLog(folder, checkpoint.size);
+  need(treeRoot(data.map(leafHash)).equals(checkpoint.root), "the entries do not lead to the checkpoint's root");
+  const entries = data.map(decodeEntry);
+  entries.forEach((entry, index) => {
+    const start = index - entry.batchIndex;
+    need(isSigned(entry, entries.slice(start, start + entry.batchSize)), `the signature of entry ${index} does not fit`);
+    learn(entry);
+  });
+  return { size: checkpoint.size, entries: entries.length, fingerprint, ids: ids.size };
+}
+
+/** The path of an event within its batch, which the export puts into the proof's extra data. */
+function pathOf(receipt: string): Buffer[] {
+  const line = receipt.split("\n").find((one) => one.startsWith("extra "));
+  const data = Buffer.from((line ?? "extra ").slice("extra ".length), "base64");
+  return Array.from({ length: data.length / 32 }, (_, at) => data.subarray(at * 32, at * 32 + 32));
+}

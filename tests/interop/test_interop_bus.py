@@ -1,0 +1,122 @@
+"""An agent in TypeScript works on a real node over NATS, and believes what it is told only once it has checked it."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from blake3 import blake3
+from building import Ledger
+from served import bus_seed, public_key, write_bus_key
+from serving import ServeProcess
+
+from ledger.author import Draft
+from ledger.bundle import export_bundle
+from ledger.events.authority import AgentRegistered
+from ledger.events.session import FindingLogged, SessionStarted
+from ledger.lifecycle.authority import NODE, ROOT
+from ledger.local import LocalClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ledger.config import Settings
+
+    Ask = Callable[..., Any]
+
+AGENT = "node-js"
+SEED = "07" * 32
+STREAM = "session/node-1"
+BATCH = "session/batch"
+
+
+class Worked(NamedTuple):
+    """What the agent was answered, and the ledger that it worked on."""
+
+    settings: Settings
+    answer: dict[str, Any]
+    vkey: str
+    fingerprint: str
+
+
+def body(ledger: str, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of an event by the agent."""
+    head = {"ledger": ledger, "kind": kind, "stream": STREAM, "author": AGENT}
+    return head | {"at": "2026-02-12T09:30:00.000Z", "causes": [], "data": data}
+
+
+@pytest.fixture(scope="module")
+def worked(ask: Ask, tmp_path_factory: pytest.TempPathFactory) -> Worked:
+    """A ledger on which the agent has worked, through a node in a process of its own."""
+    with Ledger(tmp_path_factory.mktemp("interop") / ".baton") as ledger:
+        (possessed,) = ask("possess", keys=[{"seed": SEED, "ledger": ledger.id, "agent": AGENT}])["keys"]
+        key, proof = possessed["public"], possessed["proof"]
+        data = AgentRegistered(name=AGENT, key=key, proof=proof, roles=["agent"], nkey=public_key(AGENT))
+        ledger.emit(ROOT, f"agent/{AGENT}", data)
+        findings = [Draft(stream=BATCH, data=FindingLogged(finding=text)) for text in ("one", "two", "three")]
+        ledger.submit(ledger.sign("alice", Draft(stream=BATCH, data=SessionStarted()), *findings))
+        ledger.write_keys()
+        write_bus_key(ledger.home, NODE)
+        settings, vkey = ledger.settings(), ledger.checkpoint_key.verifier.vkey
+        bodies = [
+            body(ledger.id, "session.started", {"task": "从另一种语言写入 🚀"}),
+            body(ledger.id, "finding.logged", {"finding": "The specification suffices.", "impact": 0.1}),
+        ]
+        identity, root = ledger.id, ledger.keys[ROOT].public
+    node = ServeProcess(settings)
+    try:
+        answer = ask("work", url=node.url, nkey=bus_seed(AGENT), seed=SEED, ledger=identity, agent=AGENT, bodies=bodies)
+    finally:
+        node.stop()
+    return Worked(settings, answer, vkey, blake3(root).hexdigest())
+
+
+@pytest.fixture(params=[None, STREAM, BATCH], ids=["log", "stream", "stream of a batch"])
+def bundle(request: pytest.FixtureRequest, worked: Worked, tmp_path: Path) -> Path:
+    """An exported bundle, unpacked."""
+    with LocalClient(worked.settings) as client:
+        export_bundle(client, tmp_path / "bundle.tar", stream=request.param)
+    with tarfile.open(tmp_path / "bundle.tar") as tar:
+        tar.extractall(tmp_path / "bundle", filter="data")
+    return tmp_path / "bundle"
+
+
+def test_what_it_submits_is_in_the_log_once(worked: Worked) -> None:
+    accepted = worked.answer["submitted"]["accepted"]
+    assert [one["id"] for one in accepted] == worked.answer["ids"]
+    assert [one["is_repeat"] for one in accepted] == [False, False]
+    assert worked.answer["repeated"]["accepted"] == [one | {"is_repeat": True} for one in accepted]
+    with LocalClient(worked.settings) as client:
+        assert [client.index_of(STREAM, one["id"]) for one in accepted] == [one["index"] for one in accepted]
+        assert worked.answer["head"]["ledger"] == client.ledger
+
+
+def test_it_proves_what_it_submitted_with_the_receipts_of_the_node(ask: Ask, worked: Worked) -> None:
+    proofs = worked.answer["proofs"]
+    given = [proof | {"vkey": worked.vkey} for proof in proofs]
+    proven = ask("receipts", cases=given)["receipts"]
+    wanted = [one["index"] for one in worked.answer["submitted"]["accepted"]]
+    assert [one["answer"]["index"] for one in proven] == wanted
+    exchanged = [given[0] | {"entry": proofs[1]["entry"]}, given[1] | {"entry": proofs[0]["entry"]}]
+    assert all("refused" in one for one in ask("receipts", cases=exchanged)["receipts"])
+
+
+def test_it_verifies_an_exported_bundle_and_refuses_it_with_one_bit_flipped_in_any_file_it_reads(
+    ask: Ask, worked: Worked, bundle: Path, tmp_path: Path
+) -> None:
+    read = [bundle / "checkpoint", bundle / "keys" / "checkpoint.vkey"]
+    read += sorted(file for name in ("tile", "entries") for file in (bundle / name).rglob("*") if file.is_file())
+    folders = [bundle]
+    for number, file in enumerate(read):
+        folders.append(shutil.copytree(bundle, tmp_path / str(number)))
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        (folders[-1] / file.relative_to(bundle)).write_bytes(content)
+    whole, *flipped = ask("bundles", folders=[str(folder) for folder in folders])["bundles"]
+    verdict = whole["answer"]
+    assert verdict["fingerprint"] == worked.fingerprint
+    assert 0 < verdict["entries"] == verdict["ids"] <= verdict["size"]
+    assert [str(file) for file, one in zip(read, flipped, strict=True) if "refused" not in one] == []

@@ -1,0 +1,57 @@
+"""Packages of npm that tests need: installed from a lock, once, below ``build/``; what is missing is named."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+BUILD: Final = Path(__file__).parents[1] / "build"
+install_max_s: Final = 600.0
+
+
+def program(name: str) -> str:
+    """Return where a program is; without it the test is not run, and says so."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(
+            f"not run: the command `{name}` (Node 20 or later with npm) is missing: `apt-get install nodejs npm`"
+        )
+    return path
+
+
+def install(source: Path, name: str, *, build: tuple[str, ...] = ()) -> Path:
+    """Return a folder with the sources and the packages of their lock; ``build`` is run in it, after the installation.
+
+    What can be installed and does not build is a failure; where npm cannot install, the tests are not run.
+    """
+    npm = program("npm")
+    files = sorted(file for file in source.rglob("*") if file.suffix in {".json", ".ts"} or file.name == ".npmrc")
+    files = [file for file in files if "vectors" not in file.parts]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    place = BUILD / f"{name}-{digest[:12]}"
+    BUILD.mkdir(exist_ok=True)
+    with (BUILD / f"{name}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not (place / "installed").exists():
+            for file in files:
+                (place / file.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, place / file.relative_to(source))
+            done = run(npm, "ci", "--no-audit", "--no-fund", "--loglevel=error", cwd=place)
+            if done.returncode != 0:
+                pytest.skip(f"not run: `npm ci` of {name} failed: {done.stderr.strip()[-300:]}")
+            if build:
+                built = run(*build, cwd=place)
+                assert built.returncode == 0, built.stdout + built.stderr
+            (place / "installed").touch()
+    return place
+
+
+def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of the installation."""
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=install_max_s, check=False)
