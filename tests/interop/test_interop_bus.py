@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tarfile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,6 +41,7 @@ class Worked(NamedTuple):
     answer: dict[str, Any]
     vkey: str
     fingerprint: str
+    batch_end: int
 
 
 def body(ledger: str, kind: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +59,7 @@ def worked(ask: Ask, tmp_path_factory: pytest.TempPathFactory) -> Worked:
         data = AgentRegistered(name=AGENT, key=key, proof=proof, roles=["agent"], nkey=public_key(AGENT))
         ledger.emit(ROOT, f"agent/{AGENT}", data)
         findings = [Draft(stream=BATCH, data=FindingLogged(finding=text)) for text in ("one", "two", "three")]
-        ledger.submit(ledger.sign("alice", Draft(stream=BATCH, data=SessionStarted()), *findings))
+        batch = ledger.submit(ledger.sign("alice", Draft(stream=BATCH, data=SessionStarted()), *findings))
         ledger.write_keys()
         write_bus_key(ledger.home, NODE)
         settings, vkey = ledger.settings(), ledger.checkpoint_key.verifier.vkey
@@ -71,17 +73,16 @@ def worked(ask: Ask, tmp_path_factory: pytest.TempPathFactory) -> Worked:
         answer = ask("work", url=node.url, nkey=bus_seed(AGENT), seed=SEED, ledger=identity, agent=AGENT, bodies=bodies)
     finally:
         node.stop()
-    return Worked(settings, answer, vkey, blake3(root).hexdigest())
+    return Worked(settings, answer, vkey, blake3(root).hexdigest(), batch[-1].index)
 
 
-@pytest.fixture(params=[None, STREAM, BATCH], ids=["log", "stream", "stream of a batch"])
-def bundle(request: pytest.FixtureRequest, worked: Worked, tmp_path: Path) -> Path:
-    """An exported bundle, unpacked."""
+def unpacked(worked: Worked, stream: str | None, folder: Path) -> Path:
+    """Return an exported bundle, unpacked."""
     with LocalClient(worked.settings) as client:
-        export_bundle(client, tmp_path / "bundle.tar", stream=request.param)
-    with tarfile.open(tmp_path / "bundle.tar") as tar:
-        tar.extractall(tmp_path / "bundle", filter="data")
-    return tmp_path / "bundle"
+        export_bundle(client, folder / "bundle.tar", stream=stream)
+    with tarfile.open(folder / "bundle.tar") as tar:
+        tar.extractall(folder / "bundle", filter="data")
+    return folder / "bundle"
 
 
 def test_what_it_submits_is_in_the_log_once(worked: Worked) -> None:
@@ -104,9 +105,11 @@ def test_it_proves_what_it_submitted_with_the_receipts_of_the_node(ask: Ask, wor
     assert all("refused" in one for one in ask("receipts", cases=exchanged)["receipts"])
 
 
+@pytest.mark.parametrize("stream", [None, STREAM, BATCH], ids=["log", "stream", "stream of a batch"])
 def test_it_verifies_an_exported_bundle_and_refuses_it_with_one_bit_flipped_in_any_file_it_reads(
-    ask: Ask, worked: Worked, bundle: Path, tmp_path: Path
+    ask: Ask, worked: Worked, stream: str | None, tmp_path: Path
 ) -> None:
+    bundle = unpacked(worked, stream, tmp_path)
     read = [bundle / "checkpoint", bundle / "keys" / "checkpoint.vkey"]
     read += sorted(file for name in ("tile", "entries") for file in (bundle / name).rglob("*") if file.is_file())
     folders = [bundle]
@@ -120,3 +123,19 @@ def test_it_verifies_an_exported_bundle_and_refuses_it_with_one_bit_flipped_in_a
     assert verdict["fingerprint"] == worked.fingerprint
     assert 0 < verdict["entries"] == verdict["ids"] <= verdict["size"]
     assert [str(file) for file, one in zip(read, flipped, strict=True) if "refused" not in one] == []
+
+
+def test_it_sees_that_an_event_was_left_out_of_the_bundle_of_a_stream_unless_it_was_the_last_of_its_kind(
+    ask: Ask, worked: Worked, tmp_path: Path
+) -> None:
+    bundle = unpacked(worked, BATCH, tmp_path)
+    manifest = json.loads((bundle / "manifest.json").read_bytes())
+    last = {manifest["indexes"][-1], worked.batch_end}  # nothing that was kept comes after these
+    folders = []
+    for index in set(manifest["indexes"]) - last:
+        folders.append(shutil.copytree(bundle, tmp_path / str(index)))
+        left = [one for one in manifest["indexes"] if one != index]
+        (folders[-1] / "manifest.json").write_text(json.dumps(manifest | {"indexes": left}))
+    verdicts = ask("bundles", folders=[str(folder) for folder in folders])["bundles"]
+    assert len(verdicts) > 3
+    assert all("refused" in verdict for verdict in verdicts)

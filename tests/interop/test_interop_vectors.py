@@ -60,6 +60,8 @@ def test_it_reads_every_entry_and_refuses_every_one_that_is_none(ask: Ask) -> No
         assert (entry["key"], entry["signature"]) == (case["key"], case["signature"])
         assert (entry["batchIndex"], entry["batchSize"]) == (case["batch_index"], case["batch_size"])
         assert entry["acceptedMs"] == case["accepted_ms"]
+        versions = (case["stream_version"], case["authority_version"])
+        assert (entry["streamVersion"], entry["authorityVersion"]) == versions
     bad = ask("decode", entries=[case["hex"] for case in cases("invalid_entries")])["entries"]
     assert [case["name"] for case, given in zip(cases("invalid_entries"), bad, strict=True) if "answer" in given] == []
 

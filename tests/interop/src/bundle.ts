@@ -1,4 +1,5 @@
-// An exported bundle, unpacked: its checkpoint, that every entry is under it and signed by a key registered before it.
+// An exported bundle, unpacked: its checkpoint, that every entry is under it, signed by a key registered before it, and the
+// next of its stream and of authority.
 // What a bundle's rules say of who may do what is not replayed here: `baton verify --bundle` and verify.py do that.
 
 import { existsSync, readFileSync } from "node:fs";
@@ -18,18 +19,26 @@ export interface Verdict {
 interface Body {
   ledger: string;
   kind: string;
+  stream: string;
   author: string;
   data: Record<string, unknown>;
 }
 
+const AUTHORITY = new Set([
+  ...["ledger.created", "ledger.epoch_started", "ledger.clock_set", "agent.registered", "agent.removed", "role.granted"],
+  ...["role.revoked", "key.delegated", "key.rotated", "key.revoked", "key.compromised", "checkpoint_key.rotated"],
+]);
 const REGISTERING = new Set(["agent.registered", "key.delegated", "key.rotated"]);
 const ENDING = new Set(["key.revoked", "key.compromised"]);
 
-class Keys {
-  readonly owner = new Map<string, string>();
+/** The keys that may sign, and how many entries each stream and authority have: what an entry says of both must fit. */
+class Replay {
+  private readonly versions = new Map<string, number>();
+  private authority = 0;
+  private readonly owner = new Map<string, string>();
   private readonly identity = new Map<string, string>();
   private readonly ended = new Set<string>();
-  ledger = "";
+  private ledger = "";
 
   learn(entry: Entry): void {
     const body = JSON.parse(entry.body.toString("utf8")) as Body;
@@ -41,6 +50,11 @@ class Keys {
       this.register("root", String(data.root));
       this.register("node", String(data.node_key));
     }
+    const version = (this.versions.get(body.stream) ?? 0) + 1;
+    this.versions.set(body.stream, version);
+    this.authority += AUTHORITY.has(kind) ? 1 : 0;
+    need(entry.streamVersion === version, `an entry before the ${version}th of ${body.stream} is left out`);
+    need(entry.authorityVersion === this.authority, "an entry of authority is left out");
     need(body.ledger === this.ledger, "the event is for another ledger");
     need(this.owner.get(signing) === author && !this.ended.has(signing), `the key is not one of ${author}`);
     const name = String(data.agent ?? data.name ?? author);
@@ -100,11 +114,11 @@ export function checkBundle(folder: string): Verdict {
   const vkey = text("keys/checkpoint.vkey").trimEnd();
   const checkpoint = openCheckpoint(text("checkpoint"), vkey);
   need(checkpoint.size === manifest.size, "checkpoint and manifest differ");
-  const keys = new Keys();
+  const replay = new Replay();
   const ids = new Set<string>();
   let fingerprint = "";
   const learn = (entry: Entry): void => {
-    keys.learn(entry);
+    replay.learn(entry);
     fingerprint ||= hashOf(entry.key);
     ids.add(hashOf(entry.body));
   };

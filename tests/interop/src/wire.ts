@@ -87,6 +87,8 @@ export interface Entry {
   batchIndex: number;
   batchSize: number;
   acceptedMs: number;
+  streamVersion: number;
+  authorityVersion: number;
 }
 
 class Reader {
@@ -131,16 +133,18 @@ class Reader {
 export function decodeEntry(data: Buffer): Entry {
   need(data.length <= 49_152, "the entry is too large");
   const reader = new Reader(data);
-  need(reader.take(1).readUInt8() === 0x98, "the entry is no array of eight");
+  need(reader.take(1).readUInt8() === 0x9a, "the entry is no array of ten");
   need(reader.number() === 1, "the entry is of an unknown version");
   const [body, key] = [reader.bytes(), reader.bytes()];
   need(reader.number() === 1, "the signature is of an unknown algorithm");
   const signature = reader.bytes();
   const [batchIndex, batchSize, acceptedMs] = [reader.number(), reader.number(), reader.number()];
+  const [streamVersion, authorityVersion] = [reader.number(), reader.number()];
   reader.end();
   need(key.length === 32 && signature.length === 64, "key or signature has the wrong length");
   need(batchIndex < batchSize && batchSize <= 256, "its place in the batch is impossible");
-  return { body, key, signature, batchIndex, batchSize, acceptedMs };
+  need(streamVersion > 0 && authorityVersion > 0, "its place in its stream or among authority is impossible");
+  return { body, key, signature, batchIndex, batchSize, acceptedMs, streamVersion, authorityVersion };
 }
 
 /** Check an event's signature: its own, or that of its batch, by its path or by the others of the batch. */
