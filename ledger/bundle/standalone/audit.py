@@ -72,10 +72,10 @@ class Audit:
         self.batch: list[tuple[Event, bytes]] = []
         self.problems: list[tuple[int | None, str]] = []
         self.missing: list[str] = []
+        self.is_unsure = False
         self.ids: set[bytes] = set()
         self.idems: set[tuple[str, str]] = set()
         self.versions: Counter[str] = Counter()
-        self.authorities = 0
         self.manifest = read_manifest(members.read("manifest.json"))
         members.check_names(self.manifest)
         self.kinds = Kinds(members.read("schemas.json"))
@@ -103,8 +103,8 @@ class Audit:
         self.ids.add(event.id)
         self.guarded(index, self.time, event)
         self.guarded(index, self.counted, event)
-        self.placed(event)
-        self.authority.check(event)
+        self.meant(event)
+        self.may(index, event)
         self.entries += 1
 
     def signed(self, index: int, event: Event) -> None:
@@ -161,23 +161,34 @@ class Audit:
         now, self.clock = self.clock, max(before, self.clock)
         need(now >= before, "the ledger's clock goes back")
 
-    def counted(self, _index: int, event: Event) -> None:
-        """Check which entry of its stream it says it is, and on how many of authority it says it stands."""
-        self.authorities += event.kind in self.authority.rules
-        counts = (self.versions[event.stream] + 1, self.authorities)
-        need(
-            event.entry.versions == counts,
-            f"its stream and authority versions are {event.entry.versions}, not {counts}",
-        )
+    def counted(self, index: int, event: Event) -> None:
+        """Compare the entry's counts, of its stream and of authority, with those so far: a gap is what is missing."""
+        for name, given in zip((event.stream, ""), event.entry.versions, strict=True):
+            count = self.versions[name] + (name != "" or event.kind in self.authority.rules)
+            what = f"entry {given} of {name or 'authority'}"
+            if given > count and self.manifest["content"] == "stream":
+                self.missing.append(f"{given - count} of {name or 'authority'} before index {index}")
+                self.is_unsure |= name == ""
+                count = given
+            self.versions[name] = count
+            need(given == count, f"it says that it is {what}, and is {count}")
 
-    def placed(self, event: Event) -> None:
-        """Check the stream's version and the idempotency key, each as the author meant it."""
+    def meant(self, event: Event) -> None:
+        """Check the version that the author expected, and that an idempotency key of its author is used once."""
         expected, idem = event.body.get("expect"), event.body.get("idem")
-        version, self.versions[event.stream] = self.versions[event.stream], self.versions[event.stream] + 1
-        is_log = self.manifest["content"] == "log"
-        need(expected in (None, version) or not is_log, f"its stream is at version {version}, not {expected}")
+        version = event.entry.versions[0] - 1
+        need(expected in (None, version), f"its stream is at version {version}, not {expected}")
         need(idem is None or (event.author, idem) not in self.idems, f"the idempotency key {idem!r} was used before")
         self.idems |= {(event.author, idem)} if idem is not None else set()
+
+    def may(self, index: int, event: Event) -> None:
+        """Check that its key may sign it; what a missing event of authority may have allowed is missing, too."""
+        try:
+            self.authority.check(event)
+        except WrongError as wrong:
+            if not self.is_unsure:
+                raise
+            self.missing.append(f"what allows index {index} ({wrong})")
 
     def log(self) -> list[bytes]:
         """Check a bundle of a whole log; return its leaf hashes."""
@@ -262,7 +273,7 @@ class Audit:
         if self.problems:
             where = next((f" at index {index}" for index, _ in self.problems if index is not None), "")
             return 6, f"INVALID{where}: {len(self.problems)} problem(s) in {self.entries} entries ({trust})"
-        left = sorted({stream.partition("/")[0] for stream in self.versions} - {"agent", "ledger"})
+        left = sorted({stream.partition("/")[0] for stream in self.versions} - {"", "agent", "ledger"})
         scope = "whole log" if self.manifest["content"] == "log" else f"stream {self.manifest['stream']}"
         rules = f"authority replayed, rules not replayed: {', '.join(left) or 'none'}"
         what = f"{self.signatures} signatures, tree of {self.size}, checkpoint ({scope}; {rules}; {trust})"

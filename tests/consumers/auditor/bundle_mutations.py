@@ -1,0 +1,143 @@
+"""Changes to a bundle, by chance: to its members, its manifest, its notes and proofs, its entries."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from event_examples import EXAMPLES
+from forge import SESSION, Forge
+from json_mutations import mutated, mutated_text
+from tampering import finding
+
+from ledger.author import Draft
+from ledger.bundle import open_bundle
+from ledger.bundle.archive import ending, header, padding
+from ledger.bundle.layout import member_names
+from ledger.codec import encode_canonical
+from ledger.envelope import decode_entry, pae
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+Members = list[tuple[str, bytes]]
+
+
+def filled(events: int) -> Forge:
+    """Return an honest log of so many events: singles, batches, two more streams, a delegated key."""
+    forge = Forge()
+    forge.submit(
+        forge.sign("alice", Draft(stream="session/more", kind="session.started", data=EXAMPLES["session.started"]))
+    )
+    key = forge.delegate("alice", forge.new_key("session"))
+    while len(forge.entries) < events:
+        drafts = [Draft(stream=SESSION, data=finding(at)) for at in range(min(8, events - len(forge.entries)))]
+        forge.submit(forge.sign("alice", *drafts))
+        if len(forge.entries) < events:
+            forge.emit("alice", "session/more", finding(3), key=key)
+    return forge
+
+
+def members_of(path: Path) -> Members:
+    """Return the members of a bundle, in order."""
+    with open_bundle(path) as bundle:
+        return [(name, bundle.read(name)) for name in member_names(bundle.manifest)]
+
+
+def packed(members: Members) -> bytes:
+    """Return a bundle of these members, in the one form of a tar."""
+    blocks = [part for name, data in members for part in (header(name, len(data)), data, padding(len(data)))]
+    return b"".join(blocks) + ending(sum(map(len, blocks)))
+
+
+def changed_members(members: Members, others: Members, chance: random.Random) -> Members:
+    """Return the members with one of them changed; ``others`` are those of another log."""
+    members = list(members)
+    at = chance.randrange(len(members))
+    name, data = members[at]
+    match chance.randrange(9):
+        case 0:
+            del members[at]
+        case 1:
+            members.insert(chance.randrange(len(members)), members[at])
+        case 2:
+            other = chance.randrange(len(members))
+            members[at], members[other] = (name, members[other][1]), (members[other][0], data)
+        case 3:
+            members[at] = (name, data[: chance.randrange(len(data) + 1)])
+        case 4:
+            members[at] = (name, data + bytes(chance.randrange(1, 70)))
+        case 5:
+            members[at] = (name, dict(others).get(name, b""))
+        case 6:
+            members.insert(0, members.pop(at))
+        case 7:
+            members[at] = (chance.choice(("evil", "../" + name, name[:-1] or "x", name + "/", "tile/0/999")), data)
+        case _:  # the same lengths everywhere, and other bytes in one place
+            place = chance.randrange(len(data))
+            members[at] = (name, data[:place] + bytes((data[place] ^ 1 << chance.randrange(8),)) + data[place + 1 :])
+    return members
+
+
+def changed_text(members: Members, _others: Members, chance: random.Random) -> Members:
+    """Return the members with the manifest, or a line of a note, proof or key file, changed within its form."""
+    texts = re.compile("checkpoint|keys/.*|manifest.json|.*proof")
+    wanted = chance.choice([name for name, _ in members if texts.fullmatch(name)])
+    data = dict(members)[wanted]
+    if wanted == "manifest.json":
+        value: Any = mutated(json.loads(data), chance)
+        try:
+            data = encode_canonical(value) + b"\n"
+        except Refused:
+            data = json.dumps(value).encode("utf-8", "replace") + b"\n"
+    else:
+        lines = data.decode().split("\n")
+        at = chance.randrange(len(lines))
+        match chance.randrange(5):
+            case 0:
+                del lines[at]
+            case 1:
+                lines.insert(at, chance.choice(lines))
+            case 2:
+                lines[at] = base64.b64encode(chance.randbytes(32)).decode()
+            case 3:
+                lines[at] += chance.choice((" ", "0", "=", "\r", "+"))
+            case _:  # another number, where there is one
+                lines[at] = lines[at].translate(str.maketrans("0123456789", "1234567890"))
+        data = "\n".join(lines).encode()
+    return [(name, data if name == wanted else old) for name, old in members]
+
+
+def changed_entries(forge: Forge, chance: random.Random) -> None:
+    """Change the entries of a log; what is exported afterwards is signed over again by its keeper."""
+    entries = forge.entries
+    at, other = chance.randrange(len(entries)), chance.randrange(len(entries))
+    entry, fields = decode_entry(entries[at]), {}
+    match chance.randrange(8):
+        case 0:
+            del entries[at]
+        case 1:
+            entries.insert(other, entries[at])
+        case 2:
+            entries[at], entries[other] = entries[other], entries[at]
+        case 3:
+            fields = {"key": decode_entry(entries[other]).key}
+        case 4:
+            fields = {"sig": decode_entry(entries[other]).sig}
+        case 5:
+            name = chance.choice(("accepted_ms", "stream_version", "authority_version", "batch_index", "batch_size"))
+            fields = {name: max(0, getattr(entry, name) + chance.choice((-1, 1, 2, 1000, 2**40)))}
+        case 6:
+            fields = {"body": decode_entry(entries[other]).body}
+        case _:  # another text, signed by whoever signed this one
+            author = next((name for name, key in forge.keys.items() if key.public == entry.key), "alice")
+            text = mutated_text(json.loads(entry.body), chance)[: 40 * 1024]
+            fields = {"body": text, "sig": forge.keys[author].sign(pae(text)), "key": forge.keys[author].public}
+            fields |= {"batch_index": 0, "batch_size": 1}
+    if fields:
+        entries[at] = msgspec.structs.replace(entry, **fields).encode()

@@ -1,0 +1,172 @@
+"""A gate that lets everything pass: logs whose signatures, tree and checkpoint are right, and whose events are not.
+
+What is signed here is appended unjudged, in memory, and exported as any ledger is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import msgspec
+from building import AGENTS, Actors, key_named
+
+from ledger.admission.rules import AUTHORITY_KINDS
+from ledger.author import Draft, body_of
+from ledger.bundle import export, export_bundle
+from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
+from ledger.client import Page
+from ledger.envelope import ED25519, ENTRY_VERSION, Entry, Submission, batch_pae, pae
+from ledger.errors import Corrupted, Refused
+from ledger.events.session import SessionStarted
+from ledger.lifecycle.authority import CHECKPOINT, NODE
+from ledger.merkle import leaf_hash, root_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.events import EventData
+    from ledger.identity import Key
+
+SESSION = "session/audited"
+_decode_head = export._decode_head
+
+
+class Forge(Actors):
+    """A log in memory that begins honestly: agents, an admin, a service of the node's, a session, an approved handoff.
+
+    ``checkpoint_with`` is the key that signs its checkpoint. It is what ``export_bundle`` takes for a client.
+    """
+
+    def __init__(self, *, is_begun: bool = True) -> None:
+        super().__init__(submit=self.append)
+        self.entries: list[bytes] = []
+        self.checkpoint_with = self.keys[CHECKPOINT]
+        self.streams: Counter[str] = Counter()
+        self.authority = 0
+        if is_begun:
+            begun = _begun()
+            self.entries, self.keys, self.clock.now_ms = [*begun.entries], {**begun.keys}, begun.clock.now_ms
+            self.streams, self.authority = begun.streams.copy(), begun.authority
+
+    def begin(self) -> None:
+        """Append what every honest ledger has."""
+        self.submit(
+            self.sign("root", self.created(), *(self.registered(name, roles) for name, roles in AGENTS.items()))
+        )
+        self.submit(self.sign("root", self.registered("ada", ["admin"])))
+        self.submit(self.sign(NODE, self.registered("router", ["service"])))
+        self.emit("alice", SESSION, SessionStarted(task="audit"))
+        self.approve("open", self.hand_over("open", criteria=["it is checked"]))
+
+    def append(self, submission: Submission) -> list[Any]:
+        """Append what was signed, whatever it says."""
+        is_batch = submission.is_batch_signed
+        for position, body in enumerate(submission.bodies):
+            place = (position, len(submission.bodies)) if is_batch else (0, 1)
+            self.store(body, submission.key, submission.sigs[0 if is_batch else position], place)
+        self.clock.advance(0.001)  # what is signed next is another event
+        return [None] * len(submission.bodies)
+
+    def store(self, body: bytes, key: bytes, sig: bytes, place: tuple[int, int] = (0, 1), **changes: Any) -> None:
+        """Append one entry, with ``changes`` to its fields."""
+        stream, kind = (body.split(b'"%b":"' % name)[1].split(b'"')[0].decode() for name in (b"stream", b"kind"))
+        self.streams[stream] += 1
+        self.authority += kind in AUTHORITY_KINDS
+        fields = {
+            "version": ENTRY_VERSION,
+            "body": body,
+            "key": key,
+            "alg": ED25519,
+            "sig": sig,
+            "batch_index": place[0],
+            "batch_size": place[1],
+            "accepted_ms": self.clock.now_ms,
+            "stream_version": self.streams[stream],
+            "authority_version": max(self.authority, 1),
+        }
+        self.entries.append(Entry(**(fields | changes)).encode())
+
+    def raw(self, author: str, body: bytes, **changes: Any) -> None:
+        """Append an event of exactly these bytes, well signed."""
+        self.store(body, self.keys[author].public, self.keys[author].sign(pae(body)), **changes)
+
+    def edited(self, author: str, stream: str, data: EventData, old: str, new: str) -> None:
+        """Append an event with a piece of its text exchanged before it is signed."""
+        text = self.body(author, stream, data)
+        assert old.encode() in text
+        self.raw(author, text.replace(old.encode(), new.encode(), 1))
+
+    def body(self, author: str, stream: str, data: EventData | dict[str, Any], **draft: Any) -> bytes:
+        """Return what an author would sign."""
+        made = Draft(stream=stream, data=data, **draft)
+        return body_of(made, ledger=self.id, author=author, at=self.clock.text())
+
+    def batch(self, author: str, *bodies: bytes, key: Key | None = None) -> list[tuple[bytes, bytes, bytes]]:
+        """Return body, key and the one signature of each event of a batch."""
+        signer = key or self.keys[author]
+        sig = signer.sign(batch_pae([pae(body) for body in bodies]))
+        return [(body, signer.public, sig) for body in bodies]
+
+    def new_key(self, name: str) -> Key:
+        """Return a key that nobody has yet."""
+        return key_named(f"new/{name}")
+
+    # What an export asks of a client.
+
+    def checkpoint(self) -> str:
+        """Return the signed checkpoint."""
+        root = root_of([leaf_hash(entry) for entry in self.entries])
+        origin = self.checkpoint_key.origin
+        return sign_checkpoint(
+            Checkpoint(origin, len(self.entries), root), CheckpointKey(origin, self.checkpoint_with.seed)
+        )
+
+    def entry(self, index: int) -> bytes:
+        """Return an entry."""
+        return self.entries[index]
+
+    def get_blob(self, ref: str) -> bytes:
+        """Return a blob: there is none."""
+        raise Refused("NOT_FOUND", f"there is no blob {ref}")
+
+    def page(self, start: int) -> Page:
+        """Return all entries from ``start`` on."""
+        return Page(list(enumerate(self.entries))[start:], len(self.entries), len(self.entries))
+
+    def export(self, path: Path, stream: str | None = None) -> Path:
+        """Export the log, or one stream of it, as its dishonest keeper would."""
+        with mock.patch.object(export, "_decode_head", _head_of):
+            export_bundle(_Client(self), path, stream=stream)  # type: ignore[arg-type]
+        return path
+
+
+@cache
+def _begun() -> Forge:
+    """Return a forge in which every honest ledger's beginning stands; it is copied, never written to."""
+    forge = Forge(is_begun=False)
+    forge.begin()
+    return forge
+
+
+def _head_of(index: int, data: bytes) -> export._Head:
+    """Return what an export asks of an entry, whatever it is."""
+    try:
+        return _decode_head(index, data)
+    except Corrupted:
+        return export._Head("unknown", SESSION, msgspec.Raw(b"{}"))
+
+
+class _Client:
+    """The calls that an export makes."""
+
+    def __init__(self, forge: Forge) -> None:
+        self.ledger, self.checkpoint, self.entry, self.get_blob = (
+            forge.id,
+            forge.checkpoint,
+            forge.entry,
+            forge.get_blob,
+        )
+        self.entries = forge.page

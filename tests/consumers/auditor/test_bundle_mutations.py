@@ -1,0 +1,102 @@
+"""Bundles changed by chance: what one verifier says of them, the other says, and a flipped bit escapes neither.
+
+Some changes are signed over again by whoever holds the checkpoint key: then only the entries themselves can tell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from bundle_mutations import Members, changed_entries, changed_members, changed_text, filled, members_of, packed
+from bundles import members
+from faults import chances, is_long_run, times
+from forge import SESSION
+from judges import alone, ours
+from tampering import flipped
+
+from ledger.errors import Corrupted, Refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What a machine of a kind refuses is no form, no place and no signature.
+MACHINES = {"TRANSITION_NOT_ALLOWED", "NOT_AUTHORIZED", "INVALID_FIELD", "NOT_APPROVED", "VERSION_MISMATCH"}
+MACHINES |= {"SELF_APPROVAL", "REVIEWER_REQUIRED", "AGENT_UNKNOWN", "DEPENDENCY_CYCLE", "SENDER"}
+
+
+@pytest.fixture(scope="module")
+def table() -> Counter[str]:
+    """What was changed and what was said, shown after the last of the tests in a long run."""
+    counts: Counter[str] = Counter()
+    yield counts
+    if is_long_run:
+        print("\n" + "\n".join(f"{count:8,}  {what}" for what, count in sorted(counts.items())))
+
+
+def agreement(path: Path) -> str:
+    """Judge a bundle twice; return what both say, or fail."""
+    mine, other = ours(path), alone(path)
+    if mine.word == other.word:
+        return f"both say {mine.word}"
+    is_left_out = other.word == "VALID" and "rules not replayed: none" not in other.text
+    codes = {line.split(" ")[1] for line in mine.text.splitlines()}
+    assert is_left_out, f"{mine.text}\n{other.text}"
+    assert codes <= MACHINES, f"{mine.text}\n{other.text}"
+    return "rules not replayed"
+
+
+def is_same(changed: Members, honest: Members) -> bool:
+    """Whether members say the same: a note may repeat a signature (C2SP signed-note)."""
+    same, other = dict(changed), dict(honest)
+    lines, wanted = (one.pop("checkpoint", b"").split(b"\n") for one in (same, other))
+    return len(changed) == len(honest) and same == other and set(lines) == set(wanted)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("stream", [None, SESSION])
+def test_changed_members_are_judged_alike(stream: str | None, tmp_path: Path, table: Counter[str]) -> None:
+    path = tmp_path / "changed.tar"
+    honest, others = (members_of(forge.export(path, stream)) for forge in (filled(16), filled(17)))
+    for chance in chances(f"members/{stream}", times(60, 30)):
+        change = chance.choice((changed_members, changed_members, changed_text))
+        changed = change(honest, others, chance)
+        path.write_bytes(packed(changed))
+        said = agreement(path)
+        assert is_same(changed, honest) or said == "both say INVALID", (said, ours(path).text)
+        table[f"members changed ({stream or 'log'}): {said}"] += 1
+
+
+@pytest.mark.timeout(3600)
+def test_changed_entries_under_a_good_checkpoint_are_judged_alike(tmp_path: Path, table: Counter[str]) -> None:
+    for chance in chances("entries", times(100, 20)):
+        forge = filled(16)
+        changed_entries(forge, chance)
+        try:
+            path = forge.export(tmp_path / "changed.tar")
+        except (Corrupted, Refused):
+            continue  # not even a dishonest keeper makes a bundle of this
+        table[f"entries changed, signed over again: {agreement(path)}"] += 1
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("stream", [None, SESSION])
+def test_flipped_bit_anywhere_is_found_by_both(stream: str | None, tmp_path: Path, table: Counter[str]) -> None:
+    path = filled(100).export(tmp_path / "flipped.tar", stream)
+    for chance in chances(f"flips/{stream}", times(60, 400)):
+        at = chance.randrange(path.stat().st_size)
+        with flipped(path, [at], 1 << chance.randrange(8)):
+            assert (ours(path).word, alone(path).word) == ("INVALID", "INVALID"), at
+        table[f"bits flipped ({stream or 'log'}): both say INVALID"] += 1
+
+
+@pytest.mark.timeout(7200)
+def test_flipped_bit_at_each_byte_of_each_file_is_found_by_both(tmp_path: Path, table: Counter[str]) -> None:
+    path = filled(100).export(tmp_path / "flipped.tar")
+    for name, (start, size) in members(path).items():
+        (chance,) = chances(f"each/{name}", 1)
+        for at in range(start, start + size) if is_long_run else [start + chance.randrange(size)]:
+            with flipped(path, [at], 1 << chance.randrange(8)):
+                assert (ours(path).word, alone(path).word) == ("INVALID", "INVALID"), (name, at - start)
+            table["each byte of each file: both say INVALID"] += 1

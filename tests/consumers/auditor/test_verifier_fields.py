@@ -1,0 +1,52 @@
+"""The program in a bundle reads an event as the gate does: what one refuses, the other refuses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from faults import chances, times
+from json_mutations import bodies, mutated_text
+from judges import program
+
+from ledger.bundle.program import schemas
+from ledger.envelope import Entry
+from ledger.errors import Refused
+from ledger.events import KINDS
+from ledger.events.body import decode_body
+from ledger.limits import body_size_max_bytes
+
+
+def is_read_by_gate(text: bytes) -> bool:
+    """Whether the gate takes a body for an event."""
+    try:
+        decode_body(text)
+    except Refused:
+        return False
+    return len(text) <= body_size_max_bytes
+
+
+def is_read_alone(kinds: Any, text: bytes) -> bool:
+    """Whether the program in a bundle does."""
+    entry = Entry(1, text, bytes(32), 1, bytes(64), 0, 1, 0, 1, 1)
+    try:
+        kinds.read(0, entry.encode())
+    except program().FAULTS:
+        return False
+    return True
+
+
+def test_example_of_each_kind_is_read_by_both() -> None:
+    kinds = program().Kinds(schemas())
+    assert set(kinds.kinds) == set(KINDS)
+
+
+def test_changed_bodies_are_read_alike() -> None:
+    kinds, given = program().Kinds(schemas()), bodies()
+    counts: Counter[bool] = Counter()
+    for chance in chances("fields", times(1500, 2000)):
+        text = mutated_text(chance.choice(given), chance)
+        is_read = is_read_by_gate(text)
+        assert is_read_alone(kinds, text) == is_read, text
+        counts[is_read] += 1
+    assert min(counts[True], counts[False]) > 100, counts

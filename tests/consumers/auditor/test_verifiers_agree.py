@@ -1,0 +1,46 @@
+"""Logs that are validly signed and wrong: both verifiers say so, and differ only where one says what it leaves out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from forge import SESSION, Forge
+from judges import alone, ours
+from wrong_logs import WRONG_LOGS, WrongLog
+
+from ledger.envelope import decode_entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_log_that_the_cases_begin_with_is_valid_for_both(tmp_path: Path) -> None:
+    forge = Forge()
+    for stream in (None, SESSION, "handoff/open"):
+        path = forge.export(tmp_path / "honest.tar", stream)
+        assert (ours(path).word, alone(path).word) == ("VALID", "VALID"), (ours(path).text, alone(path).text)
+
+
+def test_each_rule_is_broken_once() -> None:
+    rules = [case.rule for case in WRONG_LOGS]
+    assert len(set(rules)) == len(rules) >= 60
+    assert sum(case.replayed for case in WRONG_LOGS) >= 60
+
+
+@pytest.mark.parametrize("case", WRONG_LOGS, ids=lambda case: case.rule.replace(" ", "-"))
+def test_wrong_log_is_found_by_both(case: WrongLog, tmp_path: Path) -> None:
+    forge = Forge(is_begun=case.is_begun)
+    case.make(forge)
+    index = None if case.index is None else case.index % len(forge.entries)
+    path = forge.export(tmp_path / "wrong.tar")
+    mine, other = ours(path), alone(path)
+    assert (mine.word, mine.index) == ("INVALID", index), mine.text
+    assert f"{index} {case.code} " in mine.text
+    if case.replayed:
+        assert (other.word, other.index) == ("INVALID", index), other.text
+    else:
+        assert index is not None
+        family = decode_entry(forge.entries[index]).body.split(b'"stream":"')[1].split(b"/")[0].decode()
+        assert other.word == "VALID"
+        assert family in other.text.partition("rules not replayed: ")[2].partition(";")[0]
