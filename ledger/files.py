@@ -8,6 +8,7 @@ could have made a folder, or put another in its place, is done here, too.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import tempfile
@@ -19,6 +20,8 @@ from typing import IO, Final
 from ledger.errors import Refused, Unavailable
 
 TEMPORARY: Final = ".baton-"
+_random_chars: Final = 8
+"""Of a temporary file's name (``tempfile``)."""
 # What opening says of a name that is a socket (ENXIO), a device without a driver (ENODEV) or a link where none may be.
 _OF_NO_FILE: Final = frozenset({errno.ENXIO, errno.ENODEV, errno.ELOOP, errno.EISDIR})
 
@@ -102,16 +105,17 @@ def can_write(path: Path) -> bool:
 
 
 @contextmanager
-def replacing(path: Path, *, mode: int = 0o600, is_durable: bool = True) -> Iterator[IO[bytes]]:
+def replacing(path: Path, *, mode: int = 0o600, is_durable: bool = True, label: str = "") -> Iterator[IO[bytes]]:
     """Yield a file that takes the place of ``path`` when the block ends, and leaves no trace when the block raises.
 
-    If we crash within, the old file stays, beside it at most a hidden one whose name begins with ``TEMPORARY``.
-    What is not ``is_durable`` is not synced: after a power failure it may be the old one, or empty.
+    If we crash within, the old file stays, beside it at most a hidden one whose name begins with ``TEMPORARY``; one
+    with a ``label`` (for what is large) is removed by the next that has it. What is not ``is_durable`` is not synced:
+    after a power failure it may be the old one, or empty.
 
     Raises:
         OSError: it cannot be written; then the old file stays.
     """
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=TEMPORARY, delete=False) as file:
+    with _temporary(path.parent, label) as file:
         temporary = path.parent / file.name
         try:
             yield file
@@ -128,6 +132,28 @@ def replacing(path: Path, *, mode: int = 0o600, is_durable: bool = True) -> Iter
         return
     # Else the old file could come back after a power failure, and would read as somebody's edit.
     sync_folder(path.parent)
+
+
+def _temporary(folder: Path, label: str) -> IO[bytes]:
+    prefix = TEMPORARY + label
+    if label:
+        _sweep(folder, prefix)
+    while True:
+        file = tempfile.NamedTemporaryFile(dir=folder, prefix=prefix, delete=False)  # noqa: SIM115 - closed by the caller
+        if label:
+            with suppress(OSError):  # where files cannot be locked, who sweeps cannot do it either
+                fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:  # else it was swept away before it was locked
+            return file
+        file.close()
+
+
+def _sweep(folder: Path, prefix: str) -> None:
+    """Remove what killed processes left half written: the lock of whoever is writing ended with them."""
+    for path in folder.glob(f"{prefix}{'?' * _random_chars}"):
+        with suppress(OSError, Refused), open_regular(path) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 @contextmanager

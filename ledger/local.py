@@ -17,7 +17,7 @@ from ledger.client import HeadView, Page, read_epoch, read_event
 from ledger.envelope import Submission, decode_entry
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
-from ledger.history import Growth, Trusted
+from ledger.history import Growth, Trusted, tell
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.blobs import no_blob
 from ledger.log.log import Log
@@ -128,6 +128,8 @@ class LocalClient(Resource):
             if self._gate is None:
                 from ledger.admission.gate import Gate  # noqa: PLC0415 - loads keys, which reading does not need
 
+                for notice in self.memory.rivals(self.consistency):  # before it parts from them
+                    tell(notice)
                 self._gate = Gate(self.log, quota=self.settings.config.quota)
             return self._gate.submit(submission)
 

@@ -32,9 +32,9 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from ledger.config import state_folder
-from ledger.errors import BatonError, Corrupted
+from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.files import replacing
-from ledger.history import Growth, GrowthSince, ReadEpoch, Trusted, shown, tell, trust
+from ledger.history import Growth, GrowthSince, ReadEpoch, Trusted, is_continued, shown, tell, trust
 
 SERVER: Final = "server"
 """The place of whoever reads over the bus: every node of a ledger tells one history, whatever its address."""
@@ -80,11 +80,13 @@ class Memory:
         self.place = place
         self.problem: str | None = None
         self.checkpoint_key = ""
+        self._nowhere = ""
         digest = hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         try:
             self.path = (folder or state_folder()) / ledger / f"{digest}.json"
-        except RuntimeError:  # no HOME and no account of this number, as in some containers
+        except Unavailable as error:  # no HOME and no account of this number, as in some containers
             self.path = Path("/nonexistent") / ledger / f"{digest}.json"
+            self._nowhere = error.message
 
     @classmethod
     def of_folder(cls, ledger: str, home: Path) -> Memory:
@@ -125,6 +127,24 @@ class Memory:
                     with contextlib.suppress(Corrupted):  # the readers of that place are told
                         others.append(self._decode(path, content))
         return [other for other in others if other.ledger == self.ledger]
+
+    def rivals(self, growth_since: GrowthSince) -> list[str]:
+        """Return in words which other folders hold this ledger and have entries that the log here lacks.
+
+        Both may be honest copies; but what is written to two parts them for ever. One that lags is none, nor is a
+        folder that is gone, as after a move, or that is this one by another name.
+        """
+        rivals = []
+        for other in self.others():
+            place = Path(other.place, "log")
+            with contextlib.suppress(OSError):
+                if other.place == SERVER or not place.is_dir() or place.samefile(Path(self.place, "log")):
+                    continue
+                size, growth = other.trusted.size, growth_since(other.trusted.size)
+                if not is_continued(other.trusted, growth):
+                    has = f"{size} entries, this one {growth.size}" if size > growth.size else "another past"
+                    rivals.append(f"{other.place} holds this ledger too, with {has}: use one, and remove the other")
+        return rivals
 
     def meet(self, growth_since: GrowthSince, read_epoch: ReadEpoch) -> Meeting:
         """Compare the log with what is remembered, and remember where it ends now.
@@ -281,7 +301,8 @@ class Memory:
 
     def _cannot_be_kept(self, error: OSError) -> None:
         # An event is never lost over this, and nobody is kept from working: `baton doctor` says it.
-        self.problem = f"{self.path.parent} cannot be written: {error.strerror or error}"
+        problem = f"{self.path.parent} cannot be written: {error.strerror or error}"
+        self.problem = self._nowhere or f"{problem} (XDG_STATE_HOME or HOME leads there)"
 
 
 def _garbage(path: Path, reason: str) -> BatonError:

@@ -5,7 +5,8 @@ read in it is read, as text. Its settings that act (``config.Actions``, the chai
 what it would have us do to a repository take effect when the user has said so, once, by ``baton trust``. Kept is, in
 ``trust.toml`` of the user's own configuration folder, for each folder (without links):
 
-- ``root``, the fingerprint of the key that signed entry 0: another ledger in the same place is another ledger;
+- ``root``, the fingerprint of the key that signed entry 0: another ledger in the same place is another ledger. Where
+  there was no log (a remote agent's folder) it is the first that is met, of which an agent's key tells the id alone;
 - ``config`` and ``chains``, the digests of the two files: a change of either asks again. The bytes that are hashed are
   the bytes that are parsed, so nobody can exchange a file in between;
 - ``settings``, a digest for each setting that acts, so that a refusal can name what changed.
@@ -67,7 +68,7 @@ class Entries(Protocol):
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One trusted folder: digests are BLAKE3 in hex, empty where there was no file; ``root`` is where no log was."""
+    """One trusted folder: digests are BLAKE3 in hex, empty where there was no file, ``root`` until a log is met."""
 
     path: str
     root: str = ""
@@ -155,10 +156,19 @@ def demand(
     record = find_record(path, environment)
     if record is None:
         raise refusal(path, "is not trusted: what it would run, send or sign does not happen")
-    is_other = ledger is not None and not record.root.startswith(ledger)
-    if record.root and (is_other or (client is not None and root_in(client.entry(0)) != record.root)):
+    root = (ledger or "") if client is None else root_in(client.entry(0))
+    if not is_same_root(root, record.root) or (client is not None and not root):
         raise refusal(path, "holds another ledger than the one that was trusted there")
+    if len(root) > len(record.root):
+        record = msgspec.structs.replace(record, root=root)
+        with suppress(BatonError):  # who cannot keep it is asked about the folder alone, as before
+            remember(record, environment)
     return record
+
+
+def is_same_root(one: str, other: str) -> bool:
+    """Whether two fingerprints may be of one root: of a ledger's id the rest is not known, of none nothing is."""
+    return one.startswith(other) or other.startswith(one)
 
 
 def ignored(settings: Settings) -> list[str]:
@@ -357,7 +367,8 @@ def _locked(environment: Mapping[str, str]) -> Iterator[Path]:
             _acquire(descriptor, lock)
             yield folder / TRUST_FILE
     except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{shown(lock)} cannot be written: {error}") from error
+        message = f"{shown(lock)} cannot be written: {error.strerror}; XDG_CONFIG_HOME or HOME leads there"
+        raise Unavailable("STORE_UNAVAILABLE", message) from error
 
 
 def _acquire(descriptor: int, lock: Path) -> None:

@@ -57,6 +57,14 @@ def write_backup(
     return export_bundle(client, path, files=files, progress=progress)
 
 
+def count_left_out(client: LocalClient) -> int:
+    """Return how many blobs no event refers to: they are in no backup."""
+    count, page = 0, client.blobs(unreferenced=True)
+    while page.next is not None:
+        count, page = count + len(page.blobs), client.blobs(page.next, unreferenced=True)
+    return count + len(page.blobs)
+
+
 def key_files(home: Home) -> list[Path]:
     """Return the files of identity and bus keys; session keys expire and are delegated anew."""
     return sorted(path for path in home.keys.glob("*.*key") if KEY_NAME.fullmatch(path.name))

@@ -129,7 +129,7 @@ def export_bundle(
     given = {"checkpoint": note.encode(), "schemas.json": schemas(), "verify.py": program}
     given |= {home_name(name): content for name, content in files.items()}
     try:
-        with replacing(path) as file:
+        with replacing(path, label="bundle-") as file:
             position = 0
             for name, content in _members(client, manifest, survey, given):
                 file.write(header(name, len(content)))

@@ -102,7 +102,19 @@ class RemoteReads(ABC):
         return self._read("view", query=query, arguments=arguments)
 
 
-class RemoteClient(RemoteReads, Resource):
+class _Asking:
+    """Whoever asks the ledger at ``settings.server`` as ``settings.agent``: what is known before it connects."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._agent, self._home = settings.agent or "", Home(settings.home)
+        self.ledger: str = read_key_file(self._home.key_file(self._agent)).ledger
+        self._submit_subject = subjects.submit_subject(self.ledger, self._agent)
+        self._greeter = _Greeter(self.ledger, settings)
+        self._has_submitted = False
+
+
+class RemoteClient(_Asking, RemoteReads, Resource):
     """A ``Client`` of the ledger at ``settings.server``, connected as ``settings.agent``."""
 
     def __init__(self, settings: Settings) -> None:
@@ -112,14 +124,8 @@ class RemoteClient(RemoteReads, Resource):
             Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``BUS_DENIED``.
             Unavailable: ``BUS_UNAVAILABLE``.
         """
-        self.settings = settings
-        agent = settings.agent or ""
-        home = Home(settings.home)
-        self.ledger: str = read_key_file(home.key_file(agent)).ledger
-        self._agent = agent
-        self._submit_subject = subjects.submit_subject(self.ledger, agent)
-        self._greeter = _Greeter(self.ledger, settings)
-        greet = self._greeter.greet
+        super().__init__(settings)
+        agent, home, greet = self._agent, self._home, self._greeter.greet
         try:
             self._connection = Connection(settings.server or "", agent, home.bus_seed(agent), greet)
         except Refused as refusal:
@@ -127,7 +133,6 @@ class RemoteClient(RemoteReads, Resource):
                 raise
             # A rotation that was cut short after the ledger had accepted it: the server knows the new key only.
             self._connection = Connection(settings.server or "", agent, home.bus_seed(agent, is_new=True), greet)
-        self._has_submitted = False
         self._uploading = threading.Lock()
 
     def close(self) -> None:
@@ -228,7 +233,7 @@ class _Greeter(RemoteReads):
         return answer_in(self._send(subject, encode_arguments(arguments, verb)))
 
 
-class AsyncRemoteClient:
+class AsyncRemoteClient(_Asking):
     """What agents and subscribers ask of the ledger at ``settings.server``, on the caller's event loop."""
 
     def __init__(self, settings: Settings) -> None:
@@ -237,14 +242,9 @@ class AsyncRemoteClient:
         Raises:
             Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``.
         """
-        agent = settings.agent or ""
-        home = Home(settings.home)
-        self.ledger: str = read_key_file(home.key_file(agent)).ledger
-        self._agent = agent
-        self._submit_subject = subjects.submit_subject(self.ledger, agent)
-        self._greeter = _Greeter(self.ledger, settings)
-        self._connection = AsyncConnection(settings.server or "", agent, home.bus_seed(agent), self._greeter.greet)
-        self._has_submitted = False
+        super().__init__(settings)
+        seed = self._home.bus_seed(self._agent)
+        self._connection = AsyncConnection(settings.server or "", self._agent, seed, self._greeter.greet)
 
     async def open(self) -> None:
         """Connect.

@@ -11,14 +11,16 @@ import msgspec
 import pytest
 from building import Ledger
 
+from ledger.author import Draft
 from ledger.errors import BatonError
 from ledger.events.authority import EpochStarted
 from ledger.events.session import SessionStarted
+from ledger.history import Growth
 from ledger.local import LocalClient
 from ledger.memory import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -182,6 +184,63 @@ def test_a_copy_elsewhere_is_told_apart_and_a_fork_of_what_was_read_is_refused(
         grow(copy, "new1", "new2", "new3")
         assert code_of(lambda: read(copy)) == "HISTORY_CHANGED"
     assert told(ledger) == []
+
+
+@pytest.fixture
+def copied(ledger: Ledger, tmp_path: Path) -> Iterator[Ledger]:
+    """A copy of the ledger in another folder, made after it was read there."""
+    read(ledger)
+    shutil.copytree(ledger.home.path, tmp_path / "copied")
+    with Ledger(tmp_path / "copied", clock=ledger.clock) as copy:
+        yield copy
+
+
+def written(ledger: Ledger, name: str) -> None:
+    """Append an event as any writer of the folder does."""
+    with LocalClient(ledger.settings()) as client:
+        client.submit(ledger.sign("alice", Draft(stream=f"session/{name}", data=SessionStarted())))
+
+
+def test_whoever_writes_to_a_copy_that_lags_or_has_parted_is_told_before(
+    ledger: Ledger, copied: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    for one in (ledger, copied):
+        one.log.close()
+    written(copied, "first")
+    assert caplog.messages == []
+    written(ledger, "second")
+    size = len(caplog.messages)
+    (ahead,) = caplog.messages
+    assert f"{copied.home.path} holds this ledger too, with 5 entries, this one 4: use one" in ahead
+    written(ledger, "third")
+    assert f"{copied.home.path} holds this ledger too, with another past" in caplog.messages[size]
+    shutil.rmtree(copied.home.path)
+    caplog.clear()
+    written(ledger, "fourth")
+    assert caplog.messages == []
+
+
+def test_the_same_folder_by_another_name_is_no_rival(ledger: Ledger, memory_of_readers: Path) -> None:
+    read(ledger)
+    other = Memory(ledger.id, str(ledger.home.path / ".." / ledger.home.path.name))
+    grow(ledger, "a")
+    read(ledger)
+    with ledger.log.snapshot() as snapshot:
+        assert Memory.of_folder(ledger.id, ledger.home.path).rivals(snapshot.growth) == []
+        other.meet(snapshot.growth, lambda _: pytest.fail("there is no epoch"))
+        assert Memory.of_folder(ledger.id, ledger.home.path).rivals(lambda _: Growth(1, "00")) == []
+
+
+def test_user_without_any_home_is_told_what_to_set(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("ledger.config.pwd.getpwuid", {}.__getitem__)
+    memory = Memory.of_folder(ledger.id, ledger.home.path)
+    monkeypatch.setattr(memory, "path", ledger.home.path / "config.toml" / "below" / "memory.json")
+    ledger.home.path.joinpath("config.toml").touch()
+    with ledger.log.snapshot() as snapshot:
+        memory.meet(snapshot.growth, lambda _: pytest.fail("there is no epoch"))
+    assert memory.problem == "this user has no home folder: set XDG_STATE_HOME or HOME"
 
 
 def test_a_memory_that_was_deleted_begins_afresh(

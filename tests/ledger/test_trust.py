@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -180,3 +182,27 @@ def test_home_of_another_user_must_be_named_and_trusted(
     assert refusal(lambda: read_settings(home=home)).code == "NOT_TRUSTED"
     trusted(home)
     assert read_settings(home=home).home == home
+
+
+def test_folder_without_a_log_is_bound_to_the_log_that_is_met_there(home: Path) -> None:
+    home.mkdir()
+    trusted(home)
+    with Ledger(home) as first, first.log.snapshot() as snapshot:
+        trust.demand(home, ledger=first.id)
+        assert trust.demand(home, snapshot).root == first.root_fingerprint()
+        assert trust.demand(home, snapshot).root.startswith(first.id)
+    shutil.rmtree(home)
+    with Ledger(home, root="somebody-else") as other, other.log.snapshot() as snapshot:
+        for refused in (partial(trust.demand, home, snapshot), partial(trust.demand, home, ledger=other.id)):
+            assert "holds another ledger" in refusal(refused).message
+
+
+@pytest.mark.parametrize("variable", ["XDG_CONFIG_HOME", "HOME"])
+def test_folder_of_decisions_that_cannot_be_written_is_named_with_what_leads_there(
+    tmp_path: Path, variable: str
+) -> None:
+    (tmp_path / "file").touch()
+    error = refusal(lambda: trust.remember(Record("/somewhere"), {variable: str(tmp_path / "file")}))
+    assert error.code == "STORE_UNAVAILABLE"
+    assert str(tmp_path / "file") in error.message
+    assert "XDG_CONFIG_HOME or HOME leads there" in error.message

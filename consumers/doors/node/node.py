@@ -13,13 +13,12 @@ Whatever runs in the background is started again when it fails, and the failure 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import structlog
 
@@ -48,6 +47,7 @@ from ledger.errors import BatonError, Unavailable, message_of
 from ledger.home import Home
 from ledger.lifecycle.authority import NODE
 from ledger.local import LocalClient
+from ledger.resource import AsyncResource
 from ledger.trust import actions_of, check_chains, server_program
 from projections.reader import Reader
 
@@ -69,20 +69,25 @@ close_wait_max_s: Final = 2.0
 publish_left_max_s: Final = 30.0
 
 
-class Node:
-    """One running node; use it in an ``async with`` block.
+class Node(AsyncResource):
+    """One running node; use it in an ``async with`` block, which starts everything.
 
     Inside it ``url`` is where agents connect, ``client`` the local client, ``published`` how much the stream holds.
+
+    Raises:
+        Corrupted: ``HISTORY_CHANGED``: the stream holds acknowledged entries that the log lacks.
+        Unavailable: ``NO_LEDGER``, ``SERVER_MISSING``; ``STORE_IN_USE`` when another node serves this ledger;
+            ``BUS_UNAVAILABLE``.
     """
 
     client: LocalClient
 
     def __init__(self, settings: Settings, *, port: int | None = None, preferred: int | None = None) -> None:
         """Prepare a node of the ledger in ``settings.home``; nothing is opened or started yet."""
+        super().__init__()
         self._settings = settings
         self._home = Home(settings.home)
         self._port, self._preferred = port, preferred
-        self._parts = contextlib.AsyncExitStack()
         # One thread, so that a start, a reload and a stop of the server never overlap, whatever is cancelled.
         self._server_thread = ThreadPoolExecutor(1, thread_name_prefix="baton-server")
 
@@ -101,24 +106,6 @@ class Node:
         """The number of entries that the stream holds."""
         return self._publishing.published
 
-    async def __aenter__(self) -> Self:
-        """Start everything.
-
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``: the stream holds acknowledged entries that the log lacks.
-            Unavailable: ``NO_LEDGER``, ``SERVER_MISSING``; ``STORE_IN_USE`` when another node serves this ledger;
-                ``BUS_UNAVAILABLE``.
-        """
-        try:
-            await self._start()
-        except BaseException:
-            await self._parts.aclose()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._parts.aclose()
-
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set; raises what of ``FATAL`` ended it before."""
         self._fatal.add_done_callback(lambda _: stop.set())
@@ -127,8 +114,10 @@ class Node:
             raise self._fatal.result()
 
     def _failed(self, who: str, error: BatonError) -> None:
-        """Log why a task failed, which is started again; what no new start of a task can mend ends the node."""
-        if error.code in FATAL and not self._fatal.done():
+        """Log why a task failed, which is started again; what no new start of a task can mend ends the node, once."""
+        if error.code in FATAL:
+            if self._fatal.done():
+                return
             self._fatal.set_result(error)
         log.warning("task failed", task=who, code=error.code, error=error.message)
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import msgspec
 from nacl import utils
@@ -43,6 +43,7 @@ from ledger.limits import batch_events_max, config_size_max_bytes, request_timeo
 from ledger.log.environment import FILE
 from ledger.log.log import Log
 from ledger.memory import SERVER, Memory, Remembered
+from ledger.resource import AsyncResource
 from ledger.trust import server_program
 
 Progress = Callable[[int, int], None]
@@ -58,37 +59,25 @@ class Head(NamedTuple):
     root: str
 
 
-class Recovery:
+class Recovery(AsyncResource):
     """The log of a folder beside its log stream; use it in an ``async with`` block, while nothing serves the ledger.
 
-    ``strangers`` are streams in the bus folder that are not of this ledger.
+    That opens the log, made anew if it is lost, and starts the server on the bus folder. ``strangers`` are streams in
+    the bus folder that are not of this ledger.
+
+    Raises:
+        Unavailable: ``STORE_IN_USE`` while the ledger is served, ``SERVER_MISSING``, ``BUS_UNAVAILABLE``;
+            ``NO_LEDGER`` when there is neither a log nor a stream.
     """
 
     def __init__(self, settings: Settings, *, is_dry: bool = False) -> None:
         """Prepare to look at the ledger in ``settings.home``; with ``is_dry`` nothing is made there."""
+        super().__init__()
         self._is_dry = is_dry
         self._settings = settings
         self._home = Home(settings.home)
         self._stream: Incarnation | None = None
         self.strangers: list[str] = []
-        self._parts = contextlib.AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        """Open the log, made anew if it is lost, and start the server on the bus folder.
-
-        Raises:
-            Unavailable: ``STORE_IN_USE`` while the ledger is served, ``SERVER_MISSING``, ``BUS_UNAVAILABLE``;
-                ``NO_LEDGER`` when there is neither a log nor a stream.
-        """
-        try:
-            await self._start()
-        except BaseException:
-            await self._parts.aclose()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._parts.aclose()
 
     async def _start(self) -> None:
         config, folder = self._settings.config, self._home.path

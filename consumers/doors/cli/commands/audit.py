@@ -52,7 +52,7 @@ def fsck(app: App, *, must_repair: bool) -> None:
     """Check every stored byte of the ledger in this folder: entries, tree, look-up tables, state and blobs.
 
     With --repair, the records of streams, agents, keys and ids are written anew from the entries, which never change.
-    Stop `baton serve` first: it would go on with what it knows.
+    A running `baton serve` would go on with what it knows: then repairing is refused.
     """
     from consumers.auditor.fsck import fsck as check  # noqa: PLC0415 - loads the auditor
 
@@ -69,8 +69,9 @@ def fsck(app: App, *, must_repair: bool) -> None:
 
 def _repair(app: App, settings: Settings) -> None:
     from consumers.auditor.repair import repair  # noqa: PLC0415 - loads the auditor
+    from ledger.bus.server import unserved  # noqa: PLC0415 - loads what only this needs
 
-    with progress("replaying", shown=not app.as_json) as step:
+    with unserved(settings.home / "bus"), progress("replaying", shown=not app.as_json) as step:
         done = repair(settings.home, map_size=settings.config.map_size_bytes, progress=step)
 
     def text() -> None:

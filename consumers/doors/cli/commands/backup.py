@@ -12,7 +12,8 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import progress, when
 from consumers.doors.cli.program import Command
-from ledger.config import new_home, present_folder, read_settings
+from ledger import trust
+from ledger.config import CHAINS_FILE, new_home, present_folder, read_file, read_settings
 from ledger.errors import BatonError, Refused
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
     The file is a bundle: `baton verify --bundle FILE` checks it, `baton restore FILE` makes the ledger of it again.
     """
     client = app.local_client()
-    from ledger.bundle.backup import SUFFIX, key_files, write_backup  # noqa: PLC0415 - loads what only bundles need
+    from ledger.bundle.backup import SUFFIX, count_left_out, key_files, write_backup  # noqa: PLC0415 - loads what only bundles need
 
     home, passphrase = app.ledger_home(), None
     if with_keys:
@@ -46,11 +47,14 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
         manifest = write_backup(client, home, path, passphrase=passphrase, progress=step)
     data = {
         "file": str(path), "bytes": path.stat().st_size, "ledger": manifest.ledger, "size": manifest.size,
-        "root": manifest.root, "blobs": len(manifest.blobs), "files": sorted(manifest.files),
+        "root": manifest.root, "blobs": len(manifest.blobs), "blobs_left_out": count_left_out(client),
+        "files": sorted(manifest.files),
     }  # fmt: skip
 
     def text() -> None:
         click.echo(f"{manifest.size} entries and {len(manifest.blobs)} blobs in {path}, tree head {manifest.root}")
+        if left_out := data["blobs_left_out"]:
+            click.echo(f"not in it, for no event refers to them: {left_out} blobs")
         if manifest.files:
             click.echo(f"with {', '.join(sorted(manifest.files))}")
         if not with_keys:
@@ -93,6 +97,9 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
             progress=step,
         )
     notes, following = _what_follows(home)
+    if not _is_trusted(home):
+        notes.append("what the settings here run or send waits until you trust them; `baton verify` does not")
+        following = "baton trust" if following.startswith("baton verify") else following
     following = app.here(following)
     if restored.has_sealed_keys:
         notes.append("keys are in the backup: restore it again where there are none, with --passphrase-fd N")
@@ -113,6 +120,15 @@ def _print(home: Home, restored: Restored, notes: list[str], following: str) -> 
     for note in notes:
         click.echo(f"note: {note}")
     click.echo(f"Next: {following}")
+
+
+def _is_trusted(home: Home) -> bool:
+    try:
+        trust.actions_of(read_settings(home=home.path))
+        trust.check_chains(home.path, read_file(home.path, CHAINS_FILE))
+    except BatonError:
+        return False
+    return True
 
 
 def _what_follows(home: Home) -> tuple[list[str], str]:

@@ -229,6 +229,8 @@ def _memory_check(client: LocalClient) -> Check:
     if memory.problem is not None:
         fix = "make it writable, or set XDG_STATE_HOME: until then nobody notices here when a log is put back"
         return Check("memory", ok=False, found=memory.problem, fix=fix)
+    if rivals := memory.rivals(client.consistency):
+        return Check("memory", ok=False, found="; ".join(rivals), fix="what is written to both parts them for ever")
     if remembered is None:
         return Check("memory", ok=True, found="nothing is remembered of this folder yet: the next verb begins")
     head = shown(remembered.trusted.size, remembered.trusted.root)

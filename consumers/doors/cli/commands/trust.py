@@ -98,7 +98,7 @@ def _record(folder: Folder, root: str, *, is_shown: bool) -> Record | None:
         if is_shown:
             raise
         raise refusal.with_details(home=str(folder.path)) from None
-    return None if record is not None and record.root not in ("", root) else record
+    return None if record is not None and not trusting.is_same_root(record.root, root) else record
 
 
 def described(folder: Folder, root: str, record: Record | None) -> dict[str, Any]:

@@ -134,6 +134,23 @@ def test_restore_into_a_named_folder_names_it_in_the_next_command(full: Baton, t
     assert said.splitlines()[-1] == f"Next: baton verify --views --home '{tmp_path / 'a rehearsal'}'"
 
 
+def test_restored_settings_that_act_wait_for_trust_and_the_next_command_says_so(
+    full: Baton, elsewhere: Baton, tmp_path: Path
+) -> None:
+    (full.home / "config.toml").write_text('nats_server = "tools/nats-server"\n')
+    full("backup", tmp_path / "ledger.tar")
+    restored = elsewhere.document("restore", tmp_path / "ledger.tar")
+    assert restored["next"] == f"baton trust --home {elsewhere.home}"
+    assert "waits until you trust" in restored["data"]["notes"][0]
+
+
+def test_backup_says_how_many_blobs_it_leaves_out(full: Baton, tmp_path: Path) -> None:
+    assert full.data("backup", tmp_path / "ledger.tar")["blobs_left_out"] == 0
+    (tmp_path / "blob").write_bytes(b"nobody refers to it")
+    full("blob", "put", tmp_path / "blob", "--as", "a")
+    assert "no event refers to them: 1 blobs" in full("backup", tmp_path / "ledger.tar")
+
+
 def test_program_in_a_backup_verifies_it_without_us(full: Baton, tmp_path: Path) -> None:
     full("backup", tmp_path / "ledger.tar")
     with tarfile.open(tmp_path / "ledger.tar") as tar:

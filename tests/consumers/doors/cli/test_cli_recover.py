@@ -173,10 +173,11 @@ def test_epoch_does_not_excuse_the_next_loss(scene: Scene) -> None:
     assert (answer["size"], answer["root"]) == after
 
 
-def test_recover_is_refused_while_the_ledger_is_served(scene: Scene) -> None:
+def test_recovery_and_repair_are_refused_while_the_ledger_is_served(scene: Scene) -> None:
     with Serving(scene.baton.home):
         scene.baton.refuses("STORE_IN_USE", "recover", "--from-stream")
         scene.baton.refuses("STORE_IN_USE", "recover", "--accept-loss", "--yes")
+        scene.baton.refuses("STORE_IN_USE", "fsck", "--repair")
 
 
 def test_recover_without_a_way_or_a_stream_says_what_to_do(alone: Baton) -> None:

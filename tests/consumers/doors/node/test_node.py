@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+import structlog
 from building import Ledger, key_named
 from served import public_key, register_on_bus
 from serving import (
@@ -30,7 +31,7 @@ from consumers.doors.node import node as node_module
 from consumers.doors.node.node import Node
 from consumers.doors.node.users import current_users, is_bus_key
 from ledger.author import Author, Draft
-from ledger.errors import Refused, Unavailable
+from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.authority import AgentRemoved, KeyCompromised, KeyRevoked, KeyRotated
 from ledger.events.session import FindingLogged
 from ledger.identity import Key
@@ -88,6 +89,19 @@ def test_everything_accepted_is_published_when_the_node_has_stopped(settings: Se
     stream, log = asyncio.run(run())
     assert stream == log
     assert not (settings.home / "bus" / "url").exists()
+
+
+def test_another_history_that_many_tasks_meet_is_logged_once_and_ends_the_node(settings: Settings) -> None:
+    async def run() -> None:
+        node = Node(settings)
+        node._fatal = asyncio.get_running_loop().create_future()
+        for task in ("publish", "notify", "publish"):
+            node._failed(task, Corrupted("HISTORY_CHANGED", "another past"))
+        await node.run(asyncio.Event())
+
+    with structlog.testing.capture_logs() as logged, pytest.raises(Corrupted, match="another past"):
+        asyncio.run(run())
+    assert [line["task"] for line in logged] == ["publish"]
 
 
 def test_block_that_raises_still_ends_everything(settings: Settings) -> None:

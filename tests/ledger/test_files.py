@@ -1,0 +1,45 @@
+"""Files that are replaced whole: what a killed process left half written is removed, what is being written is not."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from ledger.files import replacing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAM = """
+import pathlib, signal, sys
+from ledger.files import replacing
+with replacing(pathlib.Path(sys.argv[1]), label="bundle-") as file:
+    file.write(b"half")
+    file.flush()
+    print("writing", flush=True)
+    signal.pause()
+"""
+
+
+def hidden(folder: Path) -> list[Path]:
+    """Return the temporary files in a folder."""
+    return sorted(folder.glob(".baton-*"))
+
+
+def test_what_a_killed_process_left_goes_with_the_next_and_what_another_writes_stays(tmp_path: Path) -> None:
+    (tmp_path / ".baton-settings").write_text("somebody's own")
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "large")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"writing\n"
+        with replacing(tmp_path / "other", label="bundle-") as file:
+            file.write(b"whole")
+        assert len(hidden(tmp_path)) == 2
+        writer.send_signal(signal.SIGKILL)
+    assert len(hidden(tmp_path)) == 2
+    with replacing(tmp_path / "large", label="bundle-") as file:
+        file.write(b"whole")
+    assert [path.name for path in hidden(tmp_path)] == [".baton-settings"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".baton-settings", "large", "other"]
