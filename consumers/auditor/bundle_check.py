@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from consumers.auditor.replay import Clock, PackedState, Replay
+from consumers.auditor.replay import PackedState, Replay
 from ledger.admission.check import Candidate
 from ledger.admission.decide import apply, check_signer
 from ledger.admission.rules import AUTHORITY_KINDS
@@ -41,6 +41,7 @@ from ledger.errors import BatonError, Corrupted, Refused, message_of
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import decode_body, make_event
 from ledger.identity import verify
+from ledger.lifecycle.clock import Clock
 from ledger.log.blobs import check_blob
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from ledger.merkle import Frontier, leaf_hash, root_of, root_of_path, verify_inclusion

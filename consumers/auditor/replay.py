@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from consumers.auditor.signatures import Batches, Signatures
 from ledger.admission.check import Candidate
-from ledger.admission.decide import apply, check_versions, count_refused
+from ledger.admission.replay import decide_again
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer
 from ledger.codec import encode_packed
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
-from ledger.events.authority import ClockSet, EpochStarted, KeyCompromised, LedgerCreated
+from ledger.events.authority import KeyCompromised, LedgerCreated
 from ledger.events.body import decode_body
-from ledger.lifecycle.clock import is_jump
-from ledger.limits import body_size_max_bytes, clock_forward_max_ms
+from ledger.lifecycle.clock import Clock
+from ledger.limits import body_size_max_bytes
 from ledger.log import tables as layout
 from ledger.merkle import Frontier, leaf_hash
 
@@ -37,76 +37,6 @@ if TYPE_CHECKING:
     from ledger.envelope import Entry
     from ledger.events import EventData
 records_decoded_max: Final = 50_000
-forward_days_max: Final = clock_forward_max_ms // 86_400_000
-
-
-class Clock:
-    """The ledger's clock along the log: it goes back only where the root set it, and never jumps ahead otherwise.
-
-    Where it goes back, either the entry before is ahead or this one is behind. The next entry tells which of them fits;
-    at the end of the log nobody can tell, and both are named. A jump ahead of which the root said later, by setting the
-    clock back before it, that it was wrong, is a note: what was granted meanwhile holds no longer.
-    """
-
-    def __init__(self, findings: Findings) -> None:
-        self._findings = findings
-        self._before = 0
-        self._changed_at = 0
-        self._doubt: tuple[int, int] | None = None
-        self._jumps: dict[int, int] = {}
-        self._index = -1
-        self.now = 0
-
-    def check(self, index: int, accepted_ms: int, data: EventData | None = None) -> None:
-        """Compare the time of the next entry with those before it; ``data`` says whether it may set the clock."""
-        if isinstance(data, ClockSet):
-            self._index = index
-            self._set(index, accepted_ms)
-            return
-        is_next, self._index = index == self._index + 1, index  # in a bundle of one stream, most are not
-        if is_next and index > 0 and is_jump(self.now, accepted_ms) and not isinstance(data, EpochStarted):
-            self._jumps[index] = accepted_ms
-        if self._doubt is not None:
-            behind, behind_ms = self._doubt
-            self._doubt = None
-            if accepted_ms >= self.now:
-                self._blame(behind)
-            else:
-                self._blame(behind - 1)
-                self.now, self._changed_at = behind_ms, behind
-        if accepted_ms > self.now:
-            self._before, self.now, self._changed_at = self.now, accepted_ms, index
-        elif accepted_ms < self.now:
-            if self._changed_at == index - 1 and accepted_ms >= self._before:
-                self._doubt = (index, accepted_ms)
-            else:
-                self._blame(index)
-
-    def end(self) -> None:
-        """Settle what the next entry would have told."""
-        self._settle()
-        for index in self._jumps:
-            message = f"the time of entry {index} is more than {forward_days_max} days after the one before it"
-            self._findings.problem(index, "CLOCK_JUMPED", f"{message}, and the root did not set the clock")
-
-    def _set(self, index: int, accepted_ms: int) -> None:
-        self._settle()
-        for jump in [jump for jump, jump_ms in self._jumps.items() if jump_ms > accepted_ms]:
-            del self._jumps[jump]
-            message = f"entry {jump} was accepted under a wrong clock, which the root set right at entry {index}"
-            self._findings.note(jump, "CLOCK_JUMPED", message)
-        self._before = self.now = accepted_ms
-        self._changed_at = index
-
-    def _settle(self) -> None:
-        if self._doubt is not None:
-            self._blame(self._doubt[0] - 1)
-            self._blame(self._doubt[0])
-            self._doubt = None
-
-    def _blame(self, index: int) -> None:
-        self._jumps.pop(index, None)
-        self._findings.problem(index, "VERIFICATION_FAILED", f"the time of entry {index} does not fit those beside it")
 
 
 class Replay:
@@ -241,23 +171,17 @@ class Replay:
         for cause in body.causes:
             if cause.startswith("blake3:") and not self.state.knows(cause):
                 self._findings.note(index, "NOT_FOUND", f"entry {index} follows from {cause}, which is not before it")
-        layer = Layer(chunk)
-        try:
-            apply(candidate, entry.key, layer, self._clock.now)
-        except Refused as refusal:
+        judged = decide_again(index, candidate, entry, chunk, self._clock.now)
+        if judged.refused is not None:
+            refusal = judged.refused
             self._report(index, refusal.code, f"entry {index} ({body.kind} on {body.stream}): {refusal.message}")
             self.state.packed[layout.quarantine_key(index)] = encode_packed(refusal.code)
-            count_refused(body, chunk, index)
-        else:
-            layer.merge_down()
-            if isinstance(candidate.data, KeyCompromised):
-                since = candidate.data.since
-                message = f"a key of {body.stream} is compromised: what it signed since entry {since} is suspect"
-                self._findings.note(index, "KEY_REVOKED", message)
-        try:
-            check_versions(entry, body.stream, chunk)
-        except Refused as refusal:
-            self._report(index, refusal.code, f"entry {index}: {refusal.message}")
+        elif isinstance(candidate.data, KeyCompromised):
+            since = candidate.data.since
+            message = f"a key of {body.stream} is compromised: what it signed since entry {since} is suspect"
+            self._findings.note(index, "KEY_REVOKED", message)
+        if judged.misplaced is not None:
+            self._report(index, judged.misplaced.code, f"entry {index}: {judged.misplaced.message}")
         self.state.remember(candidate.id, index)
         if self._observe is not None:
             self._observe(index, body.stream, candidate.id)

@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ledger.admission.check import Candidate
-from ledger.admission.decide import apply, check_versions
 from ledger.admission.gate import Transaction, first_head, records_cached_max
+from ledger.admission.replay import decide_again, read_entry
 from ledger.admission.state import Layer
 from ledger.codec import encode_packed
-from ledger.envelope import Entry, batch_pae, decode_entry, event_id, pae
+from ledger.envelope import Entry, batch_pae, decode_entry, pae
 from ledger.errors import Corrupted, Refused
 from ledger.events.authority import ClockSet
-from ledger.events.body import decode_body
 from ledger.identity import verify
-from ledger.limits import batch_size_max_bytes, body_size_max_bytes
+from ledger.limits import batch_size_max_bytes
 from ledger.log.log import Log, Pending
 from ledger.log.read import Snapshot
 
@@ -79,15 +78,11 @@ class Follower:
             # A jump ahead is taken: a later entry, by which the root set it right, may not be among these yet.
             if entry.accepted_ms < pending.accepted_ms and not isinstance(candidate.data, ClockSet):
                 raise _unfit(index, "the ledger's clock goes back before it")
-            one = Layer(layer)
-            try:
-                event = apply(candidate, entry.key, one, entry.accepted_ms)
-                check_versions(entry, event.stream, one)
-            except Refused as refusal:
+            judged = decide_again(index, candidate, entry, layer, entry.accepted_ms)
+            if (refusal := judged.refused or judged.misplaced) is not None:
                 raise _unfit(index, str(refusal)) from refusal
-            one.merge_down()
             pending.entries.append(data)
-            pending.id_keys.append(base.id_key(event.stream, event.id))
+            pending.id_keys.append(base.id_key(candidate.body.stream, candidate.id))
             pending.accepted_ms = entry.accepted_ms
         pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
         pending.authority_version = layer.authority_version
@@ -103,20 +98,12 @@ def _signed(start: int, entries: Sequence[bytes]) -> list[_Signed]:
             size = decode_entry(entries[position]).batch_size
             if position + size > len(entries):
                 break
-            unit = [_read(data) for data in entries[position : position + size]]
+            unit = [_Signed(data, *read_entry(data)) for data in entries[position : position + size]]
         except Refused as refusal:
             raise _unfit(start + position + len(unit), str(refusal)) from refusal
         _check_unit(start + position, unit)
         signed += unit
     return signed
-
-
-def _read(data: bytes) -> _Signed:
-    entry = decode_entry(data)
-    if len(entry.body) > body_size_max_bytes:
-        raise Refused("TOO_LARGE", f"its body has {len(entry.body)} bytes")
-    body, content = decode_body(entry.body)
-    return _Signed(data, entry, Candidate(body, content, event_id(pae(entry.body)), entry.body))
 
 
 def _check_unit(start: int, unit: list[_Signed]) -> None:

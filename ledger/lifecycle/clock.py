@@ -17,12 +17,18 @@ Refused: correcting the times of entries. They are what was recorded, and decisi
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from ledger.errors import Refused
+from ledger.events.authority import ClockSet, EpochStarted
 from ledger.limits import clock_backward_max_ms, clock_forward_max_ms, clock_max_ms
 
+if TYPE_CHECKING:
+    from ledger.events import EventData
+
+forward_days_max: Final = clock_forward_max_ms // 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -87,3 +93,82 @@ def check_set(set_ms: int, system_ms: int) -> None:
 def is_jump(before_ms: int, after_ms: int) -> bool:
     """Return whether an entry lies so far behind the one before it that only ``ledger.clock_set`` may follow so."""
     return after_ms - before_ms > clock_forward_max_ms
+
+
+class Report(Protocol):
+    """Where a replay says what it finds of an entry."""
+
+    def problem(self, index: int, code: str, message: str) -> None:
+        """Say what must not be."""
+
+    def note(self, index: int, code: str, message: str) -> None:
+        """Say what a reader should know."""
+
+
+class Clock:
+    """The ledger's clock along the log: it goes back only where the root set it, and never jumps ahead otherwise.
+
+    Where it goes back, either the entry before is ahead or this one is behind. The next entry tells which of them fits;
+    at the end of the log nobody can tell, and both are named. A jump ahead of which the root said later, by setting the
+    clock back before it, that it was wrong, is a note: what was granted meanwhile holds no longer.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._before = 0
+        self._changed_at = 0
+        self._doubt: tuple[int, int] | None = None
+        self._jumps: dict[int, int] = {}
+        self._index = -1
+        self.now = 0
+
+    def check(self, index: int, accepted_ms: int, data: EventData | None = None) -> None:
+        """Compare the time of the next entry with those before it; ``data`` says whether it may set the clock."""
+        if isinstance(data, ClockSet):
+            self._index = index
+            self._set(index, accepted_ms)
+            return
+        is_next, self._index = index == self._index + 1, index  # in a bundle of one stream, most are not
+        if is_next and index > 0 and is_jump(self.now, accepted_ms) and not isinstance(data, EpochStarted):
+            self._jumps[index] = accepted_ms
+        if self._doubt is not None:
+            behind, behind_ms = self._doubt
+            self._doubt = None
+            if accepted_ms >= self.now:
+                self._blame(behind)
+            else:
+                self._blame(behind - 1)
+                self.now, self._changed_at = behind_ms, behind
+        if accepted_ms > self.now:
+            self._before, self.now, self._changed_at = self.now, accepted_ms, index
+        elif accepted_ms < self.now:
+            if self._changed_at == index - 1 and accepted_ms >= self._before:
+                self._doubt = (index, accepted_ms)
+            else:
+                self._blame(index)
+
+    def end(self) -> None:
+        """Settle what the next entry would have told."""
+        self._settle()
+        for index in self._jumps:
+            message = f"the time of entry {index} is more than {forward_days_max} days after the one before it"
+            self._report.problem(index, "CLOCK_JUMPED", f"{message}, and the root did not set the clock")
+
+    def _set(self, index: int, accepted_ms: int) -> None:
+        self._settle()
+        for jump in [jump for jump, jump_ms in self._jumps.items() if jump_ms > accepted_ms]:
+            del self._jumps[jump]
+            message = f"entry {jump} was accepted under a wrong clock, which the root set right at entry {index}"
+            self._report.note(jump, "CLOCK_JUMPED", message)
+        self._before = self.now = accepted_ms
+        self._changed_at = index
+
+    def _settle(self) -> None:
+        if self._doubt is not None:
+            self._blame(self._doubt[0] - 1)
+            self._blame(self._doubt[0])
+            self._doubt = None
+
+    def _blame(self, index: int) -> None:
+        self._jumps.pop(index, None)
+        self._report.problem(index, "VERIFICATION_FAILED", f"the time of entry {index} does not fit those beside it")

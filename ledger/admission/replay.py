@@ -1,0 +1,244 @@
+"""Deciding stored entries anew, by the very rules of the gate: those of a whole log, or a part of one.
+
+A *part* is all of authority with some streams. By their versions its entries show what is left out between them, and
+the rules themselves say which other streams they look at: so a part is shown to be right, or it is named what is
+missing. What only the whole log shows is left out: that an idempotency key was used once, and how many events a
+session key has signed elsewhere.
+
+Pure: whoever feeds entries has read them, and says that they stand in the log at these indexes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ledger.admission.check import Candidate
+from ledger.admission.decide import apply, check_versions, count_refused
+from ledger.admission.rules import AUTHORITY_KINDS
+from ledger.admission.state import Layer
+from ledger.envelope import Entry, batch_root_pae, decode_entry, event_id, pae
+from ledger.errors import Refused
+from ledger.events import EventData
+from ledger.events.authority import LedgerCreated
+from ledger.events.body import Body, Event, decode_body
+from ledger.identity import verify
+from ledger.lifecycle.authority import suspect_at
+from ledger.lifecycle.clock import Clock
+from ledger.limits import body_size_max_bytes
+from ledger.log.tables import StreamRecord
+from ledger.merkle import inclusion_path, leaf_hash, root_of_path
+
+
+class Judged(NamedTuple):
+    """An entry that was decided anew: its event if it counts; what its rule refuses; what is wrong of its versions."""
+
+    event: Event | None
+    refused: Refused | None
+    misplaced: Refused | None
+
+
+def decide_again(index: int, candidate: Candidate, entry: Entry, state: Layer, now_ms: int) -> Judged:
+    """Decide the entry at ``index`` anew and leave its changes in ``state``.
+
+    What a rule refuses changes nothing, and is counted: it stands in the log all the same.
+    """
+    event, refused, misplaced = None, None, None
+    state.size = index
+    layer = Layer(state)
+    try:
+        event = apply(candidate, entry.key, layer, now_ms)
+    except Refused as refusal:
+        refused = refusal
+        count_refused(candidate.body, state, index)
+    else:
+        layer.merge_down()
+    try:
+        check_versions(entry, candidate.body.stream, state)
+    except Refused as refusal:
+        misplaced = refusal
+    return Judged(event, refused, misplaced)
+
+
+def read_entry(data: bytes) -> tuple[Entry, Candidate]:
+    """Return an entry, and what rules decide on; its signature is not looked at.
+
+    Raises:
+        Refused: the codes of its form and schema.
+    """
+    entry = decode_entry(data)
+    if len(entry.body) > body_size_max_bytes:
+        raise Refused("TOO_LARGE", f"its body has {len(entry.body)} bytes")
+    body, content = decode_body(entry.body)
+    return entry, Candidate(body, content, event_id(pae(entry.body)), entry.body)
+
+
+def is_signed(entry: Entry, batch_path: Sequence[bytes] | None = None) -> bool:
+    """Return whether the signature of an entry fits it; one of a signed batch needs its path within the batch."""
+    signed: bytes | None = pae(entry.body)
+    if entry.batch_size > 1:
+        root = root_of_path(leaf_hash(pae(entry.body)), entry.batch_index, entry.batch_size, list(batch_path or ()))
+        signed = None if root is None else batch_root_pae(entry.batch_size, root)
+    elif batch_path:
+        return False
+    return signed is not None and verify(entry.key, signed, entry.sig)
+
+
+def batch_path(reads: Callable[[int], bytes], index: int, entry: Entry) -> list[bytes] | None:
+    """Return the path of the entry at ``index`` within its signed batch, of which ``reads`` gives every entry."""
+    if entry.batch_size == 1:
+        return None
+    start = index - entry.batch_index
+    bodies = [decode_entry(reads(member)).body for member in range(start, start + entry.batch_size)]
+    return inclusion_path([leaf_hash(pae(body)) for body in bodies], entry.batch_index)
+
+
+class Missing(NamedTuple):
+    """Entries ``first`` to ``last`` (None: and those after) of a stream, or of authority (None), that a part lacks.
+
+    ``shown_by`` is the index of the entry that shows it.
+    """
+
+    stream: str | None
+    first: int
+    last: int | None
+    shown_by: int
+
+    def __str__(self) -> str:
+        end = "on" if self.last is None else f"to {self.last}"
+        which = f"entry {self.first}" if self.first == self.last else f"entries {self.first} {end}"
+        return f"{which} of {'authority' if self.stream is None else self.stream}"
+
+
+class Part:
+    """A part of a log, decided anew. Feed it its entries in the order of their indexes, then call ``finish``.
+
+    ``events`` are those that count, and ``state`` where they lead. Of each index ``refused`` says why it must not stand
+    in a log like this; ``doubtful`` what a rule refuses after something that is missing, which may be the reason;
+    ``suspects`` which entry calls its key compromised. ``missing`` is known after ``finish``.
+    """
+
+    def __init__(self) -> None:
+        self._nothing = _Nothing()
+        self.state = Layer(self._nothing)
+        self.events: list[Event] = []
+        self.created: LedgerCreated | None = None
+        self.authority: list[tuple[int, str, EventData]] = []
+        self.kinds: Counter[str] = Counter()
+        self.refused: dict[int, Refused] = {}
+        self.doubtful: dict[int, Refused] = {}
+        self.notes: dict[int, Refused] = {}
+        self.missing: list[Missing] = []
+        self.suspects: dict[int, int] = {}
+        self._clock = Clock(self)
+
+    def feed(
+        self, index: int, data: bytes, batch_path: Sequence[bytes] | None = None, *, is_verified: bool = False
+    ) -> None:
+        """Decide the next entry; ``is_verified``: whoever feeds it has seen that its signature fits."""
+        try:
+            entry, candidate = read_entry(data)
+        except Refused as refusal:
+            self.refused.setdefault(index, refusal)
+            return
+        if not (is_verified or is_signed(entry, batch_path)):
+            self.refused.setdefault(index, Refused("SIGNATURE_INVALID", "its signature does not fit"))
+            return
+        body, content = candidate.body, candidate.data
+        self.kinds[body.kind] += 1
+        if body.kind in AUTHORITY_KINDS:
+            self.authority.append((index, body.author, content))
+        if index == 0 and isinstance(content, LedgerCreated):
+            self.created = content
+        self._clock.check(index, entry.accepted_ms, content)
+        self._find_gaps(index, body, entry)
+        self._nothing.index = index
+        judged = decide_again(index, candidate, entry, self.state, self._clock.now)
+        if judged.event is not None:
+            self.events.append(judged.event)
+        if judged.misplaced is not None:
+            self.refused.setdefault(index, judged.misplaced)
+        if judged.refused is not None:
+            self.doubtful[index] = judged.refused
+
+    def finish(self, ends: Mapping[str, int] | None = None, authority: int = 0, size: int = 0) -> None:
+        """Settle what later entries would have told.
+
+        ``ends`` are the versions of streams, and ``authority`` its version, where a log of ``size`` ends: what lies
+        before that is missing, too. Without them nobody can tell what follows the last entries.
+        """
+        self._clock.end()
+        for stream, index in self._nothing.looked_at.items():
+            if self.state.stream(stream) is None:
+                self.missing.append(Missing(stream, 1, None, index))
+        if ends is not None:
+            self._compare_ends(ends, authority, size)
+        self.missing.sort(key=lambda one: (one.shown_by, one.stream or ""))
+        first = self.missing[0].shown_by if self.missing else None
+        for index in [index for index in self.doubtful if first is None or index < first]:
+            self.refused.setdefault(index, self.doubtful.pop(index))
+        for event in self.events:
+            suspect = suspect_at(self.state.key, event.key, event.index)
+            if suspect is not None:
+                self.suspects[event.index] = suspect
+
+    def problem(self, index: int, code: str, message: str) -> None:
+        """Note what the clock refuses."""
+        self.refused.setdefault(index, Refused(code, message))
+
+    def note(self, index: int, code: str, message: str) -> None:
+        """Note what the clock says."""
+        self.notes.setdefault(index, Refused(code, message))
+
+    def _find_gaps(self, index: int, body: Body, entry: Entry) -> None:
+        """Note what lies between this entry and those before it, and count it, so that what follows fits again."""
+        before = self.state.stream(body.stream) or StreamRecord(0, -1)
+        if entry.stream_version > before.version + 1:
+            self.missing.append(Missing(body.stream, before.version + 1, entry.stream_version - 1, index))
+            counted = msgspec.structs.replace(before, version=entry.stream_version - 1)
+            self.state.put_stream(body.stream, counted)
+        authority_version = entry.authority_version - (body.kind in AUTHORITY_KINDS)
+        if authority_version > self.state.authority_version:
+            self.missing.append(Missing(None, self.state.authority_version + 1, authority_version, index))
+            self.state.authority_version = authority_version
+
+    def _compare_ends(self, ends: Mapping[str, int], authority: int, size: int) -> None:
+        if self.state.authority_version < authority:
+            self.missing.append(Missing(None, self.state.authority_version + 1, authority, size))
+        given = {event.stream: event.index for event in self.events if event.kind not in AUTHORITY_KINDS}
+        for stream in sorted({*ends, *given}):
+            version = (self.state.stream(stream) or StreamRecord(0, -1)).version
+            if version > ends.get(stream, version):
+                message = f"{stream} has {version} entries, and the ledger signed that it has {ends[stream]}"
+                self.refused.setdefault(given[stream], Refused("VERIFICATION_FAILED", message))
+            elif version != ends.get(stream):
+                self.missing.append(Missing(stream, version + 1, ends.get(stream), size))
+
+
+class _Nothing:
+    """The ``Base`` under a part: what no entry of it gives is not there; which streams were looked at, is noted."""
+
+    size = 0
+    ledger: str | None = None
+    now_ms: int | None = None
+    authority_version = 0
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.looked_at: dict[str, int] = {}
+
+    def record(self, key: bytes) -> Any:
+        """Return nothing, and note the stream that was looked at."""
+        if key[:1] == b"s":
+            self.looked_at.setdefault(key[1:].decode(), self.index)
+
+    def index_of(self, _stream: str, _event_id: str) -> int | None:
+        """Return None: what stands in the part, the layer above knows."""
+        return None
+
+    def key_at(self, index: int) -> bytes:
+        """Never asked: a replay refuses every duplicate before it would matter."""
+        raise KeyError(index)

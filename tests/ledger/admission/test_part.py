@@ -1,0 +1,161 @@
+"""A part of a log, decided anew: it shows that it is right, or what is missing; and nothing can be taken out unseen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from building import key_named
+from checking import stored_entries, stored_state
+
+from ledger.admission.replay import Missing, Part, batch_path
+from ledger.author import Draft
+from ledger.codec import encode_packed
+from ledger.envelope import decode_entry
+from ledger.errors import Refused
+from ledger.events.authority import KeyCompromised
+from ledger.events.session import FindingLogged, SessionStarted
+from ledger.log.tables import stream_key
+
+if TYPE_CHECKING:
+    from building import Ledger
+
+ENDS = {"handoff/a": 5, "handoff/b": 4, "handoff/top": 3}
+PATHS: dict[bytes, list[bytes] | None] = {}
+
+
+@pytest.fixture
+def entries(ledger: Ledger) -> dict[int, bytes]:
+    """Authority, a handoff that waited for two others, and those two; a session beside them is left out."""
+    ledger.emit("alice", "session/s", SessionStarted())
+    ledger.finish("a", verify=True)
+    ledger.finish("b", sender="alice")
+    ledger.delegate("bob", key_named("session of bob"))
+    ledger.emit("alice", "session/s", FindingLogged(finding="f"))
+    ledger.approve("top", ledger.hand_over("top", depends_on=["a", "b"]))
+    ledger.claim("top")
+    ledger.emit("alice", "session/s", FindingLogged(finding="g"))
+    return given(ledger)
+
+
+def given(ledger: Ledger) -> dict[int, bytes]:
+    """Return all entries but those of sessions, and keep the paths of all within their batches."""
+    entries = stored_entries(ledger.log)
+    for index, data in enumerate(entries):
+        entry = decode_entry(data)
+        PATHS[entry.body] = batch_path(entries.__getitem__, index, entry)
+    return {index: data for index, data in enumerate(entries) if b'"session/' not in data}
+
+
+def part_of(entries: dict[int, bytes], **ends: object) -> Part:
+    part = Part()
+    for index, data in entries.items():
+        part.feed(index, data, PATHS[decode_entry(data).body])
+    part.finish(**{"ends": ENDS, "authority": 5, "size": 99} | ends)  # type: ignore[arg-type]
+    return part
+
+
+def test_a_whole_part_is_right_and_leads_to_the_state_of_the_log(ledger: Ledger, entries: dict[int, bytes]) -> None:
+    part = part_of(entries)
+    assert (part.refused, part.doubtful, part.missing, part.suspects) == ({}, {}, [], {})
+    assert [event.index for event in part.events] == list(entries)
+    stored = stored_state(ledger.log)
+    for stream in ENDS:
+        assert stored[stream_key(stream)] == encode_packed(part.state.stream(stream))
+
+
+def test_no_entry_can_be_taken_out_unseen(entries: dict[int, bytes]) -> None:
+    for left_out in entries:
+        part = part_of({index: data for index, data in entries.items() if index != left_out})
+        assert part.missing or part.refused, left_out
+
+
+def test_what_is_missing_is_named(entries: dict[int, bytes]) -> None:
+    events = {event.index: event for event in part_of(entries).events}
+    completed = next(index for index, event in events.items() if event.kind == "handoff.completed")
+    part = part_of({index: data for index, data in entries.items() if index != completed})
+    assert [str(one) for one in part.missing] == ["entry 4 of handoff/a"]
+    assert part.refused == {}
+    registered = [index for index, event in events.items() if event.kind == "agent.registered"]
+    part = part_of({index: data for index, data in entries.items() if index not in registered[1:]})
+    assert "entries 3 to 4 of authority" in map(str, part.missing)
+
+
+def test_streams_that_rules_looked_at_are_missed(entries: dict[int, bytes]) -> None:
+    names = {event.index: event.stream for event in part_of(entries).events}
+    without = {index: data for index, data in entries.items() if names[index] != "handoff/b"}
+    part = part_of(without, ends={name: end for name, end in ENDS.items() if name != "handoff/b"})
+    created = next(index for index, name in names.items() if name == "handoff/top")
+    assert part.missing == [Missing("handoff/b", 1, None, created)]
+    assert [refusal.code for refusal in part.doubtful.values()] == ["DEPENDENCY_MISSING"]
+
+
+def test_the_end_of_a_stream_is_shown_by_the_ledgers_word_alone(entries: dict[int, bytes]) -> None:
+    shorter = dict(list(entries.items())[:-1])
+    assert part_of(shorter, ends=None).missing == []
+    assert part_of(shorter).missing == [Missing("handoff/top", 3, 3, 99)]
+    assert part_of(entries, authority=6).missing == [Missing(None, 6, 6, 99)]
+    assert part_of(entries, ends={}).missing[0] == Missing("handoff/a", 6, None, 99)
+    assert [one.code for one in part_of(entries, ends=ENDS | {"handoff/top": 2}).refused.values()] == [
+        "VERIFICATION_FAILED"
+    ]
+
+
+@pytest.mark.parametrize("field", ["stream_version", "authority_version"])
+def test_a_version_that_was_given_before_is_refused(entries: dict[int, bytes], field: str) -> None:
+    index = max(entries)
+    entry = decode_entry(entries[index])
+    lower = msgspec.structs.replace(entry, **{field: getattr(entry, field) - 1})
+    assert part_of(entries | {index: lower.encode()}).refused[index].code == "VERIFICATION_FAILED"
+
+
+def test_what_a_rule_refuses_is_refused_when_nothing_before_it_is_missing(entries: dict[int, bytes]) -> None:
+    approved = next(event.index for event in part_of(entries).events if event.kind == "handoff.approved")
+    kept = {index: data for index, data in entries.items() if index != approved}
+    renumbered = {
+        index: msgspec.structs.replace(entry, stream_version=entry.stream_version - 1).encode()
+        if index > approved and b'"handoff/a"' in data
+        else data
+        for index, data in kept.items()
+        if (entry := decode_entry(data))
+    }
+    part = part_of(renumbered, ends=ENDS | {"handoff/a": 4})
+    assert (part.missing, part.refused[min(part.refused)].code) == ([], "NOT_APPROVED")
+
+
+def test_signature_form_and_time_are_checked(ledger: Ledger, entries: dict[int, bytes]) -> None:
+    index = max(entries)
+    entry = decode_entry(entries[index])
+    for change, code in (
+        ({"sig": bytes(64)}, "SIGNATURE_INVALID"),
+        ({"accepted_ms": entry.accepted_ms - 10_000}, "VERIFICATION_FAILED"),
+    ):
+        changed = msgspec.structs.replace(entry, **change).encode()
+        assert part_of(entries | {index: changed}).refused[index].code == code
+    ledger.submit(ledger.sign("alice", Draft(stream="session/t", data=SessionStarted()),
+                              Draft(stream="session/t", data=FindingLogged(finding="f"))))  # fmt: skip
+    data = stored_entries(ledger.log)[-1]
+    alone = Part()
+    alone.feed(ledger.head()[0] - 1, data)
+    assert [one.code for one in alone.refused.values()] == ["SIGNATURE_INVALID"]
+    assert decode_entry(data).batch_size == 2
+
+
+def test_what_a_compromised_key_signed_is_suspect(ledger: Ledger, entries: dict[int, bytes]) -> None:
+    ledger.emit("root", "agent/rita", KeyCompromised(key=ledger.keys["rita"].public.hex(), since=6))
+    last = ledger.head()[0] - 1
+    part = part_of(given(ledger), authority=6)
+    events = {event.index: event for event in part.events}
+    assert part.suspects
+    assert {events[index].author for index in part.suspects} == {"rita"}
+    assert set(part.suspects.values()) == {last}
+
+
+def test_a_handoff_that_was_made_later_is_not_missed(ledger: Ledger) -> None:
+    ledger.hand_over("early", depends_on=["late"])
+    ledger.hand_over("late")
+    part = part_of(given(ledger), ends={"handoff/early": 1, "handoff/late": 1}, authority=4)
+    assert (part.missing, part.refused) == ([], {})
+    with pytest.raises(Refused, match="DEPENDENCY_CYCLE"):
+        ledger.hand_over("later", depends_on=["later"])
