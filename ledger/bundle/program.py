@@ -2,7 +2,7 @@
 
 The program is written in parts (``standalone``), because a reader holds no more than a few hundred lines in mind, and
 travels as one file. Joining them changes nothing but the imports, which are merged, and one constant: the hash of the
-table of kinds. The parts import nothing of Baton but each other, and nobody here imports them.
+table of kinds. The parts import nothing of Baton but each other, and no verifier of Baton's calls them.
 
 The table is generated from the types that the gate decodes with: to write it again by hand would find no mistake that
 the rules do not show. Its hash stands in the program, which a stranger has to trust anyway. Refused: binding it in the
@@ -12,6 +12,7 @@ manifest alone (nobody signs that), or by the checkpoint key, which is exactly w
 from __future__ import annotations
 
 import ast
+import json
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -26,19 +27,16 @@ from ledger.events.body import Body
 from ledger.events.imported import MAPPED
 
 PARTS: Final = ("proofs", "form", "authority", "members", "audit")
-_KEPT: Final = frozenset(
-    {"type", "enum", "pattern", "items", "required", "properties", "anyOf", "$ref", "additionalProperties"}
-    | {"propertyNames", *(f"{end}{unit}" for end in ("min", "max") for unit in ("imum", "Length", "Items"))}
-)
+_TOLD: Final = frozenset({"title", "description", "default"})
 
 
 @cache
 def schemas() -> bytes:
     """Return the table of kinds: what each one's data must be, in a part of JSON Schema, in its one form."""
-    mapped = [data for pair in MAPPED.values() for data in pair]
     ids = {kind.stream: kind.id_type for kind in KINDS.values() if kind.id_type is not str}
-    types: list[Any] = [Body, *(kind.data for kind in KINDS.values()), *mapped]
-    _, definitions = msgspec.json.schema_components(list(dict.fromkeys(types)), ref_template="{name}")
+    mapped = [data for pair in MAPPED.values() for data in pair]
+    types: list[Any] = [*dict.fromkeys([Body, *(kind.data for kind in KINDS.values()), *mapped])]
+    _, definitions = msgspec.json.schema_components(types, ref_template="{name}")
     for struct in types:  # msgspec's own schemas say nothing of integer keys
         for field in inspect.type_info(struct).fields:  # type: ignore[attr-defined]
             keys = getattr(getattr(field.type, "key_type", None), "type", None)
@@ -46,21 +44,24 @@ def schemas() -> bytes:
                 limits = {"type": "integer", "minimum": keys.ge, "maximum": keys.le}
                 definitions[struct.__name__]["properties"][field.encode_name]["propertyNames"] = limits
     table = {
-        "types": {name: _bare(schema) for name, schema in definitions.items()},
+        "types": definitions,
         "kinds": {name: [kind.stream, kind.data.__name__] for name, kind in KINDS.items()},
         "mapped": {kind: [data.__name__ for data in pair] for kind, pair in MAPPED.items()},
-        "ids": {
-            family: None if id_type is None else _bare(msgspec.json.schema(id_type)) for family, id_type in ids.items()
-        },
+        "ids": {family: None if form is None else msgspec.json.schema(form) for family, form in ids.items()},
     }
-    return encode_canonical(table) + b"\n"
+    return encode_canonical(json.loads(json.dumps(table), object_hook=_bare)) + b"\n"
+
+
+def _bare(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without what is told to readers only; a field of such a name has a schema of its own."""
+    return {name: part for name, part in schema.items() if name not in _TOLD or (isinstance(part, dict) and part)}
 
 
 @cache
 def verify_program() -> bytes:
     """Return the program that each bundle carries: the parts of ``standalone``, joined."""
     folder = resources.files("ledger.bundle.standalone")
-    modules: set[str] = set()
+    imports: set[str] = set()
     names: dict[str, set[str]] = {}
     bodies: list[str] = []
     for part in PARTS:
@@ -68,38 +69,19 @@ def verify_program() -> bytes:
         tree, end = ast.parse(text), 0
         for node in tree.body:
             if isinstance(node, ast.Import):
-                modules |= {name.name for name in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module not in (None, "__future__"):
+                imports |= {f"import {name.name}" for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
                 names.setdefault(node.module or "", set()).update(name.name for name in node.names)
             if isinstance(node, ast.Import | ast.ImportFrom):
                 end = node.end_lineno or 0
         about = [f"# {line}".rstrip() for line in (ast.get_docstring(tree) or "").splitlines()]
         bodies.append("\n".join([f"# {part.upper()}", "#", *about, "", *text.splitlines()[end:]]).rstrip())
-    imports = [f"import {module}" for module in sorted(modules)]
-    imports += [
-        f"from {module} import {', '.join(sorted(names[module]))}"
-        for module in sorted(names)
-        if not module.startswith("ledger.")
-    ]
+    foreign = sorted(module for module in names if module != "__future__" and not module.startswith("ledger."))
+    froms = [f"from {module} import {', '.join(sorted(names[module]))}" for module in foreign]
     docstring = folder.joinpath("__init__.py").read_text("utf-8")
-    head = f"{docstring}\nfrom __future__ import annotations\n\n" + "\n".join(imports)
+    head = "\n".join([docstring, "from __future__ import annotations\n", *sorted(imports), *froms])
     program = "\n\n\n".join([head, *bodies]) + "\n"
     return program.replace('KINDS_SHA256 = ""', f'KINDS_SHA256 = "{sha256(schemas()).hexdigest()}"').encode()
-
-
-def _bare(schema: Any) -> Any:
-    """Return a schema without what is said to readers only."""
-    match schema:
-        case {"$ref": str()}:
-            return {"$ref": schema["$ref"]}
-        case dict():
-            kept = {name: _bare(value) for name, value in schema.items() if name in _KEPT and name != "properties"}
-            fields = schema.get("properties")
-            return kept | ({} if fields is None else {"properties": {name: _bare(fields[name]) for name in fields}})
-        case list():
-            return [_bare(one) for one in schema]
-        case _:  # any other JSON: text, numbers, true, false
-            return schema
 
 
 def program_digest(program: bytes) -> str:

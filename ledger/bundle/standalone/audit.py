@@ -13,7 +13,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from ledger.bundle.standalone.authority import Authority
+from ledger.bundle.standalone.authority import AUTHORITY, Authority
 from ledger.bundle.standalone.form import Event, Kinds, read_json
 from ledger.bundle.standalone.members import HOME, Members
 from ledger.bundle.standalone.proofs import (
@@ -33,7 +33,7 @@ from ledger.bundle.standalone.proofs import (
     tile_name,
     tree_root,
     vkey,
-)
+)  # fmt: skip
 
 FORWARD_MAX_MS = 30 * 86_400_000
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
@@ -104,7 +104,12 @@ class Audit:
         self.guarded(index, self.time, event)
         self.guarded(index, self.counted, event)
         self.meant(event)
-        self.may(index, event)
+        try:
+            self.authority.check(event)
+        except WrongError as wrong:
+            if not self.is_unsure:
+                raise
+            self.missing.append(f"what allows index {index} ({wrong})")  # it may stand in what is missing
         self.entries += 1
 
     def signed(self, index: int, event: Event) -> None:
@@ -137,7 +142,7 @@ class Audit:
         name = f"entries/{index:020d}.tlog-proof"
         path, batch_path = read_proof(read_text(self.members.read(name), "its proof"), index, note)
         need(path_root(leaf_hash(data), index, self.size, path) == root, "its proof does not lead to the root")
-        is_asked = event.stream == self.manifest["stream"] or event.kind in self.authority.rules
+        is_asked = event.stream == self.manifest["stream"] or event.kind in AUTHORITY
         need(is_asked, f"it is of the stream {event.stream}, not that of the bundle")
         signed = pae(EVENT, entry.body)
         need((entry.batch == 1) == (batch_path is None), "its proof has a path in a batch, and it is of none")
@@ -164,14 +169,13 @@ class Audit:
     def counted(self, index: int, event: Event) -> None:
         """Compare the entry's counts, of its stream and of authority, with those so far: a gap is what is missing."""
         for name, given in zip((event.stream, ""), event.entry.versions, strict=True):
-            count = self.versions[name] + (name != "" or event.kind in self.authority.rules)
-            what = f"entry {given} of {name or 'authority'}"
+            count = self.versions[name] + (name != "" or event.kind in AUTHORITY)
             if given > count and self.manifest["content"] == "stream":
                 self.missing.append(f"{given - count} of {name or 'authority'} before index {index}")
                 self.is_unsure |= name == ""
                 count = given
             self.versions[name] = count
-            need(given == count, f"it says that it is {what}, and is {count}")
+            need(given == count, f"it says that it is entry {given} of {name or 'authority'}, and is {count}")
 
     def meant(self, event: Event) -> None:
         """Check the version that the author expected, and that an idempotency key of its author is used once."""
@@ -180,15 +184,6 @@ class Audit:
         need(expected in (None, version), f"its stream is at version {version}, not {expected}")
         need(idem is None or (event.author, idem) not in self.idems, f"the idempotency key {idem!r} was used before")
         self.idems |= {(event.author, idem)} if idem is not None else set()
-
-    def may(self, index: int, event: Event) -> None:
-        """Check that its key may sign it; what a missing event of authority may have allowed is missing, too."""
-        try:
-            self.authority.check(event)
-        except WrongError as wrong:
-            if not self.is_unsure:
-                raise
-            self.missing.append(f"what allows index {index} ({wrong})")
 
     def log(self) -> list[bytes]:
         """Check a bundle of a whole log; return its leaf hashes."""
@@ -261,6 +256,7 @@ class Audit:
             for index in self.manifest["indexes"]:
                 data = self.members.read(f"entries/{index:020d}.entry")
                 self.guarded(index, self.entry, data, (root, note))
+            need(self.versions[self.manifest["stream"]], "it has no entry of its stream")
         for index in self.jumps:
             self.problem(index, "its time is more than 30 days after the one before it, and the root did not set it")
         self.files()
@@ -274,7 +270,8 @@ class Audit:
             where = next((f" at index {index}" for index, _ in self.problems if index is not None), "")
             return 6, f"INVALID{where}: {len(self.problems)} problem(s) in {self.entries} entries ({trust})"
         left = sorted({stream.partition("/")[0] for stream in self.versions} - {"", "agent", "ledger"})
-        scope = "whole log" if self.manifest["content"] == "log" else f"stream {self.manifest['stream']}"
+        stream = self.manifest["stream"]
+        scope = "whole log" if stream is None else f"stream {stream} up to its entry {self.versions[stream]}"
         rules = f"authority replayed, rules not replayed: {', '.join(left) or 'none'}"
         what = f"{self.signatures} signatures, tree of {self.size}, checkpoint ({scope}; {rules}; {trust})"
         if self.missing:
@@ -283,6 +280,11 @@ class Audit:
         if suspects:
             return 0, f"SUSPECT_KEY at index {suspects[0]}: {len(suspects)} entries by a compromised key: {what}"
         return 0, f"VALID: {what}"
+
+
+def shown(text: str) -> str:
+    """Return a line of which no character moves or hides others: a stranger named streams and fields."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def main(arguments: list[str]) -> int:
@@ -298,7 +300,7 @@ def main(arguments: list[str]) -> int:
         print(f"{options.place} is no bundle: {error}", file=sys.stderr)
         return 2
     except FAULTS as wrong:
-        print(f"INVALID: {wrong}")
+        print(shown(f"INVALID: {wrong}"))
         return 6
     try:
         audit.run()
@@ -309,9 +311,9 @@ def main(arguments: list[str]) -> int:
         if len(given) < 32 or not found.startswith(given):
             audit.problem(0, f"the root key has the fingerprint {found}, not {given}")
     for index, message in audit.problems[:100]:
-        print(f"index {index}: {message}" if index is not None else message)
+        print(shown(f"index {index}: {message}" if index is not None else message))
     code, line = audit.verdict(options.root, is_partial_enough=options.partial)
-    print(line)
+    print(shown(line))
     return code
 
 

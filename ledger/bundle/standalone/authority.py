@@ -5,7 +5,6 @@ What an event may change is asked before anything is changed, so that one which 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,10 @@ from ledger.bundle.standalone.form import Event, to_ms
 from ledger.bundle.standalone.proofs import POSSESSION, is_signed, need, pae, vkey
 
 RESERVED = ("root", "node", "checkpoint")
+AUTHORITY = (
+    "ledger.created", "ledger.epoch_started", "ledger.clock_set", "agent.registered", "agent.removed", "role.granted",
+    "role.revoked", "key.delegated", "key.revoked", "key.rotated", "key.compromised", "checkpoint_key.rotated",
+)  # fmt: skip
 CHECKPOINTS = "the checkpoints"  # whose the checkpoint keys are: the name of no agent
 WORKS = {"agent", "reviewer", "human", "service"}
 CONFIRMS = {"reviewer", "human"}
@@ -65,15 +68,12 @@ class Agent:
 
 def covers(patterns: list[str], name: str) -> bool:
     """Whether a delegation is for a kind or a stream: for all, for this one, or for all that begin so."""
-    return not patterns or any(
-        name.startswith(one[:-1]) if one.endswith("*") else name == one for one in patterns
-    )  # fmt: skip
+    return not patterns or any(name.startswith(one[:-1]) if one[-1] == "*" else name == one for one in patterns)
 
 
 def is_delegable(kind: str) -> bool:
     """Whether a session key may sign a kind: neither what says who signs, nor what a reviewer decides."""
-    says_who_signs = kind.startswith(("agent.", "role.", "key.", "checkpoint_key.", "ledger."))
-    return not says_who_signs and ROLES.get(kind) is not CONFIRMS and kind != "review.answered"
+    return kind not in AUTHORITY and ROLES.get(kind) not in (CONFIRMS, {"human"})
 
 
 class Authority:
@@ -88,20 +88,6 @@ class Authority:
         self.checkpoints: list[tuple[int, bytes]] = []
         self.lines: list[str] = []
         self.signed: list[tuple[int, Key]] = []
-        self.rules: dict[str, Callable[[Event, Any], None]] = {
-            "ledger.created": self.created,
-            "ledger.epoch_started": self.epoch_started,
-            "ledger.clock_set": self.clock_set,
-            "agent.registered": self.registered,
-            "agent.removed": self.removed,
-            "role.granted": self.role_granted,
-            "role.revoked": self.role_revoked,
-            "key.delegated": self.key_delegated,
-            "key.revoked": self.key_revoked,
-            "key.rotated": self.key_rotated,
-            "key.compromised": self.key_compromised,
-            "checkpoint_key.rotated": self.checkpoint_key_rotated,
-        }
 
     def check(self, event: Event) -> None:
         """Check that the key may sign this event here, then learn what the event changes."""
@@ -111,8 +97,8 @@ class Authority:
             need(key, f"the key that signed as {author} is not registered")
             self.may_sign(self.keys[name], event)
             need(event.body["ledger"] == self.ledger, "the event is for another ledger")
-        if event.kind in self.rules:
-            self.rules[event.kind](event, event.data)
+        if event.kind in AUTHORITY:
+            getattr(self, event.kind.replace(".", "_"))(event, event.data)
         else:
             need(event.kind != "blob.stored", "blob.stored is kept beside its blob and never in a log")
             for roles in (WORKS, ROLES.get(event.kind, WORKS)):
@@ -142,7 +128,7 @@ class Authority:
         """Whether the author may say who signs."""
         return "admin" in self.agents[event.author].roles
 
-    def created(self, event: Event, data: Any) -> None:
+    def ledger_created(self, event: Event, data: Any) -> None:
         """Entry 0, signed by the root key that it names."""
         names = [data["root"], data["node_key"], data["checkpoint_key"]]
         is_first = event.index == 0 and event.author == "root" and event.entry.key.hex() == data["root"]
@@ -155,17 +141,17 @@ class Authority:
         self.agents["node"] = Agent(self.put("node", names[1], 0), set())
         self.put_checkpoint_key(event, data["checkpoint_key"])
 
-    def epoch_started(self, event: Event, data: Any) -> None:
+    def ledger_epoch_started(self, event: Event, data: Any) -> None:
         """The root alone gives entries up."""
         need(event.author == "root", "entries are given up by somebody who is not root")
         need(data["abandoned_size"] > 0, "an epoch gives up a log without entries")
 
-    def clock_set(self, event: Event, data: Any) -> None:
+    def ledger_clock_set(self, event: Event, data: Any) -> None:
         """The root alone sets the clock, to the very time that it signs."""
         need(event.author == "root", "the clock is not set by the root")
         need(event.entry.accepted_ms == to_ms(data["time"]), "the clock is set to another time than signed")
 
-    def registered(self, event: Event, data: Any) -> None:
+    def agent_registered(self, event: Event, data: Any) -> None:
         """An admin registers agents, the node services; a name is bound once, to a key that proves whose it is."""
         name = data["name"]
         is_service = event.author == "node" and data["roles"] == ["service"]
@@ -176,7 +162,7 @@ class Authority:
         self.put_bus_key(data)
         self.agents[name] = Agent(self.put(name, data["key"], event.index), set(data["roles"]))
 
-    def removed(self, event: Event, data: Any) -> None:
+    def agent_removed(self, event: Event, data: Any) -> None:
         """An admin removes an agent, but not those that every ledger has."""
         agent = self.agent(event, data["agent"])
         may = self.is_admin(event) and data["agent"] not in RESERVED

@@ -28,6 +28,8 @@ INTEGER_MAX = 2**53 - 1
 CLOCK_MAX_MS = 253_402_300_799_999
 KINDS_SHA256 = ""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NAMES = {str: "string", dict: "object", list: "array", bool: "boolean", int: "integer", float: "number"}
+NAMES |= {type(None): "null"}
 
 
 class Entry(NamedTuple):
@@ -49,10 +51,10 @@ class Event:
     index: int
     id: bytes
     entry: Entry
+    body: dict[str, Any]
     kind: str
     stream: str
     author: str
-    body: dict[str, Any]
     data: dict[str, Any]
 
 
@@ -62,53 +64,39 @@ def take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     return data[at : at + size], at + size
 
 
-def take_number(data: bytes, at: int) -> tuple[int, int]:
-    """Read a msgpack unsigned integer in its shortest form."""
+def take_item(data: bytes, at: int) -> tuple[int | bytes, int]:
+    """Read a msgpack unsigned integer, or bytes, in its shortest form."""
     (first,), at = take(data, at, 1)
     if first < 0x80:
         return first, at
-    need(0xCC <= first <= 0xCF, "a number was expected")
-    size = 1 << (first - 0xCC)
-    raw, at = take(data, at, size)
+    need(0xCC <= first <= 0xCF or first in (0xC4, 0xC5), "a number or bytes were expected")
+    width = 1 << (first - 0xCC) if first >= 0xCC else first - 0xC3
+    raw, at = take(data, at, width)
     number = int.from_bytes(raw, "big")
-    need(number >= (0x80 if size == 1 else 1 << (4 * size)), "a number is not in its shortest form")
-    return number, at
-
-
-def take_bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    """Read msgpack bytes in their shortest form."""
-    (first,), at = take(data, at, 1)
-    need(first in (0xC4, 0xC5), "bytes were expected")
-    raw, at = take(data, at, first - 0xC3)
-    size = int.from_bytes(raw, "big")
-    need(first == 0xC4 or size > 0xFF, "bytes are not in their shortest form")
-    return take(data, at, size)
+    least = (0x80 if width == 1 else 1 << (4 * width)) if first >= 0xCC else 0x100 * (width - 1)
+    need(number >= least, "a number or bytes are not in their shortest form")
+    return (number, at) if first >= 0xCC else take(data, at, number)
 
 
 def read_entry(data: bytes) -> Entry:
-    """Return an entry in its one form."""
-    need(len(data) <= ENTRY_MAX, "the entry is too large")
-    need(data[:1] == b"\x9a", "the entry is no array of ten")
-    version, at = take_number(data, 1)
-    need(version == 1, "the entry is of an unknown version")
-    body, at = take_bytes(data, at)
-    key, at = take_bytes(data, at)
-    algorithm, at = take_number(data, at)
-    need(algorithm == 1, "the signature is of an unknown algorithm")
-    signature, at = take_bytes(data, at)
-    number, at = take_number(data, at)
-    batch, at = take_number(data, at)
-    accepted_ms, at = take_number(data, at)
-    stream_version, at = take_number(data, at)
-    authority_version, at = take_number(data, at)
+    """Return an entry in its one form: an array of ten."""
+    need(len(data) <= ENTRY_MAX and data[:1] == b"\x9a", "the entry is no array of ten, or too large")
+    items: list[Any] = []
+    at = 1
+    while len(items) < 10:
+        item, at = take_item(data, at)
+        items.append(item)
     need(at == len(data), "there are bytes after the entry")
+    version, body, key, algorithm, signature, place, batch, accepted_ms, *versions = items
+    bytes_at = [at for at, item in enumerate(items) if isinstance(item, bytes)]
+    need(bytes_at == [1, 2, 4], "the entry has a number where bytes belong, or bytes where a number belongs")
+    need((version, algorithm) == (1, 1), "the entry is of an unknown version or algorithm")
     need(len(key) == 32 and len(signature) == 64, "key or signature has the wrong length")
-    need(number < batch <= BATCH_MAX, "its place in the batch is impossible")
+    need(place < batch <= BATCH_MAX, "its place in the batch is impossible")
     need(accepted_ms <= CLOCK_MAX_MS, "its time lies beyond the year 9999")
     need(len(body) <= BODY_MAX, "its body is too large")
-    versions = (stream_version, authority_version)
     need(all(0 < one <= TREE_MAX for one in versions), "its place in its stream or among authority is impossible")
-    return Entry(body, key, signature, number, batch, accepted_ms, versions)
+    return Entry(body, key, signature, place, batch, accepted_ms, (versions[0], versions[1]))
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -187,7 +175,7 @@ class Kinds:
             self.fit(name, id_type, "$.stream")
         date.fromisoformat(body["at"][:10])
         identity = blake3(pae(EVENT, entry.body)).digest()
-        return Event(index, identity, entry, kind, stream, body["author"], body, content)
+        return Event(index, identity, entry, body, kind, stream, body["author"], content)
 
     def imported(self, data: dict[str, Any], family: str) -> str:
         """Check what a record of another tool stands for; return the family of the streams that it belongs on."""
@@ -203,27 +191,28 @@ class Kinds:
     def fit(self, value: Any, schema: dict[str, Any], path: str) -> None:
         """Check a value against a schema of the table."""
         if "$ref" in schema:
-            self.fit(value, self.types[schema["$ref"]], path)
-        elif "anyOf" in schema:
-            self.fit_any(value, schema["anyOf"], path)
-        elif "enum" in schema:
-            need(any(type(value) is type(wanted) and value == wanted for wanted in schema["enum"]), f"{path} is wrong")
-        elif isinstance(value, dict):
-            self.fit_object(value, schema, path)
+            return self.fit(value, self.types[schema["$ref"]], path)
+        if "anyOf" in schema:
+            return self.fit_any(value, schema["anyOf"], path)
+        if "enum" in schema:
+            is_listed = any(type(value) is type(one) and value == one for one in schema["enum"])
+            return need(is_listed, f"{path} is none of {schema['enum']}")
+        name, wanted = NAMES[type(value)], schema.get("type", NAMES[type(value)])
+        need(wanted == name or (wanted, name) == ("number", "integer"), f"{path} is no {wanted}")
+        if isinstance(value, str | list):
+            size, unit = len(value), "Length" if isinstance(value, str) else "Items"
+            is_sized = schema.get(f"min{unit}", 0) <= size <= schema.get(f"max{unit}", size)
+            need(is_sized, f"{path} is too short or too long")
+        if isinstance(value, str):
+            need(re.search(schema.get("pattern", ""), value), f"{path} has another form")
         elif isinstance(value, list):
-            self.fit_type("array", schema, path)
-            self.fit_size(len(value), "Items", schema, path)
             for at, item in enumerate(value):
                 self.fit(item, schema.get("items", {}), f"{path}[{at}]")
-        elif isinstance(value, str):
-            self.fit_type("string", schema, path)
-            self.fit_size(len(value), "Length", schema, path)
-            need("pattern" not in schema or re.search(schema["pattern"], value), f"{path} has another form")
-        elif value is None or isinstance(value, bool):
-            self.fit_type("null" if value is None else "boolean", schema, path)
-        else:
-            self.fit_type("integer" if isinstance(value, int) else "number", schema, path)
+        elif isinstance(value, dict):
+            self.fit_object(value, schema, path)
+        elif value is not None:
             need(schema.get("minimum", value) <= value <= schema.get("maximum", value), f"{path} is out of range")
+        return None
 
     def fit_any(self, value: Any, schemas: list[dict[str, Any]], path: str) -> None:
         """Check that a value fits one of several schemas; the last one says why it does not."""
@@ -236,7 +225,6 @@ class Kinds:
 
     def fit_object(self, value: dict[str, Any], schema: dict[str, Any], path: str) -> None:
         """Check the keys of an object, and what is under them."""
-        self.fit_type("object", schema, path)
         known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
         missing = [name for name in schema.get("required", []) if name not in value]
         need(not missing, f"{path} lacks {', '.join(missing)}")
@@ -246,12 +234,3 @@ class Kinds:
             self.fit(int(name) if is_number else name, keys, path)
             need(name in known or others is not False, f"{path} has an unknown field {name[:60]}")
             self.fit(item, known.get(name, others), f"{path}.{name[:60]}")
-
-    def fit_type(self, name: str, schema: dict[str, Any], path: str) -> None:
-        """Check a value's type."""
-        wanted = schema.get("type", name)
-        need(wanted == name or (wanted, name) == ("number", "integer"), f"{path} is no {wanted}")
-
-    def fit_size(self, size: int, unit: str, schema: dict[str, Any], path: str) -> None:
-        """Check the length of a text or a list."""
-        need(schema.get(f"min{unit}", 0) <= size <= schema.get(f"max{unit}", size), f"{path} is too short or too long")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger.bundle.standalone.form import BATCH_MAX, ENTRY_MAX
-from ledger.bundle.standalone.proofs import NOTE_MAX, WrongError, need, tile_name
+from ledger.bundle.standalone.proofs import NOTE_MAX, need, tile_name
 
 MIB = 1024**2
 SIZES = [
@@ -71,20 +71,15 @@ class Members:
         total, at = self.place.stat().st_size, 0
         with self.place.open("rb") as file:
             while (block := file.read(512)) != bytes(512):
-                is_begun = at or block[257:262] == b"ustar" or block.startswith((b"blobs/", b"checkpoint\0"))
-                if not is_begun:
+                if not at and block[257:262] != b"ustar" and not block.startswith((b"blobs/", b"checkpoint\0")):
                     raise OSError("it is no tar")
-                try:
-                    member = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
-                except (tarfile.HeaderError, UnicodeDecodeError) as error:
-                    raise WrongError(f"the header at byte {at} is damaged: {error}") from error
-                name, size = block[:100].rstrip(b"\0").decode("ascii", "backslashreplace"), member.size
+                name, digits = block[:100].rstrip(b"\0").decode("ascii", "backslashreplace"), block[124:135]
+                size = int(digits, 8) if digits.isdigit() else -1
                 check_size(name, size)
                 plain = tarfile.TarInfo(name)
                 plain.size = size
-                is_plain = plain.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict") == block
-                need(is_plain, f"the header of {name} is not in its one form")
-                need(name not in self.spans, f"{name} is twice in the tar")
+                is_plain = plain.tobuf(tarfile.USTAR_FORMAT) == block and name not in self.spans
+                need(is_plain, f"the header of {name} is not in its one form, or the file is twice in the tar")
                 self.spans[name] = (at + 512, size)
                 file.seek(at + 512 + size)
                 need(file.read(-size % 512) == bytes(-size % 512), f"the padding after {name} is not zero")
@@ -113,12 +108,8 @@ def names_of(manifest: dict[str, Any], most: int) -> Iterator[str]:
     yield from (f"home/{name}" for name in sorted(manifest["files"]))
     yield from (f"keys/{name}" for name in KEYS)
     yield from ("manifest.json", "schemas.json")
-    width = size
-    levels: list[tuple[int | str, int]] = []
-    while is_log and width:
-        levels.append((len(levels), width))
-        width //= 256
-    for level, hashes in [*levels, *([("entries", size)] if is_log else [])]:
+    levels: list[tuple[int | str, int]] = [(level, size >> 8 * level) for level in range(8)]
+    for level, hashes in [*levels, ("entries", size)] if is_log else []:
         for number in range(-(-hashes // 256)):
             yield tile_name(level, number, min(256, hashes - number * 256))
     yield "verify.py"

@@ -17,7 +17,7 @@ from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.bundle.layout import entry_range
 from ledger.bundle.program import verify_program
 from ledger.bundle.standalone import audit, form
-from ledger.bundle.standalone.authority import Authority, is_delegable
+from ledger.bundle.standalone.authority import AUTHORITY, is_delegable
 from ledger.events import KINDS
 from ledger.lifecycle.authority import NEVER_DELEGABLE
 from ledger.trust import fingerprint
@@ -68,7 +68,7 @@ def test_program_in_the_bundle_finds_a_flipped_byte(
 
 
 def test_program_in_the_bundle_knows_the_same_authority_events_and_limits() -> None:
-    assert set(Authority().rules) == AUTHORITY_KINDS
+    assert set(AUTHORITY) == AUTHORITY_KINDS
     assert (
         limits.entry_size_max_bytes,
         limits.body_size_max_bytes,
