@@ -8,7 +8,7 @@ Rules: nothing in a note is believed before its signature is verified, over the 
 keys are skipped, as the note format demands (a log may rotate its key, witnesses may add lines), but a line that
 claims our key and does not verify spoils the note. A log signs under its origin: key name and first line are equal.
 
-Left out: ECDSA, and the cosignatures of witnesses, which are signed over more than the text (tlog-cosignature).
+Left out: ECDSA and ML-DSA. The lines of witnesses, signed over more than the text, are ``ledger.cosignature``'s.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from ledger.merkle import hash_size_bytes, tree_size_max
 note_size_max_bytes: Final = 256 * 1024
 note_signatures_max: Final = 64
 
-_ED25519: Final = b"\x01"
+NOTE_KEY: Final = 1
+COSIGNATURE_KEY: Final = 4
+"""Types of vkeys (C2SP signed-note, Signature types): Ed25519 over a note's text, and over a timestamped one."""
+
 _KEY_ID_SIZE_BYTES: Final = 4
 _KEY_SIZE_BYTES: Final = 32
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
@@ -65,7 +68,7 @@ class CheckpointVerifier(msgspec.Struct, frozen=True):
     public_key: bytes
 
     def __post_init__(self) -> None:
-        _check_key(self.origin, self.public_key, "public key")
+        check_key(self.origin, self.public_key, "public key")
 
     @classmethod
     def from_vkey(cls, vkey: str) -> Self:
@@ -74,28 +77,17 @@ class CheckpointVerifier(msgspec.Struct, frozen=True):
         Raises:
             Refused: it is no vkey, is not of an Ed25519 note key, or its id does not fit its key.
         """
-        # The base64 of the last part may itself contain a plus.
-        parts = vkey.split("+", 2)
-        if len(parts) != 3:
-            raise Refused("INVALID_FORMAT", "A vkey consists of name, key id and key, joined by plus signs.")
-        origin, key_id, encoded = parts
-        material = decode_base64(encoded, "key of the vkey")
-        if material[:1] != _ED25519:
-            raise Refused("INVALID_FORMAT", "The vkey is not of an Ed25519 key that signs notes.")
-        verifier = cls(origin, material[1:])
-        if verifier.key_id.hex() != key_id:
-            raise Refused("INVALID_FORMAT", f"The vkey's id is {key_id!r}, but its key has {verifier.key_id.hex()}.")
-        return verifier
+        return cls(*parse_vkey(vkey, NOTE_KEY))
 
     @property
     def key_id(self) -> bytes:
         """The 4 bytes that name the key in signature lines; short, so no proof of anything."""
-        return sha256(self.origin.encode() + b"\n" + _ED25519 + self.public_key).digest()[:_KEY_ID_SIZE_BYTES]
+        return key_id(self.origin, NOTE_KEY, self.public_key)
 
     @property
     def vkey(self) -> str:
         """The text to hand to whoever shall check this log."""
-        return f"{self.origin}+{self.key_id.hex()}+{encode_base64(_ED25519 + self.public_key)}"
+        return vkey_of(self.origin, NOTE_KEY, self.public_key)
 
 
 class CheckpointKey(msgspec.Struct, frozen=True):
@@ -109,7 +101,7 @@ class CheckpointKey(msgspec.Struct, frozen=True):
     seed: bytes
 
     def __post_init__(self) -> None:
-        _check_key(self.origin, self.seed, "signing seed")
+        check_key(self.origin, self.seed, "signing seed")
 
     def __repr__(self) -> str:
         return f"CheckpointKey(vkey={self.verifier.vkey!r})"  # logs and tracebacks never show the seed
@@ -120,10 +112,44 @@ class CheckpointKey(msgspec.Struct, frozen=True):
         return CheckpointVerifier(self.origin, bytes(SigningKey(self.seed).verify_key))
 
 
-class _Signature(msgspec.Struct, frozen=True):
+class SignatureLine(msgspec.Struct, frozen=True):
+    """One line under a note's text: whose it claims to be, and the signature in it, which nobody has verified."""
+
     name: str
     key_id: bytes
     signature: bytes
+
+
+def parse_vkey(vkey: str, type_: int) -> tuple[str, bytes]:
+    """Return the name and the key of a vkey, ``name+key id+type and key``, which must be of this type.
+
+    Raises:
+        Refused: it is no vkey, is not of an Ed25519 key of this type, or its id does not fit its key.
+    """
+    # The base64 of the last part may itself contain a plus.
+    parts = vkey.split("+", 2)
+    if len(parts) != 3:
+        raise Refused("INVALID_FORMAT", "A vkey consists of name, key id and key, joined by plus signs.")
+    name, given, encoded = parts
+    material = decode_base64(encoded, "key of the vkey")
+    if material[:1] != bytes([type_]):
+        what = "signs notes" if type_ == NOTE_KEY else "cosigns checkpoints"
+        raise Refused("INVALID_FORMAT", f"The vkey is not of an Ed25519 key that {what} (type {type_}).")
+    check_key(name, material[1:], "public key")
+    expected = key_id(name, type_, material[1:]).hex()
+    if expected != given:
+        raise Refused("INVALID_FORMAT", f"The vkey's id is {given!r}, but its key has {expected}.")
+    return name, material[1:]
+
+
+def vkey_of(name: str, type_: int, public_key: bytes) -> str:
+    """Return the vkey of a key (C2SP signed-note, Verifier keys)."""
+    return f"{name}+{key_id(name, type_, public_key).hex()}+{encode_base64(bytes([type_]) + public_key)}"
+
+
+def key_id(name: str, type_: int, public_key: bytes) -> bytes:
+    """Return the 4 bytes that name a key in signature lines; short, so no proof of anything."""
+    return sha256(name.encode() + b"\n" + bytes([type_]) + public_key).digest()[:_KEY_ID_SIZE_BYTES]
 
 
 def sign_checkpoint(checkpoint: Checkpoint, key: CheckpointKey) -> str:
@@ -146,7 +172,7 @@ def parse_checkpoint(note: str) -> Checkpoint:
     Raises:
         Refused: it is not a note, or its text is not that of a checkpoint.
     """
-    text, _ = _split_note(note)
+    text, _ = split_note(note)
     return _parse_text(text)
 
 
@@ -171,7 +197,7 @@ def open_note(note: str, verifier: CheckpointVerifier) -> str:
         Corrupted: no signature is by this key, or one that names it is wrong.
         Refused: it is not a note.
     """
-    text, signatures = _split_note(note)
+    text, signatures = split_note(note)
     name, key_id = verifier.origin, verifier.key_id
     ours = [line.signature for line in signatures if line.name == name and line.key_id == key_id]
     if not ours:
@@ -193,7 +219,7 @@ def _parse_text(text: str) -> Checkpoint:
     return Checkpoint(origin, decode_decimal(size, "checkpoint's size"), decode_base64(root, "checkpoint's root"))
 
 
-def _split_note(note: str) -> tuple[str, list[_Signature]]:
+def split_note(note: str) -> tuple[str, list[SignatureLine]]:
     """Return a note's text and its signature lines, in their order (C2SP signed-note, Format)."""
     size = len(encode_utf8(note, "note"))
     if size > note_size_max_bytes:
@@ -212,7 +238,7 @@ def _split_note(note: str) -> tuple[str, list[_Signature]]:
     return text + "\n", [_parse_signature(line) for line in lines]
 
 
-def _parse_signature(line: str) -> _Signature:
+def _parse_signature(line: str) -> SignatureLine:
     parts = line.split(" ")
     if len(parts) != 3 or parts[0] != "—":
         raise Refused("INVALID_FORMAT", "A signature line is an em dash, a key name and a signature.")
@@ -220,10 +246,11 @@ def _parse_signature(line: str) -> _Signature:
     blob = decode_base64(parts[2], "signature")
     if len(blob) <= _KEY_ID_SIZE_BYTES:
         raise Refused("INVALID_FORMAT", "A signature line has no signature after the key id.")
-    return _Signature(parts[1], blob[:_KEY_ID_SIZE_BYTES], blob[_KEY_ID_SIZE_BYTES:])
+    return SignatureLine(parts[1], blob[:_KEY_ID_SIZE_BYTES], blob[_KEY_ID_SIZE_BYTES:])
 
 
-def _check_key(name: str, key: bytes, what: str) -> None:
+def check_key(name: str, key: bytes, what: str) -> None:
+    """Refuse what cannot be the name of a key, or 32 bytes of one."""
     _check_key_name(name)
     if len(key) != _KEY_SIZE_BYTES:
         raise Refused("INVALID_FORMAT", f"A {what} has {_KEY_SIZE_BYTES} bytes, not {len(key)}.")

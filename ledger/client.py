@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 import msgspec
 
 from ledger import limits
-from ledger.envelope import Entry, Submission, batch_pae, decode_entry, event_id, pae
+from ledger.envelope import Entry, Submission, batch_pae, batch_root_pae, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.events.authority import EpochStarted
 from ledger.events.body import Event, decode_body, make_event
 from ledger.history import Epoch, Growth, Past, answered
 from ledger.lifecycle.authority import ROOT
+from ledger.merkle import hash_size_bytes, leaf_hash, root_of_path
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ledger.lifecycle.authority import AgentRecord
     from ledger.local import OpenViews
     from ledger.log.blobs import BlobPage, BlobView
+    from ledger.memory import Memory
     from ledger.receipt import Receipt
 
 Ask: TypeAlias = "Callable[[str, dict[str, Any]], dict[str, Any]]"
@@ -65,11 +67,8 @@ class Page(msgspec.Struct, frozen=True):
     growth: Growth | None = None
 
 
-class Reads(Protocol):
-    """What whoever checks a history asks of it (see ``Client``)."""
-
-    def consistency(self, old_size: int) -> Growth:  # noqa: D102 - as ``Client.consistency``
-        ...
+class EntryReads(Protocol):
+    """What whoever checks single entries asks (see ``Client``)."""
 
     def entry(self, index: int) -> bytes:  # noqa: D102 - as ``Client.entry``
         ...
@@ -77,6 +76,13 @@ class Reads(Protocol):
     def entries(  # noqa: D102 - as ``Client.entries``
         self, start: int, *, limit: int = ..., kinds: Collection[str] = ..., stream: str | None = None
     ) -> Page: ...
+
+
+class Reads(EntryReads, Protocol):
+    """What whoever checks a history asks of it (see ``Client``)."""
+
+    def consistency(self, old_size: int) -> Growth:  # noqa: D102 - as ``Client.consistency``
+        ...
 
 
 class Client(Protocol):
@@ -90,6 +96,10 @@ class Client(Protocol):
     def ledger(self) -> str:
         """The ledger's id."""
 
+    @property
+    def memory(self) -> Memory:
+        """What readers remember of the ledger where this client reads it."""
+
     def submit(self, submission: Submission) -> list[Accepted]:
         """Admit a submission; when this returns, it is on the ledger's disk.
 
@@ -100,8 +110,10 @@ class Client(Protocol):
     def head(self) -> HeadView:
         """Return where the log ends."""
 
-    def consistency(self, old_size: int) -> Growth:
+    def consistency(self, old_size: int, new_size: int | None = None) -> Growth:
         """Return where the log ends, and the proof that it begins with its first ``old_size`` entries.
+
+        With ``new_size`` it is the log as it was then, and no checkpoint comes along.
 
         A log that has fewer is no error here: the size says it (see ``ledger.memory``).
 
@@ -224,7 +236,7 @@ def read_event(index: int, data: bytes) -> Event:
     )
 
 
-def is_signed(reads: Reads, index: int, entry: Entry) -> bool:
+def is_signed(reads: EntryReads, index: int, entry: Entry) -> bool:
     """Return whether the signature of an entry fits it; that of a batch, all of its events."""
     from ledger.identity import verify  # noqa: PLC0415 - loads keys, which reading does not need
 
@@ -241,6 +253,18 @@ def is_signed(reads: Reads, index: int, entry: Entry) -> bool:
     # A server could answer with one event here and sign another one's batch there.
     is_member = len(members) == entry.batch_size and members[entry.batch_index] == signed
     return is_member and verify(entry.key, batch_pae(members), entry.sig)
+
+
+def is_signed_in_batch(entry: Entry, path: bytes) -> bool:
+    """Return whether the signature of an entry fits it; that of a batch by the ``path`` to its root, hashes joined."""
+    from ledger.identity import verify  # noqa: PLC0415 - as above
+
+    signed = pae(entry.body)
+    if entry.batch_size == 1:
+        return not path and verify(entry.key, signed, entry.sig)
+    hashes = [path[start : start + hash_size_bytes] for start in range(0, len(path), hash_size_bytes)]
+    root = root_of_path(leaf_hash(signed), entry.batch_index, entry.batch_size, hashes)
+    return root is not None and verify(entry.key, batch_root_pae(entry.batch_size, root), entry.sig)
 
 
 def read_epoch(client: Client, event: str) -> Epoch:

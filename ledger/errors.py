@@ -123,6 +123,7 @@ CODES: dict[str, Code] = {
     # Verification.
     "VERIFICATION_FAILED": Code(Exit.UNVERIFIED, False, "What was verified is not what it claims to be."),
     "HISTORY_CHANGED": Code(Exit.UNVERIFIED, False, "The log is not the one that was read before, or a shorter one."),
+    "NOT_WITNESSED": Code(Exit.UNVERIFIED, True, "Too few witnesses have cosigned the checkpoint for the policy."),
     "CORRUPTED": Code(Exit.UNVERIFIED, False, "Stored data is damaged."),
     "UNEXPECTED": Code(Exit.UNEXPECTED, False, "An error nobody foresaw: please report it."),
 }  # fmt: skip

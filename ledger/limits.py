@@ -126,3 +126,12 @@ server_stop_max_s: Final = 10.0
 config_size_max_bytes: Final = 256 * 1024
 trust_size_max_bytes: Final = 1024**2
 trust_lock_wait_max_s: Final = 10.0
+
+# Proofs and witnesses.
+policy_size_max_bytes: Final = 64 * 1024
+policy_lines_max: Final = 1024
+witness_clock_ahead_max_s: Final = 300
+"""A cosignature from further in the future is refused: that clock, or ours, is wrong."""
+
+receipt_wait_max_s: Final = 30.0
+"""So long does a receipt wait for witnesses, where it must have them."""

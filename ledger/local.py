@@ -138,12 +138,12 @@ class LocalClient(Resource):
         with self.log.snapshot() as snapshot:
             return HeadView(self.ledger, snapshot.size, snapshot.root().hex())
 
-    def consistency(self, old_size: int) -> Growth:
-        """Return where the log ends, and the proof that it begins with its first ``old_size`` entries."""
+    def consistency(self, old_size: int, new_size: int | None = None) -> Growth:
+        """Return where the log ends or ended, and the proof that it begins with its first ``old_size`` entries."""
         if old_size < 0:
             raise Refused("INVALID_FIELD", f"a size is never negative: {old_size}", path="$.old_size")
         with self.log.snapshot() as snapshot:
-            return snapshot.growth(old_size)
+            return snapshot.growth(old_size, new_size)
 
     def signed_consistency(self, old_size: int) -> Growth:
         """Return the same with a signed checkpoint of that head, as it goes over the bus.

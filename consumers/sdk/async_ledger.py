@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ledger.client import Client
     from ledger.events import EventData
     from ledger.events.body import Event
-    from ledger.receipt import Receipt
+    from ledger.policy import Policy
+from ledger.receipt import Receipt
 
 T = TypeVar("T")
 
@@ -194,10 +195,12 @@ class AsyncLedger(LedgerBase):
         index = await self.index_of(ref)
         return read_event(index, await self._open_client().entry(index))
 
-    async def receipt(self, ref: int | str) -> Receipt:
-        """Return the receipt of an event, as ``Ledger.receipt`` does."""
-        receipt: Receipt = await self._open_client().prove(await self.index_of(ref))
-        return receipt
+    async def receipt(self, ref: int | str, *, policy: Policy | None = None) -> Receipt:
+        """Return the receipt of an event, as ``Ledger.receipt`` does, in a thread."""
+        from consumers.sdk.receipts import take  # noqa: PLC0415 - loads keys, which few calls need
+
+        index = await self.index_of(ref)
+        return await self.compute(lambda client: take(client, index, policy=policy))
 
     async def compute(self, work: Callable[[Client], T]) -> T:
         """Return what ``work`` makes of a client, in a thread."""

@@ -1,4 +1,4 @@
-"""Posting to a server over HTTP: the one way in which anything here does.
+"""Asking a server over HTTP: the one way in which anything here does.
 
 - one deadline bounds the whole call: connecting, a server that sends a byte a minute, retries and their pauses;
 - what may pass is tried again with a capped back-off; a server's ``Retry-After`` is honoured, or, where it asks for
@@ -18,6 +18,7 @@ import asyncio
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ retry_wait_first_s: Final = 0.5
 retry_wait_max_s: Final = 8.0
 retry_after_max_digits: Final = 6
 
-_OK: Final = 200
+_OK: Final = frozenset({200})
 
 
 class Answer(NamedTuple):
-    """What a server answered; ``body`` is that of a 200 that was to be read, ``wait_s`` how long it asks to wait."""
+    """What a server answered; ``body`` is empty unless it was to be read, ``wait_s`` how long it asks to wait."""
 
     status: int
     body: bytes
@@ -54,17 +55,21 @@ class NoAnswer(Exception):
         self.attempts = 1
 
 
-def post(
+def request(
+    method: str,
     url: str,
-    body: bytes,
-    headers: Mapping[str, str],
+    body: bytes = b"",
+    headers: Mapping[str, str] = MappingProxyType({}),
     *,
     limit_s: float,
     attempts_max: int = 1,
     passing: frozenset[int] = frozenset(),
     answer_max_bytes: int | None = None,
+    read: frozenset[int] = _OK,
 ) -> Answer:
     """Return what a server answers to ``body``; statuses of ``passing`` and lost connections are tried again.
+
+    The bodies of the statuses in ``read`` are read, up to ``answer_max_bytes`` where that is given.
 
     Raises:
         NoAnswer: the last attempt had none. TimeoutError: ``limit_s`` passed.
@@ -77,10 +82,10 @@ def post(
             asyncio.timeout(limit_s) as deadline,
             httpx.AsyncClient(timeout=timeouts, follow_redirects=False, trust_env=False) as http,
         ):
-            request = http.build_request("POST", url, content=body, headers={"accept-encoding": "identity", **headers})
+            built = http.build_request(method, url, content=body, headers={"accept-encoding": "identity", **headers})
 
             async def attempt() -> Answer:
-                return await _try_once(http, request, passing, answer_max_bytes)
+                return await _try_once(http, built, passing, answer_max_bytes, read)
 
             return await _try_until_answered(attempt, attempts_max, deadline)
 
@@ -121,7 +126,11 @@ async def _try_until_answered(
 
 
 async def _try_once(
-    http: httpx.AsyncClient, request: httpx.Request, passing: frozenset[int], answer_max_bytes: int | None
+    http: httpx.AsyncClient,
+    request: httpx.Request,
+    passing: frozenset[int],
+    answer_max_bytes: int | None,
+    read: frozenset[int],
 ) -> Answer:
     import httpx  # noqa: PLC0415 - loaded by whoever calls this
 
@@ -132,7 +141,7 @@ async def _try_once(
             wait_s = retry_after_s(response.headers.get("retry-after"), datetime.now(UTC))
             if status in passing:
                 raise NoAnswer(f"the endpoint answered {status}", may_pass=True, status=status, wait_s=wait_s)
-            is_read = status == _OK and answer_max_bytes is not None
+            is_read = status in read and answer_max_bytes is not None
             return Answer(status, await _read(response, answer_max_bytes or 0) if is_read else b"", wait_s)
         finally:
             await response.aclose()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
     from ledger.home import Home
     from ledger.identity import Key
+    from ledger.policy import Policy
     from ledger.receipt import Receipt
 
 T = TypeVar("T")
@@ -310,13 +311,18 @@ class Ledger(LedgerBase, Resource):
         index = self.index_of(ref)
         return read_event(index, self.client.entry(index))
 
-    def receipt(self, ref: int | str) -> Receipt:
+    def receipt(self, ref: int | str, *, policy: Policy | None = None) -> Receipt:
         """Return the receipt of an event: the proof that it is in the log, which anybody can check offline.
+
+        It is checked before it is returned; the witnesses that a ``policy`` demands are waited for.
 
         Raises:
             Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+            Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``, ``NOT_WITNESSED``: as ``receipts.take``.
         """
-        return self.client.prove(self.index_of(ref))
+        from consumers.sdk.receipts import take  # noqa: PLC0415 - loads keys, which few calls need
+
+        return take(self.client, self.index_of(ref), policy=policy)
 
     def compute(self, work: Callable[[Client], T]) -> T:
         """Return what ``work`` makes of the client."""

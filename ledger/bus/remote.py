@@ -32,6 +32,7 @@ from ledger.home import Home
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.blobs import BlobPage, BlobView, check_blob
+from ledger.memory import Memory
 from ledger.receipt import Receipt
 from ledger.resource import Resource
 from ledger.secrets import check_text
@@ -51,9 +52,10 @@ class RemoteReads(ABC):
         with readable():
             return msgspec.convert(self._read("head"), HeadView)
 
-    def consistency(self, old_size: int) -> Growth:
-        """Return where the log ends, and the proof that it begins with its first ``old_size`` entries."""
-        answer = self._read("consistency", old_size=old_size)
+    def consistency(self, old_size: int, new_size: int | None = None) -> Growth:
+        """Return where the log ends or ended, and the proof that it begins with its first ``old_size`` entries."""
+        wanted = {"old_size": old_size} if new_size is None else {"old_size": old_size, "new_size": new_size}
+        answer = self._read("consistency", **wanted)
         with readable():
             return msgspec.convert(answer, Growth)
 
@@ -134,6 +136,11 @@ class RemoteClient(_Asking, RemoteReads, Resource):
             # A rotation that was cut short after the ledger had accepted it: the server knows the new key only.
             self._connection = Connection(settings.server or "", agent, home.bus_seed(agent, is_new=True), greet)
         self._uploading = threading.Lock()
+
+    @property
+    def memory(self) -> Memory:
+        """What readers remember of the ledger over the bus."""
+        return self._greeter.history.memory
 
     def close(self) -> None:
         """Remember the history that holds what was submitted, and close the connection."""
@@ -220,13 +227,13 @@ class _Greeter(RemoteReads):
 
     def __init__(self, ledger: str, settings: Settings) -> None:
         self._ledger, self._agent = ledger, settings.agent or ""
-        self._history = RemoteHistory(ledger, settings)
+        self.history = RemoteHistory(ledger, settings)
         self._send: Callable[[str, bytes], bytes]
 
     async def greet(self, exchange: Exchange) -> None:
         loop = asyncio.get_running_loop()
         self._send = lambda *request: asyncio.run_coroutine_threadsafe(exchange(*request), loop).result()
-        await asyncio.to_thread(self._history.greet, self)
+        await asyncio.to_thread(self.history.greet, self)
 
     def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
         subject = subjects.read_subject(self._ledger, self._agent, verb)

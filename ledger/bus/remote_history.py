@@ -22,7 +22,7 @@ from ledger.memory import Memory
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.client import Reads
+    from ledger.client import EntryReads, Reads
     from ledger.config import Settings
     from ledger.events.body import Event
 
@@ -42,7 +42,7 @@ class RemoteHistory:
             Corrupted: ``HISTORY_CHANGED``, ``VERIFICATION_FAILED``, unless the settings say that it only looks.
             Unavailable: the node does not answer.
         """
-        chain = _Chain(reads, self._ledger)
+        chain = Chain(reads, self._ledger)
 
         def growth_since(old_size: int) -> Growth:
             growth = reads.consistency(old_size)
@@ -61,10 +61,13 @@ class RemoteHistory:
         self.memory.keep(growth_since, chain.epoch, only_looks=self._only_looks)
 
 
-class _Chain:
-    """The keys that a ledger's id leads to: root's, those that replaced it, and the one that signs checkpoints."""
+class Chain:
+    """The keys that a ledger's id leads to: root's, those that replaced it, and the one that signs checkpoints.
 
-    def __init__(self, reads: Reads, ledger: str) -> None:
+    It believes no ``reads``: they may be a node, or the entries that a receipt carries.
+    """
+
+    def __init__(self, reads: EntryReads, ledger: str) -> None:
         self._reads = reads
         self._ledger = ledger
         self._roots: list[tuple[int, str]] = []
@@ -84,6 +87,7 @@ class _Chain:
         return verifiers[-1]
 
     def epoch(self, event_id: str) -> Epoch:
+        """Return the epoch with this id, which root signed."""
         for event in self._by_root("ledger.epoch_started", "ledger"):
             if event.id == event_id and isinstance(event.data, EpochStarted):
                 return Epoch(event.index, event.data.abandoned_size, event.data.abandoned_root, event.data.reason)
@@ -120,7 +124,7 @@ class _Chain:
                 yield event
 
 
-def _entries(reads: Reads, kind: str, stream: str) -> Iterator[tuple[int, bytes]]:
+def _entries(reads: EntryReads, kind: str, stream: str) -> Iterator[tuple[int, bytes]]:
     index, size = 0, 1
     while index < size:
         page = reads.entries(index, kinds=[kind], stream=stream)

@@ -128,9 +128,13 @@ class IndexArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConsistencyArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``read.consistency``: the size of the log that the caller has seen."""
+    """Arguments of ``read.consistency``: the size of the log that the caller has seen, and of the larger one asked for.
+
+    Without the second it is the log as it is, and the answer holds a checkpoint.
+    """
 
     old_size: Annotated[int, msgspec.Meta(ge=0)]
+    new_size: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class FindArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -319,6 +323,8 @@ class Service:
         return _fields(self._client.head())
 
     def _consistency(self, wanted: ConsistencyArguments) -> dict[str, Any]:
+        if wanted.new_size is not None:
+            return _fields(self._client.consistency(wanted.old_size, wanted.new_size))
         return _fields(self._client.signed_consistency(wanted.old_size))
 
     def _range(self, wanted: RangeArguments) -> dict[str, Any]:

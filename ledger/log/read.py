@@ -147,10 +147,12 @@ class Snapshot:
         self._check_size(new_size)
         return merkle.consistency_proof(old_size, new_size, subtree_reader(self._tables, self._txn, self.size))
 
-    def growth(self, old_size: int) -> Growth:
-        """Return where the log ends, with the path from a log of ``old_size`` entries, if it is no shorter."""
-        path = self.consistency_proof(old_size) if 0 <= old_size <= self.size else []
-        return Growth(self.size, self.root().hex(), path, [id_ for id_, _ in self.epochs()])
+    def growth(self, old_size: int, new_size: int | None = None) -> Growth:
+        """Return where the log ends or ended, with the path from a log of ``old_size`` entries, if it is no shorter."""
+        size = self.size if new_size is None else new_size
+        root = self.root() if size == self.size else self.frontier(size).root()
+        path = self.consistency_proof(old_size, size) if 0 <= old_size <= size else []
+        return Growth(size, root.hex(), path, [id_ for id_, index in self.epochs() if index < size])
 
     def epochs(self) -> list[tuple[str, int]]:
         """Return the id and index of each ``ledger.epoch_started``, in order.

@@ -6,6 +6,7 @@ each time a tile below it is full: 255 of 256 appends write none. Level 0 also f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
@@ -63,15 +64,25 @@ def _store_complete(tables: Tables, txn: lmdb.Transaction, level: int, number: i
 
 def subtree_reader(tables: Tables, txn: lmdb.Transaction, size: int) -> SubtreeReader:
     """Return the function that proofs over the first ``size`` entries read their hashes from."""
+    return tiled(lambda level, tile: tile_hashes(tables, txn, level, tile, size))
+
+
+def tile_hashes(tables: Tables, txn: lmdb.Transaction, level: int, number: int, size: int) -> list[bytes]:
+    """Return the hashes of a tile of the tree over ``size`` entries or more; those of level 0 may not be stored yet."""
+    hashes = read_tile(tables, txn, level, number)
+    if not hashes and level == 0:
+        start = number * TILE_WIDTH
+        hashes = read_leaves(tables, txn, start, min(start + TILE_WIDTH, size))
+    return hashes
+
+
+def tiled(read: Callable[[int, int], list[bytes]]) -> SubtreeReader:
+    """Return the function that proofs read their hashes from, of tiles by level and number."""
 
     def subtree(level: int, number: int) -> bytes:
         tile_level, height = divmod(level, TILE_HEIGHT)
-        first = number << height
-        tile, offset = divmod(first, TILE_WIDTH)
-        hashes = read_tile(tables, txn, tile_level, tile)
-        if not hashes and tile_level == 0:
-            start = tile * TILE_WIDTH
-            hashes = read_leaves(tables, txn, start, min(start + TILE_WIDTH, size))
+        tile, offset = divmod(number << height, TILE_WIDTH)
+        hashes = read(tile_level, tile)
         wanted = hashes[offset : offset + (1 << height)]
         if len(wanted) != 1 << height:
             raise Corrupted("CORRUPTED", f"tile {tile} of level {tile_level} is not complete", level=tile_level)

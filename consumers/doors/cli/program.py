@@ -162,6 +162,7 @@ VERBS: Final = {
     "submit": Lazy("events:submit", "Append events that were signed elsewhere."),
     "log": Lazy("events:log_", "List events, or follow them as they come."),
     "show": Lazy("events:show", "Show one event, by index or reference."),
+    "receipt": Lazy("receipts:receipt_", "Prove that an event is in the log; check such a proof."),
     "why": Lazy("events:why", "Walk from an event to what it follows from."),
     "blob": Lazy("blobs:blob", "Keep what is too large for an event: put, get, list, stat."),
     "verify": Lazy("audit:verify", "Verify the ledger, or an exported bundle."),

@@ -21,7 +21,7 @@ from consumers.handoffs.notifier.episodes import Notification
 from consumers.handoffs.notifier.settings import Channel, ChannelSettings, Secret
 from consumers.handoffs.notifier.store import Delivery, NotifierStore
 from consumers.sdk.command import run_command
-from consumers.sdk.http import NoAnswer, post
+from consumers.sdk.http import NoAnswer, request
 
 retry_wait_first_s: Final = 5.0
 retry_wait_factor: Final = 4
@@ -69,7 +69,7 @@ def post_notification(channel: Channel, notification: Notification, now_ms: int)
     headers = signed_headers(notification.id, now_ms // 1000, notification.document, secret)
     headers |= {"content-type": "application/json", "user-agent": "baton-notifier"}
     try:
-        answer = post(url, notification.document, headers, limit_s=limit_s)
+        answer = request("POST", url, notification.document, headers, limit_s=limit_s)
     except TimeoutError:
         return Outcome("passing", f"the receiver did not answer within {limit_s:g} s")
     except NoAnswer as error:

@@ -23,7 +23,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from consumers.sdk.http import NoAnswer, is_loopback, post
+from consumers.sdk.http import NoAnswer, is_loopback, request
 from consumers.sdk.thinking.response import read_tags
 from ledger.codec import check_depth, decode_strict, encode_sorted, encode_utf8
 from ledger.config import environment_variable
@@ -237,7 +237,8 @@ class LlmClient:
         if self.endpoint.api_key is not None:
             headers["authorization"] = f"Bearer {self.endpoint.api_key.reveal()}"
         try:
-            answer = post(
+            answer = request(
+                "POST",
                 self.endpoint.url, body, headers, limit_s=settings.timeout_s, attempts_max=settings.attempts_max,
                 passing=_PASSING, answer_max_bytes=answer_size_max_bytes,
             )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from shlex import join
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from ledger.author import Draft
 from ledger.client import follow, read_event
 from ledger.codec import decode_strict
 from ledger.envelope import decode_entry, decode_submission
-from ledger.errors import Refused
+from ledger.errors import BatonError, Refused
 from ledger.events.body import Event
 from ledger.limits import batch_events_max, batch_size_max_bytes
 from projections.search.queries import SORTS, Term, matches_in, terms_of
@@ -38,6 +39,9 @@ hits_max: Final = 200
 @click.option("--corr", help="What it belongs to: a label that events of one task share.")
 @click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
 @click.option("--idem", help="An idempotency key: the same call again returns the first answer.")
+@click.option(
+    "--receipt", type=click.Path(path_type=Path, dir_okay=False), help="Write the event's receipt to this file."
+)
 def emit(app: App, /, kind: str, **given: Any) -> None:
     """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
 
@@ -55,8 +59,16 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
         raise Refused("USAGE", "--stream and --data say where the event belongs and what it holds")
     check_kinds((kind,))
     given |= {"data": parse_json(given["data"], "--data"), "causes": list(given["causes"])}
-    draft = Draft(kind=kind, **given)
-    accepted = app.author().emit(draft)[0]
+    path = given.pop("receipt")
+    accepted = app.author().emit(Draft(kind=kind, **given))[0]
+    if path is not None:
+        from consumers.doors.cli.commands.receipts import write_receipt  # noqa: PLC0415 - few events need one
+
+        try:
+            write_receipt(app, accepted.index, path)
+        except BatonError as error:  # the event is in the log, and stays there: only the file is missing
+            error.message += f" (the event was accepted as entry {accepted.index}: `baton receipt {accepted.index}`)"
+            raise
     app.show("accepted", fields_of(accepted), lambda: print_accepted([accepted]))
 
 
@@ -140,18 +152,10 @@ def _marks(event: dict[str, Any]) -> str:
 @click.command(cls=Command, only_looks=True)
 @click.argument("ref", metavar="INDEX|REF")
 @click.option("--dsse", is_flag=True, help="Print the event as a DSSE JSON envelope that others can verify.")
-@click.option("--receipt", is_flag=True, help="Print the C2SP tlog-proof of its inclusion.")
-def show(app: App, ref: str, *, dsse: bool, receipt: bool) -> None:
+def show(app: App, ref: str, *, dsse: bool) -> None:
     """Show one event: by index, by id, by sha256 of its body, or by 12 or more of its first hex digits."""
     index = app.ledger().index_of(ref)
-    client = app.client()
-    raw = client.entry(index)
-    if receipt:
-        text = client.prove(index).to_text()
-        # The proof is over the entry's exact bytes, so they go with it (as base64).
-        data = {"index": index, "receipt": text, "entry": raw}
-        app.show("receipt", data, lambda: click.echo(text, nl=False))
-        return
+    raw = app.client().entry(index)
     entry, event = decode_entry(raw), read_event(index, raw)
     if dsse:
         envelope = envelope_of(app, index)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,27 +11,11 @@ import pytest
 from calling import Baton, call, emit_finding, start_session
 
 from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
-from ledger.client import read_event
-from ledger.merkle import leaf_hash
-from ledger.receipt import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Fresh = Callable[[str], str]
-
-
-@pytest.mark.served
-def test_receipt_verifies_offline(baton: Baton, fresh: Fresh) -> None:
-    accepted = emit_finding(baton, start_session(baton, fresh("receipt")))
-    created = baton.data("show", 0)["data"]
-    verifier = CheckpointVerifier(created["origin"], bytes.fromhex(created["checkpoint_key"]))
-    answer = baton.data("show", accepted["index"], "--receipt")
-    entry = base64.b64decode(answer["entry"])
-    assert read_event(accepted["index"], entry).id == accepted["id"]
-    checkpoint = Receipt.parse(answer["receipt"]).verify(leaf_hash(entry), verifier)
-    assert checkpoint.size > accepted["index"]
-    assert baton("show", accepted["index"], "--receipt").startswith("c2sp.org/tlog-proof@v1\nindex ")
 
 
 @pytest.mark.served

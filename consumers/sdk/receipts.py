@@ -1,0 +1,285 @@
+"""Receipts as they are handed on: taken from a ledger, checked before they are shown, and checked by strangers offline.
+
+A receipt is a C2SP tlog-proof, and any tool of that family reads it. Its extra data, which nobody signs, hold what our
+own check needs besides: the entry, its path in a batch that was signed as one, and the entries in which root named the
+key that signs checkpoints. So one file answers what was said, by whom, in whose ledger, and that it is in the log.
+
+What is checked: the entry's own signature; the path to the checkpoint; the checkpoint's signature, by a key that
+somebody named (``Anchors``) or, *self-asserted*, that the receipt itself leads to; and the witnesses of a policy.
+What a receipt cannot say: that the author's key was valid (the log's rules decide that), or that the log still begins
+with this tree. ``hold`` asks the latter: of a ledger at hand, or of published tiles.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from ledger import limits
+from ledger.bus.remote_history import Chain
+from ledger.checkpoint import Checkpoint, CheckpointVerifier, parse_checkpoint, verify_checkpoint
+from ledger.client import Page, is_signed_in_batch, read_event
+from ledger.codec import check_strict, decode_base64, decode_strict
+from ledger.envelope import decode_entry, pae
+from ledger.errors import BatonError, Corrupted, Refused
+from ledger.events.authority import LedgerCreated
+from ledger.history import Growth, GrowthSince, Trusted, changed, is_continued
+from ledger.identity import ledger_id
+from ledger.merkle import inclusion_path, leaf_hash
+from ledger.receipt import Receipt
+from ledger.trust import fingerprint
+
+if TYPE_CHECKING:
+    from ledger.client import Client
+    from ledger.events.body import Event
+    from ledger.policy import Policy, Witnessed
+
+poll_s: Final = 0.5
+_TO_ROOT: Final = (("key.rotated", "agent/root"), ("checkpoint_key.rotated", "ledger"))
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The extra data of our receipts: the entry, its path in its batch (hashes joined), and (index, entry) of root."""
+
+    baton_receipt: Literal[1] = 1
+    entry: bytes
+    batch: bytes
+    chain: list[tuple[int, bytes]]
+
+
+class Anchors(msgspec.Struct, frozen=True, kw_only=True):
+    """What whoever checks a receipt knows of its own: a vkey, root, a policy, the event it is to be of.
+
+    ``root`` are the first digits of root's fingerprint, or the key in hex; ``event`` is an entry's exact bytes or a
+    DSSE JSON envelope.
+    """
+
+    vkey: str | None = None
+    root: str | None = None
+    policy: Policy | None = None
+    event: bytes | None = None
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a receipt proves; ``trust`` says whose word for the log's key was taken, ``witnessed`` what a policy found.
+
+    ``is_signed`` says whether the author's signature was checked: of a batch it cannot be without its other events.
+    """
+
+    event: Event
+    is_signed: bool
+    vkey: str
+    checkpoint: Checkpoint
+    ledger: str
+    trust: Literal["vkey", "policy", "root", "ledger", "self-asserted"]
+    witnessed: Witnessed | None
+
+
+_decoder: Final = msgspec.json.Decoder(Evidence)
+
+
+def take(client: Client, index: int, *, policy: Policy | None = None) -> Receipt:
+    """Return the receipt of an entry with its evidence, checked and held against what is remembered of the ledger.
+
+    Where a policy, or the node, demands witnesses, they are waited for, ``receipt_wait_max_s`` at most.
+
+    Raises:
+        Refused: ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here.
+        Corrupted: ``VERIFICATION_FAILED``: the ledger shows what it cannot prove; ``HISTORY_CHANGED``;
+            ``NOT_WITNESSED``: the event is in the log, and the receipt can be asked for again.
+    """
+    deadline = time.monotonic() + limits.receipt_wait_max_s
+    evidence = _evidence(client, index)
+    while True:
+        try:
+            receipt = msgspec.structs.replace(client.prove(index), extra=msgspec.json.encode(evidence))
+            checked = check(receipt, Anchors(), known=client.memory.checkpoint_key)
+            check(receipt, Anchors(policy=policy))
+            break
+        except Corrupted as error:
+            if error.code != "NOT_WITNESSED" or time.monotonic() > deadline:
+                raise
+            time.sleep(poll_s)
+    if receipt.index != index or checked.ledger != client.ledger:
+        raise Corrupted("VERIFICATION_FAILED", f"the ledger answered with the receipt of another entry than {index}")
+    hold(checked.checkpoint, client)
+    return receipt
+
+
+def check(receipt: Receipt, anchors: Anchors, *, fail_open: bool = False, known: str = "") -> Checked:
+    """Return what a receipt proves, from its bytes and what is known beforehand; nothing else is read.
+
+    ``fail_open`` lets a receipt pass that the policy's witnesses have not cosigned, or not enough of them; ``known`` is
+    a checkpoint key (vkey) that the receipt's own evidence may not leave out.
+
+    Raises:
+        Refused: ``USAGE`` when the entry or a key is missing; the receipt has no such form.
+        Corrupted: ``VERIFICATION_FAILED``, ``NOT_WITNESSED``.
+    """
+    evidence = evidence_in(receipt)
+    data, batch = _entry(receipt, evidence, anchors.event)
+    event, entry = read_event(receipt.index, data), decode_entry(data)
+    is_signed = entry.batch_size == 1 or batch is not None
+    if is_signed and not is_signed_in_batch(entry, batch or b""):
+        raise Corrupted("VERIFICATION_FAILED", "the signature of the receipt's entry does not fit it")
+    verifier, ledger, by = _verifier(receipt, evidence, anchors, known)
+    if ledger and event.ledger != ledger:
+        raise Corrupted("VERIFICATION_FAILED", f"the entry is of the ledger {event.ledger}, not of {ledger}")
+    checkpoint = receipt.verify(leaf_hash(data), verifier)
+    witnessed = None if anchors.policy is None else anchors.policy.judge(receipt.checkpoint_text, time.time())
+    if witnessed is not None and not (witnessed.is_met or fail_open):
+        message = f"the checkpoint of {checkpoint.size} entries is {witnessed}"
+        raise Corrupted("NOT_WITNESSED", message, witnessed=msgspec.to_builtins(witnessed))
+    return Checked(
+        event=event,
+        is_signed=is_signed,
+        vkey=verifier.vkey,
+        checkpoint=checkpoint,
+        ledger=ledger,
+        trust=by,
+        witnessed=witnessed,
+    )
+
+
+def hold(checkpoint: Checkpoint, client: Client) -> None:
+    """Demand that a ledger begins with a checkpoint's tree, and goes on from what is remembered of it.
+
+    Raises:
+        Corrupted: ``HISTORY_CHANGED``.
+    """
+    remembered = client.memory.load()
+    if remembered is None:
+        hold_in(checkpoint, client.consistency)
+        return
+    receipt, trusted = Trusted(checkpoint.size, checkpoint.root.hex()), remembered.trusted
+    # Between these two, and no third head: a node could show one branch to the receipt and another to the memory.
+    small, large = sorted((receipt, trusted), key=lambda head: head.size)
+    path = client.consistency(small.size, large.size).path
+    growth = Growth(large.size, large.root, path)
+    if not is_continued(small, growth):
+        raise changed(trusted, Growth(receipt.size, receipt.root), client.memory.where)
+
+
+def hold_in(checkpoint: Checkpoint, growth_since: GrowthSince) -> Trusted:
+    """Return the head of a log that was proven to begin with a checkpoint's tree.
+
+    Raises:
+        Corrupted: ``HISTORY_CHANGED``.
+    """
+    growth = growth_since(checkpoint.size)
+    held = Trusted(checkpoint.size, checkpoint.root.hex())
+    if not is_continued(held, growth):
+        raise changed(held, growth, "the checkpoint that it is held against is of")
+    return growth.head
+
+
+def evidence_in(receipt: Receipt) -> Evidence | None:
+    """Return what our receipts carry; None for one of another maker, whose extra data are not for us."""
+    with suppress(BatonError):
+        return decode_strict(receipt.extra or b"", _decoder)
+    return None
+
+
+def _entry(receipt: Receipt, evidence: Evidence | None, given: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return the entry's bytes and its path in its batch, if it is there; ``given`` must be that event."""
+    if given is not None and given[:1] != b"{":
+        if evidence is not None and evidence.entry != given:
+            raise Corrupted("VERIFICATION_FAILED", "the receipt is of another entry than the one that was given")
+        return given, receipt.extra if evidence is None else evidence.batch  # a bundle's receipts hold the path alone
+    if evidence is None:
+        message = "the receipt does not carry its entry: give the entry's exact bytes with --event FILE"
+        raise Refused("USAGE", message)
+    if given is not None:
+        envelope: Any = check_strict(given)
+        body = decode_base64(str(envelope.get("payload")), "payload of the envelope")
+        if body != decode_entry(evidence.entry).body:
+            raise Corrupted("VERIFICATION_FAILED", "the receipt is of another event than the one that was given")
+    return evidence.entry, evidence.batch
+
+
+def _verifier(
+    receipt: Receipt, evidence: Evidence | None, anchors: Anchors, known: str
+) -> tuple[CheckpointVerifier, str, Literal["vkey", "policy", "root", "self-asserted"]]:
+    """Return the key that must have signed the checkpoint, the ledger (empty if unknown), and whose word it is."""
+    chained = None if evidence is None else _chained(evidence, known)
+    if anchors.root is not None and (chained is None or not _is_root(anchors.root, chained[2])):
+        raise Corrupted("VERIFICATION_FAILED", "the receipt does not lead to the root key that you named")
+    ledger = "" if chained is None else chained[1]
+    if anchors.vkey is not None:
+        return CheckpointVerifier.from_vkey(anchors.vkey), ledger, "vkey"
+    if anchors.policy is not None and anchors.policy.logs:
+        origin = parse_checkpoint(receipt.checkpoint_text).origin
+        for verifier in anchors.policy.logs:
+            with suppress(Corrupted):
+                verify_checkpoint(receipt.checkpoint_text, verifier)
+                return verifier, ledger, "policy"
+        raise Corrupted("VERIFICATION_FAILED", f"no log of the policy signed for {origin!r}", origin=origin)
+    if chained is None:
+        message = "nothing says whose log this is: give --vkey, or a --policy that names the log"
+        raise Refused("USAGE", message)
+    return chained[0], ledger, "self-asserted" if anchors.root is None else "root"
+
+
+def _is_root(wanted: str, root: str) -> bool:
+    return wanted == root or fingerprint(bytes.fromhex(root)).startswith(wanted)
+
+
+def _chained(evidence: Evidence, known: str) -> tuple[CheckpointVerifier, str, str]:
+    """Return the checkpoint key that root's entries lead to, the ledger, and the first root key (hex)."""
+    chain = _Held(dict(evidence.chain))
+    created = read_event(0, chain.entry(0)).data
+    if not isinstance(created, LedgerCreated):
+        raise Corrupted("VERIFICATION_FAILED", "the receipt's first entry is not that of a ledger")
+    ledger = ledger_id(bytes.fromhex(created.root))
+    return Chain(chain, ledger).checkpoint_verifier(known), ledger, created.root
+
+
+class _Held:
+    """The entries that a receipt carries, as reads (``client.Reads``): nobody vouches for them."""
+
+    def __init__(self, entries: dict[int, bytes]) -> None:
+        self._entries = entries
+
+    def entry(self, index: int) -> bytes:
+        if index not in self._entries:
+            raise Corrupted("VERIFICATION_FAILED", f"the receipt lacks the entry {index}")
+        return self._entries[index]
+
+    def entries(self, start: int, *, limit: int = limits.range_events_max, kinds: Collection[str] = (),
+                stream: str | None = None, **_: Any) -> Page:  # fmt: skip
+        held = [(index, data) for index, data in sorted(self._entries.items()) if index >= start]
+        read = [(index, data, read_event(index, data)) for index, data in held]
+        matching = [
+            (index, data)
+            for index, data, event in read
+            if (not kinds or event.kind in kinds) and stream in {None, event.stream}
+        ]
+        end = max(self._entries, default=0) + 1
+        return Page(matching[:limit], max(end, start + 1), end)
+
+
+def _evidence(client: Client, index: int) -> Evidence:
+    """Return what goes with the receipt of an entry; the views name the entries of root, which prove themselves."""
+    data = client.entry(index)
+    rows = [
+        row["event_index"]
+        for kind, stream in _TO_ROOT
+        for row in client.view("catalog.find", {"kind": kind, "stream": stream, "limit": 500})["events"]
+    ]
+    chain = sorted({companion for one in [0, *rows] for companion in _batch_of(one, client.entry(one))})
+    entry, batch = decode_entry(data), b""
+    if entry.batch_size > 1:
+        bodies = [decode_entry(client.entry(one)).body for one in _batch_of(index, data)]
+        batch = b"".join(inclusion_path([leaf_hash(pae(body)) for body in bodies], entry.batch_index))
+    return Evidence(entry=data, batch=batch, chain=[(one, client.entry(one)) for one in chain])
+
+
+def _batch_of(index: int, data: bytes) -> range:
+    """Return the indexes of the entries that were signed together with this one."""
+    entry = decode_entry(data)
+    start = index - entry.batch_index
+    return range(start, start + entry.batch_size)

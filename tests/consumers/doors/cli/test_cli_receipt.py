@@ -1,0 +1,160 @@
+"""`baton receipt` and `emit --receipt`: what is handed on proves itself offline, and what was changed is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from calling import Baton, Place, emit_finding, start_session
+
+from consumers.sdk.receipts import evidence_in
+from ledger.checkpoint import CheckpointVerifier
+from ledger.client import read_event
+from ledger.identity import write_private
+from ledger.merkle import leaf_hash
+from ledger.receipt import Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Fresh = Callable[[str], str]
+
+
+def fingerprint_of(baton: Baton) -> str:
+    return str(baton.data("verify")["root_fingerprint"])
+
+
+@pytest.mark.served
+def test_receipt_verifies_offline_with_the_log_s_key_alone(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+    accepted = emit_finding(baton, start_session(baton, fresh("receipt")))
+    created = baton.data("show", 0)["data"]
+    verifier = CheckpointVerifier(created["origin"], bytes.fromhex(created["checkpoint_key"]))
+    answer = baton.data("receipt", accepted["index"])
+    receipt = Receipt.parse(answer["receipt"])
+    evidence = evidence_in(receipt)
+    assert evidence is not None
+    assert read_event(accepted["index"], evidence.entry).id == accepted["id"]
+    assert receipt.verify(leaf_hash(evidence.entry), verifier).size > accepted["index"]
+    baton("receipt", accepted["id"], "-o", tmp_path / "r.tlog-proof")
+    checked = baton.data("receipt", "verify", tmp_path / "r.tlog-proof", "--vkey", verifier.vkey)
+    assert (checked["id"], checked["trust"], checked["author_verified"]) == (accepted["id"], "vkey", True)
+    assert checked["held_against"] == ["the ledger here"]
+
+
+@pytest.mark.served
+def test_emit_writes_the_receipt_of_its_event(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+    stream = start_session(baton, fresh("receipt"))
+    path = tmp_path / "emitted"
+    accepted = emit_finding(baton, stream, "kept", "--receipt", path)
+    text = baton("receipt", "verify", path)
+    assert text.startswith(f"entry {accepted['index']} of ")
+    assert ": VALID, ledger\n" in text
+    assert "it is in the history of the ledger here" in text
+
+
+def test_a_receipt_that_cannot_be_written_tells_that_the_event_is_in_the_log(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "a")
+    error = alone.refuses("STORE_UNAVAILABLE", "emit", "session.started", "--stream", "session/s", "--as", "a",
+                          "--data", "{}", "--idem", "once", "--receipt", tmp_path / "none" / "r")  # fmt: skip
+    assert "accepted as entry 2: `baton receipt 2`" in error["message"]
+    assert alone.data("show", 2)["kind"] == "session.started"
+
+
+@pytest.fixture
+def stranger(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Baton:
+    """Verbs in a folder that no ledger is above of."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("stranger"))
+    return Baton(capsys, None)
+
+
+@pytest.fixture
+def kept(alone: Baton, tmp_path: Path) -> Path:
+    """A receipt of an event of a batch of two, in a ledger of its own."""
+    alone("agent", "add", "a")
+    start_session(alone, "work")
+    emit_finding(alone, "session/work", "one")
+    path = tmp_path / "kept.tlog-proof"
+    alone("receipt", 3, "-o", path)
+    return path
+
+
+def test_a_stranger_verifies_it_without_any_ledger(alone: Baton, stranger: Baton, kept: Path) -> None:
+    root = fingerprint_of(alone)
+    assert "self-asserted" in stranger("receipt", "verify", kept)
+    assert "VALID, root" in stranger("receipt", "verify", kept, "--root", root)
+    assert stranger.data("receipt", "verify", kept, "--root", root[:32])["held_against"] == []
+    stranger.refuses("VERIFICATION_FAILED", "receipt", "verify", kept, "--root", "0" * 64)
+    other = CheckpointVerifier("ledger.example", bytes(32)).vkey
+    stranger.refuses("VERIFICATION_FAILED", "receipt", "verify", kept, "--vkey", other)
+    stranger.refuses("INVALID_FORMAT", "receipt", "verify", kept, "--vkey", "x")
+    stranger.refuses("USAGE", "receipt", "verify", kept, "--fail-open")
+    stranger.refuses("NOT_FOUND", "receipt", "verify", f"{kept}.gone")
+    stranger.refuses("NO_LEDGER", "receipt", "12")
+
+
+def test_it_is_of_the_event_that_was_given_and_of_no_other(alone: Baton, stranger: Baton, kept: Path) -> None:
+    envelope = kept.with_name("envelope")
+    for index, is_right in ((3, True), (2, False)):
+        envelope.write_text(json.dumps(alone.data("show", index, "--dsse")))
+        if is_right:
+            stranger("receipt", "verify", kept, "--event", envelope)
+        else:
+            stranger.refuses("VERIFICATION_FAILED", "receipt", "verify", kept, "--event", envelope)
+    plain = [line for line in kept.read_text().split("\n") if not line.startswith("extra ")]
+    kept.write_text("\n".join(plain))  # as a tool of others would write it
+    vkey = alone.data("receipt", "verify", kept, "--event", entry_file(alone, 3), "--vkey", vkey_of(alone))["vkey"]
+    stranger.refuses("USAGE", "receipt", "verify", kept, "--vkey", vkey)
+    stranger.refuses("USAGE", "receipt", "verify", kept, "--event", entry_file(alone, 3))
+    stranger.refuses("VERIFICATION_FAILED", "receipt", "verify", kept, "--vkey", vkey, "--event", entry_file(alone, 2))
+
+
+def entry_file(baton: Baton, index: int) -> Path:
+    evidence = evidence_in(Receipt.parse(baton.data("receipt", index)["receipt"]))
+    assert evidence is not None
+    path = baton.home.parent / f"{index}.entry"
+    path.write_bytes(evidence.entry)
+    return path
+
+
+def vkey_of(baton: Baton) -> str:
+    created = baton.data("show", 0)["data"]
+    return CheckpointVerifier(created["origin"], bytes.fromhex(created["checkpoint_key"])).vkey
+
+
+def test_a_receipt_that_the_ledger_here_no_longer_bears_out_is_refused(
+    alone: Baton, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log was put back to before the receipt, and went on differently: the receipt is the proof of that."""
+    copy = alone.home.with_name("copy")
+    other = Baton(capsys, Place(copy))
+    alone("backup", alone.home.with_name("b.tar"))
+    emit_finding(alone, "session/work", "two")
+    later = kept.with_name("later")
+    alone("receipt", 4, "-o", later)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # what another place knows is not compared here
+    other("restore", alone.home.with_name("b.tar"))
+    (copy / "keys").mkdir(exist_ok=True)
+    for name in ("checkpoint", "a"):
+        write_private(copy / "keys" / f"{name}.key", (alone.home / "keys" / f"{name}.key").read_bytes())
+    assert other.data("receipt", "verify", kept)["held_against"] == ["the ledger here"]
+    other.refuses("HISTORY_CHANGED", "receipt", "verify", later)  # it is shorter than the receipt
+    emit_finding(other, "session/work", "otherwise")
+    emit_finding(other, "session/work", "and on")
+    other.refuses("HISTORY_CHANGED", "receipt", "verify", later)  # it is a fork of it
+
+
+def test_no_changed_character_of_a_receipt_passes(stranger: Baton, kept: Path, alone: Baton) -> None:
+    text, root = kept.read_text(), fingerprint_of(alone)
+    good: dict[str, Any] = stranger.data("receipt", "verify", kept, "--root", root)
+    for place in range(0, len(text), 61):
+        changed = text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
+        kept.write_text(changed)
+        said = stranger.run("receipt", "verify", kept, "--root", root, "--json")
+        if said.code == 0:  # the chain and the extra data are signed by others: what they say must be the same
+            assert json.loads(said.out)["data"] == good, place
+        else:
+            assert json.loads(said.out)["error"]["code"] != "UNEXPECTED", place
