@@ -83,8 +83,8 @@ def _bodies_of(drafts: Sequence[Draft], *, ledger: str, author: str, at: str) ->
 class Author:
     """An agent that writes to one ledger: drafts in, signed and admitted events out."""
 
-    def __init__(self, client: Client, name: str, key_for: Callable[[list[tuple[str, str]]], Key]) -> None:
-        """Write as ``name``; ``key_for`` returns the key for the (kind, stream) pairs that are to be signed."""
+    def __init__(self, client: Client, name: str, key_for: Callable[[list[tuple[str, str, Any]]], Key]) -> None:
+        """Write as ``name``; ``key_for`` returns the key for the (kind, stream, data) that are to be signed."""
         self.client = client
         self.name = name
         self._key_for = key_for
@@ -127,5 +127,5 @@ class Author:
             from ledger.admission.check import refusal_of  # noqa: PLC0415 - loads what verifies signatures
 
             raise refusal_of({position: refusal(one) for position, one in secrets.items()}, len(bodies))
-        key = self._key_for([(kind_of(draft), draft.stream) for draft in drafts])
+        key = self._key_for([(kind_of(draft), draft.stream, draft.data) for draft in drafts])
         return sign(bodies, key)

@@ -83,6 +83,7 @@ CODES: dict[str, Code] = {
     "AGENT_EXISTS": Code(Exit.CONFLICT, False, "An agent of this name is registered already."),
     "AGENT_UNKNOWN": Code(Exit.NOT_FOUND, False, "No agent of this name is registered."),
     "TRANSITION_NOT_ALLOWED": Code(Exit.CONFLICT, False, "The event does not follow from the present state."),
+    "NOTHING_CHANGED": Code(Exit.CONFLICT, False, "What the event would set is so already."),
     "NOT_APPROVED": Code(Exit.GATED, True, "The handoff has not been approved."),
     "SELF_APPROVAL": Code(Exit.GATED, False, "The sender or receiver of a handoff cannot review it."),
     "REVIEWER_REQUIRED": Code(Exit.GATED, False, "Only a human may create a handoff without a reviewer."),

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from nacl import utils
@@ -33,7 +34,7 @@ from ledger.errors import Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.files import sync_folder
 from ledger.identity import Key, ledger_id, open_key, read_key_file, read_private, write_key, write_private
-from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, covers, to_ms
+from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, covers, is_delegable, to_ms
 from ledger.log.data_file import check_data_file
 from ledger.log.environment import FILE, translated
 from ledger.log.log import Log
@@ -115,9 +116,9 @@ class Home(msgspec.Struct, frozen=True):
         return open_key(self.key_file(name), passphrase)
 
     def signing_key(
-        self, name: str, kinds: list[tuple[str, str]], ask: Callable[[str], str | None] = lambda _: None
+        self, name: str, signed: list[tuple[str, str, Any]], ask: Callable[[str], str | None] = lambda _: None
     ) -> Key:
-        """Return the key ``name`` signs with: a session key that covers all (kind, stream), else the identity key.
+        """Return the key ``name`` signs with: a session key for all (kind, stream, data), else the identity key.
 
         ``ask`` is called with the name when the identity key is sealed, and may return its passphrase.
 
@@ -128,7 +129,10 @@ class Home(msgspec.Struct, frozen=True):
         if (session := self.session_file(name)).exists():
             content = read_key_file(session)
             is_fresh = content.expires_at is not None and to_ms(content.expires_at) > to_ms(now())
-            if is_fresh and all(covers(content.kinds, content.streams, kind, stream) for kind, stream in kinds):
+            if is_fresh and all(
+                is_delegable(kind, data) and covers(content.kinds, content.streams, kind, stream)
+                for kind, stream, data in signed
+            ):
                 return open_key(session)
         path = self.key_file(name)
         is_sealed = read_key_file(path).sealed is not None

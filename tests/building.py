@@ -24,6 +24,7 @@ from ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated
 from ledger.events.blob import BlobStored
 from ledger.events.handoff import (
     HandoffApproved,
+    HandoffChangesRequested,
     HandoffClaimed,
     HandoffCompleted,
     HandoffCreated,
@@ -57,6 +58,19 @@ GIVEN_MS: Final = 1_770_890_400_000  # 2026-02-12T10:00:00Z
 START_MS: Final = int(os.environ.setdefault("BATON_TEST_START_MS", str((time.time_ns() // 10**9 - 20 * 3600) * 1000)))
 MAP_SIZE: Final = 256 * 1024**2
 AGENTS: Final[dict[str, list[Role]]] = {"alice": ["agent"], "bob": ["agent"], "rita": ["human", "reviewer"]}
+
+
+NO_EVENT: Final = "blake3:" + "0" * 64
+
+
+def accepting(state: HandoffState, **changes: str) -> HandoffVerified:
+    """Return the event that verifies a handoff as it is."""
+    return HandoffVerified(**{"version": state.version, "completion": state.completion or NO_EVENT} | changes)
+
+
+def sent_back(state: HandoffState, *reasons: str) -> HandoffChangesRequested:
+    """Return the event that asks for changes of a handoff as it is."""
+    return HandoffChangesRequested(completion=state.completion or NO_EVENT, reasons=list(reasons))
 
 
 def ids_of(submission: Submission) -> list[str]:
@@ -194,9 +208,11 @@ class Actors:
         self.claim(name, by=data.to)
         for position in range(len(data.criteria)):
             self.emit(data.to, f"handoff/{name}", HandoffCriterionChecked(position=position))
-        self.emit(data.to, f"handoff/{name}", HandoffCompleted())
+        completed = self.emit(data.to, f"handoff/{name}", HandoffCompleted())
         if verify:
-            self.emit(data.reviewer or "alice", f"handoff/{name}", HandoffVerified())
+            sender = fields.get("sender", "alice")
+            verified = HandoffVerified(version=compute_version(sender, data), completion=completed.id)
+            self.emit(data.reviewer or sender, f"handoff/{name}", verified)
 
 
 class Ledger(Actors):
@@ -252,6 +268,14 @@ class Ledger(Actors):
         assert record is not None
         assert isinstance(record.state, HandoffState)
         return record.state
+
+    def verify(self, author: str, name: str) -> Accepted:
+        """Let somebody verify a handoff as it is."""
+        return self.emit(author, f"handoff/{name}", accepting(self.handoff(name)))
+
+    def send_back(self, author: str, name: str, *reasons: str) -> Accepted:
+        """Let somebody ask for changes of a handoff as it is."""
+        return self.emit(author, f"handoff/{name}", sent_back(self.handoff(name), *reasons))
 
     def root_fingerprint(self) -> str:
         """Return the fingerprint of the root key."""

@@ -175,7 +175,11 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "handoff.blocked": {"reason": "no credentials"},
     "handoff.unblocked": {"comment": "there they are"},
     "handoff.completed": {"summary": "done", "artifacts": ["report.md"], "reasoning_ref": REF},
-    "handoff.changes_requested": {"reasons": ["add a test"]},
-    "handoff.verified": {"comment": "good"},
+    "handoff.changes_requested": {"completion": "blake3:" + "3" * 64, "reasons": ["add a test"]},
+    "handoff.verified": {
+        "version": "sha256:" + "2" * 64,
+        "completion": "blake3:" + "3" * 64,
+        "comment": "good",
+    },
     "handoff.cancelled": {"reason": "obsolete"},
 }

@@ -297,7 +297,7 @@ class StreamReplay:
         if not is_authority:
             if event.ledger != self.ledger:
                 raise Refused("WRONG_LEDGER", f"it is for ledger {event.ledger}")
-            check_signer(body, event.key, self._layer, event.accepted_ms)
+            check_signer(body, event.data, event.key, self._layer, event.accepted_ms)
             return
         # Every authority event is here: what they decide needs nothing that is not.
         self.authority.append((event.index, event.author, event.data))

@@ -82,7 +82,8 @@ ACTS: Final[dict[Verb, Act]] = {
     "amend": Act(
         (kinds.HandoffAmended,),
         ("sender",),
-        "Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back.",
+        "Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back. "
+        "Its reviewer stays, unless he hands it over himself: --reviewer OTHER alone.",
         (Argument("title"), Argument("to"), *_CONTENT, _REASON),
         ends=_EVERY_WAIT - {"approve"},
         readies=True,

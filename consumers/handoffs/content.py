@@ -73,7 +73,10 @@ def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author
         return [kinds.HandoffCriterionWaived(position=one, reason=given["reason"]) for one in at]
     if verb == "request_changes":
         reasons = given["reason"]
-        return [kinds.HandoffChangesRequested(reasons=[reasons] if isinstance(reasons, str) else reasons)]
+        reasons = [reasons] if isinstance(reasons, str) else reasons
+        return [kinds.HandoffChangesRequested(completion=handoff["completion"], reasons=reasons)]
+    if verb == "verify":
+        return [kinds.HandoffVerified(**{"version": handoff["version"], "completion": handoff["completion"]} | given)]
     # Every other act signs its arguments as they are, so a new one needs its row in the table and nothing here.
     assert verb != "create"  # noqa: S101 - what is created has no state yet: that is ``creation``
     (data,) = ACTS[verb].signs
@@ -108,6 +111,10 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
     from consumers.handoffs.files.syntax.revision import Revision, revise  # noqa: PLC0415
 
     content = content_from(handoff)
+    senders = (handoff["from"], handoff["importer"])
+    if changes.keys() == {"reviewer"} and author.name == handoff["reviewer"] and author.name not in senders:
+        # He hands it over, and the file stays as it is: whoever renders it puts the other name into it.
+        return msgspec.structs.replace(amended(content, changes, reason), hands_over=True)
     data = amended(content, changes, reason)
     if content.skeleton is None:
         new_file(data, handoff["from"])

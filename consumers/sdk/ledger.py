@@ -139,12 +139,12 @@ class LedgerBase:
         trust.demand(self.settings.home, ledger=client.ledger)
         return Author(client, who, partial(self._key, who))
 
-    def _key(self, name: str, kinds: list[tuple[str, str]]) -> Key:
+    def _key(self, name: str, signed: list[tuple[str, str, Any]]) -> Key:
         if self.home.is_rotating(name):
             from consumers.sdk.rotation import settle  # noqa: PLC0415 - only after a rotation that was cut short
 
             settle(self._client_beside(), self.home, name)
-        return self.home.signing_key(name, kinds, self._ask_passphrase)
+        return self.home.signing_key(name, signed, self._ask_passphrase)
 
     def _client_beside(self) -> Client:
         """Return a client that may be asked while something is signed."""

@@ -17,6 +17,7 @@ from ledger.admission.rules import AUTHORITY_KINDS, RULES
 from ledger.admission.state import Layer
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry
 from ledger.errors import Refused
+from ledger.events import EventData
 from ledger.events.authority import ClockSet, EpochStarted
 from ledger.events.body import Body, Event, make_event
 from ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
@@ -134,7 +135,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     if (body.stream, candidate.id) in layer.indexes:
         raise _twice(candidate)
     if not (event.index == 0 and event.kind == "ledger.created"):
-        record = check_signer(body, event.key, layer, accepted_ms)
+        record = check_signer(body, candidate.data, event.key, layer, accepted_ms)
         if record.max_events is not None:
             layer.put_key(event.key, record)
         if body.ledger != layer.ledger:
@@ -193,7 +194,7 @@ def _versions(layer: Layer, stream: str) -> tuple[int, int]:
     return 0 if record is None else record.version, layer.authority_version
 
 
-def check_signer(body: Body, public_key: str, layer: Layer, now_ms: int) -> KeyRecord:
+def check_signer(body: Body, data: EventData, public_key: str, layer: Layer, now_ms: int) -> KeyRecord:
     """Return the record of the signing key with this use counted, if it may sign such an event now.
 
     Raises:
@@ -201,7 +202,9 @@ def check_signer(body: Body, public_key: str, layer: Layer, now_ms: int) -> KeyR
     """
     record = layer.key(public_key)
     delegator = layer.key(record.delegated_by) if record is not None and record.delegated_by else None
-    return check_key(record, delegator, author=body.author, kind=body.kind, stream=body.stream, now_ms=now_ms)
+    return check_key(
+        record, delegator, author=body.author, kind=body.kind, stream=body.stream, data=data, now_ms=now_ms
+    )
 
 
 def idempotency_digest(candidate: Candidate) -> bytes:
@@ -260,7 +263,7 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     if record is None or record.digest != idempotency_digest(candidate):
         return None
     try:
-        check_signer(body, key.hex(), layer, accepted_ms)
+        check_signer(body, candidate.data, key.hex(), layer, accepted_ms)
     except Refused:
         return None  # other bytes than the first time: the key must be good now, and ``apply`` says why it is not
     return record.index

@@ -8,6 +8,7 @@ from ledger.admission.gate import state_of
 from ledger.admission.rules import check_working_role
 from ledger.envelope import Submission
 from ledger.errors import Refused
+from ledger.events import EventData
 from ledger.events.blob import BlobStored
 from ledger.events.body import Body, decode_body
 from ledger.log.blobs import Intent
@@ -29,7 +30,7 @@ def check_intent(submission: Submission, snapshot: Snapshot, now_ms: int) -> Int
     digest = data.ref.partition(":")[2]
     if body.stream != f"blob/{digest}":
         raise Refused("INVALID_FIELD", f"the intent of {data.ref} belongs on blob/{digest}", path="$.stream")
-    _check_storer(body, submission.key, snapshot, now_ms)
+    _check_storer(body, data, submission.key, snapshot, now_ms)
     if candidates[0].secret is not None:
         raise secret_refusal(candidates[0].secret)
     raw, sig = candidates[0].raw, submission.sigs[0]
@@ -42,13 +43,13 @@ def check_again(intent: Intent, snapshot: Snapshot, now_ms: int) -> None:
     Raises:
         Refused: the key codes, ``NOT_AUTHORIZED``.
     """
-    _check_storer(decode_body(intent.body)[0], intent.key, snapshot, now_ms)
+    _check_storer(*decode_body(intent.body), intent.key, snapshot, now_ms)
 
 
-def _check_storer(body: Body, key: bytes, snapshot: Snapshot, now_ms: int) -> None:
+def _check_storer(body: Body, data: EventData, key: bytes, snapshot: Snapshot, now_ms: int) -> None:
     state = state_of(snapshot)
     if body.ledger != state.ledger:
         raise Refused("WRONG_LEDGER", f"the event is for ledger {body.ledger}", ledger=state.ledger)
     last_ms = 0 if snapshot.head is None else snapshot.head.accepted_ms
-    check_signer(body, key.hex(), state, max(now_ms, last_ms))
+    check_signer(body, data, key.hex(), state, max(now_ms, last_ms))
     check_working_role(state.agent(body.author), body.author)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=StreamState)
 
+_REVIEWING: Final = frozenset({"reviewer", "human"})
+
 # The walk over dependencies that looks for a cycle; beyond it the handoff is refused, never half-checked.
 dependencies_walked_max: Final = 100_000
 
@@ -63,6 +65,7 @@ def _handoff(event: Event, state: Layer, life: Life) -> HandoffState:
     match event.data:
         case handoff.HandoffCreated() | handoff.HandoffAmended():
             _check_parties(event, event.data, state)
+            _require_reviewer_kept(before, after, event, state)
             _check_cycle(event, after.depends_on, state)
         case RecordImported():
             _check_cycle(event, after.depends_on, state)
@@ -115,7 +118,7 @@ def _require_approval_missing(before: HandoffState | None, event: Event, state: 
 
 
 def _require_reviewing_role(state: Layer, name: str) -> None:
-    if not known_agent(state, name).roles & {"reviewer", "human"}:
+    if not known_agent(state, name).roles & _REVIEWING:
         raise Refused("NOT_AUTHORIZED", f"{name} is neither reviewer nor human", name=name)
 
 
@@ -132,6 +135,17 @@ def _check_parties(event: Event, data: handoff.HandoffCreated | handoff.HandoffA
         _require_reviewing_role(state, data.reviewer)
     elif "human" not in known_agent(state, event.author).roles:
         raise Refused("REVIEWER_REQUIRED", f"{event.author} is no human: name a reviewer", author=event.author)
+
+
+def _require_reviewer_kept(before: HandoffState | None, after: HandoffState, event: Event, state: Layer) -> None:
+    """Refuse an amendment that drops a reviewer: he hands the review over, unless he is none here (any more)."""
+    if before is None or before.reviewer in (*before.senders, after.reviewer, event.author):
+        return
+    named = state.agent(before.reviewer)
+    if named is not None and named.roles & _REVIEWING:
+        who, way = before.reviewer, f"baton handoff amend {event.name} --reviewer OTHER --as {before.reviewer}"
+        message = f"{who} stays the reviewer of {event.name}, unless {who} hands it over (`{way}`): or cancel it"
+        raise Refused("NOT_AUTHORIZED", message, reviewer=who)
 
 
 def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None:

@@ -49,10 +49,15 @@ class HandoffCreated(HandoffContent, frozen=True):
 
 
 class HandoffAmended(HandoffContent, frozen=True):
-    """The sender sets the whole content anew: it needs a new approval, and every check mark is taken back."""
+    """The sender sets the whole content anew: it needs a new approval, and every check mark is taken back.
+
+    The reviewer that it names stays; only he gives the review away: ``hands_over``, and another ``reviewer`` in the
+    very content that there is.
+    """
 
     to: Name
     reason: OptionalText = ""
+    hands_over: bool = False
 
 
 class HandoffApproved(EventData, frozen=True):
@@ -129,14 +134,20 @@ class HandoffCompleted(EventData, frozen=True):
 
 
 class HandoffChangesRequested(EventData, frozen=True):
-    """The reviewer wants more before it is verified."""
+    """The reviewer wants more before it is verified. ``completion`` is the event that completed what he looked at."""
 
+    completion: Ref
     reasons: Annotated[list[Text], msgspec.Meta(min_length=1)]
 
 
 class HandoffVerified(EventData, frozen=True):
-    """The reviewer has checked the result."""
+    """The reviewer has checked the result: of this version, and as the event ``completion`` handed it in.
 
+    That is ``handoff.completed``, or the import of a file, in whose place the reviewer says that it is done.
+    """
+
+    version: Ref
+    completion: Ref
     comment: OptionalText = ""
 
 

@@ -26,4 +26,6 @@ def require_imported(event: Event, before: tuple[str, bool] | None) -> None:
     if not is_imported:
         raise Refused("TRANSITION_NOT_ALLOWED", f"{event.stream} is {owner}'s own: nothing can be imported into it")
     if owner != event.author:
-        raise Refused("NOT_AUTHORIZED", f"{event.stream} was imported by {owner}", owner=owner)
+        raise Refused(
+            "NOT_AUTHORIZED", f"{event.stream} was imported by {owner}, who alone imports it again", owner=owner
+        )

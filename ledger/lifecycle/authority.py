@@ -12,7 +12,7 @@ rotated it, and who knows which says so of that key, too.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
@@ -57,6 +57,8 @@ NEVER_DELEGABLE: Final = frozenset(
         "review.answered",
     }
 )
+# What names no reviewer is approved by the very event, and who hands a review over lets another one approve.
+_MAY_APPROVE: Final = frozenset({"handoff.created", "handoff.amended"})
 
 
 class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -126,9 +128,16 @@ def delegated(agent: str, index: int, now_ms: int, data: KeyDelegated, by: str) 
 
 
 def check_key(
-    record: KeyRecord | None, delegator: KeyRecord | None, *, author: str, kind: str, stream: str, now_ms: int
+    record: KeyRecord | None,
+    delegator: KeyRecord | None,
+    *,
+    author: str,
+    kind: str,
+    stream: str,
+    data: Any,
+    now_ms: int,
 ) -> KeyRecord:
-    """Return the record with this use counted, if the key may sign such an event now.
+    """Return the record with this use counted, if the key may sign an event of ``kind`` with ``data`` now.
 
     ``delegator`` is the record of the identity key that delegated it, if one did: it ends with that.
 
@@ -147,8 +156,9 @@ def check_key(
         return record
     if record.span is not None and not record.span.holds(now_ms):
         raise Refused("KEY_EXPIRED", f"the session key of {author} has expired: delegate another", author=author)
-    if not covers(record.kinds, record.streams, kind, stream):
-        raise Refused("KEY_OUT_OF_SCOPE", f"the session key of {author} may not sign {kind} on {stream}", kind=kind)
+    if not (is_delegable(kind, data) and covers(record.kinds, record.streams, kind, stream)):
+        message = f"the session key of {author} may not sign this {kind} on {stream}: the identity key of {author} may"
+        raise Refused("KEY_OUT_OF_SCOPE", message, kind=kind)
     if record.max_events is None:
         return record
     if record.used >= record.max_events:
@@ -183,10 +193,16 @@ def suspect_at(key_of: Callable[[str], KeyRecord | None], public_key: str, index
     return suspect_at(key_of, record.delegated_by, record.since_index) if record.delegated_by else None
 
 
+def is_delegable(kind: str, data: Any) -> bool:
+    """Return whether a session key may ever sign such an event; ``data`` is its type, or plain values."""
+    if kind not in _MAY_APPROVE:
+        return kind not in NEVER_DELEGABLE
+    fields = data if isinstance(data, dict) else msgspec.structs.asdict(data)
+    return fields.get("reviewer") is not None and not fields.get("hands_over")
+
+
 def covers(kinds: tuple[str, ...] | list[str], streams: tuple[str, ...] | list[str], kind: str, stream: str) -> bool:
-    """Return whether a delegation's scope covers an event; an empty list covers all that is delegable."""
-    if kind in NEVER_DELEGABLE:
-        return False
+    """Return whether a delegation's scope covers an event of a delegable kind; an empty list covers all."""
     return _matches(kinds, kind) and _matches(streams, stream)
 
 

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.events.body import Event
 from ledger.events.imported import RecordImported, read_mapped
+from ledger.lifecycle import require_imported
 from ledger.lifecycle.clock import Span
 
 Status: TypeAlias = Literal[
@@ -32,7 +34,8 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still open here), ``checked`` or ``waived``,
     in the order of the event. ``importer`` acts for a sender who may not be registered here; ``claimed_status`` is what
     an imported file says of itself, until somebody confirms or amends it. ``is_announced``: the router has told.
-    ``approval_key`` signed the approval, which is the entry ``approval_index``.
+    ``approval_key`` signed the approval, which is the entry ``approval_index``. ``completion`` is the event that handed
+    it in last.
     """
 
     sender: str
@@ -51,6 +54,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     is_announced: bool = False
     approval_key: str = ""
     approval_index: int | None = None
+    completion: str = ""
 
     @property
     def senders(self) -> tuple[str, ...]:
@@ -87,7 +91,7 @@ def _opened(data: kinds.HandoffContent, event: Event, *, sender: str, importer: 
 
 
 def _approved(state: HandoffState, event: Event) -> HandoffState:
-    return msgspec.structs.replace(state, status="approved", approval_key=event.key, approval_index=event.index)
+    return replace(state, status="approved", approval_key=event.key, approval_index=event.index)
 
 
 def _unworked(data: kinds.HandoffContent, sender: str, *, reviewer: str, importer: str) -> HandoffState:
@@ -112,9 +116,12 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
     It may be imported again, as its file goes on changing, until somebody here confirmed or amended it.
     """
     mapped = read_mapped(data)
-    if mapped is None or (state is not None and state.claimed_status is None):
-        status = None if state is None else state.status
-        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.name} is not (or no longer) an imported file", status=status)
+    if mapped is None:
+        raise Refused("TRANSITION_NOT_ALLOWED", f"the record stands for no handoff: it belongs on record/{event.name}")
+    require_imported(event, None if state is None else (state.importer or state.sender, bool(state.importer)))
+    if state is not None and state.claimed_status is None:
+        message = f"the import of {event.name} was confirmed or amended: its sender changes it by `baton handoff amend`"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
     content, claims = mapped
     assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
     assert isinstance(claims, kinds.HandoffClaims)  # noqa: S101 - as above
@@ -126,7 +133,7 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
         tasks = _replaced(tasks, position, True, "task")  # noqa: FBT003 - a mark
     for position in claims.criteria:
         criteria = _replaced(criteria, position, "claimed", "criterion")
-    return msgspec.structs.replace(after, tasks=tasks, criteria=criteria, claimed_status=claims.status or "")
+    return replace(after, tasks=tasks, criteria=criteria, claimed_status=claims.status or "", completion=event.id)
 
 
 def _replaced(marks: tuple[Any, ...], position: int, mark: object, what: str) -> tuple[Any, ...]:
@@ -156,14 +163,31 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
         raise Refused("UNKNOWN_KIND", f"{event.kind} is no step in a handoff's life", kind=event.kind)
     if is_lapsed(state.status, state.lease, event.accepted_ms):
         # A claim whose lease ran out is no claim: the work is free again, and its last holder must claim it anew.
-        state = msgspec.structs.replace(state, status="approved", lease=None)
+        state = replace(state, status="approved", lease=None)
     return step(state, event, event.data)
 
 
 def _amend(state: HandoffState, event: Event, data: kinds.HandoffAmended) -> HandoffState:
+    if data.hands_over:
+        return _hand_over(state, event, data)
     _require_party(event, *state.senders)
     _require(state, event, "pending", "approved")
     return _opened(data, event, sender=state.sender, importer=state.importer)
+
+
+def _hand_over(state: HandoffState, event: Event, data: kinds.HandoffAmended) -> HandoffState:
+    """Let the reviewer put another one in his place, who approves it anew; everything else stays the sender's."""
+    _require_reviewer(state, event)
+    _require(state, event, "pending", "approved")
+    if data.reviewer in (None, *state.senders, state.receiver, state.reviewer):
+        message = f"hand {event.name} over to a reviewer who is no party to it: name another"
+        raise Refused("SELF_APPROVAL", message, reviewer=data.reviewer)
+    same = replace(data, reviewer=state.reviewer)
+    # Views show the day on which it was made where the content names none.
+    if state.version not in {compute_version(state.sender, one) for one in (same, replace(same, created=None))}:
+        message = f"who hands {event.name} over changes its reviewer alone: its content is its sender's to amend"
+        raise Refused("VERSION_MISMATCH", message, version=state.version)
+    return _unworked(data, state.sender, reviewer=data.reviewer or "", importer=state.importer)
 
 
 def _approve(state: HandoffState, event: Event, data: kinds.HandoffApproved) -> HandoffState:
@@ -173,13 +197,13 @@ def _approve(state: HandoffState, event: Event, data: kinds.HandoffApproved) -> 
     if data.version != state.version:
         message = f"handoff {event.name} is now version {state.version}: read it again before approving"
         raise Refused("VERSION_MISMATCH", message, version=state.version, approved=data.version)
-    return msgspec.structs.replace(_approved(state, event), claimed_status=None)
+    return replace(_approved(state, event), claimed_status=None, completion="")
 
 
 def _reject(state: HandoffState, event: Event, data: kinds.HandoffRejected) -> HandoffState:
     _require_reviewer(state, event)
     _require(state, event, "pending")
-    return msgspec.structs.replace(state, status="rejected", reason=data.reason, claimed_status=None)
+    return replace(state, status="rejected", reason=data.reason, claimed_status=None)
 
 
 def _claim(state: HandoffState, event: Event, data: kinds.HandoffClaimed) -> HandoffState:
@@ -191,13 +215,16 @@ def _claim(state: HandoffState, event: Event, data: kinds.HandoffClaimed) -> Han
     _require(state, event, "approved")
     now_ms = event.accepted_ms
     lease = None if data.lease_seconds is None else Span(now_ms, now_ms + 1000 * data.lease_seconds)
-    return msgspec.structs.replace(state, status="in_progress", lease=lease, reason="", is_announced=False)
+    return replace(state, status="in_progress", lease=lease, reason="", is_announced=False)
 
 
 def _check_task(state: HandoffState, event: Event, data: kinds.HandoffTaskChecked) -> HandoffState:
     _require_party(event, state.receiver)
     _require(state, event, "in_progress")
-    return msgspec.structs.replace(state, tasks=_replaced(state.tasks, data.position, data.checked, "task"))
+    tasks = _replaced(state.tasks, data.position, data.checked, "task")
+    if tasks == state.tasks:
+        raise _unchanged(event, f"task {data.position + 1}", "done" if data.checked else "open")
+    return replace(state, tasks=tasks)
 
 
 def _check_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionChecked) -> HandoffState:
@@ -206,20 +233,30 @@ def _check_criterion(state: HandoffState, event: Event, data: kinds.HandoffCrite
     if not data.checked and state.criteria[data.position : data.position + 1] == ("waived",):
         message = f"criterion {data.position} of {event.name} was waived by its reviewer, not ticked"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
-    mark = "checked" if data.checked else "open"
-    return msgspec.structs.replace(state, criteria=_replaced(state.criteria, data.position, mark, "criterion"))
+    return _marked(state, event, data.position, "checked" if data.checked else "open")
 
 
 def _waive_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionWaived) -> HandoffState:
     _require_reviewer(state, event)
     _require(state, event, "in_progress", "completed")
-    return msgspec.structs.replace(state, criteria=_replaced(state.criteria, data.position, "waived", "criterion"))
+    return _marked(state, event, data.position, "waived")
+
+
+def _marked(state: HandoffState, event: Event, position: int, mark: str) -> HandoffState:
+    criteria = _replaced(state.criteria, position, mark, "criterion")
+    if criteria == state.criteria:
+        raise _unchanged(event, f"criterion {position + 1}", mark)
+    return replace(state, criteria=criteria)
+
+
+def _unchanged(event: Event, what: str, mark: str) -> Refused:
+    return Refused("NOTHING_CHANGED", f"{what} of {event.name} is {mark} already: leave it out", mark=mark)
 
 
 def _release(state: HandoffState, event: Event, data: kinds.HandoffReleased) -> HandoffState:
     _require_party(event, state.receiver)
     _require(state, event, "in_progress")
-    return msgspec.structs.replace(state, status="approved", lease=None, reason=data.reason)
+    return replace(state, status="approved", lease=None, reason=data.reason)
 
 
 def _log(state: HandoffState, event: Event, _data: kinds.HandoffLogged) -> HandoffState:
@@ -230,13 +267,13 @@ def _log(state: HandoffState, event: Event, _data: kinds.HandoffLogged) -> Hando
 def _block(state: HandoffState, event: Event, data: kinds.HandoffBlocked) -> HandoffState:
     _require_party(event, state.receiver)
     _require(state, event, "in_progress")
-    return msgspec.structs.replace(state, status="blocked", lease=None, reason=data.reason)
+    return replace(state, status="blocked", lease=None, reason=data.reason)
 
 
 def _unblock(state: HandoffState, event: Event, _data: kinds.HandoffUnblocked) -> HandoffState:
     _require_party(event, state.receiver, state.reviewer)
     _require(state, event, "blocked")
-    return msgspec.structs.replace(state, status="in_progress", reason="")
+    return replace(state, status="in_progress", reason="")
 
 
 def _complete(state: HandoffState, event: Event, _data: kinds.HandoffCompleted) -> HandoffState:
@@ -247,20 +284,30 @@ def _complete(state: HandoffState, event: Event, _data: kinds.HandoffCompleted) 
         what = "criterion: check or waive it" if len(unmet) == 1 else "criteria: check or waive them"
         message = f"handoff {event.name} has {len(unmet)} open acceptance {what} first"
         raise Refused("CRITERIA_OPEN", message, positions=unmet)
-    return msgspec.structs.replace(state, status="completed", lease=None)
+    return replace(state, status="completed", lease=None, completion=event.id)
 
 
 def _request_changes(state: HandoffState, event: Event, data: kinds.HandoffChangesRequested) -> HandoffState:
     _require_reviewer(state, event)
     _require(state, event, "completed")
-    return msgspec.structs.replace(state, status="in_progress", reason="; ".join(data.reasons))
+    _require_seen(state, event, data.completion)
+    return replace(state, status="in_progress", reason="; ".join(data.reasons))
 
 
-def _verify(state: HandoffState, event: Event, _data: kinds.HandoffVerified) -> HandoffState:
+def _verify(state: HandoffState, event: Event, data: kinds.HandoffVerified) -> HandoffState:
     _require_reviewer(state, event)
     if state.claimed_status is None:  # else the reviewer confirms that what was imported is done
         _require(state, event, "completed")
-    return msgspec.structs.replace(state, status="verified", claimed_status=None)
+    _require_seen(state, event, data.completion, data.version)
+    return replace(state, status="verified", claimed_status=None)
+
+
+def _require_seen(state: HandoffState, event: Event, completion: str, version: str | None = None) -> None:
+    """Refuse to judge a result that was handed in anew since the reviewer read it."""
+    if completion == state.completion and version in (None, state.version):
+        return
+    message = f"{event.name} was handed in anew since: read it again (`baton handoff show {event.name}`)"
+    raise Refused("VERSION_MISMATCH", message, version=state.version, completion=state.completion)
 
 
 def _cancel(state: HandoffState, event: Event, data: kinds.HandoffCancelled) -> HandoffState:
@@ -281,15 +328,13 @@ def _ready(state: HandoffState, event: Event, data: kinds.HandoffReady) -> Hando
         raise Refused("TRANSITION_NOT_ALLOWED", f"{event.name} was announced as ready already", status=state.status)
     if (data.to, data.version) != (state.receiver, state.version):
         raise Refused("VERSION_MISMATCH", f"{event.name} is now version {state.version}", version=state.version)
-    return msgspec.structs.replace(state, is_announced=True)
+    return replace(state, is_announced=True)
 
 
 def _ended(state: HandoffState, event: Event, status: Status, reason: str) -> HandoffState:
     if state.status in FINAL:
         _not_allowed(state, event)
-    return msgspec.structs.replace(
-        state, status=status, lease=None, reason=reason, claimed_status=None, is_announced=False
-    )
+    return replace(state, status=status, lease=None, reason=reason, claimed_status=None, is_announced=False)
 
 
 # Each function takes the data type it stands beside; the table erases that to Any.

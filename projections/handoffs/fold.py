@@ -65,6 +65,7 @@ class HandoffRow(Row, frozen=True):
     summary: str
     artifacts: str
     result_ref: str | None
+    completion: str
     created_index: int
     approved_index: int | None
     approval_key: str

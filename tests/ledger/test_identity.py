@@ -197,10 +197,13 @@ def test_session_key_is_used_where_its_scope_covers_the_events(tmp_path: Path) -
     home, session = Home(trusted(tmp_path)), key_named("session")
     write_key(home.key_file("alice"), ALICE, ledger=LEDGER, name="alice")
     session_file(home, session, expires_at="2999-01-01T00:00:00Z", kinds=["finding.*", "handoff.*"])
-    assert home.signing_key("alice", [("finding.logged", "session/s1")]).public == session.public
-    assert home.signing_key("alice", [("tool.used", "session/s1")]).public == ALICE.public
-    assert home.signing_key("alice", [("handoff.approved", "handoff/h1")]).public == ALICE.public
-    both = [("finding.logged", "session/s1"), ("tool.used", "session/s1")]
+    assert home.signing_key("alice", [("finding.logged", "session/s1", {})]).public == session.public
+    assert home.signing_key("alice", [("tool.used", "session/s1", {})]).public == ALICE.public
+    assert home.signing_key("alice", [("handoff.approved", "handoff/h1", {})]).public == ALICE.public
+    unreviewed, reviewed = ({"title": "t", "to": "bob", "reviewer": name} for name in (None, "rita"))
+    assert home.signing_key("alice", [("handoff.created", "handoff/h1", unreviewed)]).public == ALICE.public
+    assert home.signing_key("alice", [("handoff.created", "handoff/h1", reviewed)]).public == session.public
+    both = [("finding.logged", "session/s1", {}), ("tool.used", "session/s1", {})]
     assert home.signing_key("alice", both).public == ALICE.public
 
 
@@ -208,7 +211,7 @@ def test_expired_session_key_is_not_used(tmp_path: Path) -> None:
     home = Home(trusted(tmp_path))
     write_key(home.key_file("alice"), ALICE, ledger=LEDGER, name="alice")
     session_file(home, key_named("session"), expires_at="2020-01-01T00:00:00Z")
-    assert home.signing_key("alice", [("finding.logged", "session/s1")]).public == ALICE.public
+    assert home.signing_key("alice", [("finding.logged", "session/s1", {})]).public == ALICE.public
 
 
 def test_sealed_identity_key_is_asked_for_only_when_it_is_needed(tmp_path: Path) -> None:
@@ -221,12 +224,12 @@ def test_sealed_identity_key_is_asked_for_only_when_it_is_needed(tmp_path: Path)
         asked.append(name)
         return "x"
 
-    assert home.signing_key("alice", [("finding.logged", "session/s1")], ask).public == session.public
+    assert home.signing_key("alice", [("finding.logged", "session/s1", {})], ask).public == session.public
     assert asked == []
-    assert home.signing_key("alice", [("tool.used", "session/s1")], ask).public == ALICE.public
+    assert home.signing_key("alice", [("tool.used", "session/s1", {})], ask).public == ALICE.public
     assert asked == ["alice"]
     with pytest.raises(BatonError) as refused:
-        home.signing_key("alice", [("tool.used", "session/s1")])
+        home.signing_key("alice", [("tool.used", "session/s1", {})])
     assert refused.value.code == "KEY_LOCKED"
 
 

@@ -119,7 +119,7 @@ def test_a_handoff_waits_for_one_after_the_other(ledger, reader):
         "bob has completed it: 完成",
         ledger.start + 5,
     )
-    ledger.emit("rita", "handoff/h", kinds.HandoffChangesRequested(reasons=["too slow", "too big"]))
+    ledger.send_back("rita", "h", "too slow", "too big")
     item = only(reader, "bob")
     assert (item["action"], item["why"]) == ("continue", "changes requested: too slow; too big")
     assert item["since_index"] == ledger.start + 6
@@ -127,7 +127,7 @@ def test_a_handoff_waits_for_one_after_the_other(ledger, reader):
     assert only(reader, "bob")["since_index"] == ledger.start + 6
     ledger.clock.advance(1)
     ledger.emit("bob", "handoff/h", kinds.HandoffCompleted())
-    ledger.emit("rita", "handoff/h", kinds.HandoffVerified())
+    ledger.verify("rita", "h")
     assert queue(reader) == []
 
 
@@ -167,11 +167,11 @@ def test_a_claim_waits_since_what_unlocked_it(ledger, reader, unlock_at):
     completed = ledger.size - 1
     if unlock_at == "verified":
         assert queue(reader, "bob") == []
-        ledger.emit("rita", "handoff/first", kinds.HandoffVerified())
+        ledger.verify("rita", "first")
     item = only(reader, "bob")
     assert (item["id"], item["since_index"]) == ("next", ledger.size - 1)
     if unlock_at == "completed":
-        ledger.emit("rita", "handoff/first", kinds.HandoffVerified())
+        ledger.verify("rita", "first")
         assert only(reader, "bob")["since_index"] == completed  # it was free before
 
 
@@ -251,7 +251,7 @@ def test_the_most_urgent_comes_first_and_then_the_oldest(ledger, reader):
     ledger.approve("begun", ledger.hand_over("begun"))
     ledger.claim("begun")
     ledger.finish("back")
-    ledger.emit("rita", "handoff/back", kinds.HandoffChangesRequested(reasons=["no"]))
+    ledger.send_back("rita", "back", "no")
     ledger.approve("later", ledger.hand_over("later"))
     assert short(queue(reader, "bob")) == [
         ("back", "continue"),
@@ -366,9 +366,9 @@ def _lead(ledger, name, steps, **fields):
         lambda: ledger.emit("bob", stream, kinds.HandoffBlocked(reason="no disk")),
         lambda: ledger.emit("rita", stream, kinds.HandoffUnblocked()),
         lambda: ledger.emit("bob", stream, kinds.HandoffCompleted()),
-        lambda: ledger.emit("rita", stream, kinds.HandoffChangesRequested(reasons=["no"])),
+        lambda: ledger.send_back("rita", name, "no"),
         lambda: ledger.emit("bob", stream, kinds.HandoffCompleted(summary="again")),
-        lambda: ledger.emit("rita", stream, kinds.HandoffVerified()),
+        lambda: ledger.verify("rita", name),
     ]
     for step in life[:steps]:
         with contextlib.suppress(Refused):

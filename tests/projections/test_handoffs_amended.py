@@ -185,7 +185,7 @@ def test_a_lapsed_claim_waits_for_a_dependency_that_was_sent_back(ledger, reader
     ledger.finish("a")
     ledger.approve("b", ledger.hand_over("b", depends_on=["a"]))
     ledger.claim("b", lease_seconds=60)
-    ledger.emit("rita", "handoff/a", kinds.HandoffChangesRequested(reasons=["add a test"]))
+    ledger.send_back("rita", "a", "add a test")
     ledger.clock.advance(60)
     with pytest.raises(Refused) as refused:
         ledger.claim("b")
@@ -209,16 +209,18 @@ def test_an_imported_file_is_shown_with_its_claims_beside_its_state() -> None:
 
 
 def test_a_confirmed_import_claims_nothing_any_more_but_keeps_its_source() -> None:
-    row = row_of(("scribe", record()), ("rita", kinds.HandoffVerified()))
+    before = row_of(("scribe", record()))
+    verified = kinds.HandoffVerified(version=before["version"], completion=before["completion"])
+    row = row_of(("scribe", record()), ("rita", verified))
     assert (row["status"], row["claimed_status"], row["verified_index"]) == ("verified", None, 1)
     assert (row["importer"], row["original"], row["source"]) == ("scribe", REF, "memory/handoffs/h.md")
 
 
 def test_an_import_again_replaces_every_row() -> None:
     other = record(mapped={"title": "neu"}, claimed_author=None, source="b.md")
-    rows = handoff(("scribe", record()), ("eve", other))
+    rows = handoff(("scribe", record()), ("scribe", other))
     (row,) = rows["handoffs"]
-    assert (row["title"], row["sender"], row["receiver"], row["importer"]) == ("neu", "", "", "eve")
+    assert (row["title"], row["sender"], row["receiver"], row["importer"]) == ("neu", "", "", "scribe")
     assert (row["source"], row["claimed_status"], row["claimed_done"]) == ("b.md", "", None)
     assert (rows["handoff_tasks"], rows["handoff_criteria"]) == ([], [])
     assert (row["created_index"], row["skeleton_index"]) == (0, 1)
@@ -258,7 +260,7 @@ def test_what_waits_for_an_import_waits_whatever_it_claims(ledger, reader):
     ledger.emit("alice", "handoff/h", record())
     ledger.approve("waiting", ledger.hand_over("waiting", depends_on=["h"]))
     assert why(reader, "waiting")[1] == ["DEPENDENCY_PENDING"]
-    ledger.emit("rita", "handoff/h", kinds.HandoffVerified())
+    ledger.verify("rita", "h")
     assert why(reader, "waiting") == ("waiting is ready: bob can claim it.", [])
 
 

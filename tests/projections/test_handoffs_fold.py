@@ -90,7 +90,8 @@ def test_a_completed_handoff_holds_its_result_until_changes_are_requested():
         '["src/event-bus.ts"]',
         5,
     )
-    (row,) = handoff(*done, ("rita", kinds.HandoffChangesRequested(reasons=["faster"])))["handoffs"]
+    changes = kinds.HandoffChangesRequested(completion=row["completion"], reasons=["faster"])
+    (row,) = handoff(*done, ("rita", changes))["handoffs"]
     assert (row["status"], row["reason"], row["completed_index"]) == ("in_progress", "faster", None)
 
 
@@ -123,7 +124,7 @@ def test_a_kind_without_words_of_its_own_logs_its_name_and_what_was_said():
         (kinds.HandoffBlocked(reason="no key"), "blocked: no key"),
         (kinds.HandoffUnblocked(comment="here"), "unblocked: here"),
         (kinds.HandoffCompleted(summary="all"), "completed: all"),
-        (kinds.HandoffVerified(comment=""), "verified"),
+        (kinds.HandoffVerified(version=version, completion=version), "verified"),
         (kinds.HandoffCancelled(reason="late"), "cancelled: late"),
         (kinds.HandoffAmended(title="t", to="bob", reason="clearer"), "amended: clearer"),
     ]

@@ -72,7 +72,7 @@ def test_a_completed_dependency_unlocks_by_what_was_asked(ledger, reader, unlock
     assert reader.answer("handoffs.why", {"id": "b"})["is_ready"] is is_ready
     listed = reader.answer("handoffs.list", {"ready": True})["handoffs"]
     assert [one["id"] for one in listed] == (["b"] if is_ready else [])
-    ledger.emit("rita", "handoff/a", kinds.HandoffVerified())
+    ledger.verify("rita", "a")
     assert reader.answer("handoffs.why", {"id": "b"})["is_ready"]
 
 

@@ -8,7 +8,7 @@ any more.
 from __future__ import annotations
 
 import threading
-from typing import Final
+from typing import Any, Final
 
 from consumers.sdk.ledger import Ledger
 from ledger import trust
@@ -78,9 +78,9 @@ class ToolLedger(Ledger):
         check_may_sign(agent, roles)
         return super().author(agent)
 
-    def _key(self, name: str, kinds: list[tuple[str, str]]) -> Key:
+    def _key(self, name: str, signed: list[tuple[str, str, Any]]) -> Key:
         try:
-            return super()._key(name, kinds)
+            return super()._key(name, signed)
         except Refused as refusal:
             if refusal.code != "KEY_LOCKED":
                 raise

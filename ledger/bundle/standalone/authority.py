@@ -76,6 +76,11 @@ def is_delegable(kind: str) -> bool:
     return kind not in AUTHORITY and ROLES.get(kind) not in (CONFIRMS, {"human"})
 
 
+def approves(kind: str, data: Any) -> bool:
+    """Whether an event approves what it sets: without a reviewer it is approved, and who hands over lets another."""
+    return kind in ("handoff.created", "handoff.amended") and (not data.get("reviewer") or bool(data.get("hands_over")))
+
+
 class Authority:
     """Keys and roles after the events so far."""
 
@@ -115,7 +120,8 @@ class Authority:
         if key.by is None:
             return
         need(key.from_ms <= event.entry.accepted_ms < key.until_ms, "the session key has expired")
-        need(is_delegable(event.kind), f"{event.kind} is signed with a session key")
+        is_own = is_delegable(event.kind) and not approves(event.kind, event.data)
+        need(is_own, f"{event.kind} decides or approves, and is signed with a session key")
         is_covered = covers(key.kinds, event.kind) and covers(key.streams, event.stream)
         need(is_covered, f"the session key is not for {event.kind} on {event.stream}")
         need(key.left != 0, "the session key has signed all its events")

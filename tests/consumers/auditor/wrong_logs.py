@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+from building import NO_EVENT
 from event_examples import EXAMPLES
 from forge import SESSION, Forge
 
@@ -27,11 +29,14 @@ from ledger.events.authority import (
     RoleRevoked,
 )
 from ledger.events.handoff import (
+    HandoffAmended,
     HandoffApproved,
     HandoffCompleted,
+    HandoffCreated,
     HandoffLogged,
     HandoffReady,
     HandoffSuperseded,
+    HandoffTaskChecked,
     HandoffVerified,
 )
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
@@ -86,6 +91,11 @@ def checkpoint_rotated(forge: Forge, author: str = ROOT, *, name: str = CHECKPOI
     proof = key.prove_possession(forge.id, name)
     forge.emit(author, "ledger", CheckpointKeyRotated(key=key.public.hex(), proof=proof))
     return key
+
+
+def amended(data: HandoffCreated, reviewer: str, *, hands_over: bool = True) -> HandoffAmended:
+    """Return the amendment that names another reviewer and leaves everything else."""
+    return HandoffAmended(**msgspec.structs.asdict(data) | {"reviewer": reviewer}, hands_over=hands_over)
 
 
 def session(forge: Forge, name: str = "alice", **scope: Any) -> Key:
@@ -368,7 +378,7 @@ WHO_HOLDS_WHICH_ROLE: Final = (
     WrongLog(
         "a reviewer confirms",
         "NOT_AUTHORIZED",
-        lambda f: f.emit("router", "handoff/open", HandoffVerified()),
+        lambda f: f.emit("router", "handoff/open", HandoffVerified(version=NO_EVENT, completion=NO_EVENT)),
     ),
     WrongLog(
         "a service says what is ready",
@@ -422,6 +432,16 @@ WHICH_KEY_SIGNS: Final = (
             HandoffApproved(version=compute_version("alice", f.hand_over("two"))),
             key=session(f, "rita"),
         ),
+    ),
+    WrongLog(
+        "a session key hands nothing over without a reviewer",
+        "KEY_OUT_OF_SCOPE",
+        lambda f: f.emit("rita", "handoff/alone", HandoffCreated(title="t", to="bob"), key=session(f, "rita")),
+    ),
+    WrongLog(
+        "a session key gives no review away",
+        "KEY_OUT_OF_SCOPE",
+        lambda f: f.emit("rita", "handoff/given", amended(f.hand_over("given"), "ruth"), key=session(f, "rita")),
     ),
     WrongLog(
         "a session key delegates nothing",
@@ -689,9 +709,31 @@ WHAT_A_KIND_ALLOWS: Final = (
         lambda f: f.emit("bob", "handoff/no", HandoffLogged(text="x")),
     ),
     of_kind(
+        "a reviewer is dropped by nobody",
+        "NOT_AUTHORIZED",
+        lambda f: f.emit("alice", "handoff/kept", amended(f.hand_over("kept"), "ada", hands_over=False)),
+    ),
+    of_kind(
+        "work is verified as it was handed in last",
+        "VERSION_MISMATCH",
+        then(
+            lambda f: f.finish("done"),
+            lambda f: f.emit("rita", "handoff/done", HandoffVerified(version=NO_EVENT, completion=NO_EVENT)),
+        ),
+    ),
+    of_kind(
+        "a tick changes something",
+        "NOTHING_CHANGED",
+        then(
+            lambda f: f.approve("ticked", f.hand_over("ticked", tasks=["do"])),
+            lambda f: f.claim("ticked"),
+            lambda f: f.emit("bob", "handoff/ticked", HandoffTaskChecked(position=0, checked=False)),
+        ),
+    ),
+    of_kind(
         "work is verified once it is done",
         "TRANSITION_NOT_ALLOWED",
-        lambda f: f.emit("rita", "handoff/open", HandoffVerified()),
+        lambda f: f.emit("rita", "handoff/open", HandoffVerified(version=NO_EVENT, completion=NO_EVENT)),
     ),
     of_kind(
         "a session is started once",

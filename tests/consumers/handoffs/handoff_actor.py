@@ -27,7 +27,12 @@ def act(ledger: Ledger, command: dict[str, Any]) -> dict[str, Any]:
         (accepted,) = ledger.submit(submission)
     except Refused as refused:
         return {"code": refused.code, "message": refused.message}
-    return {"index": accepted.index, "accepted_ms": accepted.accepted_ms, "is_repeat": accepted.is_repeat}
+    return {
+        "index": accepted.index,
+        "id": accepted.id,
+        "accepted_ms": accepted.accepted_ms,
+        "is_repeat": accepted.is_repeat,
+    }
 
 
 def main() -> None:

@@ -69,7 +69,7 @@ class Chronicle:
         default = sender if set_by.step.kind == "record.imported" else set_by.step.author
         assert step.author == content.get("reviewer", default), f"{step.kind} by somebody who is not the reviewer"
         assert step.author != content.get("to"), "reviewed by its receiver"
-        if step.author in (sender, *imports[-1:]):
+        if step.author in (sender, *imports):
             assert is_human, "reviewed by its sender"
 
     def _sender(self, before: list[Told]) -> str:

@@ -127,7 +127,7 @@ class Contest:
             if not self.agrees(oracle, side, steps[side], answers[side]):
                 return False
             if "code" not in answers[side]:
-                oracle.apply(steps[side], self.clock(oracle, side))
+                oracle.apply(steps[side], self.clock(oracle, side), answers[side]["id"])
         return indexes == sorted(indexes)
 
     def agrees(self, oracle: Oracle, side: int, step: Step, answer: dict[str, Any]) -> bool:
@@ -166,7 +166,7 @@ class Contest:
         if "code" in answer:
             return
         now_ms, is_human = self.clock(self.oracle, side), "human" in self.oracle.roles[step.author]
-        self.oracle.apply(step, now_ms)
+        self.oracle.apply(step, now_ms, answer["id"])
         if step.kind.startswith(("handoff.", "record.")):
             self.chronicle.add(step, now_ms, is_human=is_human)
 
@@ -251,4 +251,5 @@ def _as_shown(shown: dict[str, Any]) -> dict[str, Any]:
         "lease": None if shown["lease_until_ms"] is None else [shown["lease_from_ms"], shown["lease_until_ms"]],
         "claimed_status": shown["claimed_status"],
         "is_announced": bool(shown["is_announced"]),
+        "completion": shown["completion"],
     }

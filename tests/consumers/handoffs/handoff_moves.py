@@ -118,7 +118,7 @@ class Moves:
                 *((handoff.receiver, "handoff.criterion_checked", {"position": at}) for at in unmet),
                 (handoff.receiver, "handoff.completed", {}),
             ],
-            "completed": [(handoff.reviewer, "handoff.verified", {})],
+            "completed": [(handoff.reviewer, "handoff.verified", self.judged(name))],
         }
         found = waits_for.get(handoff.status, [])
         if handoff.status == "approved" and handoff.receiver and self.is_one_of(2):
@@ -162,12 +162,23 @@ class Moves:
             "handoff.criterion_checked": lambda: position | self.chance.choice([{}, {}, {"checked": False}]),
             "handoff.criterion_waived": lambda: position | {"reason": "known"},
             "handoff.superseded": lambda: {"by": self.chance.choice(NAMES)},
-            "handoff.changes_requested": lambda: {"reasons": ["more"]},
+            "handoff.changes_requested": lambda: {"completion": self.completion(name), "reasons": ["more"]},
+            "handoff.verified": lambda: self.judged(name, version=self.version(name)),
             "handoff.logged": lambda: {"text": "note"},
         }
         if kind in ("handoff.rejected", "handoff.blocked", "handoff.cancelled"):
             return {"reason": "no"}
         return drawn[kind]() if kind in drawn else {}
+
+    def judged(self, name: str, *, version: str = "") -> dict[str, Any]:
+        """Return what a handoff is verified by: its version, mostly, and what handed it in."""
+        handoff = self.oracle.handoffs.get(name)
+        return {"version": version or (handoff.version if handoff else NO_REF), "completion": self.completion(name)}
+
+    def completion(self, name: str) -> str:
+        """Draw the event by which a handoff was handed in, or none."""
+        handoff = self.oracle.handoffs.get(name)
+        return NO_REF if handoff is None or not handoff.completion or self.is_one_of(8) else handoff.completion
 
     def version(self, name: str) -> str:
         """Draw the version that a handoff has, or one that it or another had."""

@@ -66,6 +66,7 @@ class Handoff:
     lease: list[int] | None = None
     claimed_status: str | None = None
     is_announced: bool = False
+    completion: str = ""
 
     def may(self, who: str) -> set[str]:
         """Return the names of those who are from, to or reviewer."""
@@ -134,25 +135,30 @@ class Oracle:
             case "handoff.approved":
                 found = {"VERSION_MISMATCH"} if data["version"] != handoff.version else set()
             case "handoff.amended":
-                found = self._against_content(step)
+                found = self._against_content(step) | self._against_other_reviewer(step, handoff)
+            case "handoff.verified" | "handoff.changes_requested":
+                found = {"VERSION_MISMATCH"} if data["completion"] != handoff.completion else set()
+                found |= {"VERSION_MISMATCH"} if data.get("version", handoff.version) != handoff.version else set()
             case "handoff.claimed":
                 found = self._waits(handoff)
             case "handoff.ready":
                 found = self._waits(handoff) | ({"TRANSITION_NOT_ALLOWED"} if handoff.is_announced else set())
                 found |= {"VERSION_MISMATCH"} if data["version"] != handoff.version else set()
                 found |= {"VERSION_MISMATCH"} if data["to"] != handoff.receiver else set()
-            case "handoff.task_checked":
-                found = {"INVALID_FIELD"} if data["position"] >= len(handoff.tasks) else set()
-            case "handoff.criterion_checked" | "handoff.criterion_waived":
-                found = {"INVALID_FIELD"} if data["position"] >= len(handoff.criteria) else set()
-                if not data.get("checked", True) and handoff.criteria[data["position"] :][:1] == ["waived"]:
-                    found = {"TRANSITION_NOT_ALLOWED"}
+            case "handoff.task_checked" | "handoff.criterion_checked" | "handoff.criterion_waived":
+                found = _against_mark(step, handoff)
             case "handoff.completed":
                 found = set() if set(handoff.criteria) <= {"checked", "waived"} else {"CRITERIA_OPEN"}
             case "handoff.superseded":
                 found = {"INVALID_FIELD"} if data["by"] == step.name else set()
                 found |= {"NOT_FOUND"} if data["by"] not in self.handoffs else set()
         return found
+
+    def _against_other_reviewer(self, step: Step, handoff: Handoff) -> set[str]:
+        after = step.data.get("reviewer") or step.author
+        if handoff.reviewer in ("", after, handoff.sender, handoff.importer):
+            return set()
+        return {"NOT_AUTHORIZED"} if self.roles.get(handoff.reviewer, set()) & REVIEWING else set()
 
     def _against_content(self, step: Step) -> set[str]:
         data, found = step.data, self._cycle(step.name, step.data)
@@ -172,6 +178,10 @@ class Oracle:
         found = self._cycle(step.name, mapped)
         if handoff is not None and handoff.claimed_status is None:
             found.add("TRANSITION_NOT_ALLOWED")
+        if handoff is not None and not handoff.importer:
+            found.add("TRANSITION_NOT_ALLOWED")
+        elif handoff is not None and handoff.importer != step.author:
+            found.add("NOT_AUTHORIZED")
         for items in ("tasks", "criteria"):
             if any(position >= len(mapped.get(items, [])) for position in claims.get(items, [])):
                 found.add("INVALID_FIELD")
@@ -194,17 +204,21 @@ class Oracle:
                 waiting += self.handoffs[on].depends_on if on in self.handoffs else []
         return {"DEPENDENCY_CYCLE"} if name in reached else set()
 
-    def apply(self, step: Step, now_ms: int) -> None:
-        """Let an allowed step happen."""
+    def apply(self, step: Step, now_ms: int, event_id: str) -> None:
+        """Let an allowed step happen, as the event of that id."""
         self.last_ms = now_ms
         if not step.kind.startswith(("handoff.", "record.")):
             self._apply_authority(step)
         elif step.kind in CONTENT:
-            self.handoffs[step.name] = self._opened(step)
+            self.handoffs[step.name] = self._opened(step, event_id)
         else:
             handoff = self.handoffs[step.name]
             handoff.lapse(now_ms)
             _move(step, handoff, now_ms)
+            if step.kind == "handoff.completed":
+                handoff.completion = event_id
+            elif step.kind == "handoff.approved":
+                handoff.completion = ""
 
     def _apply_authority(self, step: Step) -> None:
         match step.kind:
@@ -215,7 +229,7 @@ class Oracle:
             case _:
                 self.revoked.add(step.name)
 
-    def _opened(self, step: Step) -> Handoff:
+    def _opened(self, step: Step, event_id: str) -> Handoff:
         is_import = step.kind == "record.imported"
         data = step.data["mapped"] if is_import else step.data
         before = self.handoffs.get(step.name)
@@ -240,7 +254,20 @@ class Oracle:
                 for position in range(len(data.get("criteria", [])))
             ],
             claimed_status=claims.get("status", "") if is_import else None,
+            completion=event_id if is_import else "",
         )
+
+
+def _against_mark(step: Step, handoff: Handoff) -> set[str]:
+    is_checked, position = step.data.get("checked", True), step.data["position"]
+    is_task = step.kind == "handoff.task_checked"
+    marks: list[Any] = handoff.tasks if is_task else handoff.criteria
+    if position >= len(marks):
+        return {"INVALID_FIELD"}
+    if not is_task and not is_checked and marks[position] == "waived":
+        return {"TRANSITION_NOT_ALLOWED"}
+    mark = "waived" if step.kind == "handoff.criterion_waived" else "checked" if is_checked else "open"
+    return {"NOTHING_CHANGED"} if marks[position] == (is_checked if is_task else mark) else set()
 
 
 def _wrong_state(step: Step, handoff: Handoff) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+from building import NO_EVENT
 from given import fact, fold
 
 from consumers.handoffs.acts import ACTS, Verb, way
@@ -17,7 +18,7 @@ CREATED = kinds.HandoffCreated(title="verify", to="bob", reviewer="rita", tasks=
 PARTIES = {"sender": "alice", "receiver": "bob", "reviewer": "rita"}
 GIVEN = {
     "version": compute_version("alice", CREATED), "reason": "because", "reasons": ["because"], "text": "a line",
-    "position": 0, "by": "y", "to": "bob", "title": "verify", "reviewer": "rita",
+    "completion": NO_EVENT, "position": 0, "by": "y", "to": "bob", "title": "verify", "reviewer": "rita",
 }  # fmt: skip
 # One way through the life of a handoff, and each way out of it.
 STEPS = [
@@ -26,7 +27,7 @@ STEPS = [
     fact("bob", kinds.HandoffClaimed()),
     fact("bob", kinds.HandoffCriterionChecked(position=0)),
     fact("bob", kinds.HandoffCompleted()),
-    fact("rita", kinds.HandoffVerified()),
+    fact("rita", kinds.HandoffVerified(version=GIVEN["version"], completion=NO_EVENT)),
 ]
 STATES = [fold(transition, *STEPS[: count + 1]) for count in range(len(STEPS))]
 STATES.append(transition(STATES[2], fact("bob", kinds.HandoffBlocked(reason="no access"))))

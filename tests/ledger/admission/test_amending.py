@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from building import key_named
 
 from ledger.errors import Refused
-from ledger.events.authority import RoleRevoked
+from ledger.events.authority import AgentRemoved, RoleRevoked
 from ledger.events.handoff import (
     HandoffAmended,
     HandoffApproved,
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
     from building import Ledger
 
     from ledger.events import EventData
+    from ledger.identity import Key
 
 
-def refused(ledger: Ledger, author: str, name: str, data: EventData) -> Refused:
+def refused(ledger: Ledger, author: str, name: str, data: EventData, *, key: Key | None = None) -> Refused:
     """Return the refusal of an event that leaves no trace."""
     before = ledger.head()
     with pytest.raises(Refused) as caught:
-        ledger.emit(author, f"handoff/{name}", data)
+        ledger.emit(author, f"handoff/{name}", data, key=key)
     assert ledger.head() == before
     return caught.value
 
@@ -131,10 +133,50 @@ def test_dependency_that_was_amended_away_closes_no_cycle(ledger: Ledger) -> Non
 def test_amending_away_the_reviewer_is_for_humans(ledger: Ledger) -> None:
     ledger.hand_over("h1")
     assert refused(ledger, "alice", "h1", amended(reviewer=None)).code == "REVIEWER_REQUIRED"
-    ledger.register("ruth", "reviewer")
-    ledger.hand_over("h2", sender="rita", reviewer="ruth")
+    ledger.hand_over("h2", sender="rita", reviewer=None)
     ledger.emit("rita", "handoff/h2", amended(reviewer=None))
     assert (ledger.handoff("h2").reviewer, ledger.handoff("h2").status) == ("rita", "approved")
+
+
+@pytest.mark.parametrize("other", [None, "dora"])
+def test_reviewer_who_was_named_is_dropped_by_nobody(ledger: Ledger, other: str | None) -> None:
+    ledger.register("ruth", "reviewer")
+    ledger.register("dora", "human")
+    ledger.hand_over("h1", sender="rita", reviewer="ruth")
+    answer = refused(ledger, "rita", "h1", amended(reviewer=other))
+    assert (answer.code, answer.details) == ("NOT_AUTHORIZED", {"reviewer": "ruth"})
+    assert "baton handoff amend h1 --reviewer OTHER --as ruth" in answer.message
+    assert ledger.handoff("h1").reviewer == "ruth"
+
+
+@pytest.mark.parametrize("data", [RoleRevoked(agent="ruth", role="reviewer"), AgentRemoved(agent="ruth")])
+def test_reviewer_who_reviews_nothing_any_more_holds_nobody_up(ledger: Ledger, data: EventData) -> None:
+    ledger.register("ruth", "reviewer")
+    ledger.hand_over("h1", reviewer="ruth")
+    ledger.emit(ROOT, "agent/ruth", data)
+    ledger.emit("alice", "handoff/h1", amended())
+    assert (ledger.handoff("h1").reviewer, ledger.handoff("h1").status) == ("rita", "pending")
+
+
+def test_reviewer_hands_over_and_changes_nothing_else(ledger: Ledger) -> None:
+    ledger.register("ruth", "reviewer")
+    data = ledger.hand_over("h1")
+    ledger.approve("h1", data)
+    over = HandoffAmended(**msgspec.structs.asdict(data) | {"reviewer": "ruth"}, hands_over=True)
+    session = ledger.delegate("rita", key_named("rita's session"))
+    for key in (session, None):
+        wider = msgspec.structs.replace(over, title="wider")
+        code = refused(ledger, "rita", "h1", wider, key=key).code
+        assert code == ("KEY_OUT_OF_SCOPE" if key else "VERSION_MISMATCH")
+    assert refused(ledger, "rita", "h1", over, key=session).code == "KEY_OUT_OF_SCOPE"
+    assert refused(ledger, "alice", "h1", over).code == "SELF_APPROVAL"
+    for nobody in (None, "alice", "bob", "rita"):
+        assert refused(ledger, "rita", "h1", msgspec.structs.replace(over, reviewer=nobody)).code == "SELF_APPROVAL"
+    ledger.emit("rita", "handoff/h1", over)
+    assert (ledger.handoff("h1").reviewer, ledger.handoff("h1").status) == ("ruth", "pending")
+    assert refused(ledger, "rita", "h1", HandoffApproved(version=ledger.handoff("h1").version)).code == "NOT_AUTHORIZED"
+    ledger.emit("ruth", "handoff/h1", HandoffApproved(version=ledger.handoff("h1").version))
+    ledger.claim("h1")
 
 
 @pytest.mark.parametrize(
@@ -156,6 +198,8 @@ def test_amendment_is_held_to_the_rules_of_a_new_handoff(ledger: Ledger, fields:
 def test_former_reviewer_approves_no_longer(ledger: Ledger) -> None:
     ledger.register("ruth", "reviewer")
     ledger.hand_over("h1")
+    ledger.emit(ROOT, "agent/rita", RoleRevoked(agent="rita", role="human"))
+    ledger.emit(ROOT, "agent/rita", RoleRevoked(agent="rita", role="reviewer"))
     ledger.emit("alice", "handoff/h1", amended(reviewer="ruth"))
     approval = HandoffApproved(version=ledger.handoff("h1").version)
     assert refused(ledger, "rita", "h1", approval).code == "NOT_AUTHORIZED"

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger.errors import Refused
-from ledger.events.handoff import HandoffVerified
 
 if TYPE_CHECKING:
     from building import Ledger
@@ -55,7 +54,7 @@ def test_dependency_may_have_to_be_verified(ledger: Ledger) -> None:
     ledger.finish("one")
     approved(ledger, "h1", depends_on=["one"], unlock_at="verified")
     assert refused(ledger, ledger.claim, "h1").details == {"on": "one", "status": "completed"}
-    ledger.emit("rita", "handoff/one", HandoffVerified())
+    ledger.verify("rita", "one")
     ledger.claim("h1")
     assert ledger.handoff("h1").status == "in_progress"
 

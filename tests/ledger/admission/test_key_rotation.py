@@ -269,18 +269,6 @@ def test_what_is_approved_is_not_approved_again(ledger: Ledger) -> None:
     assert refusal(ledger, "rita", "handoff/h1", again).code == "TRANSITION_NOT_ALLOWED"
 
 
-def test_approval_that_a_thiefs_session_key_could_have_given_does_not_count(ledger: Ledger) -> None:
-    # Created by a human without a reviewer is approved; before the theft it was delegated, after it it would not be.
-    honest = ledger.delegate("rita", key_named("honest"))
-    stolen_at = ledger.head()[0]
-    thief = ledger.delegate("rita", key_named("thief"))
-    for name, key in (("h1", honest), ("h2", thief)):
-        ledger.emit("rita", f"handoff/{name}", HandoffCreated(title="t", to="bob"), key=key)
-    compromise(ledger, "rita", stolen_at)
-    ledger.claim("h1")
-    assert refusal(ledger, "bob", "handoff/h2", {}, kind="handoff.claimed").code == "NOT_APPROVED"
-
-
 # Removed agents.
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ledger.errors import Refused
-from ledger.events import KINDS
+from ledger.events import KIND_OF, KINDS
+from ledger.events import handoff as kinds
 from ledger.events.authority import KeyDelegated
-from ledger.lifecycle.authority import NEVER_DELEGABLE, KeyRecord, check_key, covers, delegated, to_ms
+from ledger.lifecycle.authority import NEVER_DELEGABLE, KeyRecord, check_key, covers, delegated, is_delegable, to_ms
 from ledger.lifecycle.clock import Span
 
 IDENTITY = KeyRecord("alice", is_identity=True, since_index=1)
@@ -21,7 +22,13 @@ SESSION = KeyRecord("alice", is_identity=False, since_index=2, span=Span(100, 10
 
 def check(record: KeyRecord | None, **use: object) -> KeyRecord:
     """Check a use that is allowed but for what is given."""
-    fits: dict[str, object] = {"author": "alice", "kind": "finding.logged", "stream": "session/s1", "now_ms": 999}
+    fits: dict[str, object] = {
+        "author": "alice",
+        "kind": "finding.logged",
+        "stream": "session/s1",
+        "data": {},
+        "now_ms": 999,
+    }
     delegator = use.pop("delegator", IDENTITY)
     return check_key(record, delegator, **(fits | use))  # type: ignore[arg-type]  # what differs is the test
 
@@ -82,11 +89,30 @@ def test_scope_is_a_list_of_names_and_prefixes(kinds: list[str], streams: list[s
 
 
 @pytest.mark.parametrize("kind", sorted(NEVER_DELEGABLE))
-def test_approvals_and_authority_are_in_no_scope(kind: str) -> None:
+@pytest.mark.parametrize("scope", [(), ("*",)])
+def test_approvals_and_authority_are_in_no_scope(kind: str, scope: tuple[str, ...]) -> None:
     assert kind in KINDS
-    assert not covers([], [], kind, "handoff/h1")
-    assert not covers(["*"], ["*"], kind, "handoff/h1")
-    assert not covers([kind], [], kind, "handoff/h1")
+    session = replace(SESSION, kinds=scope and (kind, *scope))
+    with pytest.raises(Refused) as refused:
+        check(session, kind=kind, stream="handoff/h1")
+    assert refused.value.code == "KEY_OUT_OF_SCOPE"
+    assert "identity key of alice may" in refused.value.message
+    assert check(IDENTITY, kind=kind, stream="handoff/h1") == IDENTITY
+
+
+@pytest.mark.parametrize("kind", [kinds.HandoffCreated, kinds.HandoffAmended])
+def test_what_names_no_reviewer_is_an_approval(kind: type[kinds.HandoffCreated | kinds.HandoffAmended]) -> None:
+    name = KIND_OF[kind]
+    assert is_delegable(name, kind(title="t", to="bob", reviewer="rita"))
+    assert not is_delegable(name, kind(title="t", to="bob"))
+    for fields, expected in (({"reviewer": "rita"}, True), ({"reviewer": None}, False), ({}, False)):
+        assert is_delegable(name, fields) is expected
+    assert is_delegable("handoff.claimed", {})
+
+
+def test_handing_a_review_over_is_an_approval() -> None:
+    data = kinds.HandoffAmended(title="t", to="bob", reviewer="ruth", hands_over=True)
+    assert not is_delegable("handoff.amended", data)
 
 
 def test_delegation_is_remembered_as_it_was_made() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+from building import NO_EVENT
 from given import fact
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ledger.errors import Refused
 from ledger.events import EventData
 from ledger.events import handoff as kinds
-from ledger.lifecycle.handoff import FINAL, HandoffState, compute_version, is_lapsed, transition
+from ledger.lifecycle.handoff import FINAL, HandoffState, is_lapsed, transition
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -22,8 +24,8 @@ WRONG_VERSION = "sha256:" + "0" * 64
 LEADS_TO = {
     None: {"pending", "approved"},
     "pending": {"approved", "rejected", "cancelled"},
-    "approved": {"in_progress", "cancelled"},
-    "in_progress": {"approved", "blocked", "completed", "cancelled"},
+    "approved": {"pending", "in_progress", "cancelled"},
+    "in_progress": {"pending", "approved", "blocked", "completed", "cancelled"},
     "blocked": {"in_progress", "cancelled"},
     "completed": {"in_progress", "verified", "cancelled"},
     "rejected": set(),
@@ -50,8 +52,6 @@ data_of_steps: st.SearchStrategy[EventData] = st.one_of(
     st.builds(kinds.HandoffBlocked, reason=st.just("stuck")),
     st.builds(kinds.HandoffUnblocked),
     st.builds(kinds.HandoffCompleted),
-    st.builds(kinds.HandoffChangesRequested, reasons=st.just(["more"])),
-    st.builds(kinds.HandoffVerified),
     st.builds(kinds.HandoffCancelled, reason=st.just("off")),
 )
 
@@ -68,10 +68,9 @@ class HandoffMachine(RuleBasedStateMachine):
     @initialize(sender=names, to=names, reviewer=st.none() | names, tasks=st.integers(0, 2), criteria=st.integers(0, 2))
     def create(self, sender: str, to: str, reviewer: str | None, tasks: int, criteria: int) -> None:
         """Hand something over, between any two."""
-        self.version = WRONG_VERSION
+        self.sender = sender
         data = kinds.HandoffCreated(title="t", to=to, reviewer=reviewer, tasks=["x"] * tasks, criteria=["y"] * criteria)
-        if self.attempt(sender, data):
-            self.version = compute_version(sender, data)
+        self.attempt(sender, data)
 
     @rule(author=names, data=data_of_steps, seconds=st.integers(0, 20))
     def step(self, author: str, data: EventData, seconds: int) -> None:
@@ -83,6 +82,23 @@ class HandoffMachine(RuleBasedStateMachine):
     def approve(self, author: str, is_right: bool) -> None:
         """Try to approve, the right version or another."""
         self.attempt(author, kinds.HandoffApproved(version=self.version if is_right else WRONG_VERSION))
+
+    @rule(author=names, is_last=st.booleans(), is_done=st.booleans())
+    def judge(self, author: str, is_last: bool, is_done: bool) -> None:
+        """Try to judge the result: as it was handed in last, or first."""
+        ids = [event.id for event in self.history if isinstance(event.data, kinds.HandoffCompleted)] or [NO_EVENT]
+        completion = ids[-1 if is_last else 0]
+        if is_done:
+            self.attempt(author, kinds.HandoffVerified(version=self.version, completion=completion))
+        else:
+            self.attempt(author, kinds.HandoffChangesRequested(completion=completion, reasons=["more"]))
+
+    @rule(author=names, reviewer=st.none() | names, hands_over=st.booleans())
+    def amend(self, author: str, reviewer: str | None, hands_over: bool) -> None:
+        """Try to amend nothing but who reviews."""
+        if self.history:
+            content = msgspec.structs.asdict(self.history[0].data) | {"reviewer": reviewer}
+            self.attempt(author, kinds.HandoffAmended(**content, hands_over=hands_over))
 
     @rule()
     def do_the_next_thing(self) -> None:
@@ -96,7 +112,8 @@ class HandoffMachine(RuleBasedStateMachine):
             "in_progress": [
                 *(
                     (self.state.receiver, kinds.HandoffCriterionChecked(position=position))
-                    for position in range(len(self.state.criteria))
+                    for position, mark in enumerate(self.state.criteria)
+                    if mark != "checked"
                 ),
                 (self.state.receiver, kinds.HandoffCompleted()),
             ],
@@ -106,9 +123,14 @@ class HandoffMachine(RuleBasedStateMachine):
         for author, data in steps.get("approved" if lapsed else self.state.status, []):
             assert self.attempt(author, data)
 
+    @property
+    def version(self) -> str:
+        """The version that there is, or none."""
+        return WRONG_VERSION if self.state is None else self.state.version
+
     def attempt(self, author: str, data: EventData) -> bool:
         """Apply one event; check what it changed."""
-        event = fact(author, data, at_s=self.now_s)
+        event = fact(author, data, at_s=self.now_s, index=len(self.history))
         before = self.state
         try:
             self.state = transition(before, event)
@@ -126,6 +148,15 @@ class HandoffMachine(RuleBasedStateMachine):
             assert data.version == self.state.version
         if isinstance(data, kinds.HandoffCompleted):
             assert "open" not in self.state.criteria
+        if isinstance(data, (kinds.HandoffVerified, kinds.HandoffChangesRequested)):
+            assert before is not None
+            assert data.completion == before.completion
+        if isinstance(data, kinds.HandoffAmended):
+            assert before is not None
+            assert author == (before.reviewer if data.hands_over else self.sender)
+            assert not data.hands_over or (self.state.status == "pending" and data.reviewer not in (None, self.sender))
+        if isinstance(data, (kinds.HandoffTaskChecked, kinds.HandoffCriterionChecked, kinds.HandoffCriterionWaived)):
+            assert self.state != before
         if before is not None and before.status in FINAL:
             assert self.state == before
         return True
@@ -135,7 +166,8 @@ class HandoffMachine(RuleBasedStateMachine):
         """Nothing is in progress, completed or verified that its reviewer did not approve or, alone, create."""
         if self.state is None or self.state.status in ("pending", "rejected", "cancelled"):
             return
-        approvals = [event.author for event in self.history if isinstance(event.data, kinds.HandoffApproved)]
+        set_at = max(at for at, event in enumerate(self.history) if isinstance(event.data, kinds.HandoffContent))
+        approvals = [event.author for event in self.history[set_at:] if isinstance(event.data, kinds.HandoffApproved)]
         assert set(approvals) <= {self.state.reviewer}
         assert approvals or self.state.reviewer == self.state.sender
 
@@ -145,7 +177,8 @@ class HandoffMachine(RuleBasedStateMachine):
         if self.state is not None:
             assert self.state.reviewer != self.state.receiver
             if self.state.reviewer == self.state.sender:
-                assert self.history[0].data.reviewer is None
+                contents = [event.data for event in self.history if isinstance(event.data, kinds.HandoffContent)]
+                assert contents[-1].reviewer is None
 
     @invariant()
     def history_alone_gives_the_state(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from building import NO_EVENT, accepting
 from given import fact, fold, refusal
 
 from ledger.events import EventData
@@ -50,6 +51,7 @@ def test_imported_file_is_pending_with_its_claims_beside() -> None:
         criteria=("claimed", "open"),
         importer="scribe",
         claimed_status="completed ✅ (tests green)",
+        completion=NO_EVENT,
     )
 
 
@@ -103,7 +105,7 @@ def test_claimed_criterion_is_open_for_completing_and_can_be_checked_waived_or_o
     ("author", "data", "status"),
     [
         ("rita", kinds.HandoffApproved(version=VERSION), "approved"),
-        ("rita", kinds.HandoffVerified(), "verified"),
+        ("rita", kinds.HandoffVerified(version=VERSION, completion=NO_EVENT), "verified"),
         ("rita", kinds.HandoffRejected(reason="no"), "rejected"),
         ("rita", kinds.HandoffCancelled(reason="no"), "cancelled"),
         ("scribe", kinds.HandoffCancelled(reason="no"), "cancelled"),
@@ -132,9 +134,22 @@ def test_amending_an_import_takes_its_ticks_back_and_keeps_sender_and_importer()
 
 def test_imported_again_it_is_as_if_it_were_imported_once() -> None:
     other = {"mapped": {"title": "u", "to": "carl"}, "claims": {}, "claimed_author": "dora"}
-    again = fold(transition, imported(), imported("eve", **other))
-    assert again == fold(transition, imported("eve", **other))
-    assert again.importer == "eve"
+    again = fold(transition, imported(), imported(**other))
+    assert again == fold(transition, imported(**other))
+
+
+def test_only_its_importer_imports_it_again() -> None:
+    refused = refusal(transition, fold(transition, imported()), imported("eve"))
+    assert (refused.code, refused.details) == ("NOT_AUTHORIZED", {"owner": "scribe"})
+    assert "scribe, who alone imports it again" in refused.message
+
+
+def test_import_that_was_made_again_since_is_not_verified() -> None:
+    read = fold(transition, imported())
+    again = transition(read, fact("scribe", imported(claims={"status": "all done"}).data, index=7))
+    assert again.version == read.version
+    assert refusal(transition, again, by("rita", accepting(read))).code == "VERSION_MISMATCH"
+    assert transition(again, by("rita", accepting(again))).status == "verified"
 
 
 def test_record_that_stands_for_something_else_is_no_handoff() -> None:
@@ -143,7 +158,9 @@ def test_record_that_stands_for_something_else_is_no_handoff() -> None:
 
 
 @pytest.mark.parametrize("author", ["bob", "scribe", "Kuro + Alex", "eve"])
-@pytest.mark.parametrize("data", [kinds.HandoffVerified(), kinds.HandoffApproved(version=VERSION)])
+@pytest.mark.parametrize(
+    "data", [kinds.HandoffVerified(version=VERSION, completion=NO_EVENT), kinds.HandoffApproved(version=VERSION)]
+)
 def test_nobody_but_the_reviewer_confirms(author: str, data: EventData) -> None:
     refused = refusal(transition, fold(transition, imported()), by(author, data))
     assert refused.code == ("NOT_AUTHORIZED" if author == "eve" else "SELF_APPROVAL")

@@ -172,13 +172,13 @@ class Handoff(_Noun[R, A]):
         data = handoffs.HandoffCompleted(summary=summary, artifacts=list(artifacts), reasoning_ref=reasoning_ref)
         return self._publish(data)
 
-    def verify(self, comment: str = "") -> R:
-        """Accept the result, as the reviewer."""
-        return self._publish(handoffs.HandoffVerified(comment=comment))
+    def verify(self, version: str, completion: str, *, comment: str = "") -> R:
+        """Accept the result, as the reviewer: of this ``version``, handed in by ``completion``, as ``show()`` says."""
+        return self._publish(handoffs.HandoffVerified(version=version, completion=completion, comment=comment))
 
     def request_changes(self, *reasons: str) -> R:
         """Send completed work back, as the reviewer."""
-        return self._publish(handoffs.HandoffChangesRequested(reasons=list(reasons)))
+        return self._act("request_changes", reason=list(reasons))
 
     def cancel(self, reason: str) -> R:
         """Call the work off."""

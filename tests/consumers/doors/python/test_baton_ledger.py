@@ -67,7 +67,8 @@ def test_a_handoff_goes_from_its_creation_to_its_verification(place: Place) -> N
         work.log("on it")
         assert len(work.check(all_open=True)) == 2
         work.complete("all of it", artifacts=["a.py"])
-        alex.handoff(name).verify("good")
+        done = alex.handoff(name).show()
+        alex.handoff(name).verify(done["version"], done["completion"], comment="good")
         shown = kuro.handoff(name).show()
         assert (shown["status"], shown["summary"]) == ("verified", "all of it")
         kinds = [event.kind for event in kuro.events(stream=f"handoff/{name}")]

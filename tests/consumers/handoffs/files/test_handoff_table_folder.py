@@ -115,7 +115,7 @@ def test_status_in_a_row_is_signed_where_it_is_the_agent_s(table: SyncedFolder) 
     before = table.size()
     assert bob.reconcile("active") == []
     assert table.size() == before
-    table.emit("rita", kinds.HandoffVerified(), ids(table)[0])
+    table.ledger.verify("rita", ids(table)[0])
     bob.reconcile("active")
     assert "| verified (all warm) |" in rows(table)[0]
 
@@ -129,7 +129,7 @@ def test_row_that_somebody_else_may_change_stays_and_is_told_once(table: SyncedF
     assert bob.reconcile("active") == []
     assert (table.size(), table.text("active")) == (before, text)
     table.emit("bob", kinds.HandoffCompleted(), ids(table)[0])
-    table.emit("rita", kinds.HandoffVerified(), ids(table)[0])
+    table.ledger.verify("rita", ids(table)[0])
     bob.reconcile("active")
     assert "verified, go" in rows(table)[0]
 
@@ -166,7 +166,7 @@ def test_imported_rows_are_claims_until_somebody_confirms_them(table: SyncedFold
     table.edit(("pending", "completed"), id_="active")
     assert bob.everything() == []
     assert table.size() == before
-    table.emit("rita", kinds.HandoffVerified(), ids(table)[1])
+    table.ledger.verify("rita", ids(table)[1])
     assert bob.everything() == ["written active.md"]
     assert rows(table)[1] == "| alice | bob | 修好它 | verified | 02-14 | 02-15 |"
 

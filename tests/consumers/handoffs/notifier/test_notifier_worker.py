@@ -17,11 +17,9 @@ from ledger.events.handoff import (
     HandoffAmended,
     HandoffApproved,
     HandoffBlocked,
-    HandoffChangesRequested,
     HandoffCompleted,
     HandoffLogged,
     HandoffReleased,
-    HandoffVerified,
 )
 from ledger.events.review import ReviewAnswered, ReviewRequested
 from ledger.lifecycle.handoff import compute_version
@@ -48,13 +46,13 @@ def test_whole_life_of_a_handoff_tells_each_party_once_a_step(
         notifying.catch_up()
     ledger.emit("bob", "handoff/h1", HandoffCompleted())
     notifying.catch_up()
-    ledger.emit("rita", "handoff/h1", HandoffChangesRequested(reasons=["no"]))
+    ledger.send_back("rita", "h1", "no")
     notifying.catch_up()
     ledger.emit("bob", "handoff/h1", HandoffLogged(text="again"))
     notifying.catch_up()
     ledger.emit("bob", "handoff/h1", HandoffCompleted())
     notifying.catch_up()
-    ledger.emit("rita", "handoff/h1", HandoffVerified())
+    ledger.verify("rita", "h1")
     notifying.catch_up()
     assert told(receiver) == [
         ("rita", "approve", "h1"),
@@ -88,7 +86,7 @@ def test_changes_that_were_made_while_nobody_looked_are_to_be_verified_anew(
 ) -> None:
     ledger.finish("h1")
     notifying.catch_up()
-    ledger.emit("rita", "handoff/h1", HandoffChangesRequested(reasons=["no"]))
+    ledger.send_back("rita", "h1", "no")
     ledger.emit("bob", "handoff/h1", HandoffCompleted())
     notifying.catch_up()
     assert told(receiver) == [("rita", "verify", "h1")] * 2

@@ -13,7 +13,7 @@ from consumers.handoffs.router.chains_file import ChainsFile
 from consumers.handoffs.router.worker import RouterWorker
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Author
-from ledger.events.handoff import HandoffCompleted, HandoffCreated, HandoffCriterionChecked, HandoffVerified
+from ledger.events.handoff import HandoffCompleted, HandoffCreated, HandoffCriterionChecked
 from projections.reader import Reader
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Routed:
         for position in range(len(created.data.criteria)):
             self.tick(created.data.to, name, position)
         self.ledger.emit(created.data.to, f"handoff/{name}", HandoffCompleted(summary=summary))
-        self.ledger.emit(created.data.reviewer, f"handoff/{name}", HandoffVerified())
+        self.ledger.verify(created.data.reviewer, name)
 
     def tick(self, who: str, name: str, position: int) -> None:
         """Check a criterion."""

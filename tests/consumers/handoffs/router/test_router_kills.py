@@ -142,7 +142,8 @@ class Work:
         for position in range(len(data.criteria)):
             self.say(data.to, name, HandoffCriterionChecked(position=position))
         self.say(data.to, name, HandoffCompleted(summary=f"{data.to} is done"))
-        self.say("alex", name, HandoffVerified())
+        shown = self.clients["alex"].view("handoffs.facts", {"id": name})
+        self.say("alex", name, HandoffVerified(version=shown["version"], completion=shown["completion"]))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from consumers.handoffs.router import worker as module
-from ledger.events.handoff import HandoffCancelled, HandoffReleased, HandoffVerified
+from ledger.events.handoff import HandoffCancelled, HandoffReleased
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,7 @@ def test_cause_of_ready_is_the_approval_when_all_else_was_done_before(routed: Ro
     routed.route(router)
     routed.ledger.approve("c", data)
     approved = routed.ledger.event(-1).id
-    routed.ledger.emit("rita", "handoff/a", HandoffVerified())
+    routed.ledger.verify("rita", "a")
     routed.route(router)
     assert [one.causes for one in routed.events("handoff.ready") if one.name == "c"] == [[approved]]
 

@@ -14,10 +14,8 @@ from ledger.errors import Unavailable
 from ledger.events.handoff import (
     HandoffAmended,
     HandoffApproved,
-    HandoffChangesRequested,
     HandoffCompleted,
     HandoffCreated,
-    HandoffVerified,
 )
 from ledger.events.imported import RecordImported
 
@@ -166,7 +164,7 @@ def test_work_that_was_sent_back_is_handed_on_again_when_it_is_completed_again(r
     router = routed.router()
     routed.ledger.finish("t1")
     routed.route(router)
-    routed.ledger.emit("rita", "handoff/t1", HandoffChangesRequested(reasons=["more"]))
+    routed.ledger.send_back("rita", "t1", "more")
     routed.ledger.clock.advance(1)
     routed.ledger.emit("bob", "handoff/t1", HandoffCompleted())
     routed.route(router)
@@ -193,7 +191,7 @@ def test_amended_title_is_what_later_events_are_matched_by(routed: Routed) -> No
     routed.ledger.emit("rita", "handoff/t1", HandoffApproved(version=state.version))
     routed.ledger.claim("t1", by="minimax")
     routed.ledger.emit("minimax", "handoff/t1", HandoffCompleted(summary="All of it", artifacts=["a.py"]))
-    routed.ledger.emit("rita", "handoff/t1", HandoffVerified())
+    routed.ledger.verify("rita", "t1")
     routed.route(router)
     (made,) = routed.made()
     assert content(made).title == "Validate: Tests after all"
