@@ -102,6 +102,11 @@ door_batch_max: Final = 64
 door_batch_max_bytes: Final = 1024**2
 """So much is let in at once of an agent that flooded, until it has not for as long as the limit above says."""
 
+door_window_max: Final = 256
+"""So many messages of an agent the server passes on to a node that has read none of them, whatever keeps it from that.
+
+As many of the largest, in submissions and in reads, fit into ``connection_pending_max_bytes``."""
+
 door_answers_max: Final = 32
 """Of the requests shed before a door is closed, so many are answered."""
 
@@ -116,7 +121,7 @@ connection_pending_max_bytes: Final = 512 * 1024**2
 
 Loopback carries a gigabyte a second: a node that gets no processor for so long as that takes must not be cut off."""
 
-write_deadline_s: Final = 10
+write_deadline_s: Final = 30
 """So long may one write to a connection take; beyond it, the same."""
 
 server_start_max_s: Final = 15.0

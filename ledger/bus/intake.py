@@ -5,12 +5,16 @@ answered ``BUSY`` from bytes made beforehand. And the door is closed, as it is w
 unsubscribes, and from then on the server itself answers the agent "no responders", at no cost to the node, however fast
 the agent sends. After a pause the door opens again, for so many messages as make up a mebibyte or less: the server
 counts them and closes it by itself. While that happens at once, pauses grow; after some time without, the door is open
-without a count again. So a flood costs a node one burst and then a trickle, and neither its connection nor what others
-send over it waits behind the flood.
+again for as long as it is read. So a flood costs a node one burst and then a trickle, and neither its connection nor
+what others send over it waits behind the flood.
+
+A node that gets no processor closes no door. So every door has a *window*: the server passes on so many messages beyond
+those that were read, and then answers "no responders", also while the node does not run at all. What one agent can
+make wait for a node is less than what the server holds before it cuts a connection off.
 
 (Refused: reading all and dropping most, since the node would still read as fast as anybody can send, and others would
-wait behind what the server holds; a count on every door, since honest bursts would run into it; a connection of the
-node for each agent, which isolates as well and costs a socket each.)
+wait behind what the server holds; a connection of the node for each agent, which isolates as well and costs a socket
+each.)
 
 What was on its way when a door closed is dropped without an answer, and of those shed only the first few are answered:
 a flood must not be turned into a flood of answers. Whoever sent it in earnest asks again (``ledger.bus.connection``).
@@ -30,13 +34,13 @@ from typing import Any, Final
 import msgspec
 import nats.errors
 import structlog
-from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from ledger import limits
 from ledger.bus.connection import bus_errors
 from ledger.bus.fair_queue import FairQueue, Share
+from ledger.bus.node_client import NodeClient
 from ledger.errors import Unavailable
 
 log = structlog.get_logger("baton.intake")
@@ -78,6 +82,11 @@ class _Door:
         self.opened_s = 0.0
         self.flooded_s = -math.inf
         self.answered = 0
+        self.read = 0
+        self.allowed = 0
+        """How many messages were read since the subscription began, and how many the server may pass on."""
+
+        self.is_extending = False
 
 
 class Intake:
@@ -93,10 +102,10 @@ class Intake:
         self._doors: dict[str, _Door] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
-        self._nats: NatsClient | None = None
+        self._nats: NodeClient | None = None
         self._ledger = ""
 
-    async def start(self, nats: NatsClient, ledger: str, agents: Collection[str]) -> None:
+    async def start(self, nats: NodeClient, ledger: str, agents: Collection[str]) -> None:
         """Subscribe for these agents; started again on a new connection, the doors of the old one went with it."""
         self._nats, self._ledger = nats, ledger
         self._doors.clear()
@@ -149,8 +158,12 @@ class Intake:
         size = len(message.data)
         shed = self._queue.put(agent, message, size)
         self._advance()
-        if (door := self._doors.get(agent)) is not None and self._is_over(door, size):
-            self._close(agent, door)
+        if (door := self._doors.get(agent)) is not None:
+            door.read += 1
+            if self._is_over(door, size):
+                self._close(agent, door)
+            elif door.left is None and door.allowed - door.read <= limits.door_window_max // 2:
+                self._extend(agent, door)
         for flooder, refused in shed:
             if isinstance(refused, Msg):
                 await self._shed(flooder, refused)
@@ -196,6 +209,31 @@ class Intake:
             await _respond(message, _BUSY)
         self._close(agent, door)
 
+    def _extend(self, agent: str, door: _Door) -> None:
+        """Let more through a door, if it is open."""
+        if door.subscription is not None and not door.is_extending:
+            door.is_extending = True
+            _keep(self._closing, self._allow(agent, door, door.subscription))
+
+    async def _allow(self, agent: str, door: _Door, subscription: Subscription) -> None:
+        """Move the window on; where the server may have come to its end before it heard that, open the door anew."""
+        assert self._nats is not None  # noqa: S101 - start comes first
+        before, door.allowed = door.allowed, door.read + limits.door_window_max
+        try:
+            await self._nats.allow(subscription, door.allowed)
+            # Answered in order: what the server passed on before it heard of the new count lies here by then.
+            await self._nats.flush()
+            is_open = door.read + subscription.pending_msgs != before
+        except (nats.errors.Error, OSError):
+            is_open = False
+        door.is_extending = False
+        if not is_open and door.subscription is subscription:
+            door.subscription = None
+            with bus_errors("moving the window of an agent"):
+                await subscription.drain()  # type: ignore[no-untyped-call]  # what came is served
+            if self._doors.get(agent) is door:
+                await self._open(agent)
+
     def _close(self, agent: str, door: _Door) -> None:
         """Close a door for a while, if it is open."""
         subscription, door.subscription = door.subscription, None
@@ -232,7 +270,10 @@ class Intake:
                 pending_msgs_limit=limits.subscription_pending_max,
                 pending_bytes_limit=limits.subscription_pending_max_bytes,
             )
-            if door.opened_s - door.flooded_s < limits.door_flood_forget_s:
+            door.read, door.allowed = 0, limits.door_window_max
+            if door.opened_s - door.flooded_s >= limits.door_flood_forget_s:
+                await self._nats.allow(subscription, door.allowed)
+            else:
                 fitting = int(limits.door_batch_max_bytes / max(door.size_mean, 1.0))
                 door.left = max(1, min(fitting, limits.door_batch_max))
                 # Leaves in the same write as the subscription: the server never sees it without the count.

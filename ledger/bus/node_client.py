@@ -12,6 +12,7 @@ from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from ledger import limits
 
@@ -28,6 +29,13 @@ class NodeClient(Client):
         except (ValueError, LookupError):
             return None
         return parsed
+
+    async def allow(self, subscription: Subscription, count: int) -> None:
+        """Let the server pass on so many messages of a subscription, in all since it began, and then end it there.
+
+        To nats-py it stays open: its own count drops what waits once so many were read.
+        """
+        await self._send_unsubscribe(subscription._id, limit=count)  # noqa: SLF001 - there is no other way to say it
 
     def _build_message(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> Msg:
         text, answer_to = subject.decode(errors="replace"), reply.decode(errors="replace")

@@ -13,8 +13,8 @@ reply lands in the asker's own account.
 
 What bounds a flood, from the outside in: payload, connections and subscriptions of the account; the queue of the agent
 in the node, which closes the agent's subject when it is full (``ledger.bus.service``), so that the server itself
-answers "no responders"; and, should a node not read for a moment, ``max_pending``: at three quarters of it the server
-slows the publishers down, and only at the whole would it cut the node off.
+answers "no responders"; should a node not read at all, the window of each agent (``ledger.bus.intake``), after which it
+does so as well; and last ``max_pending``, which one agent's windows cannot fill.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 import nats.errors
 import structlog
-from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 
 from ledger import limits
@@ -34,6 +33,7 @@ from ledger.admission.committer import Committer
 from ledger.bus import subjects
 from ledger.bus.fair_queue import Share
 from ledger.bus.intake import Intake
+from ledger.bus.node_client import NodeClient
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, take
 from ledger.client import Ask
 from ledger.codec import decode_strict
@@ -212,7 +212,7 @@ class Service:
         """The verbs of ``read`` that this node answers."""
         return sorted(self._verbs)
 
-    async def start(self, nats: NatsClient, agents: Collection[str]) -> None:
+    async def start(self, nats: NodeClient, agents: Collection[str]) -> None:
         """Serve these agents; every node of a ledger shares the work through one queue group."""
         self._served = frozenset(agents)
         for intake in (self._submissions, self._reads):

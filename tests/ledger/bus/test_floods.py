@@ -6,6 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from ledger import limits
 from ledger.author import Draft
 from ledger.bus import intake
 from ledger.bus.server import EmbeddedServer
+from ledger.bus.server_config import control_line_max_bytes
 from ledger.bus.subjects import inbox_prefix, read_subject, reads_of, submit_subject
 from ledger.events.session import SessionStarted
 
@@ -86,6 +88,48 @@ def test_flood_of_one_agent_neither_cuts_the_node_off_nor_keeps_others_from_subm
     assert served.nats.client_id == connected_as
     assert "Slow Consumer" not in log_of(shared_server)[logged:]
     assert served.client("alice").head().size == ledger.head()[0]
+
+
+@pytest.mark.parametrize("lane", ["submit", "read"])
+def test_node_that_does_not_run_is_sent_no_more_of_an_agent_than_its_window(
+    served: Served, ledger: Ledger, lane: str
+) -> None:
+    subject = submit_subject(ledger.id, "alice") if lane == "submit" else read_subject(ledger.id, "alice", "head")
+    message = flooding.message_of(subject, "alice", b"")
+    runs = threading.Event()
+    served.run(served.nats.flush())
+    before = served.nats.stats["in_msgs"]
+    with flooding.connect(int(served.url.rpartition(":")[2]), bus_seed("alice")) as connection:
+        connection.settimeout(20)  # else what fails here would hang
+        served._loop.call_soon_threadsafe(runs.wait)
+        try:
+            connection.sendall(b"SUB _INBOX_alice.> 1\r\n" + message * limits.door_window_max + b"PING\r\n")
+            assert flooding.heard(connection, b"PONG")
+            connection.sendall(message + b"PING\r\n")
+            assert flooding.heard(connection, b"NATS/1.0 503")
+        finally:
+            runs.set()
+        served.run(served.nats.flush())
+        assert served.nats.stats["in_msgs"] - before <= limits.door_window_max + 1  # and what flushing is answered
+        # The server came to the end of the window before it heard of more: the door is opened anew.
+        assert served.client().head().size == ledger.head()[0]
+
+
+def test_one_agents_windows_fit_into_what_the_server_holds_for_a_node() -> None:
+    lanes, largest = 2, limits.agent_payload_max_bytes + control_line_max_bytes
+    assert lanes * limits.door_window_max * largest < limits.connection_pending_max_bytes
+
+
+def test_window_moves_on_with_what_is_read_and_nothing_that_came_is_dropped(served: Served, ledger: Ledger) -> None:
+    subject = read_subject(ledger.id, "alice", "head")
+
+    async def ask() -> list[Any]:
+        return [await served.alice.request(subject, b"", timeout=20) for _ in range(3 * limits.door_window_max)]
+
+    assert {msgspec.json.decode(answer.data)["size"] for answer in served.run(ask())} == {ledger.head()[0]}
+    door = served.service._reads._doors["alice"]
+    served.run(until(lambda: not door.is_extending))
+    assert door.read < door.allowed <= door.read + limits.door_window_max
 
 
 def test_request_beyond_the_share_of_an_agent_is_shed_unread_and_its_door_closes(
