@@ -125,8 +125,8 @@ def no_constant(name: str) -> NoReturn:
 def read_json(text: bytes) -> Any:
     """Parse JSON that no two readers understand differently."""
     depth = 0
-    for bracket in re.findall(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', text):  # a string is passed over whole
-        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(bracket, 0)
+    for match in re.finditer(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', text):  # a string is passed over whole
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(match[0], 0)
         need(depth <= DEPTH_MAX, f"the JSON is nested deeper than {DEPTH_MAX} levels")
     try:
         value = json.loads(

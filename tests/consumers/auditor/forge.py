@@ -25,13 +25,14 @@ from ledger.lifecycle.authority import CHECKPOINT, NODE
 from ledger.merkle import leaf_hash, root_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from ledger.events import EventData
     from ledger.identity import Key
 
 SESSION = "session/audited"
-_decode_head = export._decode_head
+_decode_head, _survey = export._decode_head, export._survey
 
 
 class Forge(Actors):
@@ -136,9 +137,16 @@ class Forge(Actors):
         """Return all entries from ``start`` on."""
         return Page(list(enumerate(self.entries))[start:], len(self.entries), len(self.entries))
 
-    def export(self, path: Path, stream: str | None = None) -> Path:
-        """Export the log, or one stream of it, as its dishonest keeper would."""
-        with mock.patch.object(export, "_decode_head", _head_of):
+    def export(self, path: Path, stream: str | None = None, *, leave_out: Collection[int] = ()) -> Path:
+        """Export the log, or one stream of it but for some entries, as its dishonest keeper would."""
+
+        def survey(*arguments: Any) -> export._Survey:
+            surveyed = _survey(*arguments)
+            surveyed.indexes = [index for index in surveyed.indexes if index not in leave_out]
+            surveyed.authority = [event for event in surveyed.authority if event[0] not in leave_out]
+            return surveyed
+
+        with mock.patch.object(export, "_decode_head", _head_of), mock.patch.object(export, "_survey", survey):
             export_bundle(_Client(self), path, stream=stream)  # type: ignore[arg-type]
         return path
 
