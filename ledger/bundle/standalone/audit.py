@@ -131,10 +131,10 @@ class Audit:
             self.batch = batch
             return
         root = tree_root([leaf for _, leaf in batch])
-        first_index = index + 1 - entry.batch
-        is_good = is_signed(entry.key, pae(BATCH, entry.batch.to_bytes(8, "big") + root), entry.signature)
-        need(is_good, f"the signature of the batch of entries {first_index} to {index} does not fit")
-        self.signatures += entry.batch
+        if is_signed(entry.key, pae(BATCH, entry.batch.to_bytes(8, "big") + root), entry.signature):
+            self.signatures += entry.batch
+        else:
+            self.problem(batch[0][0].index, f"the signature of the batch up to entry {index} does not fit")
 
     def proven(self, event: Event, data: bytes, root: bytes, note: str) -> None:
         """Check an entry of a stream by its C2SP tlog-proof, and its signature by its path in its batch."""

@@ -92,7 +92,8 @@ class Forge(Actors):
 
     def raw(self, author: str, body: bytes, **changes: Any) -> None:
         """Append an event of exactly these bytes, well signed."""
-        self.store(body, self.keys[author].public, self.keys[author].sign(pae(body)), **changes)
+        signed = {"key": self.keys[author].public, "sig": self.keys[author].sign(pae(body))}
+        self.store(body, **(signed | changes))
 
     def edited(self, author: str, stream: str, data: EventData, old: str, new: str) -> None:
         """Append an event with a piece of its text exchanged before it is signed."""

@@ -14,6 +14,7 @@ from event_examples import EXAMPLES
 from forge import SESSION, Forge
 
 from ledger.author import Draft
+from ledger.envelope import pae
 from ledger.events.authority import (
     AgentRegistered,
     AgentRemoved,
@@ -235,6 +236,56 @@ def ready(forge: Forge) -> None:
     data = forge.hand_over("x")
     forge.approve("x", data)
     forge.emit("alice", "handoff/x", HandoffReady(to="bob", version=compute_version("alice", data)))
+
+
+def stored(**changes: Any) -> Callable[[Forge], Any]:
+    """Store a finding as an entry with other fields than a gate would write."""
+    return lambda forge: forge.raw("alice", forge.body("alice", SESSION, FINDING), **changes)
+
+
+def counted(**more: int) -> Callable[[Forge], Any]:
+    """Store a finding whose counts are by so many more than they are."""
+
+    def make(forge: Forge) -> None:
+        counts = {"stream_version": forge.streams[SESSION] + 1, "authority_version": forge.authority}
+        stored(**{name: counts[name] + more[name] for name in more})(forge)
+
+    return make
+
+
+def spelled(old: bytes, new: bytes) -> Callable[[Forge], Any]:
+    """Store a finding whose entry is the same in another spelling of msgpack."""
+
+    def make(forge: Forge) -> None:
+        finding(forge)
+        assert forge.entries[-1].startswith(old)
+        forge.entries[-1] = new + forge.entries[-1].removeprefix(old)
+
+    return make
+
+
+def batch_swapped(forge: Forge) -> None:
+    """Keep the events of a batch in another order than was signed."""
+    bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "ab"]
+    for place, (body, key, sig) in enumerate(forge.batch("alice", *bodies)[::-1]):
+        forge.store(body, key, sig, (place, 2))
+
+
+def malleable(forge: Forge) -> None:
+    """Sign with the same signature plus the order of the group (RFC 8032 §5.1.7)."""
+    body = forge.body("alice", SESSION, FINDING)
+    sig = forge.keys["alice"].sign(pae(body))
+    other = int.from_bytes(sig[32:], "little") + 2**252 + 27742317777372353535851937790883648493
+    forge.store(body, forge.keys["alice"].public, sig[:32] + other.to_bytes(32, "little"))
+
+
+def checkpoint_signed_with(key: str) -> Callable[[Forge], Any]:
+    """Let another key sign the checkpoint."""
+
+    def make(forge: Forge) -> None:
+        forge.checkpoint_with = forge.keys[key]
+
+    return make
 
 
 def deep(forge: Forge) -> None:
@@ -669,6 +720,29 @@ WHAT_AN_EVENT_IS: Final = (
     ),
 )
 
+WHAT_AN_ENTRY_IS: Final = (
+    WrongLog("an entry counts its stream, and not more", "VERIFICATION_FAILED", counted(stream_version=1)),
+    WrongLog("an entry counts its stream, and not less", "VERIFICATION_FAILED", counted(stream_version=-1)),
+    WrongLog("an entry counts authority, and not more", "VERIFICATION_FAILED", counted(authority_version=1)),
+    WrongLog("an entry counts authority, and not less", "VERIFICATION_FAILED", counted(authority_version=-1)),
+    WrongLog("counts begin with one", "INVALID_FORMAT", stored(stream_version=0)),
+    WrongLog("an entry is of a known version", "UNSUPPORTED_VERSION", stored(version=2)),
+    WrongLog("a signature is of a known algorithm", "UNSUPPORTED_VERSION", stored(alg=2)),
+    WrongLog("a time has a date", "INVALID_FORMAT", stored(accepted_ms=253_402_300_800_000)),
+    WrongLog("an event is within its batch", "INVALID_FORMAT", stored(batch_index=1)),
+    WrongLog("a batch has a limit", "INVALID_FORMAT", stored(batch_size=257)),
+    WrongLog("a key has its length", "INVALID_FORMAT", stored(key=bytes(31))),
+    WrongLog("a signature has its length", "INVALID_FORMAT", stored(sig=bytes(65))),
+    WrongLog("a number has one spelling", "INVALID_FORMAT", spelled(b"\x9a\x01", b"\x9a\xcc\x01")),
+    WrongLog("an entry has ten items", "INVALID_FORMAT", spelled(b"\x9a", b"\x99")),
+    WrongLog("an entry has one spelling", "INVALID_FORMAT", spelled(b"\x9a", b"\xdc\x00\x0a")),
+    WrongLog("an event is signed", "SIGNATURE_INVALID", stored(sig=bytes(64))),
+    WrongLog("a signature has one form", "SIGNATURE_INVALID", malleable),
+    WrongLog("a batch is in the order that was signed", "SIGNATURE_INVALID", batch_swapped, index=-2),
+    WrongLog("a checkpoint is signed by its key", "VERIFICATION_FAILED", checkpoint_signed_with("root"), index=None),
+    WrongLog("a replaced checkpoint key signs no checkpoint", "VERIFICATION_FAILED", checkpoint_rotated, index=None),
+)
+
 WHAT_A_KIND_ALLOWS: Final = (
     of_kind("a handoff is created once", "TRANSITION_NOT_ALLOWED", handed("open")),
     of_kind("nobody reviews his own handoff", "SELF_APPROVAL", handed("self", "rita")),
@@ -774,5 +848,5 @@ WHAT_A_KIND_ALLOWS: Final = (
 
 WRONG_LOGS: Final = (
     *WHO_REGISTERS, *WHO_HOLDS_WHICH_ROLE, *WHICH_KEY_SIGNS, *WHO_CHANGES_KEYS, *WHAT_THE_LEDGER_SAYS,
-    *WHAT_AN_EVENT_IS, *WHAT_A_KIND_ALLOWS,
+    *WHAT_AN_EVENT_IS, *WHAT_AN_ENTRY_IS, *WHAT_A_KIND_ALLOWS,
 )  # fmt: skip
