@@ -92,6 +92,22 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     return _counted(answer)
 
 
+def whose(ask: Ask, answer: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """Return author and time (in milliseconds) of each session that an answer of ``resume`` names, by its id there.
+
+    Asked apart, because an answer has few tokens: under ``""`` stands the session whose dead ends name none.
+    """
+    named = [one["session_id"] for one in answer["sessions"]]
+    found: dict[str, tuple[str, int]] = {}
+    for name in {*named, *(one["session"] for one in answer["dead_ends"] if "session" in one)}:
+        try:
+            (row,) = ask("reports.sessions", {"id": name, "limit": 1})["sessions"]
+            found[name] = (row["author"], row["happened_ms"])
+        except Refused:  # an id that was shortened to its room may fit several
+            found[name] = ("somebody", 0)
+    return found | {"": found[named[0]] if named else ("somebody", 0)}
+
+
 def _selected(ask: Ask, ai_id: str | None, mode: str, session_id: str | None, count: int) -> list[dict[str, Any]]:
     if mode not in MODES:
         raise _no_choice("resume_mode", mode, MODES)

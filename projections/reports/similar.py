@@ -83,7 +83,7 @@ def dead_ends_like(moment: Moment, asked: LikeTask) -> Answer:
     for session, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])):
         sql = (
             "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.impact, d.at, "
-            "s.imported FROM dead_ends d JOIN sessions s ON s.id = d.session_id "
+            "d.happened_ms, s.imported FROM dead_ends d JOIN sessions s ON s.id = d.session_id "
             "WHERE d.session_id = ? ORDER BY d.event_index"
         )
         rows = moment.rows(sql, (session,))

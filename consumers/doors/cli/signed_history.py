@@ -16,21 +16,6 @@ from consumers.sdk.ledger import entries_now
 from consumers.sdk.text import clean
 from ledger.client import Client, is_signed, read_event
 from ledger.envelope import decode_entry
-from ledger.errors import BatonError
-
-
-def gate_of(app: App) -> str | None:
-    """Return ``open`` or ``bound`` as `baton doctor` says it, or None where the ledger's own folder cannot be seen."""
-    from consumers.doors.cli.commands.ledger import gate  # noqa: PLC0415 - loads what only this line needs
-
-    home = app.ledger_home()
-    try:
-        if not home.is_local():
-            return None
-        state, _ = gate(home, app.client())
-    except (BatonError, OSError):  # the keys are another account's, which is for `baton doctor` to say
-        return None
-    return state
 
 
 def signed_history(app: App, found: dict[str, Any]) -> list[dict[str, Any]]:

@@ -3,17 +3,22 @@
 In this order, within one budget of tokens: the page for agents, who acts and in which session, dead ends of similar
 tasks, what waits, the last session. A section has only whole items, and no item is cut; what found no room is counted
 under "Left out", with the command that shows it. A ledger with nothing in it says what to do first.
+
+What others wrote stands in a marked block (``consumers.sdk.quotation``), each line with its author and age; what to do
+about it, in our own words, stands before the block.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from consumers.handoffs.acts import with_commands
+from consumers.sdk.quotation import UNTRUSTED, age, block, is_plain
 from consumers.sdk.text import one_line
-from consumers.sessions.resume import resume
+from consumers.sessions.resume import resume, whose
 from ledger.errors import Refused
 from ledger.lifecycle.authority import NODE, ROOT
 from projections.agents.suspects import suspect_words
@@ -22,13 +27,14 @@ from projections.briefs.tokens import count_tokens, tokenizer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from consumers.sdk.quotation import Origin
     from ledger.client import Ask
     from ledger.errors import BatonError
 
     Blobs = Callable[[str], bytes]
 
 budget_tokens: Final = 2000
-budget_min_tokens: Final = 450
+budget_min_tokens: Final = 500
 """Less would not hold the page and the list of what was left out."""
 
 waiting_max: Final = 10
@@ -60,10 +66,17 @@ class Primed(NamedTuple):
     left_out: list[dict[str, str]]
 
 
+class _Item(NamedTuple):
+    """What is said of one thing: in our own words, and in those of others."""
+
+    own: str = ""
+    others: str = ""
+
+
 class _Section(NamedTuple):
     name: str
     heading: str
-    items: Sequence[str]
+    items: Sequence[_Item]
     total: int
     command: str
 
@@ -71,6 +84,7 @@ class _Section(NamedTuple):
 def prime(
     view: Ask,
     get_blob: Blobs,
+    origin: Origin,
     *,
     agent: str | None = None,
     session: str | None = None,
@@ -78,6 +92,8 @@ def prime(
     budget: int = budget_tokens,
 ) -> Primed:
     """Return what an agent should know at the start; ``session`` is the one that is open for it, if known.
+
+    ``origin`` is where the words of others in it come from.
 
     Raises:
         Refused: ``INVALID_FIELD`` for a budget under ``budget_min_tokens``. Unavailable: the ledger cannot be read.
@@ -92,18 +108,20 @@ def prime(
         doubts.update(dict.fromkeys(suspect_words(answer)))
         return answer
 
+    now = datetime.now(UTC)
     waiting = _waiting(ask, agent)
     resumed = resume(ask, get_blob, detail_level=_LEVELS[0])
-    dead_ends = _dead_ends(ask, task, waiting, resumed)
-    packing = _Packing(budget)
+    dead_ends = _dead_ends(ask, task, waiting, resumed, now)
+    packing = _Packing(budget, origin)
     packing.add(_acting(view, agent, session))
     if doubts:
-        lines = [f"- {one_line(words)}." for words in doubts]
+        told = "- A key was compromised: what is named here, and what rests on it, may be a thief's."
+        lines = [_Item(told), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
         packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "baton key list"))
     packing.add(dead_ends)
-    packing.add(_what_waits(agent, waiting))
-    if not packing.add_whole(_last_session(resumed, session)):
-        packing.add_or_name(_last_session(resume(view, get_blob, detail_level=_LEVELS[1]), session))
+    packing.add(_what_waits(agent, waiting, now))
+    if not packing.add_whole(_last_session(view, resumed, session, now)):
+        packing.add_or_name(_last_session(view, resume(view, get_blob, detail_level=_LEVELS[1]), session, now))
     return packing.finished()
 
 
@@ -115,10 +133,10 @@ def page_alone(error: BatonError) -> str:
 class _Packing:
     """A text that grows by whole items within a budget."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, origin: Origin) -> None:
         self._limit = budget - _rest_tokens
-        self._budget = budget
-        self._text = agents_page()
+        self._origin = origin
+        self._text = f"{agents_page()}\nWhat stands between <others …> and </others> below: {UNTRUSTED}\n"
         self._sections = ["page"]
         self._left_out: list[dict[str, str]] = []
 
@@ -126,7 +144,7 @@ class _Packing:
         """Add as many items of a section as its share holds."""
         used = count_tokens(self._text)
         limit = used + int((self._limit - used) * _share_of.get(section.name, 1.0))
-        kept: list[str] = []
+        kept: list[_Item] = []
         for item in section.items:
             if count_tokens(self._with(section.heading, [*kept, item])) > limit:
                 break
@@ -155,13 +173,15 @@ class _Packing:
         """Return the text with the list of what was left out."""
         text = self._text
         if self._left_out:
-            lines = [f"- {one['what']}: `{one['command']}`" for one in self._left_out]
+            lines = [_Item(f"- {one['what']}: `{one['command']}`") for one in self._left_out]
             text = self._with("Left out", lines)
         used = tokenizer()
         return Primed(text, count_tokens(text), used.exact, used.name, self._sections, self._left_out)
 
-    def _with(self, heading: str, items: Sequence[str]) -> str:
-        return "\n".join([self._text, f"### {heading}", *items, ""])
+    def _with(self, heading: str, items: Sequence[_Item]) -> str:
+        own, others = ([words for words in both if words] for both in zip(*items, strict=True))
+        quoted = [block("\n".join(others), self._origin)] if others else []
+        return "\n".join([self._text, f"### {heading}", *own, *quoted, ""])
 
 
 def _acting(view: Ask, agent: str | None, session: str | None) -> _Section:
@@ -177,7 +197,7 @@ def _acting(view: Ask, agent: str | None, session: str | None) -> _Section:
         lines = [f"- {agent} is not registered: `baton agent add {agent} --role agent`."]
     else:
         lines = [f"- You act as {agent}.", _session_line(view, agent, session)]
-    return _Section("you", "You", lines, len(lines), "baton agent list")
+    return _Section("you", "You", [_Item(line) for line in lines], len(lines), "baton agent list")
 
 
 def _session_line(view: Ask, agent: str, session: str | None) -> str:
@@ -203,45 +223,61 @@ def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
         return {"items": [], "total": 0}
 
 
-def _what_waits(agent: str | None, waiting: Mapping[str, Any]) -> _Section:
+def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) -> _Section:
     whom = "" if agent is None else f" for {agent}"
-    items = [
-        f"- {one['agent'] + ': ' if agent is None else ''}{one['action']} {one['id']}: {one_line(one['title'])}"
-        f" ({one_line(one['why'])})\n  `{one['command']}`"
-        for one in waiting["items"]
-    ]
     command = "baton next" if agent is None else f"baton next --as {agent}"
+    items = []
+    for number, one in enumerate(waiting["items"], 1):
+        whose = f"{one['agent']}: " if agent is None else ""
+        # An id may be a sentence, and is no part of ours then.
+        sentence = f"{one_line(one['title'])} ({one_line(one['why'])})"
+        what, way = one["id"], one["command"]
+        if not is_plain(one["id"]):
+            what, way, sentence = f"what stands under {number}", command, f"{one_line(one['id'])}: {sentence}"
+        said = f"{number}. {one['from'] or 'somebody'}, {age(one['since_ms'], now)}: {sentence}"
+        items.append(_Item(f"{number}. {whose}{one['action']} {what}: `{way}`", said))
     if not items:
-        items = [f"- `{command}` shows it when something does."]
-        return _Section("what waits", f"Nothing waits{whom}", items, 1, command)
+        nothing = _Item(f"- `{command}` shows it when something does.")
+        return _Section("what waits", f"Nothing waits{whom}", [nothing], 1, command)
     return _Section("what waits", f"What waits{whom}", items, waiting["total"], command)
 
 
-def _dead_ends(view: Ask, task: str | None, waiting: Mapping[str, Any], resumed: Mapping[str, Any]) -> _Section:
+def _dead_ends(
+    view: Ask, task: str | None, waiting: Mapping[str, Any], resumed: Mapping[str, Any], now: datetime
+) -> _Section:
     """Return what failed in work like the task that was given, else like what waits and what was done last."""
     wanted = task or next((one["title"] for one in waiting["items"] if one["kind"] == "handoff"), "")
-    command = "baton report resume --detail-level full"
-    found: list[Mapping[str, Any]] = []
+    command = f"baton report similar {quote(one_line(task))}" if task else "baton report resume --detail-level full"
+    found: list[tuple[str, int, Mapping[str, Any]]] = []
     if wanted.strip():
-        command = f"baton report similar {quote(one_line(wanted))}"
-        found += view("reports.dead_ends", {"task": wanted, "limit": dead_ends_max})["dead_ends"]
-    found += resumed["dead_ends"]
-    lines = [f"- {one_line(one['approach'])}: {one_line(one['why_failed'])}" for one in found]
-    items = list(dict.fromkeys(lines))
+        similar = view("reports.dead_ends", {"task": wanted, "limit": dead_ends_max})["dead_ends"]
+        found += [(one["author"], one["happened_ms"], one) for one in similar]
+    by = whose(view, resumed)
+    found += [(*by[one.get("session", "")], one) for one in resumed["dead_ends"]]
+    lines: dict[str, str] = {}
+    for author, at_ms, one in found:
+        said = f"{one_line(one['approach'])}: {one_line(one['why_failed'])}"
+        lines.setdefault(said, f"- {author}, {age(at_ms, now)}: {said}")
+    items = [_Item(others=line) for line in lines.values()]
     return _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
 
 
-def _last_session(resumed: Mapping[str, Any], present: str | None) -> _Section:
+def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime) -> _Section:
     """Return the last session; the present one only if something was recorded in it."""
     name, command = "the last session", "baton report resume"
+    by = whose(view, resumed)
     for one in resumed["sessions"]:
         if one["session_id"] != present or any(one.get(what) for what in _RECORDED):
-            return _Section(name, f"The last session: {one_line(one['session_id'])}", _session_items(one), 1, command)
-    return _Section(name, "The last session", ["- No session was recorded yet."], 1, command)
+            whom = f"{by[one['session_id']][0]}, {age(one['timestamp'], now)}:"
+            lines = [_Item(others=line) for line in (whom, *_session_lines(one))]
+            if see := one.get("left_out", {}).get("see"):
+                lines.append(_Item(f"More: `{see if is_plain(one['session_id']) else command}`"))
+            return _Section(name, "The last session", lines, 1, command)
+    return _Section(name, "The last session", [_Item("- No session was recorded yet.")], 1, command)
 
 
-def _session_items(one: Mapping[str, Any]) -> list[str]:
-    facts = [one["ai_id"], one["timestamp"], one["report_type"], one["calibration_status"]]
+def _session_lines(one: Mapping[str, Any]) -> list[str]:
+    facts = [one["session_id"], one["ai_id"], one["timestamp"], one["report_type"], one["calibration_status"]]
     lines = [f"({', '.join(one_line(str(fact)) for fact in facts if fact)})"]
     if one.get("no_report"):
         lines.append("There is no report: this is taken from the session's events.")
@@ -254,8 +290,6 @@ def _session_items(one: Mapping[str, Any]) -> list[str]:
             lines += [f"{title}:", *(f"- {one_line(str(each))}" for each in one[name])]
     if one["next_session_context"]:
         lines.append(f"Context: {one_line(one['next_session_context'])}")
-    if see := one.get("left_out", {}).get("see"):
-        lines.append(f"More: `{see}`")
     return lines
 
 

@@ -26,6 +26,7 @@ from typing import Any, Final
 from consumers.doors.hooks.harnesses import HARNESSES, Harness, brief_sources
 from consumers.doors.hooks.supervisor import Work, log_failure
 from consumers.sdk.ledger import Ledger
+from consumers.sdk.quotation import origin_of
 from consumers.sessions.open_sessions import meant_session
 from ledger import trust
 from ledger.author import Author, Draft
@@ -33,6 +34,7 @@ from ledger.client import Ask
 from ledger.config import check_place, environment_variable, present_session, resolved
 from ledger.errors import BatonError, Refused
 from ledger.events.session import SessionStarted
+from ledger.home import Home
 
 brief_max_chars: Final = 9_800
 """Claude Code cuts what a hook prints at 10,000 characters."""
@@ -123,7 +125,8 @@ def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
     try:
         while True:
             client = ledger.client
-            made = prime(client.view, client.get_blob, agent=work.call.agent, session=session, budget=budget)
+            origin = origin_of(client, Home(work.home))
+            made = prime(client.view, client.get_blob, origin, agent=work.call.agent, session=session, budget=budget)
             if len(made.text) <= brief_max_chars:
                 return made.text
             budget = int(budget * _budget_step)

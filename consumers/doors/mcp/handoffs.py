@@ -11,11 +11,13 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StrictBool
 
-from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, tokens_of
-from consumers.doors.mcp.reports import NUMBER, Id, PageSize
+from consumers.doors.mcp.answers import Answer, Quoting, Words, filled_tokens_max, fitting, quoted, shorten, tokens_of
+from consumers.doors.mcp.reports import NUMBER, Id, PageSize, Said
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
 from consumers.handoffs.acts import ACTS, REVIEWS, Argument, ToolVerb, with_commands
 from consumers.handoffs.content import creation, events_of, query_for
+from consumers.sdk.quotation import is_plain, words_of
+from consumers.sdk.tokens import cut_to_tokens
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.fields import REF_PATTERN
@@ -24,7 +26,6 @@ Action = Literal[ToolVerb, "why", "show"]
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 Line = Annotated[str, Field(min_length=1, max_length=2_000)]
 Lines = Annotated[list[Line], Field(max_length=100)]
-Words = Annotated[str, Field(max_length=40_000)]
 Numbers = Annotated[list[Annotated[int, Field(ge=1, le=100_000), NUMBER]], Field(max_length=200)]
 
 _NOT_GIVEN: Final = frozenset({"self", "action", "id", "idempotency_key"})
@@ -39,15 +40,13 @@ class Waiting(Answer):
 
     kind: str
     id: str
-    title: str
     action: str
     agent: str
     status: str
     sender: Annotated[str, Field(alias="from")]
     to: str
     since_index: int
-    since_ms: int
-    why: str
+    words: Annotated[Words, Field(description="Its title, and why it waits since then.")]
     command: Annotated[str, Field(description="The command line that goes on with it.")]
     call: Annotated[
         dict[str, Any] | None,
@@ -56,7 +55,7 @@ class Waiting(Answer):
     shortened: list[str] | None = None
 
 
-class WaitingPage(Answer):
+class WaitingPage(Quoting):
     """What waits, most urgent first."""
 
     agent: Annotated[str | None, Field(description="Whose queue this is; null for everybody's.")]
@@ -65,16 +64,15 @@ class WaitingPage(Answer):
     next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
 
 
-class ActDone(Answer):
-    """Where a handoff stands now, and what the act recorded; `show` adds the handoff itself."""
+class ActDone(Quoting):
+    """Where a handoff stands now, and what the act recorded; `show` adds the handoff itself, its parties' words."""
 
     id: str
     status: str
     version: str
     is_ready: bool
-    why: Annotated[str, Field(description="Why it is ready or not, in one sentence.")]
     events: list[dict[str, Any]]
-    handoff: dict[str, Any] | None = None
+    words: Annotated[Words, Field(description="`why` it is ready or not, in one sentence, and with show the handoff.")]
     left_out: list[str] | None = None
 
 
@@ -99,14 +97,12 @@ class HandoffTools:
         found = page(limit)
         people = {one.name for one in self._ledger.client.agents() if "human" in one.roles}
         calls = [None if one["agent"] in people else call_of(one) for one in found["items"]]
-        items = [
-            shorten(item, ("why", "title"), _why_tokens) | {"call": call}
-            for item, call in zip(with_commands(found)["items"], calls, strict=True)
-        ]
-        kept = fitting(items, found | {"items": [], "agent": whose})
+        items = [waiting(item, call) for item, call in zip(with_commands(found)["items"], calls, strict=True)]
+        head = {"agent": whose, "others": self._ledger.others()}
+        kept = fitting(items, found | {"items": []} | head)
         if kept < len(items):
             found = page(kept)
-        return WaitingPage.model_validate(found | {"agent": whose, "items": items[:kept]})
+        return WaitingPage.model_validate(found | head | {"items": items[:kept]})
 
     def handoff_act(  # noqa: PLR0917 - one tool for all acts
         self,
@@ -123,8 +119,8 @@ class HandoffTools:
         criteria: Annotated[Lines | None, Field(description="create, amend: acceptance criteria.")] = None,
         depends_on: Annotated[Lines | None, Field(description="Handoffs that must be done first.")] = None,
         unlock_at: Literal["completed", "verified"] | None = None,
-        body: Annotated[Words, Field(description="create, amend: what is to be done.")] = "",
-        context: Annotated[Words, Field(description="create, amend: what the receiver should know.")] = "",
+        body: Annotated[Said, Field(description="create, amend: what is to be done.")] = "",
+        context: Annotated[Said, Field(description="create, amend: what the receiver should know.")] = "",
         proposal: Line | None = None,
         answers: Annotated[Id | None, Field(description="The handoff that this one is the return of.")] = None,
         reasoning_ref: Annotated[
@@ -137,10 +133,10 @@ class HandoffTools:
         lease_minutes: Annotated[
             int | None, Field(ge=1, le=43_200, description="claim: give up after."), NUMBER
         ] = None,
-        text: Annotated[Words, Field(description="log: the line.")] = "",
-        reason: Annotated[Words, Field(description="block, cancel, reject, waive, request_changes, amend.")] = "",
-        comment: Annotated[Words, Field(description="unblock, approve, verify.")] = "",
-        summary: Annotated[Words, Field(description="complete: what was done.")] = "",
+        text: Annotated[Said, Field(description="log: the line.")] = "",
+        reason: Annotated[Said, Field(description="block, cancel, reject, waive, request_changes, amend.")] = "",
+        comment: Annotated[Said, Field(description="unblock, approve, verify.")] = "",
+        summary: Annotated[Said, Field(description="complete: what was done.")] = "",
         artifacts: Annotated[Lines | None, Field(description="complete: files, commits, pages.")] = None,
         version: Annotated[str | None, Field(max_length=80, description="approve: the version you read.")] = None,
         idempotency_key: Annotated[
@@ -180,13 +176,18 @@ class HandoffTools:
         answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")}
         answer |= {name: shown[name] for name in ("suspect",) if name in shown}
         answer["events"] = []
-        answer |= shorten({"why": shown["why"]["sentence"]}, ("why",), _text_tokens)
-        answer.pop("shortened", None)
+        text: dict[str, Any] = {"why": cut_to_tokens(shown["why"]["sentence"], _text_tokens)}
+        parties = dict.fromkeys(filter(None, (shown["from"], shown["to"], shown["reviewer"])))
+        answer |= {"others": self._ledger.others(), "words": words_of(", ".join(parties), shown["updated_ms"], text)}
         kept = fitting(events, answer)
         answer["events"] = events[:kept]
         if kept < len(events):
             answer["left_out"] = [f"{len(events) - kept} events"]
-        return ActDone.model_validate(answer | (handoff_within(shown, answer) if with_handoff else {}))
+        if with_handoff:
+            whole = handoff_within(shown, answer)
+            text["handoff"] = whole.pop("handoff")
+            answer |= whole
+        return ActDone.model_validate(answer)
 
 
 def check_given(action: Action, arguments: tuple[Argument, ...], id_: str | None, given: dict[str, Any]) -> None:
@@ -206,6 +207,14 @@ def check_given(action: Action, arguments: tuple[Argument, ...], id_: str | None
         raise Refused("USAGE", f"{action} takes no {alien[0]}: it takes {', '.join(['id', *takes])}", fields=alien)
     if "version" in given and not re.match(REF_PATTERN, given["version"]):
         raise Refused("USAGE", "version is a whole one, sha256:…, as `show` tells it", field="version")
+
+
+def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]:
+    """Return an item of ``handoffs.next`` as it is told, its texts as the words of who sent it."""
+    told = shorten(item, ("why", "title"), _why_tokens) | {"call": call}
+    if not is_plain(item["id"]):
+        told["command"] = "baton next"
+    return quoted(told, item["from"], told.pop("since_ms"), "title", "why")
 
 
 def call_of(item: dict[str, Any]) -> dict[str, Any] | None:

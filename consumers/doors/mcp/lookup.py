@@ -13,10 +13,11 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from pydantic import Field
 
-from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, tokens_of
+from consumers.doors.mcp.answers import Answer, Quoting, Words, filled_tokens_max, fitting, quoted, shorten, tokens_of
 from consumers.doors.mcp.reports import NUMBER, After, Id, PageSize
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
+from consumers.sdk.quotation import words_of
 from ledger.errors import Refused
 from projections.briefs.gates import check_level, choose_level
 from projections.briefs.prompt import TransferLevel
@@ -42,19 +43,19 @@ class Gate(Answer):
 class Graph(Answer):
     """A page of the whole graph (or of the delta to it), whose hash was recomputed."""
 
-    text: str
+    words: Words
     sent_as: Annotated[str, Field(description="full, or chain or squashed: a delta on `base`.")]
     base: str | None
     from_char: int
     chars: Annotated[int, Field(description="Characters of all pages together.")]
 
 
-class FetchedReasoning(Answer):
+class FetchedReasoning(Quoting):
     """A brief, judged, and at level full the graph."""
 
     reasoning_ref: str
     level: str
-    prompt: str
+    words: Annotated[Words, Field(description="The brief; after the first page of a graph its text is empty.")]
     tokens: int
     exact: bool
     budget: int
@@ -82,14 +83,11 @@ class Hit(Answer):
     event_index: int
     event_id: str
     kind: str
-    stream: str
-    author: str
-    accepted_ms: int
-    excerpt: str
+    words: Words
     shortened: list[str] | None = None
 
 
-class Hits(Answer):
+class Hits(Quoting):
     """What a search found, best first."""
 
     hits: list[Hit]
@@ -131,14 +129,14 @@ class LookupTools:
         if budget is not None:
             fidelities[wanted] = found.brief.fidelity.value
         gate = msgspec.to_builtins(check_level(wanted, fidelities))
-        answer = fields_of(found, gate, with_prompt=not at)
+        answer = fields_of(found, gate, with_prompt=not at) | {"others": self._ledger.others()}
         is_whole = found.brief.fidelity.value == LOSSLESS and cursor == "" and have is None
         if wanted is TransferLevel.FULL and not is_whole:  # else the graph stands in the prompt already
-            self._add_graph(answer, found.brief.reasoning_ref, have, at or 0)
+            self._add_graph(answer, found, have, at or 0)
         return FetchedReasoning.model_validate(answer)
 
-    def _add_graph(self, answer: dict[str, Any], ref: str, have: str | None, at: int) -> None:
-        view = self._ledger.client.view
+    def _add_graph(self, answer: dict[str, Any], found: Received, have: str | None, at: int) -> None:
+        view, ref = self._ledger.client.view, found.brief.reasoning_ref
         base = None if have is None else fetch(view, have).memory
         graph = fetch(view, ref, have=base)
         text = graph.canonical
@@ -147,8 +145,8 @@ class LookupTools:
         if not 0 <= at <= len(text):
             raise Refused("INVALID_FIELD", "this cursor is not one that a page of this graph gave", field="cursor")
         head = {"sent_as": graph.sent.sent_as, "base": graph.sent.base, "from_char": at, "chars": len(text)}
-        page = page_of(text[at:], filled_tokens_max - tokens_of(answer | {"graph": head}) - 80)
-        answer["graph"] = {"text": page, **head}
+        page = page_of(text[at:], filled_tokens_max - tokens_of(answer | {"graph": head}) - 120)
+        answer["graph"] = {"words": words_of(found.author, found.at_ms, page), **head}
         if at + len(page) < len(text):
             answer["next"] = f"{graph.ref}@{at + len(page)}"
 
@@ -166,22 +164,30 @@ class LookupTools:
             return self._ledger.ask("search.find", text=text, sort=sort, author=author, limit=rows, after=cursor)
 
         found = page(limit)
-        hits = [shorten(one, ("excerpt",), _excerpt_tokens) for one in found["hits"]]
+        found["others"] = self._ledger.others()
+        hits = [hit_of(shorten(one, ("excerpt",), _excerpt_tokens)) for one in found["hits"]]
         kept = fitting(hits, found | {"hits": []})
         if kept < len(hits):
-            found = page(kept)
+            found |= page(kept)
         return Hits.model_validate(found | {"hits": hits[:kept]})
+
+
+def hit_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of a search with what its author chose, name of the stream and text, as his words."""
+    author, at_ms = row.pop("author"), row.pop("accepted_ms")
+    return quoted(row, author, at_ms, "stream", "excerpt")
 
 
 def fields_of(found: Received, gate: dict[str, Any], *, with_prompt: bool) -> dict[str, Any]:
     """Return the fields of the answer for a brief; pages after the first repeat no prompt."""
     described = describe(found)
-    names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next"}
+    names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next", "words", "others"}
     answer = {name: value for name, value in described.items() if name in names}
     answer |= {"gate": gate, "next": None, "exact": described["exact"] and tokenizer().exact}
     if found.rejected is not None:
         answer["rejected"] |= {"problems": answer["rejected"]["problems"][:_problems_max]}
-    return answer if with_prompt else answer | {"prompt": "", "tokens": 0}
+    prompt = described["prompt"] if with_prompt else ""
+    return answer | {"words": words_of(found.author, found.at_ms, prompt)} | ({} if with_prompt else {"tokens": 0})
 
 
 def read_cursor(cursor: str, ref: str) -> tuple[int | None, str]:

@@ -16,11 +16,12 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from consumers.doors.mcp.answers import Answer, compact, fitting
+from consumers.doors.mcp.answers import Answer, Quoting, Words, compact, fitting
 from consumers.doors.mcp.batch import Batch, place_of, plan
 from consumers.doors.mcp.entries import AnyEntry, Assessment
 from consumers.doors.mcp.reports import Id
 from consumers.doors.mcp.tool_ledger import ToolLedger
+from consumers.sdk.quotation import words_of
 from consumers.sessions.generator import ReportInputs
 from consumers.sessions.workflow import with_report
 from ledger.admission.decide import Accepted
@@ -50,7 +51,7 @@ class Recorded(Answer):
     step: int | None = None
 
 
-class RecordedAll(Answer):
+class RecordedAll(Quoting):
     """What a call recorded, and where it goes on."""
 
     session_id: Annotated[str | None, Field(description="Give it with every later call of this session.")]
@@ -61,7 +62,7 @@ class RecordedAll(Answer):
     last_index: int
     is_repeat: Annotated[bool, Field(description="The call was made before under this key; nothing was added.")]
     report_id: Annotated[str | None, Field(description="The report that a POSTFLIGHT assessment made.")]
-    dead_ends: Annotated[list[dict[str, Any]], Field(description="What failed in sessions with a similar task.")]
+    dead_ends: Annotated[list[Words], Field(description="What failed in sessions with a similar task.")]
     warnings: list[str]
 
 
@@ -135,7 +136,8 @@ class RecordTool:
         if not isinstance(first, SessionStarted) or not first.task.strip():
             return []
         found = self._ledger.ask("reports.dead_ends", task=first.task, limit=_dead_ends_max)["dead_ends"]
-        return [{name: one[name] for name in ("approach", "why_failed", "session_id")} for one in found]
+        names = ("approach", "why_failed", "session_id")
+        return [words_of(one["author"], one["happened_ms"], {name: one[name] for name in names}) for one in found]
 
     def _report(self, author: Author, entries: list[AnyEntry], events: list[dict[str, Any]]) -> dict[str, Any] | None:
         """Return what came of the report of a POSTFLIGHT; a failure is a warning: the assessment stands.
@@ -157,8 +159,8 @@ class RecordTool:
             said = f"POSTFLIGHT is recorded, but there is no report of it: {type(failure).__name__}"
             return {"handoff_report": None, "warnings": [f"{said}; `baton session sweep` makes it again"]}
 
-    @staticmethod
     def _answer(
+        self,
         events: list[dict[str, Any]],
         report: dict[str, Any] | None,
         *,
@@ -177,6 +179,7 @@ class RecordTool:
             "is_repeat": is_repeat,
             "report_id": made.get("report_id"),
             "dead_ends": dead_ends or [],
+            "others": self._ledger.others(),
             "warnings": [] if report is None else report["warnings"],
         }
         if answer["dead_ends"] and fitting(answer["dead_ends"], answer | {"dead_ends": []}) < len(answer["dead_ends"]):

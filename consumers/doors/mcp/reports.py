@@ -12,14 +12,25 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from consumers.doors.mcp.answers import Answer, filled_tokens_max, fitting, shorten, shorten_list, tokens_of
+from consumers.doors.mcp.answers import (
+    Answer,
+    Quoting,
+    Words,
+    filled_tokens_max,
+    fitting,
+    quoted,
+    shorten,
+    shorten_list,
+    tokens_of,
+)
 from consumers.doors.mcp.tool_ledger import ToolLedger
+from consumers.sdk.quotation import is_plain, words_of
 from consumers.sdk.tokens import Budget
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import inputs_of
 from consumers.sessions.query import query_reports
 from consumers.sessions.report import publish_report
-from consumers.sessions.resume import resume
+from consumers.sessions.resume import resume, whose
 from ledger.limits import json_integer_max
 from projections.briefs.tokens import count_tokens
 
@@ -68,17 +79,17 @@ class ResumedSession(Answer):
     session_id: str
     ai_id: str
     timestamp: str
-    task: str
     epistemic_deltas: dict[str, float]
-    key_findings: list[str]
-    remaining_unknowns: list[str]
-    next_steps: list[str]
     calibration_status: str
+    words: Annotated[Words, Field(description="task, key_findings, remaining_unknowns, next_steps; by level more.")]
     no_report: bool | None = None
     left_out: dict[str, Any] | None = None
 
 
-class Resumed(Answer):
+_OURS = frozenset({*ResumedSession.model_fields, "duration", "report_type", "report_id", "imported"})
+
+
+class Resumed(Quoting):
     """The answer of ``resume_previous_session``, with what failed before."""
 
     sessions: list[ResumedSession]
@@ -86,7 +97,7 @@ class Resumed(Answer):
     token_estimate: int
     tokens_exact: bool
     detail_level: str
-    dead_ends: Annotated[list[dict[str, str]], Field(description="Approaches that failed: do not try them again.")]
+    dead_ends: Annotated[list[Words], Field(description="Approaches that failed: do not try them again.")]
     dead_ends_left_out: int | None = None
     message: str | None = None
 
@@ -97,15 +108,14 @@ class ReportFound(Answer):
     session_id: str
     ai_id: str
     timestamp: str
-    task: str
-    key_findings: list[str]
+    words: Annotated[Words, Field(description="task, key_findings")]
     epistemic_growth: Annotated[float, Field(description="Change of overall confidence; 0 where not assessed.")]
     is_assessed: bool
     shortened: list[str] | None = None
     findings_left_out: int | None = None
 
 
-class ReportsFound(Answer):
+class ReportsFound(Quoting):
     """The answer of ``query_handoff_reports``."""
 
     reports: list[ReportFound]
@@ -148,7 +158,13 @@ class ReportTools:
         """Read what the last session, or several, learned and left open."""
         client = self._ledger.client
         found = resume(client.view, client.get_blob, ai_id, resume_mode, session_id, count, detail_level)
-        return Resumed.model_validate(found)
+        by = whose(client.view, found)
+        found["sessions"] = [
+            labelled(one, by[one["session_id"]][0], *(one.keys() - _OURS)) for one in found["sessions"]
+        ]
+        found["dead_ends"] = [words_of(*by[one.get("session", "")], one) for one in found["dead_ends"]]
+        found["others"] = self._ledger.others()
+        return Resumed.model_validate(found | {"token_estimate": tokens_of(found)})
 
     def query_handoff_reports(
         self,
@@ -169,10 +185,11 @@ class ReportTools:
             return query_reports(self._ledger.client.view, datetime.now(UTC), ai_id, since, task_pattern, rows, cursor)
 
         found = page(limit)
+        found["others"] = self._ledger.others()
         reports = [fit_found(one) for one in found["reports"]]
         kept = fitting(reports, found | {"reports": []})
         if kept < len(reports):
-            found = page(kept)  # its `next` goes on behind what is told
+            found |= page(kept)  # its `next` goes on behind what is told
         return ReportsFound.model_validate(found | {"reports": reports[:kept]})
 
 
@@ -203,4 +220,11 @@ def fit_found(report: dict[str, Any]) -> dict[str, Any]:
     found = shorten(report, ("task",), _task_tokens)
     findings, left_out = shorten_list(found["key_findings"], _findings_tokens)
     more = {"findings_left_out": left_out} if left_out else {}
-    return found | {"key_findings": findings} | more
+    found |= {"key_findings": findings} | more
+    return labelled(found, found.pop("author"), "task", "key_findings")
+
+
+def labelled(item: dict[str, Any], author: str, *names: str) -> dict[str, Any]:
+    """Return a session or report with these texts as its author's words, and so the label of its agent if it is one."""
+    names = names if is_plain(item["ai_id"]) else (*names, "ai_id")
+    return {"ai_id": author} | quoted(item, author, item["timestamp"], *names)

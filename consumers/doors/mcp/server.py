@@ -41,7 +41,6 @@ from consumers.doors.mcp.reports import ReportTools
 from consumers.doors.mcp.stdio import Answering
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.compressor.transfer import receive_brief
-from consumers.sdk.tokens import cut_to_chars
 from consumers.sessions.resume import whole
 from ledger.errors import BatonError, Refused
 from projections.briefs.prompt import TransferLevel
@@ -50,7 +49,6 @@ _log: Final = logging.getLogger(__name__)
 
 NAME: Final = "baton"
 listed_max: Final = 5
-_title_chars: Final = 80
 MARKDOWN: Final = "text/markdown"
 TEXT: Final = "text/plain"
 
@@ -240,7 +238,11 @@ def _add_resources(server: BatonServer, ledger: ToolLedger) -> None:
         mime_type=TEXT,
     )
     def brief(ref: str) -> str:
-        return _read(lambda: receive_brief(ledger.client.view, ref, TransferLevel.STANDARD).prompt.prompt)
+        def read() -> str:
+            found = receive_brief(ledger.client.view, ref, TransferLevel.STANDARD)
+            return ledger.quote(found.author, found.at_ms, found.prompt.prompt)
+
+        return _read(read)
 
     @server.resource(
         "baton://report/{session_id}",
@@ -254,31 +256,31 @@ def _add_resources(server: BatonServer, ledger: ToolLedger) -> None:
 
 
 def report_of(ledger: ToolLedger, session_id: str) -> str:
-    """Return the Markdown of a session's latest report, its long texts whole.
+    """Return the Markdown of a session's latest report, its long texts whole, as its author's words.
 
     Raises:
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     fields = ledger.ask("reports.show", id=session_id)["report"]
-    markdown: str = whole(fields, ledger.client.get_blob)["markdown"]
-    return markdown
+    return ledger.quote(fields["author"], fields["timestamp"], whole(fields, ledger.client.get_blob)["markdown"])
 
 
 def latest(ledger: ToolLedger) -> list[Resource]:
-    """Return the latest briefs and reports, each with what it is about."""
+    """Return the latest briefs and reports, each with whose it is."""
     reasonings = ledger.ask("reasoning.list", status="concluded", limit=listed_max)["reasonings"]
     reports = ledger.ask("reports.list", limit=listed_max)["reports"]
     return [
-        *(_resource("brief", one["id"], one["task"], one["author"], TEXT) for one in reasonings),
-        *(_resource("report", one["session_id"], one["task_summary"], one["ai_id"], MARKDOWN) for one in reports),
+        *(_resource("brief", one["id"], one["author"], TEXT) for one in reasonings),
+        *(_resource("report", one["session_id"], one["author"], MARKDOWN) for one in reports),
     ]
 
 
-def _resource(sort: str, name: str, about: str, by: str, mime_type: str) -> Resource:
+def _resource(sort: str, id_: str, by: str, mime_type: str) -> Resource:
+    # Listed is no word of others, what it is about neither: a list has no place for the marks around them.
+    name = quote(id_, safe="")
     return Resource(
-        uri=f"baton://{sort}/{quote(name, safe='')}",
+        uri=f"baton://{sort}/{name}",
         name=f"{sort} {name}",
-        title=cut_to_chars(" ".join(about.split()), _title_chars),
         description=f"By {by}.",
         mime_type=mime_type,
     )

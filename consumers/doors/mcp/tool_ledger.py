@@ -8,13 +8,16 @@ any more.
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from consumers.sdk.ledger import Ledger
+from consumers.sdk.quotation import UNTRUSTED, age, block, origin_of
 from ledger import trust
 from ledger.author import Author
 from ledger.client import Client
 from ledger.errors import Refused
+from ledger.home import Home
 from ledger.identity import Key
 from ledger.lifecycle.authority import RESERVED_NAMES
 
@@ -58,6 +61,15 @@ class ToolLedger(Ledger):
                 except Refused as refusal:
                     raise Refused(refusal.code, trust.UNTRUSTED) if refusal.code == "NOT_TRUSTED" else refusal from None
         return super().client
+
+    def others(self) -> dict[str, str]:
+        """Return what stands beside the words of others in every answer that holds some."""
+        return origin_of(self.client, Home(self.settings.home)).beside()
+
+    def quote(self, author: str, at: str | int, text: str) -> str:
+        """Return words of others as a text that is read by itself."""
+        said = f"{author}, {age(at, datetime.now(UTC))}:\n{text}"
+        return f"{UNTRUSTED}\n{block(said, origin_of(self.client, Home(self.settings.home)))}\n"
 
     def author(self, name: str | None = None) -> Author:
         """Return the author that signs.

@@ -11,7 +11,8 @@ that: the wait that was told of is the same one.
 
 A *notification* is a JSON document of the shape that Standard Webhooks recommends, a title and a text, made once when
 the episode begins. It never holds a task, context, reason or comment: whoever may read those asks the ledger. Titles
-are cut, so that it stays within ``notification_max_bytes``. Title and text begin with words of ours, never an author's.
+are cut, so that it stays within ``notification_max_bytes``. Title and text are words of ours alone, because a model may
+read them; the author's title stands in ``words``, marked as his (``consumers.sdk.quotation``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from consumers.handoffs.acts import ENDS
+from consumers.sdk.quotation import Origin, is_plain, words_of
 from consumers.sdk.text import cut, one_line
 
 Kind: TypeAlias = Literal["handoff", "review"]
@@ -109,14 +111,16 @@ def episode_id(ledger: str, key: Key, seen_size: int, began_ms: int) -> str:
     return hashlib.sha256(msgspec.json.encode([ledger, key, seen_size, began_ms])).hexdigest()[:40]
 
 
-def notification_of(ledger: str, identity: str, waiting: Waiting, began_ms: int) -> Notification:
-    """Return what is told of an episode that began at ``began_ms``."""
-    key, subject = waiting.key, _line(waiting.title)
-    title = f"{key.agent}: {key.action} {_line(key.id)}"
+def notification_of(ledger: str, identity: str, waiting: Waiting, began_ms: int, origin: Origin) -> Notification:
+    """Return what is told of an episode that began at ``began_ms``, in a ledger whose words come from ``origin``."""
+    key = waiting.key
+    # An id may be a sentence: then it stands in its field alone.
+    named = f"{key.kind} {key.id}" if is_plain(key.id) else f"a {key.kind}"
+    title = f"{key.agent}: {key.action} {named}"
     waits = waiting.receiver if key.action in _FOR_RECEIVER else waiting.sender
     who = waits if waits not in (None, key.agent) else "somebody"
     what = _WORDS.get(key.action, key.action)
-    text = f"Baton: {who} waits for {key.agent} to {what} {key.kind} “{subject}”"
+    text = f"Baton: {who} waits for {key.agent} to {what} {named}"
     data = {
         "id": identity,
         "ledger": ledger,
@@ -124,13 +128,14 @@ def notification_of(ledger: str, identity: str, waiting: Waiting, began_ms: int)
         "subject": _line(key.id),
         "agent": key.agent,
         "action": key.action,
-        "title": subject,
         "status": _line(waiting.status, status_max_chars),
         "from": waiting.sender,
         "to": waiting.receiver,
         "since_index": waiting.since_index,
         "since_ms": waiting.since_ms,
         "text": text,
+        "others": origin.beside(),
+        "words": words_of(waiting.sender or "", waiting.since_ms, {"title": _line(waiting.title)}),
     }
     return Notification(id=identity, title=title, text=text, document=_document(WAITING, began_ms, data))
 

@@ -23,10 +23,12 @@ from consumers.handoffs.notifier.delivery import Sender
 from consumers.handoffs.notifier.episodes import Key, Open, Waiting, episode_id, episodes, interrupted, notification_of
 from consumers.handoffs.notifier.settings import Channel
 from consumers.handoffs.notifier.store import NotifierStore
+from consumers.sdk.quotation import origin_of
 from ledger.client import Ask, Client, read_event
 from ledger.errors import Refused
 from ledger.events import KINDS as ALL_KINDS
 from ledger.events.body import Event
+from ledger.home import Home
 
 page_rows: Final = 200
 waits_max: Final = 100_000
@@ -124,6 +126,7 @@ class NotifierWorker:
         self._reader = WaitReader(client, answer)
         self._path = store
         self._channels = tuple(channels)
+        self._home = Home(store.parent)  # in which the store lies, and the keys that say how bound the gate is
         self._notify_existing = notify_existing
         self._clock_ms = clock_ms
         self._sweep_s = sweep_s
@@ -208,7 +211,8 @@ class NotifierWorker:
             store.begin(waiting, Open(identity, max(seen_size, waiting.since_index + 1)), now_ms)
             if not is_told:
                 continue
-            notification = notification_of(self._client.ledger, identity, waiting, now_ms)
+            origin = origin_of(self._client, self._home)
+            notification = notification_of(self._client.ledger, identity, waiting, now_ms, origin)
             for channel in self._channels:
                 if channel.takes(waiting.key.agent, waiting.key.action):
                     store.add_delivery(channel.name, notification, now_ms)

@@ -22,7 +22,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from consumers.sdk.llm.model import UNTRUSTED, LlmClient, Message, data_block
+from consumers.sdk.llm.model import LlmClient, Message
+from consumers.sdk.quotation import UNTRUSTED, data_block
 from consumers.sdk.text import one_line
 from ledger.errors import Refused, Unavailable
 from ledger.events.brief import Fidelity, Prose, Sentence

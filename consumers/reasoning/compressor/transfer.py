@@ -62,7 +62,8 @@ class Received(msgspec.Struct, frozen=True):
     """A brief that holds, as a receiver has it: rendered, judged, and whether it was published or made on the spot.
 
     ``rejected`` is the published one that did not hold; ``memory`` the graph that it was compared with; ``prose`` what
-    a model wrote beside a published brief; ``imported`` says where the reasoning came from.
+    a model wrote beside a published brief; ``imported`` says where the reasoning came from, ``author`` and ``at_ms``
+    whose it is and since when.
     """
 
     brief: Brief
@@ -71,6 +72,8 @@ class Received(msgspec.Struct, frozen=True):
     answer: FetchAnswer
     domain: str
     is_published: bool
+    author: str
+    at_ms: int
     prose: Prose | None = None
     prose_missing: str = ""
     imported: dict[str, Any] | None = None
@@ -136,7 +139,7 @@ def receive_brief(
         is_imported=imported is not None,
     )
     prompt = to_context_prompt(data.brief, level, budget)
-    own = (data.prose, data.prose_missing, imported, rejected)
+    own = (reasoning["author"], reasoning["updated_ms"], data.prose, data.prose_missing, imported, rejected)
     return Received(data.brief, memory, prompt, answer, domain, is_published, *own)
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from consumers.sdk.llm.model import UNTRUSTED, Message, data_block, prompt_digest
+from consumers.sdk.llm.model import Message, prompt_digest
+from consumers.sdk.quotation import UNTRUSTED, data_block
 from consumers.sdk.text import one_line
 from ledger.errors import Refused, Unavailable
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from consumers.sdk.llm.model import UNTRUSTED, Message, data_block
+from consumers.sdk.llm.model import Message
+from consumers.sdk.quotation import UNTRUSTED, data_block
 from consumers.thoughts.thinkers import Path, candidates_max, ranked
 from ledger.errors import Refused, Unavailable
 from ledger.events import tot as kinds

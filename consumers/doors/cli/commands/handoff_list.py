@@ -16,6 +16,7 @@ from consumers.doors.cli.app import App, command_line
 from consumers.doors.cli.output import print_lines, show_page, suspect_cell, when, width
 from consumers.doors.cli.program import Command
 from consumers.handoffs.acts import with_commands
+from consumers.sdk.quotation import gate_seen
 from consumers.sdk.text import clean, one_line
 from ledger.lifecycle.handoff import Status
 
@@ -56,7 +57,7 @@ def show(app: App, id_: str, *, history: bool) -> None:
     from consumers.doors.cli import signed_history  # noqa: PLC0415 - a list needs no keys
 
     found = app.query("handoffs.show", id=id_)
-    found["gate"] = signed_history.gate_of(app)
+    found["gate"] = gate_seen(app.ledger_home(), app.client())
     if history:
         found["history"] = signed_history.signed_history(app, found)
 

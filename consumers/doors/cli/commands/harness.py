@@ -23,6 +23,7 @@ from consumers.doors.hooks.prime import budget_min_tokens, budget_tokens
 from consumers.doors.hooks.prime import prime as primed
 from consumers.doors.hooks.record import Record, read_record, record_path
 from consumers.doors.hooks.supervisor import Call, supervise
+from consumers.sdk.quotation import origin_of
 from consumers.sdk.text import clean
 from ledger import trust
 from ledger.config import FOLDER, environment_variable, find_home, present_folder, present_session
@@ -148,6 +149,7 @@ def prime(app: App, *, task: str | None, budget: int) -> None:
     made = primed(
         app.query_with,
         app.client().get_blob,
+        origin_of(app.client(), app.ledger_home()),
         agent=agent,
         session=None if session is None else session.removeprefix("session/"),
         task=task,

@@ -23,6 +23,7 @@ from consumers.doors.cli.installation import DISTRIBUTION, PACKAGES, folder_of, 
 from consumers.doors.cli.output import print_table, progress, when
 from consumers.doors.cli.program import Command
 from consumers.sdk.git import Git
+from consumers.sdk.quotation import gate
 from consumers.sdk.text import visible
 from ledger import trust
 from ledger.client import Client, open_client, read_epoch
@@ -236,14 +237,6 @@ def _memory_check(client: LocalClient) -> Check:
     head = shown(remembered.trusted.size, remembered.trusted.root)
     begun = f"{when(remembered.begun_ms)}, at {remembered.begun_size} entries"
     return Check("memory", ok=True, found=f"{head}; since {begun}, in {memory.path}")
-
-
-def gate(home: Home, client: Client) -> tuple[str, list[str]]:
-    """Return ``bound`` when root and every reviewer's key is sealed or elsewhere, else ``open`` and whose is not."""
-    reviewers = [one.name for one in client.agents() if one.roles & {"reviewer", "human"}]
-    files = [(name, home.key_file(name)) for name in (ROOT, *reviewers)]
-    unsealed = [name for name, path in files if path.exists() and read_key_file(path).sealed is None]
-    return ("open" if unsealed else "bound"), unsealed
 
 
 def _gate_check(home: Home, client: LocalClient) -> Check:

@@ -50,7 +50,7 @@ def test_reports_longer_than_an_answer_are_paged_and_cut_between_words(own_home:
             assert page["total_found"] == 6
             for one in page["reports"]:
                 assert one["shortened"] == ["task"]
-                assert one["task"].removesuffix("…").strip() in f"{one['session_id']} {text}"
+                assert one["words"]["text"]["task"].removesuffix("…").strip() in f"{one['session_id']} {text}"
                 assert one["findings_left_out"] >= 1
             seen += [one["session_id"] for one in page["reports"]]
             cursor = page["next"]
@@ -76,13 +76,13 @@ def test_pages_of_a_graph_are_the_bytes_that_its_ref_names(own_home: Path) -> No
         assert made.data["events_left_out"] + len(made.data["events"]) == 43
         page = (await call("fetch_reasoning", ref="why", level="full")).data
         first = page["reasoning_ref"]
-        assert page["prompt"]
-        texts = [page["graph"]["text"]]
+        assert page["words"]["text"]
+        texts = [page["graph"]["words"]["text"]]
         while page["next"] is not None:
             assert texts[-1][-1] in " ,"
             page = (await call("fetch_reasoning", ref="why", cursor=page["next"])).data
-            assert page["prompt"] == ""
-            texts.append(page["graph"]["text"])
+            assert page["words"]["text"] == ""
+            texts.append(page["graph"]["words"]["text"])
         whole = "".join(texts)
         assert "sha256:" + hashlib.sha256(whole.encode()).hexdigest() == first
         assert (await call("fetch_reasoning", ref="why", cursor=f"{first}@{len(whole) + 1}")).code == "INVALID_FIELD"
@@ -115,7 +115,7 @@ def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(own_home: Pat
         for number in range(12):
             await call("handoff_act", action="log", id="long", text=f"line {number} {WORDS * 20}")
         shown = (await call("handoff_act", action="show", id="long")).data
-        assert shown["handoff"]["criteria"][0]["text"].startswith("criterion 0")
+        assert shown["words"]["text"]["handoff"]["criteria"][0]["text"].startswith("criterion 0")
         assert "the rest of task" in shown["left_out"]
         assert any(one.endswith("of 30 tasks") for one in shown["left_out"])
         found = (await call("search", text="pool", limit=50)).data

@@ -67,12 +67,12 @@ async def resumes(call: Caller, name: str, reasoning: str) -> None:
     """Another agent, in another process, goes on from what the first one left."""
     (session,) = (await call("resume_previous_session", ai_id="alice", detail_level="detailed")).data["sessions"]
     assert name.startswith(session["session_id"])
-    assert session["task"] == "Found and closed the leak in the pool."
+    assert session["words"]["text"]["task"] == "Found and closed the leak in the pool."
     assert session["epistemic_deltas"]["uncertainty"] == -0.4
     again = await call("record_reasoning", task="Another leak in the pool", entries=[BEFORE])
-    assert again.data["dead_ends"][0]["approach"] == "collecting garbage"
+    assert again.data["dead_ends"][0]["text"]["approach"] == "collecting garbage"
     brief = (await call("fetch_reasoning", ref=reasoning)).data
-    assert "Close the pool at shutdown" in brief["prompt"]
+    assert "Close the pool at shutdown" in brief["words"]["text"]
     assert brief["gate"]["gate"] == "passed"
     found = (await call("search", text="referenced")).data
     assert "dead_end.logged" in [one["kind"] for one in found["hits"]]
@@ -99,7 +99,7 @@ def test_handoff_goes_from_creation_to_verification_between_agents(own_home: Pat
             criteria=["memory is flat", "no error is logged"],
         )
         assert made.data["status"] == "pending"
-        assert "approval of critic" in made.data["why"]
+        assert "approval of critic" in made.data["words"]["text"]["why"]
         return (await call("handoff_act", action="why", id="check-pool")).data
 
     async def follow(call: Caller) -> list[str]:
@@ -122,7 +122,7 @@ def test_handoff_goes_from_creation_to_verification_between_agents(own_home: Pat
 
     shown = call_tools(own_home, show, agent=None)
     assert shown["status"] == "verified"
-    assert [one["mark"] for one in shown["handoff"]["criteria"]] == ["checked", "checked"]
+    assert [one["mark"] for one in shown["words"]["text"]["handoff"]["criteria"]] == ["checked", "checked"]
 
 
 def test_every_other_act_does_what_its_verb_does(own_home: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 from llm_stub import API_KEY, Reply, Vendor, drip, flood, never, says, says_json
 
 from consumers.sdk.http import retry_after_s, retry_wait_max_s
-from consumers.sdk.llm.model import LlmClient, Message, answer_size_max_bytes, data_block, prompt_digest
+from consumers.sdk.llm.model import LlmClient, Message, answer_size_max_bytes, prompt_digest
+from consumers.sdk.quotation import data_block
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
