@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -66,6 +66,7 @@ watch_interval_s: Final = 1.0
 news_wait_max_s: Final = 60.0
 connect_wait_max_s: Final = 10.0
 close_wait_max_s: Final = 2.0
+cancel_again_s: Final = 0.1
 publish_left_max_s: Final = 30.0
 
 
@@ -163,12 +164,7 @@ class Node(AsyncResource):
     def _start_tasks(self, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
         tasks = [asyncio.create_task(_keep_running(work, self._failed), name=work.__qualname__) for work in works]
 
-        async def cancel() -> None:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-        self._parts.push_async_callback(cancel)
+        self._parts.push_async_callback(_end, tasks)
 
     def _start_threads(self, works: dict[str, Work]) -> None:
         # One event for all: they end side by side, each within its own wait for news.
@@ -283,6 +279,20 @@ class Node(AsyncResource):
                 self._nats = await self._connect()
                 await self._publishing.start(self._nats)
                 await self._service.start(self._nats, self._users.agents)
+
+
+async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancel tasks that would run for ever, until each has ended.
+
+    Once may not be enough: before Python 3.12 ``asyncio.wait_for``, with which nats-py waits, drops a cancellation that
+    comes together with its answer (seen: a node that did not stop for twenty minutes).
+    """
+    going_on = set(tasks)
+    while going_on:
+        for task in going_on:
+            task.cancel()
+        _, going_on = await asyncio.wait(going_on, timeout=cancel_again_s)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _keep_running(work: Callable[[], Coroutine[Any, Any, None]], failed: Failed) -> None:

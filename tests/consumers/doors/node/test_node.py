@@ -28,7 +28,7 @@ from serving import (
 )
 
 from consumers.doors.node import node as node_module
-from consumers.doors.node.node import Node
+from consumers.doors.node.node import Node, _end
 from consumers.doors.node.users import current_users, is_bus_key
 from ledger.author import Author, Draft
 from ledger.errors import Corrupted, Refused, Unavailable
@@ -229,3 +229,26 @@ def test_public_keys_are_told_from_what_looks_like_one() -> None:
     assert is_bus_key(key)
     others = ["", "U", key[:-1], key[:-1] + ("A" if key[-1] != "A" else "B"), key.lower(), "A" + key[1:], key + "A" * 8]
     assert not any(map(is_bus_key, others))
+
+
+def test_background_task_that_drops_a_cancellation_is_cancelled_again() -> None:
+    dropped = 0
+
+    async def run_for_ever() -> None:
+        nonlocal dropped
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if dropped == 2:
+                    raise
+                dropped += 1
+
+    async def start_and_end() -> None:
+        task = asyncio.create_task(run_for_ever())
+        await asyncio.sleep(0)
+        await _end([task])
+        assert task.cancelled()
+
+    asyncio.run(start_and_end())
+    assert dropped == 2
