@@ -29,6 +29,7 @@ FOLDER: Final = ".baton"
 VIEWS_FILE: Final = "views.db"
 CONFIG_FILE: Final = "config.toml"
 CHAINS_FILE: Final = "chains.toml"
+WITNESSED_FILE: Final = "witnessed"
 usual_port: Final = 4222
 """Where clients of NATS look, and `baton serve` listens when nobody else does."""
 

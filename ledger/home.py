@@ -13,6 +13,7 @@
   views.db           views; can always be rebuilt
   logs/              the log folders of Tree-of-Thoughts tasks; can always be written again
   bus/               the embedded nats-server's store, configuration and log
+  witnessed          the last checkpoint that witnesses cosigned (if there are any); can be asked for again
   init.begun         there while `init` makes the keys and entry 0: keys beside it are no ledger's yet
 """
 

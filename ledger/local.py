@@ -14,9 +14,11 @@ import msgspec
 
 from ledger import limits
 from ledger.client import HeadView, Page, read_epoch, read_event
+from ledger.config import WITNESSED_FILE
 from ledger.envelope import Submission, decode_entry
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
+from ledger.files import read_regular
 from ledger.history import Growth, Trusted, tell
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.blobs import no_blob
@@ -53,7 +55,10 @@ OpenViews: TypeAlias = "Callable[[LocalClient, Settings], Views]"
 
 
 class LocalClient(Resource):
-    """A ``Client`` of a ledger in a folder; any number of processes may have one on the same folder."""
+    """A ``Client`` of a ledger in a folder; any number of processes may have one on the same folder.
+
+    One that ``needs_witnesses``, as a node's that fails closed, hands out no proof that they have not cosigned.
+    """
 
     def __init__(self, settings: Settings, *, log: Log | None = None, views: OpenViews | None = None) -> None:
         """Open the log (or share an open one, which then stays open when the client is closed).
@@ -68,6 +73,7 @@ class LocalClient(Resource):
         self._owns_log = log is None
         config = settings.config
         self.log = log or Log(settings.home, map_size=config.map_size_bytes, blobs_map_size=config.blobs_map_size_bytes)
+        self.needs_witnesses = False
         self._gate: Gate | None = None
         self._is_closed = False
         self._open_views = views
@@ -198,17 +204,54 @@ class LocalClient(Resource):
             return snapshot.agents()
 
     def prove(self, index: int) -> Receipt:
-        """Return the receipt of an entry."""
+        """Return the receipt of an entry, under the last checkpoint that was witnessed, if that covers it.
+
+        Raises:
+            Corrupted: ``NOT_WITNESSED``: it does not, and this node hands out no other.
+        """
         from ledger.receipt import Receipt  # noqa: PLC0415 - loads keys
 
         with self.log.snapshot() as snapshot:
-            key = self._checkpoint_key(snapshot)
-            return Receipt(index, tuple(snapshot.inclusion_proof(index)), _signed(snapshot, key))
+            note, size = self._witnessed(snapshot)
+            if index >= size:
+                note, size = self._unwitnessed(snapshot), snapshot.size
+            return Receipt(index, tuple(snapshot.inclusion_proof(index, size)), note)
 
     def checkpoint(self) -> str:
-        """Return a signed checkpoint of the log as it is now."""
+        """Return a signed checkpoint of the log as it is now, with the cosignatures that it has."""
         with self.log.snapshot() as snapshot:
-            return _signed(snapshot, self._checkpoint_key(snapshot))
+            note, size = self._witnessed(snapshot)
+            return note if size == snapshot.size else _signed(snapshot, self._checkpoint_key(snapshot))
+
+    def published_checkpoint(self) -> str:
+        """Return the checkpoint that outsiders may see: the same or, where witnesses are demanded, their last.
+
+        Raises:
+            Corrupted: ``NOT_WITNESSED``: there is none yet.
+        """
+        with self.log.snapshot() as snapshot:
+            note, size = self._witnessed(snapshot)
+            return note if size == snapshot.size or (size and self.needs_witnesses) else self._unwitnessed(snapshot)
+
+    def _unwitnessed(self, snapshot: Snapshot) -> str:
+        if self.needs_witnesses:
+            message = "this is not witnessed yet, and this node hands out nothing else: ask again later"
+            raise Corrupted("NOT_WITNESSED", message, size=snapshot.size)
+        return _signed(snapshot, self._checkpoint_key(snapshot))
+
+    def _witnessed(self, snapshot: Snapshot) -> tuple[str, int]:
+        """Return the last checkpoint that was witnessed, and its size; 0 when there is none of this log."""
+        from ledger.checkpoint import note_size_max_bytes, verify_checkpoint  # noqa: PLC0415 - loads keys
+
+        content = read_regular(self.settings.home / WITNESSED_FILE, size_max_bytes=note_size_max_bytes)
+        if content is None:
+            return "", 0
+        with suppress(BatonError, UnicodeDecodeError):
+            note = content.decode()
+            checkpoint = verify_checkpoint(note, self._checkpoint_key(snapshot).verifier)
+            if snapshot.frontier(checkpoint.size).root() == checkpoint.root:
+                return note, checkpoint.size
+        return "", 0  # of a key that was replaced, or of a log that is no more, after a restore: it counts for nothing
 
     def checkpoint_key(self) -> str:
         """Return the key (hex) that signs checkpoints now."""

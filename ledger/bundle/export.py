@@ -5,7 +5,10 @@ The checkpoint is made first, and all is of its size: the log may grow meanwhile
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
@@ -33,7 +36,7 @@ from ledger.client import Client, read_event
 from ledger.envelope import decode_entry, pae
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events import EventData
-from ledger.files import replacing
+from ledger.files import TEMPORARY, replacing
 from ledger.log.expiry import REFS
 from ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
 from ledger.merkle import inclusion_path, inclusion_proof, leaf_hash, node_hash
@@ -93,10 +96,12 @@ def export_bundle(
     *,
     stream: str | None = None,
     files: Mapping[HomeFile, bytes] = MappingProxyType({}),
+    is_folder: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Manifest:
-    """Write the ledger, or one stream of it, to a tar at ``path``; return the manifest.
+    """Write the ledger, or one stream of it, to a tar at ``path``, or to files in a new folder; return the manifest.
 
+    The folder can be served as it is: it is a log as C2SP tlog-tiles lays it out, with our own files beside it.
     ``files`` of the ledger's folder make a backup of it, which `baton restore` takes; ``progress`` is called with steps
     done and to do (two for each entry). Equal logs give equal files.
 
@@ -129,20 +134,48 @@ def export_bundle(
     given = {"checkpoint": note.encode(), "schemas.json": schemas(), "verify.py": program}
     given |= {home_name(name): content for name, content in files.items()}
     try:
-        with replacing(path, label="bundle-") as file:
-            position = 0
+        with (_folder if is_folder else _tar)(path) as write:
             for name, content in _members(client, manifest, survey, given):
-                file.write(header(name, len(content)))
-                file.write(content)
-                file.write(padding(len(content)))
-                position += len(header(name, 0)) + len(content) + len(padding(len(content)))
+                write(name, content)
                 if name.startswith("tile/entries/"):
                     done = min(checkpoint.size, entry_range(name)["end"])
                     tell(checkpoint.size + done, 2 * checkpoint.size)
-            file.write(ending(position))
     except OSError as error:
         raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error}", path=str(path)) from error
     return manifest
+
+
+@contextmanager
+def _tar(path: Path) -> Iterator[Callable[[str, bytes], None]]:
+    with replacing(path, label="bundle-") as file:
+        position = 0
+
+        def write(name: str, content: bytes) -> None:
+            nonlocal position
+            member = header(name, len(content)) + content + padding(len(content))
+            file.write(member)
+            position += len(member)
+
+        yield write
+        file.write(ending(position))
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[Callable[[str, bytes], None]]:
+    # If we crash within, a hidden folder is left beside the path: it is renamed when it is whole.
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=TEMPORARY))
+
+    def write(name: str, content: bytes) -> None:
+        file = temporary / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+    try:
+        yield write
+        temporary.rename(path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
 
 
 def read_range(client: Client, start: int, end: int) -> Iterator[tuple[int, bytes]]:

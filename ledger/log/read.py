@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import lmdb
@@ -15,7 +16,7 @@ from ledger.history import Growth
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.log import tables as layout
 from ledger.log.tables import Head, Tables
-from ledger.log.tiles import subtree_reader
+from ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
 
 
 class Snapshot:
@@ -146,6 +147,26 @@ class Snapshot:
         new_size = self.size if new_size is None else new_size
         self._check_size(new_size)
         return merkle.consistency_proof(old_size, new_size, subtree_reader(self._tables, self._txn, self.size))
+
+    def tile(self, level: int, number: int, width: int) -> bytes:
+        """Return a tile of the tree, hashes joined (C2SP tlog-tiles, Merkle Tree).
+
+        Raises:
+            Refused: ``NOT_FOUND`` when the tree has not so many.
+        """
+        self._check_tile(self.size >> TILE_HEIGHT * level, number, width)
+        return b"".join(tile_hashes(self._tables, self._txn, level, number, self.size)[:width])
+
+    def entry_bundle(self, number: int, width: int) -> bytes:
+        """Return the entries under a tile of level 0, each after its length (C2SP tlog-tiles, Log entries)."""
+        self._check_tile(self.size, number, width)
+        start = number * TILE_WIDTH
+        entries = self._tables.values(self._txn, self._tables.entries, layout.index_key(start))
+        return b"".join(len(data).to_bytes(2, "big") + data for data in islice(entries, width))
+
+    def _check_tile(self, count: int, number: int, width: int) -> None:
+        if not 0 < width <= min(TILE_WIDTH, count - number * TILE_WIDTH):
+            raise Refused("NOT_FOUND", f"the log of {self.size} entries has no such tile", size=self.size)
 
     def growth(self, old_size: int, new_size: int | None = None) -> Growth:
         """Return where the log ends or ended, with the path from a log of ``old_size`` entries, if it is no shorter."""

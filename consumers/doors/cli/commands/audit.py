@@ -90,20 +90,30 @@ def checkpoint(app: App) -> None:
 
 
 @click.command(cls=Command, only_looks=True)
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", metavar="FILE|DIR/")
 @click.option("--stream", help="Only this stream, with the proofs of its events.")
-def export(app: App, file: Path, stream: str | None) -> None:
-    """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Baton."""
+def export(app: App, file: str, stream: str | None) -> None:
+    """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Baton.
+
+    With a slash at its end, or when it is an empty folder, it becomes a folder that any web server can publish: the
+    log as C2SP tlog-tiles, which `baton receipt verify F --against URL` reads.
+    """
     from ledger.bundle import export_bundle  # noqa: PLC0415 - loads what only bundles need
 
     with progress("exporting", shown=not app.as_json) as step:
-        manifest = export_bundle(app.client(), file, stream=stream, progress=step)
-    data = {"file": str(file), **msgspec.to_builtins(manifest)}
+        is_folder = file.endswith("/") or Path(file).is_dir()
+        manifest = export_bundle(app.client(), Path(file), stream=stream, is_folder=is_folder, progress=step)
+    data = {"file": file, **msgspec.to_builtins(manifest)}
     count = manifest.size if stream is None else len(manifest.indexes)
 
     def text() -> None:
         click.echo(f"{count} entries in {file}")
-        click.echo(f"Anyone can check it: baton verify --bundle {file}, or python verify.py after unpacking")
+        how = (
+            "python verify.py in it"
+            if is_folder
+            else f"baton verify --bundle {file}, or python verify.py after unpacking"
+        )
+        click.echo(f"Anyone can check it: {how}")
 
     app.show("bundle", data, text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.option("--port", type=click.IntRange(1, 65535), help="The port on 127.0.0.1 (default: 4222, if it is free).")
+@click.option("--web", metavar="[HOST:]PORT", help="Publish the log over HTTP there (default host: 127.0.0.1).")
 @click.option("--verbose", is_flag=True, help="Log also what goes well.")
-def serve(app: App, port: int | None, *, verbose: bool) -> None:
+def serve(app: App, port: int | None, web: str | None, *, verbose: bool) -> None:
     """Serve the ledger to agents over NATS: submissions, reads, the log stream, views and briefs.
+
+    With --web anybody who reaches that address reads the whole log, as C2SP tlog-tiles: for auditors and witnesses.
 
     Runs until SIGINT or SIGTERM, then finishes what was submitted and stops. With --json the first line is one
     document that says where it listens.
@@ -39,19 +43,31 @@ def serve(app: App, port: int | None, *, verbose: bool) -> None:
     from consumers.doors.node.node import Node  # noqa: PLC0415 - loads the bus, which `baton mcp` does not need
 
     configure_logging(verbose=verbose)
-    asyncio.run(_serve(app, Node(settings, port=port, preferred=usual_port)))
+    asyncio.run(_serve(app, Node(settings, port=port, preferred=usual_port), web))
 
 
-async def _serve(app: App, node: Node) -> None:
+async def _serve(app: App, node: Node, web: str | None) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with node:
+    async with node, contextlib.AsyncExitStack() as stack:
         ledger, url = node.client.ledger, node.url
         elsewhere = f" (port {usual_port} is taken: choose one with --port)" if node.is_elsewhere else ""
-        app.show("serving", {"ledger": ledger, "url": url}, lambda: click.echo(f"ledger {ledger} at {url}{elsewhere}"))
+        published = None if web is None else await stack.enter_async_context(_publishing(node, web))
+        also = "" if published is None else f", published at {published}"
+        data = {"ledger": ledger, "url": url} | ({} if published is None else {"web": published})
+        app.show("serving", data, lambda: click.echo(f"ledger {ledger} at {url}{elsewhere}{also}"))
         sys.stdout.flush()
         await node.run(stop)
+
+
+def _publishing(node: Node, where: str) -> contextlib.AbstractAsyncContextManager[str]:
+    try:
+        from consumers.doors.web.server import bind, publishing  # noqa: PLC0415 - loads uvicorn
+    except ModuleNotFoundError as error:
+        message = f"serve --web needs the package {error.name}: pip install 'baton-ledger[web]'"
+        raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="web") from error
+    return publishing(node.client, bind(where))
 
 
 @click.command("mcp", cls=Command)

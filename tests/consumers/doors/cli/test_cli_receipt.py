@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -158,3 +160,19 @@ def test_no_changed_character_of_a_receipt_passes(stranger: Baton, kept: Path, a
             assert json.loads(said.out)["data"] == good, place
         else:
             assert json.loads(said.out)["error"]["code"] != "UNEXPECTED", place
+
+
+def test_an_exported_folder_is_whole_or_not_there_and_bears_the_receipt_out(
+    alone: Baton, stranger: Baton, kept: Path, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    assert "python verify.py in it" in alone("export", f"{site}/")
+    assert stranger.data("receipt", "verify", kept, "--against", site)["held_against"] == [f"{site} (4 entries)"]
+    alone.refuses("STORE_UNAVAILABLE", "export", f"{site}/")  # what is published is not mixed with what comes later
+    emit_finding(alone, "session/work", "later")
+    later = tmp_path / "later"
+    alone("receipt", 4, "-o", later)
+    stranger.refuses("HISTORY_CHANGED", "receipt", "verify", later, "--against", site)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".") and path.name != ".baton"] == []
+    told = subprocess.run([sys.executable, site / "verify.py"], cwd=site, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr

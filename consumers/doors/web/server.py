@@ -1,0 +1,112 @@
+"""The server of the web: bound before anything is said, run in the node's own event loop, ended with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from consumers.doors.web.tiles import routes_of
+from ledger.client import read_event
+from ledger.errors import Refused, Unavailable
+from ledger.events.authority import LedgerCreated
+from ledger.local import LocalClient
+
+LOOPBACK: Final = "127.0.0.1"
+connections_max: Final = 128
+keep_alive_max_s: Final = 5
+request_head_max_bytes: Final = 16 * 1024
+stop_wait_max_s: Final = 3
+_WHERE: Final = re.compile(r"(?:([A-Za-z0-9.-]{1,253}):)?(\d{1,5})", re.ASCII)
+
+
+def bind(where: str) -> socket.socket:
+    """Return a socket that listens at ``[HOST:]PORT``, by default of the loopback interface; port 0 takes a free one.
+
+    Raises:
+        Refused: ``USAGE`` for what is no such place.
+        Unavailable: ``STORE_IN_USE`` when the port is taken, ``STORE_UNAVAILABLE`` when the host is not this machine.
+    """
+    match = _WHERE.fullmatch(where)
+    if match is None or int(match[2]) >= 2**16:
+        raise Refused("USAGE", f"--web takes HOST:PORT or PORT, as 127.0.0.1:8080, and not {where[:80]!r}")
+    host, port = match[1] or LOOPBACK, int(match[2])
+    try:
+        return socket.create_server((host, port))
+    except OSError as error:
+        code = "STORE_UNAVAILABLE" if isinstance(error, socket.gaierror) else "STORE_IN_USE"
+        raise Unavailable(code, f"nobody can listen at {host}:{port}: {error.strerror}", port=port) from error
+
+
+@contextlib.asynccontextmanager
+async def publishing(client: LocalClient, listening: socket.socket) -> AsyncIterator[str]:
+    """Publish a ledger's log on a bound socket within the block; yields the address.
+
+    Raises:
+        Unavailable: ``STORE_UNAVAILABLE`` when the server does not start.
+    """
+    host, port = listening.getsockname()[:2]
+    app = Starlette(
+        routes=routes_of(client),
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts(client, host), www_redirect=False)],
+    )
+    app.router.redirect_slashes = False  # a redirect would lead to the Host that was sent
+    server = _Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            limit_concurrency=connections_max,
+            timeout_keep_alive=keep_alive_max_s,
+            timeout_graceful_shutdown=stop_wait_max_s,
+            h11_max_incomplete_event_size=request_head_max_bytes,
+        )
+    )
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    starting = asyncio.create_task(server.answers.wait())
+    try:
+        await asyncio.wait((serving, starting), return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            raise Unavailable("STORE_UNAVAILABLE", "the web server did not start: see its log")
+        yield f"http://{host}:{port}"
+    finally:
+        starting.cancel()
+        server.should_exit = True
+        await serving
+
+
+def hosts(client: LocalClient, bound: str) -> list[str]:
+    """Return the names by which the server may be called: a page of another site can point a name of its own here.
+
+    They are the address it listens at, the loopback's, and the host in the log's origin, as a reverse proxy passes it.
+    """
+    created = read_event(0, client.entry(0)).data
+    origin = created.origin if isinstance(created, LedgerCreated) else ""
+    return [bound, LOOPBACK, "localhost", origin.split("/")[0].lower() or LOOPBACK]
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server that leaves the process's signals to the node, and says when it answers."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.answers = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            self.answers.set()
