@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from blake3 import blake3
-from building import Ledger, key_named
+from building import MAP_SIZE, Ledger, key_named
+from faults import times
 
+from ledger.client import read_event
 from ledger.config import Config
 from ledger.errors import BatonError, Refused
 from ledger.events.authority import KeyRevoked
-from ledger.events.session import FindingLogged, SessionStarted
+from ledger.events.session import FindingLogged, ReportGenerated, SessionStarted
 from ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_unreferenced_max_s
 from ledger.local import LocalClient, now_ms
 from ledger.log.blobs import Usage
 from ledger.log.expiry import Dropped, drop_unreferenced, read_references
+from ledger.log.log import Log
 from ledger.log.uploads import Held
 from ledger.quota import Quota
 
@@ -288,6 +292,64 @@ def test_writer_that_is_killed_leaves_no_half_blob_and_the_next_goes_on(home: Pa
         ref = client.put_blob(content, ledger.intent("alice", content))
         assert client.get_blob(ref) == content
         assert ledger.log.blobs.usage("alice").blobs == 1
+
+
+APPEND = """
+import sys
+from pathlib import Path
+from building import Ledger
+from ledger.author import Draft
+from ledger.errors import Refused
+from ledger.events.session import SessionStarted
+from event_examples import EXAMPLES
+with Ledger(Path(sys.argv[1])) as ledger, ledger.client() as client:
+    ledger.emit("alice", "session/s1", SessionStarted())
+    for number in range(int(sys.argv[2])):
+        sys.stdin.readline()
+        ref = ledger.put_blob("alice", b"%d" % number)
+        print(ref, flush=True)
+        sys.stdin.readline()
+        try:
+            data = EXAMPLES["report.generated"] | {"long_texts": [{"path": "/x", "ref": ref}]}
+            client.submit(ledger.sign("alice", Draft(stream="session/s1", kind="report.generated", data=data)))
+        except Refused as refusal:
+            assert refusal.code == "NOT_FOUND", refusal
+        print(ref, flush=True)
+"""
+
+
+def test_events_and_dropping_in_two_processes_leave_no_entry_without_its_blob(home: Path) -> None:
+    """Each round, one process is told to append an event for a blob while the other drops what nobody refers to."""
+    rounds = times(24, each=40)
+    with Ledger(home):
+        pass
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", APPEND, str(home), str(rounds)],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as process,
+        Log(home, map_size=MAP_SIZE, blobs_map_size=MAP_SIZE) as log,
+    ):  # fmt: skip
+        assert process.stdout is not None
+
+        def tell() -> None:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+
+        for number in range(rounds):
+            tell()
+            ref = process.stdout.readline().strip()
+            tell()
+            time.sleep(0.0005 * (number % 8))  # so that either may be first
+            drop_unreferenced(log, now_ms=later_ms())
+            assert process.stdout.readline().strip() == ref
+            with log.snapshot() as snapshot:
+                last = read_event(snapshot.size - 1, snapshot.entry(snapshot.size - 1))
+            is_accepted = isinstance(last.data, ReportGenerated) and last.data.long_texts[0].ref == ref
+            assert (ref in log.blobs.refs()) == is_accepted, number
+    assert process.returncode == 0
 
 
 def test_config_names_the_quota_of_every_agent() -> None:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from blake3 import blake3
 from calling import Baton, Serving, call
 
+from ledger.author import Author
+from ledger.bus import connection
+from ledger.bus.remote import RemoteClient
+from ledger.config import Settings
+from ledger.errors import CODES, BatonError
+from ledger.home import Home
+from ledger.identity import open_key
 from ledger.limits import blob_chunk_bytes, blob_overhead_bytes
+from ledger.local import LocalClient
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -76,6 +86,42 @@ def test_blob_that_is_none_is_refused(alone: Baton, tmp_path: Path) -> None:
     message = alone.refuses("TOO_LARGE", *verb)["message"]
     assert "baton blob put" in message
     assert "ledger.put_blob" in message
+
+
+def test_upload_under_which_the_node_is_killed_goes_on_at_the_next_one(
+    alone: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("attempt_timeout_s", "request_time_max_s", "reconnect_wait_max_s"):
+        monkeypatch.setattr(connection, name, 0.3)  # nobody is going to answer
+    alone("agent", "add", "a")
+    content = os.urandom(6 * blob_chunk_bytes)
+    ref = "blake3:" + blake3(content).hexdigest()
+
+    def put(serving: Serving, progress: Callable[[int, int], None]) -> None:
+        with RemoteClient(Settings(home=alone.home, server=serving.place.server, agent="a")) as client:
+            author = Author(client, "a", lambda _: open_key(Home(alone.home).key_file("a")))
+            assert author.put_blob(content, progress=progress) == ref
+
+    stored: list[int] = []
+
+    def kill(done: int, _: int) -> None:
+        stored.append(done)
+        if done >= 3 * blob_chunk_bytes:
+            os.kill(serving.pid, signal.SIGKILL)
+
+    with Serving(alone.home) as serving, pytest.raises(BatonError, match="BUS_UNAVAILABLE"):
+        put(serving, kill)
+    monkeypatch.undo()
+    (half,) = alone.data("blob", "list")["blobs"]
+    assert stored[-1] <= half["received"] < half["size"]
+    assert alone.run("blob", "get", ref).code == CODES["NOT_FOUND"].exit
+    resumed: list[int] = []
+    with Serving(alone.home) as serving:
+        put(serving, lambda done, _: resumed.append(done))
+    assert resumed[0] >= stored[-1]  # what was acknowledged is there
+    assert alone("fsck").startswith("ok: ")
+    with LocalClient(Settings(home=alone.home)) as client:
+        assert client.get_blob(ref) == content
 
 
 def test_one_agents_blobs_end_at_its_quota_while_others_append_and_a_revoked_one_stores_nothing(

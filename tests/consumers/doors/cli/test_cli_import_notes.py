@@ -118,6 +118,28 @@ def test_a_sweep_and_the_stores_leave_imported_sessions_alone(alone: Baton, tmp_
     assert (swept["ended"], swept["reported"], swept["unmade"], swept["looked_at"]) == ([], [], [], 0)
 
 
+def test_an_import_that_meets_its_quota_midway_goes_on_where_it_was(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "a")
+    settings = alone.home / "config.toml"
+    settings.write_text("[quota]\nevents_per_minute = 10\n")
+    folder = repository(tmp_path / "r", [(f"messages/s/{number}", {"body": number}) for number in range(300)])
+    command = ("import", "empirica", "--git", folder, "--as", "a")
+    error = json.loads(alone.run(*command, "--json").out)["error"]
+    assert (error["code"], error["recoverable"]) == ("QUOTA_EXCEEDED", True)
+    done, left = error["details"]["done"], error["details"]["left"]
+    assert 0 < done < 300
+    assert done + left == 300
+    assert "go on in" in error["message"]
+    assert "run the same import again later, it goes on there" in error["message"]
+    error = alone.refuses("QUOTA_EXCEEDED", *command)
+    assert (error["details"]["done"], error["details"]["left"]) == (0, left)
+    settings.unlink()
+    again = alone.data(*command)
+    assert (again["read"], again["added"], again["lost"]) == (300, left, 0)
+    assert alone.data("import", "list", "--limit", 1)["total"] == 300
+    assert alone("verify").startswith("ok: ")
+
+
 def test_an_imported_ledger_verifies_with_its_views(alone: Baton, tmp_path: Path) -> None:
     alone("agent", "add", "a", "--role", "agent", "--unprotected")
     alone("import", "empirica", "--as", "a", "--git", repository(tmp_path / "r", one_of_each()))
