@@ -78,7 +78,7 @@ contract: install
 	$(BIN)/python tests/published_contract.py
 
 lock:
-	uv pip compile pyproject.toml --group dev --extra mcp --extra server --extra tokens --universal --generate-hashes \
+	uv pip compile pyproject.toml --group dev --extra mcp --extra prov --extra server --extra tokens --universal --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header -o requirements.lock
 
 clean:

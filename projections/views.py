@@ -21,7 +21,7 @@ from projections.query import Query
 # tables, fold or rows. They stand here, beside no fold, so that whoever only reads can tell whether the views are up to
 # date without loading any.
 VIEW_VERSIONS: Final = {
-    "catalog": 3,
+    "catalog": 4,
     "agents": 4,
     "reasoning": 4,
     "briefs": 3,
@@ -53,7 +53,8 @@ _QUERIES: Final = {
     "catalog.quarantined": "catalog.queries.list_quarantined",
     "catalog.show": "catalog.queries.show_event",
     "catalog.streams": "catalog.queries.list_streams",
-    "catalog.why": "catalog.queries.why_event",
+    "catalog.linked": "catalog.walk.linked_events",
+    "catalog.why": "catalog.walk.why_event",
     "handoffs.board": "handoffs.queries.board",
     "handoffs.existing": "handoffs.queries.existing_handoffs",
     "handoffs.facts": "handoffs.queries.facts_of_handoff",

@@ -1,7 +1,10 @@
 """The catalog's fold: one row an event, one row a reference, and how far each stream has come.
 
-A reference is one of ``causes``, or the ``reasoning_ref`` of a brief or handoff (``via`` says which). What it leads to
-is looked up at read time: an event, the body of one, a version of a reasoning graph, a blob, or nothing known here.
+A reference is what an event rests on, and ``via`` says how: one of its ``causes``; ``stream``, the step before it in
+the life of its handoff, reasoning or review; a ``reasoning_ref``, ``validation``, ``blob`` or imported ``original``;
+the handoff that it ``depends_on``, ``answers`` or is ``superseded_by``; the ``snapshot`` that a review is about. What
+it leads to is looked up at read time: an event, the body of one, a version of a reasoning graph, a stream as it was
+then, a blob, or nothing known here.
 """
 
 from __future__ import annotations
@@ -10,11 +13,24 @@ from typing import Final
 
 import msgspec
 
+from ledger.events.blob import blobs_of
 from ledger.events.body import Event
-from ledger.events.handoff import HandoffCompleted, HandoffContent
+from ledger.events.handoff import HandoffClaimed, HandoffCompleted, HandoffContent, HandoffSuperseded
+from ledger.events.imported import RecordImported
 from ledger.events.reasoning import ReasoningBriefed, ReasoningValidated
+from ledger.events.review import ReviewRequested
+from ledger.events.snapshot import SnapshotTaken
 from projections.projection import Logged, Projection, Row, Rows, Table
 from projections.views import VIEW_VERSIONS
+
+STEPS: Final = (
+    *("handoff.created", "handoff.amended", "handoff.approved", "handoff.rejected", "handoff.claimed"),
+    *("handoff.released", "handoff.completed", "handoff.changes_requested", "handoff.verified"),
+    *("handoff.cancelled", "handoff.superseded", "reasoning.started", "reasoning.extended", "reasoning.concluded"),
+    *("review.requested", "review.answered"),
+)
+"""The kinds by which a handoff, a reasoning or a review goes on: each rests on the one before it in its stream."""
+_WITH_STEPS: Final = ("handoff/", "reasoning/", "review/")
 
 
 class EventRow(Row, frozen=True):
@@ -35,7 +51,7 @@ class EventRow(Row, frozen=True):
 
 
 class RefRow(Row, frozen=True):
-    """A reference that an event makes; ``via`` is ``causes`` or ``reasoning_ref``."""
+    """A reference that an event makes, and how (``via``)."""
 
     event_index: int
     position: int
@@ -65,12 +81,19 @@ STREAMS: Final = Table("streams", StreamRow, primary_key=("stream",), owner="str
 
 
 class StreamState(msgspec.Struct, frozen=True, array_like=True):
-    """How far a stream has come: its version is the number of its events."""
+    """How far a stream has come: its version is the number of its events.
+
+    ``step`` is the id of the last event of ``STEPS``, ``before`` of the one before the last event; ``depends_on`` are
+    the streams of the handoffs that this one depends on.
+    """
 
     stream: str
     version: int = 0
     first_index: int = -1
     last_index: int = -1
+    step: str = ""
+    before: str = ""
+    depends_on: tuple[str, ...] = ()
 
 
 def keys(event: Event) -> tuple[str, ...]:
@@ -81,7 +104,11 @@ def keys(event: Event) -> tuple[str, ...]:
 def fold(state: StreamState, event: Event) -> StreamState:
     """Count one more event of the stream."""
     first = event.index if state.version == 0 else state.first_index
-    return StreamState(state.stream, state.version + 1, first, event.index)
+    step = event.id if event.kind in STEPS else state.step
+    depends_on = state.depends_on
+    if isinstance(event.data, HandoffContent):
+        depends_on = tuple(f"handoff/{one}" for one in event.data.depends_on)
+    return StreamState(state.stream, state.version + 1, first, event.index, step, state.step, depends_on)
 
 
 def rows(state: StreamState) -> Rows:
@@ -107,21 +134,38 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         corr=event.corr,
         size=logged.size,
     )
-    refs = [(ref, "causes") for ref in event.causes]
-    if (reasoning_ref := _reasoning_ref(event)) is not None:
-        refs.append((reasoning_ref, "reasoning_ref"))
+    refs = [*((ref, "causes") for ref in event.causes), *_refs_in(event)]
+    if state is not None and isinstance(event.data, HandoffContent | HandoffClaimed):
+        refs += [(stream, "depends_on") for stream in state.depends_on]  # a claim: what they have come to by then
+    if state is not None and state.before and event.stream.startswith(_WITH_STEPS):
+        refs.append((state.before, "stream"))
+    first = dict(reversed(refs))
+    refs = [(ref, via) for ref, via in refs if first[ref] == via]
     return (row, *(RefRow(event.index, position, ref, via) for position, (ref, via) in enumerate(refs)))
 
 
-def _reasoning_ref(event: Event) -> str | None:
-    """Return the version of a graph that the event's data rests on, if it names one."""
+def _refs_in(event: Event) -> list[tuple[str, str]]:
+    """Return what the event's data names, apart from what its stream says."""
+    refs: list[tuple[str | None, str]] = []
     match event.data:
         case ReasoningBriefed() as data:
-            return data.brief.reasoning_ref
-        case HandoffContent() | HandoffCompleted() | ReasoningValidated() as data:
-            return data.reasoning_ref
-        case _:  # the other kinds of events name none
-            return None
+            refs = [(data.brief.reasoning_ref, "reasoning_ref")]
+        case HandoffContent() as data:
+            refs = [(data.reasoning_ref, "reasoning_ref")]
+            refs += [(f"handoff/{data.answers}", "answers")] if data.answers else []
+        case HandoffCompleted() | ReasoningValidated() | SnapshotTaken() as data:
+            refs = [(data.reasoning_ref, "reasoning_ref")]
+        case HandoffSuperseded() as data:
+            refs = [(f"handoff/{data.by}", "superseded_by")]
+        case ReviewRequested() as data:
+            refs = [(data.reasoning_ref, "reasoning_ref"), *((ref, "validation") for ref in data.validations)]
+            refs += [(f"snapshot/{data.snapshot_id}", "snapshot")] if data.snapshot_id else []
+        case RecordImported() as data:
+            refs = [(data.original, "original")]
+        case _:  # the other kinds of events name nothing but blobs
+            pass
+    refs += [(ref, "blob") for ref in blobs_of(event.data)]
+    return [(ref, via) for ref, via in refs if ref is not None]
 
 
 VIEW: Final = Projection(

@@ -1,11 +1,9 @@
-"""Questions about events: find them, count them, resolve a shortened ref, walk from effects to causes (``why``)."""
+"""Questions about events: find them, count them, resolve a shortened ref."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
-
-import msgspec
+from typing import Any, Final
 
 from projections.query import (
     Answer,
@@ -23,11 +21,7 @@ from projections.query import (
 from projections.store import quarantine_table
 from projections.views import ON_DEMAND, VIEW_VERSIONS
 
-depth_max: Final = 32
-events_walked_max: Final = 256
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")  # within SQL's integers; a leading zero makes it hex digits
-
-Depth = Annotated[int, msgspec.Meta(ge=1, le=depth_max, description="Steps from the event asked about.")]
 
 STREAMS: Final = Listing("SELECT * FROM streams", "streams", "stream", newest_first=False)
 LISTING: Final = Listing("SELECT * FROM events", "events", "event_index", newest_first=False)
@@ -42,13 +36,6 @@ class EventFilter(Arguments, frozen=True):
     corr: str | None = None
     after: int = -1
     limit: Limit = 50
-
-
-class WhyEvent(Arguments, frozen=True):
-    """The event to explain, and how many steps to go back."""
-
-    ref: str
-    depth: Depth = 8
 
 
 class StreamFilter(Arguments, frozen=True):
@@ -90,7 +77,7 @@ def show_event(moment: Moment, asked: ByRef) -> Answer:
     names = [row["body_ref"] if asked.ref.startswith("sha256:") else row["id"] for row in found.values()]
     only_match(names, asked.ref, "event")
     (row,) = found.values()
-    return row | {"refs": _refs_of(moment, row["event_index"])}
+    return row | {"refs": refs_of(moment, row["event_index"])}
 
 
 def find_events(moment: Moment, asked: EventFilter) -> Answer:
@@ -116,60 +103,6 @@ def list_streams(moment: Moment, asked: StreamFilter) -> Answer:
     return list_of(moment, STREAMS, Where(asked, "sort"), asked, of="streams")
 
 
-def why_event(moment: Moment, asked: WhyEvent) -> Answer:
-    """Return the event, what it follows from back to the first evidence (``causes``), and what follows (``effects``).
-
-    A cause is an event's row with its ``depth``, the ``ref`` it was named by and ``via`` (``causes`` or
-    ``reasoning_ref``); ``unresolved`` lists refs that lead to no event here. ``is_complete`` is false when the walk
-    ended at ``depth`` or at 256 events.
-    """
-    event = show_event(moment, ByRef(ref=asked.ref))
-    seen = {event["event_index"]}
-    causes: list[dict[str, Any]] = []
-    unresolved: list[dict[str, Any]] = []
-    layer, depth = [event], 0
-    while layer and depth < asked.depth and len(seen) <= events_walked_max:
-        depth += 1
-        above: list[dict[str, Any]] = []
-        for effect in layer:
-            for ref in effect["refs"]:
-                cause = _event_behind(moment, ref["ref"])
-                named = {"depth": depth, "ref": ref["ref"], "via": ref["via"], "of": effect["event_index"]}
-                if cause is None:
-                    unresolved.append(named)
-                elif cause["event_index"] not in seen:
-                    seen.add(cause["event_index"])
-                    above.append(cause | named | {"refs": _refs_of(moment, cause["event_index"])})
-        causes += above
-        layer = above
-    return {
-        "event": event,
-        "causes": causes,
-        "effects": _effects(moment, event),
-        "unresolved": unresolved,
-        "is_complete": not any(event["refs"] for event in layer),
-    }
-
-
-def _refs_of(moment: Moment, index: int) -> list[dict[str, Any]]:
+def refs_of(moment: Moment, index: int) -> list[dict[str, Any]]:
+    """Return what an event rests on, each ``{"ref", "via"}`` (``catalog.fold``)."""
     return moment.rows("SELECT ref, via FROM event_refs WHERE event_index = ? ORDER BY position", (index,))
-
-
-def _event_behind(moment: Moment, ref: str) -> dict[str, Any] | None:
-    """Return the event that a whole ref names: by its id, its body, or the graph version it made."""
-    sql = (
-        "SELECT * FROM events WHERE event_index = (SELECT min(found) FROM ("
-        "SELECT event_index AS found FROM events WHERE id = ? UNION ALL "
-        "SELECT event_index FROM events WHERE body_ref = ? UNION ALL "
-        "SELECT event_index FROM reasoning_versions WHERE ref = ?))"
-    )
-    found = moment.rows(sql, (ref, ref, ref))
-    return found[0] if found else None
-
-
-def _effects(moment: Moment, event: dict[str, Any]) -> list[dict[str, Any]]:
-    sql = (
-        "SELECT e.*, r.via FROM event_refs r JOIN events e ON e.event_index = r.event_index WHERE r.ref IN (?, ?) "
-        "OR r.ref IN (SELECT ref FROM reasoning_versions WHERE event_index = ?) ORDER BY e.event_index LIMIT ?"
-    )
-    return moment.rows(sql, (event["id"], event["body_ref"], event["event_index"], events_walked_max))

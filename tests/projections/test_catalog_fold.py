@@ -5,13 +5,22 @@ from __future__ import annotations
 from folding import facts, rows_of
 
 from ledger.events.body import Event
-from ledger.events.handoff import HandoffCompleted
-from ledger.events.session import FindingLogged, SessionStarted
+from ledger.events.handoff import (
+    HandoffAmended,
+    HandoffClaimed,
+    HandoffCompleted,
+    HandoffCreated,
+    HandoffLogged,
+    HandoffSuperseded,
+)
+from ledger.events.session import FindingLogged, SessionStarted, Vectors
+from ledger.events.snapshot import SnapshotTaken
 from projections.catalog.fold import VIEW as CATALOG
 from projections.catalog.fold import RefRow, StreamState, added
 from projections.projection import Logged
 
 REF = "sha256:" + "ab" * 32
+BLOB = "blake3:" + "cd" * 32
 
 
 def test_each_event_has_a_row_with_its_version_in_the_stream():
@@ -39,10 +48,39 @@ def test_a_stream_knows_its_first_and_last_event():
     ]
 
 
-def test_causes_and_the_reasoning_of_a_result_are_references():
+def refs_of(stream, *given):
+    """Return what the last of these events rests on, as (ref, via)."""
+    state, rows = StreamState(stream), ()
+    for event in facts(stream, *given):
+        state = CATALOG.fold(state, event)
+        rows = added(state, Logged(event, REF, 100))
+    return [(row.ref, row.via) for row in rows[1:]]
+
+
+def test_causes_come_before_what_the_data_names_and_nothing_twice():
     (event,) = facts("handoff/h", ("bob", HandoffCompleted(reasoning_ref=REF)))
-    caused = Event(
-        **{name: getattr(event, name) for name in event.__struct_fields__} | {"causes": [f"blake3:{1:064x}"]}
-    )
+    causes = {"causes": [f"blake3:{1:064x}", REF]}
+    caused = Event(**{name: getattr(event, name) for name in event.__struct_fields__} | causes)
     rows = added(StreamState("handoff/h", 1, 0, 0), Logged(caused, REF, 100))
-    assert rows[1:] == (RefRow(0, 0, f"blake3:{1:064x}", "causes"), RefRow(0, 1, REF, "reasoning_ref"))
+    assert rows[1:] == (RefRow(0, 0, f"blake3:{1:064x}", "causes"), RefRow(0, 1, REF, "causes"))
+
+
+def test_data_names_reasoning_handoffs_and_blobs():
+    content = HandoffCreated(title="t", to="bob", reasoning_ref=REF, answers="a", depends_on=["b"], skeleton=BLOB)
+    assert refs_of("handoff/h", ("alice", content)) == [
+        (REF, "reasoning_ref"),
+        ("handoff/a", "answers"),
+        (BLOB, "blob"),
+        ("handoff/b", "depends_on"),
+    ]
+    snapshot = SnapshotTaken(vectors=Vectors(), context_source="none", reasoning_ref=REF)
+    assert refs_of("snapshot/n", ("bob", snapshot)) == [(REF, "reasoning_ref")]
+    assert refs_of("handoff/h", ("alice", HandoffSuperseded(by="new"))) == [("handoff/new", "superseded_by")]
+
+
+def test_a_claim_rests_on_the_step_before_and_on_the_handoffs_its_content_depends_on():
+    created = HandoffCreated(title="t", to="bob", depends_on=["a", "b"])
+    amended = HandoffAmended(title="t", to="bob", depends_on=["b"])
+    given = [("alice", created), ("alice", amended), ("bob", HandoffLogged(text="x")), ("bob", HandoffClaimed())]
+    step = facts("handoff/h", *given)[1].id
+    assert refs_of("handoff/h", *given) == [("handoff/b", "depends_on"), (step, "stream")]

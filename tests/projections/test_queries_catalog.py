@@ -9,7 +9,6 @@ from view_ledger import ViewLedger
 
 from ledger.envelope import decode_entry
 from ledger.errors import Refused
-from ledger.events.handoff import HandoffCompleted
 from ledger.events.session import FindingLogged, SessionStarted
 
 
@@ -87,47 +86,6 @@ def test_streams_page_by_name(ledger, reader):
     )
     rest = reader.answer("catalog.streams", {"sort": "handoff", "limit": 2, "after": page["next"]})
     assert ([one["name"] for one in rest["streams"]], rest["next"]) == (["c"], None)
-
-
-def test_why_walks_causes_to_the_evidence(ledger, reader):
-    ledger.emit("bob", "session/s", SessionStarted())
-    finding = ledger.emit("bob", "session/s", FindingLogged(finding="the pool leaks"))
-    ledger.reason("r")
-    ref = reader.answer("reasoning.show", {"id": "r"})["ref"]
-    ledger.approve("h", ledger.hand_over("h", reasoning_ref=ref))
-    ledger.claim("h")
-    done = ledger.emit("bob", "handoff/h", HandoffCompleted(reasoning_ref=ref), causes=[finding.id])
-    answer = reader.answer("catalog.why", {"ref": str(done.index)})
-    concluded = reader.answer("resolve", {"ref": ref})["event_index"]
-    assert [(one["event_index"], one["via"], one["depth"]) for one in answer["causes"]] == [
-        (finding.index, "causes", 1),
-        (concluded, "reasoning_ref", 1),
-    ]
-    assert answer["is_complete"]
-    created = reader.answer("catalog.find", {"kind": "handoff.created"})["events"][0]["event_index"]
-    effects = reader.answer("catalog.why", {"ref": str(concluded)})["effects"]
-    assert [one["event_index"] for one in effects] == [created, done.index]
-
-
-def test_why_says_what_leads_nowhere_and_where_it_stopped(ledger, reader):
-    unknown = "sha256:" + "0" * 64
-    ledger.emit("bob", "session/s", SessionStarted(), causes=[unknown])
-    event = ledger.event(-1)
-    for number in range(3):
-        ledger.emit("bob", "session/s", FindingLogged(finding=f"f{number}"), causes=[event.id])
-        event = ledger.event(-1)
-    whole = reader.answer("catalog.why", {"ref": event.id})
-    assert ([one["depth"] for one in whole["causes"]], whole["is_complete"]) == ([1, 2, 3], True)
-    assert [one["ref"] for one in whole["unresolved"]] == [unknown]
-    cut = reader.answer("catalog.why", {"ref": event.id, "depth": 2})
-    assert ([one["depth"] for one in cut["causes"]], cut["is_complete"]) == ([1, 2], False)
-
-
-def test_a_walk_that_ends_at_its_depth_with_nothing_beyond_is_complete(ledger, reader):
-    first = ledger.emit("bob", "session/s", SessionStarted())
-    second = ledger.emit("bob", "session/s", FindingLogged(finding="f"), causes=[first.id])
-    answer = reader.answer("catalog.why", {"ref": second.id, "depth": 1})
-    assert ([one["id"] for one in answer["causes"]], answer["is_complete"]) == ([first.id], True)
 
 
 def test_resolve_tells_streams_versions_and_steps_apart(ledger, reader):

@@ -239,9 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = run(given, app)
         sys.stdout.flush()
     except OSError as error:
-        # Whoever read our output has gone, or its disk is full; Python must not complain about it again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = Exit.OK if isinstance(error, BrokenPipeError) else _print_error(_machine_error(error), as_json=False)
+        code = _give_up_output(error)
     finally:
         app.close()
     gc.freeze()  # what ends with the process is not searched for garbage first: a tenth of a short verb (measured)
@@ -276,6 +274,19 @@ def run(arguments: list[str], app: App) -> int:
         message = f"{type(error).__name__}: {error} (run again with BATON_TRACEBACK=1, and please report it)"
         return _print_error(BatonError("UNEXPECTED", message), as_json=as_json)
     return code if isinstance(code, int) else Exit.OK
+
+
+def _give_up_output(error: OSError) -> int:
+    """Return how a run ends whose reader has gone, or has a full disk; Python must not complain again at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return Exit.OK
+    try:
+        return _print_error(_machine_error(error), as_json=False)
+    except OSError:
+        os.dup2(nowhere, sys.stderr.fileno())
+        return Exit.UNAVAILABLE
 
 
 def _machine_error(error: OSError) -> Unavailable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from shlex import join
 from typing import Any, Final
@@ -167,22 +168,92 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("ref", metavar="INDEX|REF")
-@click.option("--depth", type=click.IntRange(1, 32), default=8, show_default=True, help="How many steps to go back.")
-def why(app: App, ref: str, depth: int) -> None:
-    """Walk from an event to the events it follows from, and on to theirs."""
-    answer = app.query("catalog.why", ref=ref, depth=depth)
+@click.argument("ref", metavar="INDEX|REF|STREAM")
+@click.option("--back", is_flag=True, help="Only what it rests on.")
+@click.option("--forward", is_flag=True, help="Only what rests on it.")
+@click.option("--depth", type=click.IntRange(1, 32), default=8, show_default=True, help="How many steps to go.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=100, show_default=True)
+@click.option("--cursor", type=click.IntRange(1), help="Go on where an earlier page ended; with --back or --forward.")
+@click.option("--prov", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write W3C PROV instead.")
+def why(
+    app: App, ref: str, *, back: bool, forward: bool, depth: int, limit: int, cursor: int | None, prov: Path | None
+) -> None:
+    """Walk from an event back to the evidence that it rests on, and forward to what rests on it.
+
+    Followed are causes, reasoning refs, dependencies and answers between handoffs, the steps of a handoff, reasoning
+    or review, snapshots and blobs. REF is an event, a reasoning, a handoff or other stream (its last event), or a
+    blob. Why a handoff is not ready is another question: `baton handoff why ID`.
+
+    --prov writes PROV-JSON, or PROV-N where FILE ends in .provn.
+    """
+    direction = "both" if back == forward else "back" if back else "forward"
+    asked = {"ref": ref, "direction": direction, "depth": depth}
+    if prov is not None:
+        write_prov(app, prov, _walked(app, asked))
+        return
+    answer = app.query("catalog.why", **asked, limit=limit, after=cursor)
+    answer["unresolved"] = [step | {"blob_bytes": _blob_size(app, step["ref"])} for step in answer["unresolved"]]
+    following = None
+    if answer["next"] is not None:
+        options = {"back": back, "forward": forward, "depth": depth, "limit": limit, "cursor": answer["next"]}
+        following = " ".join(("baton why", join([ref]), command_line("", options)))
 
     def text() -> None:
-        for one in [answer["event"] | {"depth": 0}, *answer["causes"]]:
-            said = f"{one['event_index']}  {one['kind']}  {clean(one['stream'])}  by {one['author']}"
-            click.echo("  " * one["depth"] + said)
-        for one in answer["unresolved"]:
-            click.echo(f"not in this ledger: {one['ref']}")
-        if answer["effects"]:
-            click.echo("followed by " + ", ".join(f"{one['event_index']} {one['kind']}" for one in answer["effects"]))
+        _print_walk(answer)
+        if following is not None:
+            click.echo(f"go on with {following}")
 
-    app.show("causes", answer, text)
+    app.show("causes", answer, text, following=following)
+
+
+def _print_walk(answer: dict[str, Any]) -> None:
+    click.echo(_step_line(answer["event"]))
+    for name, heading in (("causes", "rests on"), ("effects", "led to")):
+        if answer[name]:
+            click.echo(f"{heading} ({answer[f'{name}_total']}):")
+        for step in answer[name]:
+            click.echo(f"{'  ' * step['depth']}{_step_line(step)}  [{step['via']} of {step['of']}]")
+    for step in answer["unresolved"]:
+        what = "not in this ledger" if step["blob_bytes"] is None else f"a blob of {step['blob_bytes']} bytes"
+        click.echo(f"{clean(step['ref'])}: {what}  [{step['via']} of {step['of']}]")
+    if not answer["is_complete"]:
+        click.echo("there is more behind: --depth goes further")
+
+
+def _step_line(event: dict[str, Any]) -> str:
+    if event["event_index"] is None:
+        return clean(event["ref"])
+    words = (event["event_index"], event["kind"], clean(event["stream"]), "by", event["author"], suspect_cell(event))
+    return "  ".join(map(str, words)).rstrip()
+
+
+def _blob_size(app: App, ref: str) -> int | None:
+    try:
+        return app.client().stat_blob(ref).size if ref.startswith(("blake3:", "sha256:")) else None
+    except Refused:
+        return None
+
+
+def _walked(app: App, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every event of a walk, and the one it begins at."""
+    for direction in ("back", "forward"):
+        after: int | None = None
+        while asked["direction"] in {direction, "both"}:
+            page = app.query("catalog.why", **asked | {"direction": direction, "after": after, "limit": rows_max})
+            yield from (step for step in (page["event"], *page["causes"], *page["effects"]) if "id" in step)
+            if (after := page["next"]) is None:
+                break
+
+
+def write_prov(app: App, file: Path, events: Iterable[dict[str, Any]]) -> None:
+    """Write W3C PROV of events (rows of ``catalog.why`` or ``catalog.linked``), and say how many."""
+    from consumers.auditor.provenance import write_provenance  # noqa: PLC0415 - for this one answer
+
+    humans = {agent["name"] for agent in app.query("agents.list")["agents"] if "human" in agent["roles"]}
+    count = write_provenance(file, events, ledger=app.client().ledger, humans=humans)
+    app.show(
+        "provenance", {"file": str(file), "events": count}, lambda: click.echo(f"{count} events in {clean(str(file))}")
+    )
 
 
 def envelope_of(app: App, index: int) -> dict[str, Any]:

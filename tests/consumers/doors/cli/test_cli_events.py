@@ -176,17 +176,6 @@ def test_followed_log_prints_one_document_a_line_until_it_is_interrupted(baton: 
     assert said.code == 130
 
 
-def test_why_walks_back_along_causes(baton: Baton, fresh: Fresh) -> None:
-    stream = start_session(baton, fresh("why"))
-    first = emit_finding(baton, stream, "first")
-    second = emit_finding(baton, stream, "second", "--cause", first["id"])
-    third = emit_finding(baton, stream, "third", "--cause", second["id"])
-    answer = baton.data("why", third["id"])
-    assert [one["event_index"] for one in answer["causes"]] == [second["index"], first["index"]]
-    assert [one["event_index"] for one in baton.data("why", first["id"])["effects"]] == [second["index"]]
-    assert [len(line) - len(line.lstrip()) for line in baton("why", third["id"]).splitlines()] == [0, 2, 4]
-
-
 @pytest.mark.served
 def test_expected_version_and_idempotency_are_passed_on(baton: Baton, fresh: Fresh) -> None:
     stream = start_session(baton, fresh("idem"))

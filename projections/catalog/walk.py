@@ -1,0 +1,170 @@
+"""Why: from an event back to the evidence that it rests on, and forward to what rests on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from ledger.errors import Refused
+from projections.catalog.fold import STEPS
+from projections.catalog.queries import LISTING, refs_of
+from projections.query import Answer, Arguments, ByRef, Limit, Moment, Where, list_of
+from projections.resolve import resolve
+
+depth_max: Final = 32
+events_walked_max: Final = 2_000
+# What a stream was, when an event named it: a step of its life, or a snapshot, which is all of its stream.
+_MEANT: Final = (*STEPS, "snapshot.taken")
+_MARKS: Final = ", ".join("?" for _ in _MEANT)
+
+Depth = Annotated[int, msgspec.Meta(ge=1, le=depth_max, description="Steps from the event asked about.")]
+
+
+class WhyEvent(Arguments, frozen=True):
+    """What to explain (as ``resolve`` takes it, or a ref that events name), which way, and how many steps.
+
+    ``after`` is the ``next`` of the page before, which only a walk in one direction has.
+    """
+
+    ref: str
+    direction: Literal["back", "forward", "both"] = "both"
+    depth: Depth = 8
+    after: Annotated[int, msgspec.Meta(ge=0, le=events_walked_max)] = 0
+    limit: Limit = 100
+
+
+class LinkedFilter(Arguments, frozen=True):
+    """The events of a stream, or all; ``after`` is an index, and the page begins behind it."""
+
+    stream: str | None = None
+    after: int = -1
+    limit: Limit = 50
+
+
+def why_event(moment: Moment, asked: WhyEvent) -> Answer:
+    """Return the event, what it follows from back to the first evidence (``causes``), and what follows (``effects``).
+
+    Each is an event's row with its ``refs``, its ``depth``, the neighbour ``of`` which it was found, the ``ref`` that
+    led there, and ``via`` (``catalog.fold``); ``causes_total`` and ``effects_total`` count all. ``unresolved`` lists
+    refs that lead to no event here. ``is_complete`` is false where the walk ended at ``depth`` or at 2,000 events. Of a
+    ref that is no event of this ledger, but that some name, ``event`` is the ``ref`` alone.
+    """
+    if asked.after and asked.direction == "both":
+        raise Refused("USAGE", "pages go in one direction: ask for the causes (back) or the effects (forward)")
+    start = _start(moment, asked.ref)
+    answer: Answer = {"event": start, "unresolved": [], "is_complete": True, "next": None}
+    for name, direction, steps_from in (("causes", "back", _causes), ("effects", "forward", _effects)):
+        is_asked = asked.direction in {direction, "both"}
+        walk = _Walk(start, asked.depth if is_asked else 0, partial(steps_from, moment))
+        end = asked.after + asked.limit
+        answer |= {name: walk.events[asked.after : end], f"{name}_total": len(walk.events)}
+        if is_asked:
+            answer["unresolved"] += walk.unresolved
+            answer["is_complete"] &= walk.is_complete
+            answer["next"] = end if asked.direction == direction and len(walk.events) > end else None
+    return answer
+
+
+class _Walk:
+    """Goes from event to event, nearest first; ``steps_from`` gives those next to one, each with its ``ref``."""
+
+    def __init__(self, start: Answer, depth: int, steps_from: Callable[[Answer], list[Answer]]) -> None:
+        self.events: list[Answer] = []
+        self.unresolved: list[Answer] = []
+        self.is_complete = True
+        seen, layer = {start["event_index"]}, [start]
+        for distance in range(1, depth + 1):
+            layer = self._layer(layer, distance, seen, steps_from)
+            self.events += layer
+        if depth:  # is anything new behind the last of them?
+            behind = [step for event in layer for step in steps_from(event)]
+            self.is_complete &= all(step["event_index"] in {None, *seen} for step in behind)
+
+    def _layer(
+        self, layer: list[Answer], distance: int, seen: set[int | None], steps_from: Callable[[Answer], list[Answer]]
+    ) -> list[Answer]:
+        beyond: list[Answer] = []
+        for event in layer:
+            for step in steps_from(event):
+                place = {"depth": distance, "of": event["event_index"]}
+                if step["event_index"] is None:
+                    self.unresolved.append({"ref": step["ref"], "via": step["via"]} | place)
+                elif step["event_index"] in seen:
+                    continue
+                elif len(seen) > events_walked_max:
+                    self.is_complete = False
+                else:
+                    seen.add(step["event_index"])
+                    beyond.append(step | place)
+        return beyond
+
+
+def linked_events(moment: Moment, asked: LinkedFilter) -> Answer:
+    """Return ``{"events", "total", "next"}`` in the order of the log, each event with the ``refs`` of a walk."""
+    read = partial(_linked, moment)
+    return list_of(moment, LISTING, Where(asked, "stream"), asked, of="events", read=read)
+
+
+def _start(moment: Moment, asked: str) -> Answer:
+    try:
+        index = resolve(moment, ByRef(ref=asked))["event_index"]
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND" or not moment.rows("SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (asked,)):
+            raise
+        return {"event_index": None, "ref": asked, "refs": []}
+    return _linked(moment, _row(moment, index))
+
+
+def _row(moment: Moment, index: int) -> Answer:
+    (row,) = moment.rows("SELECT * FROM events WHERE event_index = ?", (index,))
+    return row
+
+
+def _linked(moment: Moment, row: Answer) -> Answer:
+    """Return an event's row with its ``refs``, each with the ``event_index`` that it leads to, or None."""
+    index = row["event_index"]
+    refs = [ref | {"event_index": _index_behind(moment, ref["ref"], index)} for ref in refs_of(moment, index)]
+    return row | {"refs": refs}
+
+
+def _index_behind(moment: Moment, ref: str, before: int) -> int | None:
+    """Return the index of what a whole ref names: an event, its body, the graph version it made, a stream as it was."""
+    by_stream = (
+        f"SELECT max(event_index) AS found FROM events WHERE stream = ? AND event_index < ? AND kind IN ({_MARKS})"  # noqa: S608
+    )
+    by_ref = (
+        "SELECT min(found) AS found FROM (SELECT event_index AS found FROM events WHERE id = ? UNION ALL "
+        "SELECT event_index FROM events WHERE body_ref = ? UNION ALL "
+        "SELECT event_index FROM reasoning_versions WHERE ref = ?)"
+    )
+    rows = moment.rows(by_stream, (ref, before, *_MEANT)) if "/" in ref else moment.rows(by_ref, (ref, ref, ref))
+    found: int | None = rows[0]["found"]
+    return found
+
+
+def _causes(moment: Moment, event: Answer) -> list[Answer]:
+    """Return the events that an event's refs lead to, and of those that lead nowhere the ref alone."""
+    return [
+        ref | {"refs": []} if ref["event_index"] is None else _linked(moment, _row(moment, ref["event_index"])) | ref
+        for ref in event["refs"]
+    ]
+
+
+def _effects(moment: Moment, event: Answer) -> list[Answer]:
+    """Return the events that name an event, what it made, or its stream as it was until its next step."""
+    index = event["event_index"]
+    named, given = "r.ref = ?", [event.get("id", event["ref"] if index is None else "")]
+    if index is not None:
+        named += " OR r.ref = ? OR r.ref IN (SELECT ref FROM reasoning_versions WHERE event_index = ?)"
+        given += [event["body_ref"], index]
+    if index is not None and event["kind"] in _MEANT:
+        until = f"SELECT min(event_index) FROM events WHERE stream = ? AND event_index > ? AND kind IN ({_MARKS})"  # noqa: S608
+        named += f" OR (r.ref = ? AND r.event_index > ? AND r.event_index <= coalesce(({until}), r.event_index))"
+        given += [event["stream"], index, event["stream"], index, *_MEANT]
+    # The texts are fixed here; what is asked for is bound.
+    sql = f"SELECT e.*, r.ref, r.via FROM event_refs r JOIN events e ON e.event_index = r.event_index WHERE {named}"  # noqa: S608
+    rows = moment.rows(f"{sql} ORDER BY e.event_index LIMIT ?", (*given, events_walked_max + 1))
+    return [_linked(moment, row) for row in rows]
