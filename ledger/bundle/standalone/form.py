@@ -58,24 +58,17 @@ class Event:
     data: dict[str, Any]
 
 
-def take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
-    """Take bytes out of an entry."""
-    need(at + size <= len(data), "the entry ends too soon")
-    return data[at : at + size], at + size
-
-
 def take_item(data: bytes, at: int) -> tuple[int | bytes, int]:
     """Read a msgpack unsigned integer, or bytes, in its shortest form."""
-    (first,), at = take(data, at, 1)
+    first, at = data[at], at + 1
     if first < 0x80:
         return first, at
     need(0xCC <= first <= 0xCF or first in (0xC4, 0xC5), "a number or bytes were expected")
     width = 1 << (first - 0xCC) if first >= 0xCC else first - 0xC3
-    raw, at = take(data, at, width)
-    number = int.from_bytes(raw, "big")
+    number, at = int.from_bytes(data[at : at + width], "big"), at + width
     least = (0x80 if width == 1 else 1 << (4 * width)) if first >= 0xCC else 0x100 * (width - 1)
     need(number >= least, "a number or bytes are not in their shortest form")
-    return (number, at) if first >= 0xCC else take(data, at, number)
+    return (number, at) if first >= 0xCC else (data[at : at + number], at + number)
 
 
 def read_entry(data: bytes) -> Entry:
@@ -86,7 +79,7 @@ def read_entry(data: bytes) -> Entry:
     while len(items) < 10:
         item, at = take_item(data, at)
         items.append(item)
-    need(at == len(data), "there are bytes after the entry")
+    need(at == len(data), "the entry ends too soon, or bytes follow it")
     version, body, key, algorithm, signature, place, batch, accepted_ms, *versions = items
     bytes_at = [at for at, item in enumerate(items) if isinstance(item, bytes)]
     need(bytes_at == [1, 2, 4], "the entry has a number where bytes belong, or bytes where a number belongs")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING
 
 import pytest
+from bundle_mutations import members_of, packed
 from forge import SESSION, Forge
 from judges import alone, ours
 from wrong_logs import WRONG_LOGS, WrongLog
@@ -44,3 +46,19 @@ def test_wrong_log_is_found_by_both(case: WrongLog, tmp_path: Path) -> None:
         family = decode_entry(forge.entries[index]).body.split(b'"stream":"')[1].split(b"/")[0].decode()
         assert other.word == "VALID"
         assert family in other.text.partition("rules not replayed: ")[2].partition(";")[0]
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "schemas.json", "verify.py"])
+def test_member_that_somebody_else_made_fits_no_bundle(name: str, tmp_path: Path) -> None:
+    path = Forge().export(tmp_path / "other.tar")
+    members = dict(members_of(path))
+    note, _, line = members["checkpoint"].rpartition(b" ")
+    others = {
+        "checkpoint": note + b" " + b64encode(b64decode(line)[:4] + bytes(64)) + b"\n",  # the key's id, no signature
+        "schemas.json": members["schemas.json"].replace(
+            b'"additionalProperties":false', b'"additionalProperties":true'
+        ),
+        "verify.py": members["verify.py"].replace(b"if not condition:", b"if False:"),
+    }
+    path.write_bytes(packed([(one, others[one] if one == name else data) for one, data in members.items()]))
+    assert (ours(path).word, alone(path).word) == ("INVALID", "INVALID")

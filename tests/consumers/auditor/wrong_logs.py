@@ -264,6 +264,16 @@ def spelled(old: bytes, new: bytes) -> Callable[[Forge], Any]:
     return make
 
 
+def ended_with(more: bytes) -> Callable[[Forge], Any]:
+    """Store a finding with bytes behind its entry."""
+
+    def make(forge: Forge) -> None:
+        finding(forge)
+        forge.entries[-1] += more
+
+    return make
+
+
 def batch_swapped(forge: Forge) -> None:
     """Keep the events of a batch in another order than was signed."""
     bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "ab"]
@@ -307,6 +317,17 @@ def odd(rule: str, code: str, old: str, new: str) -> WrongLog:
     return WrongLog(
         rule, code, lambda forge: forge.edited("alice", SESSION, FindingLogged(finding="x", impact=0.5), old, new)
     )
+
+
+def free(rule: str, code: str, value: str) -> WrongLog:
+    """Return the case of a value that stands where a kind allows any."""
+
+    def make(forge: Forge) -> None:
+        data = EXAMPLES["tot.nodes_added"]
+        body = forge.body("alice", "tot/tot-20260212-100000-abcdef", data, kind="tot.nodes_added")
+        forge.raw("alice", body.replace(b'"depth"', b'"metadata":{"x":%b},"depth"' % value.encode(), 1))
+
+    return WrongLog(rule, code, make)
 
 
 def of_kind(rule: str, code: str, make: Callable[[Forge], Any]) -> WrongLog:
@@ -702,6 +723,10 @@ WHAT_AN_EVENT_IS: Final = (
             f.body("alice", SESSION, FINDING) + b" " * (48 * 1024 - 128 - len(f.body("alice", SESSION, FINDING)) + 1),
         ),
     ),
+    free("an integer is one that all readers hold, wherever it stands", "INTEGER_OUT_OF_RANGE", "9007199254740993"),
+    free("a number is finite, wherever it stands", "INVALID_FORMAT", "-1e999"),
+    free("a key stands once, wherever it stands", "DUPLICATE_KEY", '{"a":1,"\\u0061":2}'),
+    free("nothing is nested deeper than its limit, wherever it stands", "NESTING_TOO_DEEP", "[" * 28 + "]" * 28),
     WrongLog("a blob's upload is no entry", "TRANSITION_NOT_ALLOWED", lambda f: f.submit(f.intent("alice", b"blob"))),
     WrongLog(
         "a record maps to what can be imported",
@@ -739,6 +764,8 @@ WHAT_AN_ENTRY_IS: Final = (
     WrongLog("an event is signed", "SIGNATURE_INVALID", stored(sig=bytes(64))),
     WrongLog("a signature has one form", "SIGNATURE_INVALID", malleable),
     WrongLog("a batch is in the order that was signed", "SIGNATURE_INVALID", batch_swapped, index=-2),
+    WrongLog("nothing follows an entry", "INVALID_FORMAT", ended_with(b"\0")),
+    WrongLog("an entry has numbers where numbers belong", "INVALID_FORMAT", spelled(b"\x9a\x01", b"\x9a\xc4\x01\x01")),
     WrongLog("a checkpoint is signed by its key", "VERIFICATION_FAILED", checkpoint_signed_with("root"), index=None),
     WrongLog("a replaced checkpoint key signs no checkpoint", "VERIFICATION_FAILED", checkpoint_rotated, index=None),
 )
