@@ -161,7 +161,11 @@ def sign_checkpoint(checkpoint: Checkpoint, key: CheckpointKey) -> str:
     if checkpoint.origin != key.origin:
         message = f"A key of {key.origin!r} does not sign for {checkpoint.origin!r}."
         raise Refused("INVALID_FORMAT", message, origin=checkpoint.origin, key_origin=key.origin)
-    text = f"{checkpoint.origin}\n{checkpoint.size}\n{encode_base64(checkpoint.root)}\n"
+    return sign_note(f"{checkpoint.origin}\n{checkpoint.size}\n{encode_base64(checkpoint.root)}\n", key)
+
+
+def sign_note(text: str, key: CheckpointKey) -> str:
+    """Return the note of a text that ends in a newline (C2SP signed-note); what it says must show what kind it is."""
     signature = SigningKey(key.seed).sign(text.encode()).signature
     return f"{text}\n— {key.origin} {encode_base64(key.verifier.key_id + signature)}\n"
 

@@ -171,6 +171,13 @@ class Client(Protocol):
             Refused: the codes of a key file when the checkpoint key is not here.
         """
 
+    def ends(self, size: int, streams: Collection[str]) -> str:
+        """Return the signed note on how many entries streams have in the log of ``size`` (see ``ledger.ends``).
+
+        Raises:
+            Refused: ``NOT_FOUND`` beyond the end; ``TOO_LARGE``; the codes of a key file as ``checkpoint``.
+        """
+
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, from views that hold everything that was in the log when it was asked.
 

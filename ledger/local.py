@@ -253,6 +253,15 @@ class LocalClient(Resource):
                 return note, checkpoint.size
         return "", 0  # of a key that was replaced, or of a log that is no more, after a restore: it counts for nothing
 
+    def ends(self, size: int, streams: Collection[str]) -> str:
+        """Return the signed note on how many entries streams have in the log of ``size``."""
+        from ledger.ends import Counts, Ends, sign_ends  # noqa: PLC0415 - loads keys
+
+        with self.log.snapshot() as snapshot:
+            root, authority = snapshot.frontier(size).root(), decode_entry(snapshot.entry(size - 1)).authority_version
+            versions = {name: sum(index < size for index, _ in snapshot.stream_indexes(name)) for name in streams}
+            return sign_ends(Ends(size, root, Counts(authority, versions)), self._checkpoint_key(snapshot))
+
     def checkpoint_key(self) -> str:
         """Return the key (hex) that signs checkpoints now."""
         with self.log.snapshot() as snapshot:

@@ -19,7 +19,8 @@ from ledger import limits
 from ledger.author import Author, Draft
 from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
 from ledger.client import follow, read_event
-from ledger.envelope import decode_submission
+from ledger.ends import open_ends
+from ledger.envelope import decode_entry, decode_submission
 from ledger.errors import Corrupted, Refused
 from ledger.events.body import Event
 from ledger.events.session import FindingLogged, SessionStarted
@@ -231,6 +232,18 @@ class ClientSuite:
     def test_checkpoint_is_signed_over_the_head(self, client: Client, ledger: Ledger) -> None:
         checkpoint = verify_checkpoint(client.checkpoint(), ledger.checkpoint_key.verifier)
         assert (checkpoint.size, checkpoint.root.hex()) == (client.head().size, client.head().root)
+
+    def test_ends_of_streams_are_signed_for_any_size(self, client: Client, ledger: Ledger) -> None:
+        ledger.submit(found(ledger, "0"))
+        size, stream = client.head().size, SESSION
+        ledger.submit(found(ledger, "1"))
+        notes = [client.ends(at, [stream, "session/none"]) for at in (size, size + 1)]
+        early, late = (open_ends(note, ledger.checkpoint_key.verifier) for note in notes)
+        assert (early.size, late.size, late.root.hex()) == (size, size + 1, client.head().root)
+        assert late.counts.streams == {stream: early.counts.streams[stream] + 1, "session/none": 0}
+        assert late.counts.authority == decode_entry(client.entry(size)).authority_version
+        with pytest.raises(Refused, match="NOT_FOUND"):
+            client.ends(size + 9, [stream])
 
     def test_agents_are_listed_with_their_roles(self, client: Client) -> None:
         agents = {agent.name: agent.roles for agent in client.agents()}

@@ -164,7 +164,7 @@ def test_programs_on_the_pages_publish_react_and_audit(programs: Path, tmp_path:
         finally:
             reacting.kill()
     verdict, approval, *receipt = finish(f"audit{suffix}").splitlines()
-    assert verdict.startswith("ok: ")
+    assert verdict.startswith("VALID: ")
     assert approval.startswith("alex approved ten-lines at index ")
     assert receipt[0] == "c2sp.org/tlog-proof@v1"
 

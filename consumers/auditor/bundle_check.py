@@ -1,9 +1,7 @@
 """Checking a bundle: members against each other, entries against tiles and proofs, and then the replay.
 
-Of a whole log everything is replayed. A bundle of one stream holds every authority event: these are replayed by their
-rules, so that each key is checked as at the gate (but for what is left of a budget). Of the rest form, ids, signatures
-and inclusion are checked: its rules depend on streams that are not there, and the report says
-``rules_replayed: false``.
+Of a whole log everything is replayed; a bundle of one stream is a part of one (``ledger.admission.replay``): it holds
+authority, the streams that the rules look at, and the ledger's word on where they end. What is left out is named.
 
 An entry bundle is taken apart by the tile beside it, so that damage stays with the entry that has it. Entries stand one
 after the other, each behind its length (C2SP tlog-tiles, Log entries): one wrong length would shift all that follow.
@@ -12,17 +10,15 @@ The tile says which hash each must have, so a length with one byte changed is fo
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from consumers.auditor.replay import PackedState, Replay
-from ledger.admission.check import Candidate
-from ledger.admission.decide import apply, check_signer
+from consumers.auditor.replay import Replay
+from consumers.auditor.report import Replayed
+from ledger.admission.replay import Part
 from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.admission.state import Layer
 from ledger.bundle.layout import (
     blob_name,
     checkpoint_keys,
@@ -36,23 +32,17 @@ from ledger.bundle.layout import (
 )
 from ledger.bundle.program import program_digest, verify_program
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, verify_checkpoint
-from ledger.envelope import batch_root_pae, decode_entry, event_id, pae
+from ledger.ends import open_ends
 from ledger.errors import BatonError, Corrupted, Refused, message_of
-from ledger.events.authority import LedgerCreated
-from ledger.events.body import decode_body, make_event
-from ledger.identity import verify
-from ledger.lifecycle.clock import Clock
 from ledger.log.blobs import check_blob
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
-from ledger.merkle import Frontier, leaf_hash, root_of, root_of_path, verify_inclusion
+from ledger.merkle import leaf_hash, root_of, verify_inclusion
 from ledger.receipt import Receipt
 
 if TYPE_CHECKING:
     from consumers.auditor.report import Anchor, AuditReport, Findings
     from ledger.bundle import Bundle
-    from ledger.envelope import Entry
-    from ledger.events import EventData
-    from ledger.events.body import Body, Event
+    from ledger.ends import Ends
 _LENGTH = 2
 
 
@@ -82,30 +72,83 @@ def check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Call
 
 
 def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditReport:
-    """Return the audit of a bundle of one stream."""
+    """Return the audit of a bundle of one stream: authority, the stream, and the streams that its rules look at."""
     manifest = bundle.manifest
-    replay = StreamReplay(findings, manifest.size, bytes.fromhex(manifest.root))
     if manifest.indexes != sorted(set(manifest.indexes)):
         findings.problem(None, "CORRUPTED", "manifest.json does not list the entries in order")
+    part, root = Part(), bytes.fromhex(manifest.root)
     note = bundle.read("checkpoint")
     for index in manifest.indexes:
         data, proof = (bundle.read(name) for name in entry_names(index))
         try:
-            receipt = Receipt.parse(proof.decode("utf-8"))
-            if receipt.to_text().encode() != proof or receipt.index != index:
-                raise Refused("INVALID_FORMAT", "it is not in its one form, or of another index")  # noqa: TRY301
-            if receipt.checkpoint_text.encode() != note:
-                raise Refused("VERIFICATION_FAILED", "it is under another checkpoint")  # noqa: TRY301
+            receipt = _read_proof(proof, index, note)
         except (Refused, UnicodeDecodeError) as error:
             findings.problem(index, "CORRUPTED", f"the proof of entry {index} cannot be used: {message_of(error)}")
             continue
-        replay.feed(index, data, receipt, manifest.stream)
-    replay.finish()
+        if verify_inclusion(leaf_hash(data), index, manifest.size, receipt.path, root):
+            part.feed(index, data, _split_hashes(receipt.extra))
+        else:
+            message = f"entry {index} is not in the tree of the checkpoint"
+            findings.problem(index, "VERIFICATION_FAILED", message)
+    ends = _read_ends(bundle, part, findings)
+    if ends is not None:
+        part.finish(ends.counts.streams, ends.counts.authority, ends.size)
+        for event in part.events:
+            if event.kind not in AUTHORITY_KINDS and event.stream not in ends.counts.streams:
+                message = f"entry {event.index} is of the stream {event.stream}, which is not one of the bundle's"
+                findings.problem(event.index, "INVALID_FIELD", message)
+    for index, refusal in sorted(part.refused.items()):
+        findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
+    for index, refusal in sorted((part.notes | part.doubtful).items()):
+        findings.note(index, refusal.code, f"entry {index}: {refusal.message}")
+    findings.note(None, "VERIFICATION_FAILED", "only the whole log shows idempotency keys and events of session keys")
+    first_refused = min(part.refused, default=None)
+    ledger = None if part.created is None else part.state.ledger
+    replay = Replayed(
+        manifest.size, {manifest.size: root}, None, part.kinds, part.created, ledger, part.authority, first_refused,
+        len(part.events), sorted(part.suspects),
+    )  # fmt: skip
     checkpoint = _check_members(bundle, replay, findings)
-    findings.note(None, "VERIFICATION_FAILED", f"rules were not replayed: only {manifest.stream} is in the bundle")
     return anchor.report(
-        "bundle", replay, rules_replayed=False, checkpoint_size=None if checkpoint is None else checkpoint.size
+        "bundle",
+        replay,
+        checkpoint_size=None if checkpoint is None else checkpoint.size,
+        stream=manifest.stream,
+        missing=part.missing,
     )
+
+
+def _read_proof(proof: bytes, index: int, note: bytes) -> Receipt:
+    receipt = Receipt.parse(proof.decode("utf-8"))
+    if receipt.to_text().encode() != proof or receipt.index != index:
+        raise Refused("INVALID_FORMAT", "it is not in its one form, or of another index")
+    if receipt.checkpoint_text.encode() != note:
+        raise Refused("VERIFICATION_FAILED", "it is under another checkpoint")
+    return receipt
+
+
+def _split_hashes(extra: bytes | None) -> list[bytes] | None:
+    if extra is None:
+        return None
+    return [extra[start : start + HASH_SIZE] for start in range(0, len(extra), HASH_SIZE)]
+
+
+def _read_ends(bundle: Bundle, part: Part, findings: Findings) -> Ends | None:
+    """Return the ledger's word on where the bundle's streams end, if it is of the tree of its checkpoint."""
+    manifest, created = bundle.manifest, part.created
+    try:
+        if created is None:
+            raise Refused("VERIFICATION_FAILED", "entry 0 does not name the ledger's keys")
+        key = checkpoint_keys(part.authority).at(manifest.size)
+        note = bundle.read("ends").decode("utf-8")
+        ends = open_ends(note, CheckpointVerifier(created.origin, bytes.fromhex(key)))
+        if (ends.size, ends.root.hex()) != (manifest.size, manifest.root) or manifest.stream not in ends.counts.streams:
+            raise Refused("VERIFICATION_FAILED", "it is of another tree or stream")
+    except (BatonError, UnicodeDecodeError) as error:
+        findings.problem(None, "VERIFICATION_FAILED", f"where the streams end cannot be told: {message_of(error)}")
+        part.finish()
+        return None
+    return ends
 
 
 def _tile(bundle: Bundle, level: int, number: int, width: int, findings: Findings) -> list[bytes]:
@@ -136,7 +179,7 @@ def _check_upper_tiles(bundle: Bundle, hashes: list[bytes], findings: Findings) 
         hashes = above
 
 
-def _check_members(bundle: Bundle, replay: Replay | StreamReplay, findings: Findings) -> Checkpoint | None:
+def _check_members(bundle: Bundle, replay: Replay | Replayed, findings: Findings) -> Checkpoint | None:
     """Check what is no entry against what the entries say; return the checkpoint if it is the ledger's."""
     manifest, created = bundle.manifest, replay.created
     _check_files(bundle, findings)
@@ -179,7 +222,7 @@ def _check_files(bundle: Bundle, findings: Findings) -> None:
             findings.problem(None, "CORRUPTED", f"{home_name(file)} is not the file that the manifest names")
 
 
-def _check_keys(bundle: Bundle, replay: Replay | StreamReplay, findings: Findings) -> None:
+def _check_keys(bundle: Bundle, replay: Replay | Replayed, findings: Findings) -> None:
     if replay.lost_from is not None:
         findings.note(replay.lost_from, "VERIFICATION_FAILED", "keys/ were not compared: an entry is lost")
         return
@@ -242,73 +285,3 @@ def _continues(content: bytes, at: int, later: Sequence[bytes]) -> bool:
             return True
         at += _LENGTH + size
     return at == len(content)
-
-
-class StreamReplay:
-    """The checks of a bundle of one stream, entry by entry; offers what a report is made of."""
-
-    def __init__(self, findings: Findings, size: int, root: bytes) -> None:
-        self.size = size
-        self.roots = {size: root}
-        self.frontier: Frontier | None = None
-        self.kinds: Counter[str] = Counter()
-        self.created: LedgerCreated | None = None
-        self.ledger: str | None = None
-        self.authority: list[tuple[int, str, EventData]] = []
-        self.lost_from: int | None = None
-        self.verified = 0
-        self._findings = findings
-        self._layer = Layer(PackedState())
-        self._clock = Clock(findings)
-
-    def finish(self) -> None:
-        """Settle what a later entry would have told; from now on the report is complete."""
-        self._clock.end()
-
-    def feed(self, index: int, data: bytes, receipt: Receipt, stream: str | None) -> None:
-        """Check the next entry."""
-        try:
-            if not verify_inclusion(leaf_hash(data), index, self.size, receipt.path, self.roots[self.size]):
-                raise Refused("VERIFICATION_FAILED", "it is not in the tree of the checkpoint")  # noqa: TRY301
-            entry = decode_entry(data)
-            body, content = decode_body(entry.body)
-            event = make_event(
-                body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key,
-                accepted_ms=entry.accepted_ms,
-            )  # fmt: skip
-            self._check(entry, body, event, stream)
-            if not _is_signed(entry, receipt.extra):
-                raise Refused("SIGNATURE_INVALID", "its signature does not fit")  # noqa: TRY301
-        except Refused as refusal:
-            self._findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
-            self.lost_from = index if self.lost_from is None else self.lost_from
-            return
-        self.verified += 1
-        self.kinds[event.kind] += 1
-
-    def _check(self, entry: Entry, body: Body, event: Event, stream: str | None) -> None:
-        is_authority = event.kind in AUTHORITY_KINDS
-        if event.stream != stream and not is_authority:
-            raise Refused("INVALID_FIELD", f"it is of the stream {event.stream}, which is not that of the bundle")
-        self._clock.check(event.index, entry.accepted_ms, event.data)
-        if event.index == 0 and isinstance(event.data, LedgerCreated):
-            self.created, self.ledger = event.data, event.ledger
-        self._layer.size = event.index
-        if not is_authority:
-            if event.ledger != self.ledger:
-                raise Refused("WRONG_LEDGER", f"it is for ledger {event.ledger}")
-            check_signer(body, event.data, event.key, self._layer, event.accepted_ms)
-            return
-        # Every authority event is here: what they decide needs nothing that is not.
-        self.authority.append((event.index, event.author, event.data))
-        apply(Candidate(body, event.data, event.id, entry.body), entry.key, self._layer, event.accepted_ms)
-
-
-def _is_signed(entry: Entry, batch_path: bytes | None) -> bool:
-    signed = pae(entry.body)
-    if entry.batch_size == 1:
-        return batch_path is None and verify(entry.key, signed, entry.sig)
-    path = batch_path or b""
-    hashes = [path[start : start + HASH_SIZE] for start in range(0, len(path), HASH_SIZE)]
-    root = root_of_path(leaf_hash(signed), entry.batch_index, entry.batch_size, hashes)
-    return root is not None and verify(entry.key, batch_root_pae(entry.batch_size, root), entry.sig)

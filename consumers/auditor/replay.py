@@ -13,8 +13,9 @@ a cache of bounded size, and an id as its 32 bytes. (As objects and text they to
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from consumers.auditor.signatures import Batches, Signatures
@@ -27,6 +28,7 @@ from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
 from ledger.events.authority import KeyCompromised, LedgerCreated
 from ledger.events.body import decode_body
+from ledger.lifecycle.authority import suspect_at
 from ledger.lifecycle.clock import Clock
 from ledger.limits import body_size_max_bytes
 from ledger.log import tables as layout
@@ -63,6 +65,8 @@ class Replay:
         self.authority: list[tuple[int, str, EventData]] = []
         self.roots: dict[int, bytes] = {}
         self.lost_from: int | None = None
+        self.suspects: list[int] = []
+        self._signed_by: dict[bytes, array[int]] = {}
         self._findings = findings
         self._signatures = Signatures(findings, expected_events)
         self._batches = Batches(findings)
@@ -106,9 +110,18 @@ class Replay:
         self._batches.end()
         self._clock.end()
         self._signatures.close()
+        self.suspects = sorted(self._suspects())
         if self.lost_from is not None:
             message = f"entry {self.lost_from} is lost: what rules refuse after it is a note, not a problem"
             self._findings.note(self.lost_from, "VERIFICATION_FAILED", message)
+
+    def _suspects(self) -> Iterator[int]:
+        """Yield the entries that a key signed which was called compromised since."""
+        state = Layer(self.state)
+        for key, indexes in self._signed_by.items():
+            # A key in doubt is in doubt from some index on, so the last one tells whether to look at the others.
+            if suspect_at(state.key, key.hex(), indexes[-1]) is not None:
+                yield from (index for index in indexes if suspect_at(state.key, key.hex(), index) is not None)
 
     def stop(self) -> None:
         """Stop the workers after an error."""
@@ -180,6 +193,8 @@ class Replay:
             since = candidate.data.since
             message = f"a key of {body.stream} is compromised: what it signed since entry {since} is suspect"
             self._findings.note(index, "KEY_REVOKED", message)
+        if judged.event is not None:
+            self._signed_by.setdefault(entry.key, array("Q")).append(index)
         if judged.misplaced is not None:
             self._report(index, judged.misplaced.code, f"entry {index}: {judged.misplaced.message}")
         self.state.remember(candidate.id, index)

@@ -6,19 +6,29 @@ A *self-asserted* verdict a second history would pass, too, re-signed from entry
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, assert_never
 
 import msgspec
 
+from ledger.admission.replay import Missing
 from ledger.bundle.layout import checkpoint_keys
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, parse_checkpoint, verify_checkpoint
 from ledger.errors import BatonError, Refused
 from ledger.trust import fingerprint
 
 if TYPE_CHECKING:
-    from consumers.auditor.bundle_check import StreamReplay
-    from consumers.auditor.replay import Replay
+    from collections import Counter
+    from collections.abc import Sequence
 
+    from consumers.auditor.replay import Replay
+    from ledger.events import EventData
+    from ledger.events.authority import LedgerCreated
+    from ledger.merkle import Frontier
+
+Outcome: TypeAlias = Literal["VALID", "PARTIAL", "SUSPECT_KEY", "INVALID"]
+"""The verdict: all is right; what was given is right, and more is missing; right, by a key that is in doubt; wrong."""
+
+missing_named_max: Final = 5
 problems_listed_max: Final = 1000
 notes_listed_max: Final = 200
 fingerprint_digits_min: Final = 32
@@ -43,7 +53,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     ``root`` is the Merkle root (hex) computed from the entries, None when an entry could not be read; ``signatures``
     the number of events whose signature was verified; ``problems`` holds at most ``problems_listed_max``, in the
-    order of indexes, of ``problems_total``; ``rules_replayed`` is false for a bundle of one stream.
+    order of indexes, of ``problems_total``. ``suspects`` are the first entries, of ``suspects_total``, by a key
+    that was called compromised since. Of a bundle of one ``stream``, ``missing`` is what it lacks.
     """
 
     source: str
@@ -61,12 +72,24 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[Problem] = []
     notes_total: int = 0
     anchored: bool = False
-    rules_replayed: bool = True
+    suspects: list[int] = []
+    suspects_total: int = 0
+    stream: str | None = None
+    missing: list[Missing] = []
+
+    @property
+    def outcome(self) -> Outcome:
+        """The verdict in one word."""
+        if self.problems_total:
+            return "INVALID"
+        if self.missing:
+            return "PARTIAL"
+        return "SUSPECT_KEY" if self.suspects_total else "VALID"
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
-        return self.problems_total == 0
+        """Whether all that was looked at is right, and all is there; a suspect key does not change that."""
+        return self.outcome in ("VALID", "SUSPECT_KEY")
 
     @property
     def trust(self) -> str:
@@ -76,12 +99,24 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> str:
         """The report in one line."""
-        if not self.ok:
-            where = [problem for problem in self.problems if problem.index is not None]
-            first = f", the first at index {where[0].index}" if where else ""
-            return f"FAILED: {self.problems_total} problem(s){first}, in {self.size} entries ({self.trust})"
-        rules = "rules replayed" if self.rules_replayed else "rules not replayed"
-        return f"ok: {self.size} entries, {self.signatures} signatures, {rules} ({self.trust})"
+        what = f"{self.size} entries"
+        if self.stream is not None:
+            what = f"{self.stream} and authority as of head {self.size}"
+        match self.outcome:
+            case "INVALID":
+                where = next((f" at index {one.index}" for one in self.problems if one.index is not None), "")
+                why = f"{where}: {self.problems_total} problem(s)"
+            case "PARTIAL":
+                why = f": {', '.join(map(str, self.missing[:missing_named_max]))} missing"
+                if len(self.missing) > missing_named_max:
+                    why += f" and {len(self.missing) - missing_named_max} more"
+            case "SUSPECT_KEY":
+                why = f" at index {self.suspects[0]}: {self.suspects_total} entries by a key called compromised"
+            case "VALID":
+                why = ""
+            case _:
+                assert_never(self.outcome)
+        return f"{self.outcome}{why}: {what}, {self.signatures} signatures, by rule ({self.trust})"
 
 
 class Findings:
@@ -140,6 +175,21 @@ def is_root(wanted: str, root_key: str) -> bool:
     return wanted == root_key or fingerprint(bytes.fromhex(root_key)).startswith(wanted)
 
 
+class Replayed(NamedTuple):
+    """What a report is made of, as a finished ``Replay`` has it."""
+
+    size: int
+    roots: dict[int, bytes]
+    frontier: Frontier | None
+    kinds: Counter[str]
+    created: LedgerCreated | None
+    ledger: str | None
+    authority: list[tuple[int, str, EventData]]
+    lost_from: int | None
+    verified: int
+    suspects: list[int]
+
+
 class Anchor:
     """The expectations of one audit."""
 
@@ -158,10 +208,11 @@ class Anchor:
     def report(
         self,
         source: str,
-        replay: Replay | StreamReplay,
+        replay: Replay | Replayed,
         *,
-        rules_replayed: bool = True,
         checkpoint_size: int | None = None,
+        stream: str | None = None,
+        missing: Sequence[Missing] = (),
     ) -> AuditReport:
         """Compare the expectations with a finished replay and return the report."""
         created = replay.created
@@ -185,7 +236,10 @@ class Anchor:
             notes=findings.notes,
             notes_total=findings.notes_total,
             anchored=is_root_right or is_checkpoint_right,
-            rules_replayed=rules_replayed,
+            suspects=replay.suspects[:problems_listed_max],
+            suspects_total=len(replay.suspects),
+            stream=stream,
+            missing=list(missing),
         )
 
     def _check_root(self, root_key: str | None, head: str | None) -> bool:
@@ -200,7 +254,7 @@ class Anchor:
         self._findings.problem(0, "VERIFICATION_FAILED", message)
         return False
 
-    def _check_checkpoint(self, replay: Replay | StreamReplay) -> bool:
+    def _check_checkpoint(self, replay: Replay | Replayed) -> bool:
         if self._note is None or self._trusted is None:
             return False
         trusted, created = self._trusted, replay.created

@@ -62,7 +62,7 @@ def verify_bundle(
     trusted_checkpoint: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
-    """Return the audit of an exported bundle; of one stream, rules cannot be replayed, and the report says so.
+    """Return the audit of an exported bundle; of one stream, with what it lacks.
 
     Raises:
         Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE``: the file is no bundle.
@@ -80,7 +80,6 @@ def verify_bundle(
             source="bundle",
             problems=findings.sorted_problems(),
             problems_total=findings.problems_total,
-            rules_replayed=False,
         )
 
 

@@ -96,16 +96,18 @@ def batch_path(reads: Callable[[int], bytes], index: int, entry: Entry) -> list[
     return inclusion_path([leaf_hash(pae(body)) for body in bodies], entry.batch_index)
 
 
-class Missing(NamedTuple):
+class Missing(msgspec.Struct, frozen=True):
     """Entries ``first`` to ``last`` (None: and those after) of a stream, or of authority (None), that a part lacks.
 
-    ``shown_by`` is the index of the entry that shows it.
+    ``shown_by`` is the index of the entry that shows it; what rules refuse from the index ``since`` on may be for lack
+    of them.
     """
 
     stream: str | None
     first: int
     last: int | None
     shown_by: int
+    since: int
 
     def __str__(self) -> str:
         end = "on" if self.last is None else f"to {self.last}"
@@ -173,12 +175,14 @@ class Part:
         self._clock.end()
         for stream, index in self._nothing.looked_at.items():
             if self.state.stream(stream) is None:
-                self.missing.append(Missing(stream, 1, None, index))
+                self.missing.append(Missing(stream, 1, None, index, index))
         if ends is not None:
-            self._compare_ends(ends, authority, size)
+            counts: dict[str | None, int] = {None: authority}
+            counts.update((name, version) for name, version in ends.items())
+            self._compare_ends(counts, size)
         self.missing.sort(key=lambda one: (one.shown_by, one.stream or ""))
-        first = self.missing[0].shown_by if self.missing else None
-        for index in [index for index in self.doubtful if first is None or index < first]:
+        unsure_since = min((one.since for one in self.missing), default=None)
+        for index in [index for index in self.doubtful if unsure_since is None or index < unsure_since]:
             self.refused.setdefault(index, self.doubtful.pop(index))
         for event in self.events:
             suspect = suspect_at(self.state.key, event.key, event.index)
@@ -195,27 +199,38 @@ class Part:
 
     def _find_gaps(self, index: int, body: Body, entry: Entry) -> None:
         """Note what lies between this entry and those before it, and count it, so that what follows fits again."""
-        before = self.state.stream(body.stream) or StreamRecord(0, -1)
-        if entry.stream_version > before.version + 1:
-            self.missing.append(Missing(body.stream, before.version + 1, entry.stream_version - 1, index))
-            counted = msgspec.structs.replace(before, version=entry.stream_version - 1)
+        record = self.state.stream(body.stream)
+        if entry.stream_version > (0 if record is None else record.version) + 1:
+            self._miss(body.stream, entry.stream_version - 1, index)
+            counted = msgspec.structs.replace(record or StreamRecord(0, -1), version=entry.stream_version - 1)
             self.state.put_stream(body.stream, counted)
         authority_version = entry.authority_version - (body.kind in AUTHORITY_KINDS)
         if authority_version > self.state.authority_version:
-            self.missing.append(Missing(None, self.state.authority_version + 1, authority_version, index))
+            self._miss(None, authority_version, index)
             self.state.authority_version = authority_version
 
-    def _compare_ends(self, ends: Mapping[str, int], authority: int, size: int) -> None:
-        if self.state.authority_version < authority:
-            self.missing.append(Missing(None, self.state.authority_version + 1, authority, size))
-        given = {event.stream: event.index for event in self.events if event.kind not in AUTHORITY_KINDS}
-        for stream in sorted({*ends, *given}):
-            version = (self.state.stream(stream) or StreamRecord(0, -1)).version
+    def _compare_ends(self, ends: Mapping[str | None, int], size: int) -> None:
+        given = {event.stream for event in self.events if event.kind not in AUTHORITY_KINDS}
+        for stream in sorted({*ends, *given}, key=str):
+            version, last_index = self._end_of(stream)
             if version > ends.get(stream, version):
-                message = f"{stream} has {version} entries, and the ledger signed that it has {ends[stream]}"
-                self.refused.setdefault(given[stream], Refused("VERIFICATION_FAILED", message))
+                message = (
+                    f"{stream or 'authority'} has {version} entries, and the ledger signed that it has {ends[stream]}"
+                )
+                self.refused.setdefault(last_index, Refused("VERIFICATION_FAILED", message))
             elif version != ends.get(stream):
-                self.missing.append(Missing(stream, version + 1, ends.get(stream), size))
+                self._miss(stream, ends.get(stream), size)
+
+    def _miss(self, stream: str | None, last: int | None, shown_by: int) -> None:
+        version, last_index = self._end_of(stream)
+        self.missing.append(Missing(stream, version + 1, last, shown_by, last_index + 1))
+
+    def _end_of(self, stream: str | None) -> tuple[int, int]:
+        """Return the version and the last index of a stream, or of authority, as far as it was fed."""
+        if stream is None:
+            return self.state.authority_version, self.authority[-1][0] if self.authority else -1
+        record = self.state.stream(stream)
+        return (0, -1) if record is None else (record.version, record.last_index)
 
 
 class _Nothing:

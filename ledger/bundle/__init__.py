@@ -14,8 +14,10 @@ A bundle of a log holds, in this order and nothing else:
     tile/entries/N[.p/W]      the entries, each after its length as big-endian u16, C2SP tlog-tiles
     verify.py                 checks all of it; needs Python, PyNaCl and blake3, and nothing of Baton
 
-A bundle of one stream holds the same, and instead of tiles, for each entry of the stream and each authority event:
+A bundle of one stream is a part of a log (``ledger.admission.replay``): authority, the stream, and the streams that its
+rules look at. It holds the same, and instead of tiles:
 
+    ends                      how many entries these streams have, signed by the ledger (``ledger.ends``)
     entries/INDEX.entry       the entry's bytes (INDEX has 20 digits)
     entries/INDEX.tlog-proof  its inclusion under the checkpoint, C2SP tlog-proof; ``extra`` is its path in its batch
 
@@ -24,8 +26,9 @@ A backup is a bundle of a log with these, and `baton restore` makes a ledger of 
     home/chains.toml, home/config.toml      settings
     home/keys.sealed                        key files, under a passphrase of the backup's own
 
-From a bundle of one stream signatures, keys and inclusion can be checked; rules cannot be replayed, because they
-depend on other streams.
+So its rules are replayed too, and what was taken out of it is missed: between its entries by their versions, at a
+stream's end by the ledger's word, a whole stream by the rules that look at it. What came after the checkpoint it cannot
+show. Refused: the manifest's word on what is in it (nobody signs that), and a list of dependencies beside the rules.
 
 A tar of this format has one form: ustar headers without owner or time, zero padding, members in the order above. So
 equal logs give equal files, and a flipped byte anywhere is found. Nothing is ever extracted by this module.

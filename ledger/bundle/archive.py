@@ -31,10 +31,8 @@ _SIZES: Final[tuple[tuple[re.Pattern[str], int], ...]] = tuple(
     (re.compile(pattern, re.ASCII), limit)
     for pattern, limit in (
         (r"blobs/(blake3|sha256)/[0-9a-f]{64}", blob_size_max_bytes),
-        (
-            r"checkpoint|verify\.py|schemas\.json|keys/(checkpoint\.vkey|root\.vkey|root\.fingerprint)",
-            text_size_max_bytes,
-        ),
+        (r"checkpoint|ends|verify\.py|schemas\.json", text_size_max_bytes),
+        (r"keys/(checkpoint\.vkey|root\.vkey|root\.fingerprint)", text_size_max_bytes),
         (r"home/(chains|config)\.toml", text_size_max_bytes),
         (r"home/keys\.sealed", sealed_size_max_bytes),
         (r"keys/agents\.vkeys", keys_size_max_bytes),

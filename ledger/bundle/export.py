@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from types import MappingProxyType
 import msgspec
 from blake3 import blake3
 
+from ledger.admission.replay import Part, batch_path
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.bundle.archive import ending, header, padding
 from ledger.bundle.layout import (
@@ -33,13 +35,13 @@ from ledger.bundle.layout import (
 from ledger.bundle.program import program_digest, schemas, verify_program
 from ledger.checkpoint import parse_checkpoint
 from ledger.client import Client, read_event
-from ledger.envelope import decode_entry, pae
+from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events import EventData
 from ledger.files import TEMPORARY, replacing
 from ledger.log.expiry import REFS
 from ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
-from ledger.merkle import inclusion_path, inclusion_proof, leaf_hash, node_hash
+from ledger.merkle import inclusion_proof, leaf_hash, node_hash
 from ledger.receipt import Receipt
 
 
@@ -82,12 +84,16 @@ class TreeHashes:
 
 
 class _Survey(msgspec.Struct):
-    """What the first pass finds: the tree, the authority events, the refs in event data, the indexes to include."""
+    """What the first pass finds: the tree, the authority events, the refs in event data, where other streams lie.
+
+    ``has_stream``: the stream that was asked for is there.
+    """
 
     tree: TreeHashes
     authority: list[tuple[int, str, EventData]]
     refs: set[str]
-    indexes: list[int]
+    streams: dict[str, array[int]]
+    has_stream: bool = False
 
 
 def export_bundle(
@@ -110,14 +116,18 @@ def export_bundle(
             key is not here.
         Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
     """
-    note = client.checkpoint()
+    note, program = client.checkpoint(), verify_program()
     checkpoint = parse_checkpoint(note)
     tell = progress or (lambda _done, _total: None)
     survey = _survey(client, checkpoint.size, stream, lambda done: tell(done, 2 * checkpoint.size))
-    if stream is not None and not survey.indexes:
-        raise Refused("NOT_FOUND", f"there is no stream {stream}", stream=stream)
+    indexes: list[int] = []
+    given = {"checkpoint": note.encode(), "schemas.json": schemas(), "verify.py": program}
+    if stream is not None:
+        if not survey.has_stream:
+            raise Refused("NOT_FOUND", f"there is no stream {stream}", stream=stream)
+        streams, indexes = _looked_at(client, survey, stream)
+        given["ends"] = client.ends(checkpoint.size, streams).encode()
     blobs = [ref for ref in sorted(survey.refs) if _get_blob(client, ref) is not None]
-    program = verify_program()
     manifest = Manifest(
         format=FORMAT,
         ledger=client.ledger,
@@ -126,12 +136,11 @@ def export_bundle(
         root=checkpoint.root.hex(),
         content="log" if stream is None else "stream",
         stream=stream,
-        indexes=survey.indexes,
+        indexes=indexes,
         blobs=blobs,
         verify_py=program_digest(program),
         files={name: blake3(content).hexdigest() for name, content in files.items()},
     )
-    given = {"checkpoint": note.encode(), "schemas.json": schemas(), "verify.py": program}
     given |= {home_name(name): content for name, content in files.items()}
     try:
         with (_folder if is_folder else _tar)(path) as write:
@@ -197,8 +206,7 @@ def read_range(client: Client, start: int, end: int) -> Iterator[tuple[int, byte
 
 
 def _survey(client: Client, size: int, stream: str | None, tell: Callable[[int], None]) -> _Survey:
-    survey = _Survey(TreeHashes(), [], set(), [])
-    has_stream = False
+    survey = _Survey(TreeHashes(), [], set(), {})
     for index, data in read_range(client, 0, size):
         survey.tree.add(leaf_hash(data))
         head = _decode_head(index, data)
@@ -207,16 +215,36 @@ def _survey(client: Client, size: int, stream: str | None, tell: Callable[[int],
             event = read_event(index, data)
             survey.authority.append((index, event.author, event.data))
         is_asked = stream is None or head.stream == stream
-        has_stream = has_stream or is_asked
+        survey.has_stream = survey.has_stream or is_asked
         if is_asked:
             survey.refs |= {found.decode() for found in REFS.findall(bytes(head.data))}
-        if stream is not None and (is_asked or is_authority):
-            survey.indexes.append(index)
+        if stream is not None and not is_authority:
+            survey.streams.setdefault(head.stream, array("Q")).append(index)
         if index % TILE_WIDTH == 0:
             tell(index)
-    if not has_stream:
-        survey.indexes = []
     return survey
+
+
+def _looked_at(client: Client, survey: _Survey, stream: str) -> tuple[list[str], list[int]]:
+    """Return the streams that a bundle of ``stream`` holds, and all its indexes: authority, and what rules look at.
+
+    The rules themselves say which streams those are: as long as they look at one that is there and not chosen yet, it
+    is chosen, too, and all is decided anew.
+    """
+    streams, entries = {stream}, dict[int, bytes]()
+    while True:
+        of_streams = (index for name in streams for index in survey.streams.get(name, ()))
+        indexes = sorted({*(index for index, _, _ in survey.authority), *of_streams})
+        part = Part()
+        for index in indexes:
+            if index not in entries:
+                entries[index] = client.entry(index)
+            part.feed(index, entries[index], is_verified=True)
+        part.finish()
+        more = {one.stream for one in part.missing if one.stream is not None} & survey.streams.keys() - streams
+        if not more:
+            return sorted(streams), indexes
+        streams |= more
 
 
 def _decode_head(index: int, data: bytes) -> _Head:
@@ -236,10 +264,13 @@ def _members(
             raise Unavailable("STORE_IN_USE", f"blob {ref} was erased while it was exported: export again", ref=ref)
         yield blob_name(ref), content
     yield "checkpoint", given["checkpoint"]
+    if "ends" in given:
+        yield "ends", given["ends"]
     for index in manifest.indexes:
         data = client.entry(index)
         path = tuple(inclusion_proof(index, manifest.size, survey.tree.subtree))
-        receipt = Receipt(index, path, given["checkpoint"].decode(), _batch_path(client, index, data))
+        batch = batch_path(client.entry, index, decode_entry(data))
+        receipt = Receipt(index, path, given["checkpoint"].decode(), None if batch is None else b"".join(batch))
         yield from zip(entry_names(index), (data, receipt.to_text().encode()), strict=True)
     yield from ((name, given[name]) for name in map(home_name, sorted(manifest.files)))
     yield from sorted(key_members(survey.authority).items())
@@ -255,15 +286,6 @@ def _members(
             content = b"".join(len(data).to_bytes(2, "big") + data for data in entries)
             yield tile_name("entries", number, width), content
     yield "verify.py", given["verify.py"]
-
-
-def _batch_path(client: Client, index: int, data: bytes) -> bytes | None:
-    entry = decode_entry(data)
-    if entry.batch_size == 1:
-        return None
-    first = index - entry.batch_index
-    bodies = [decode_entry(one).body for _, one in read_range(client, first, first + entry.batch_size)]
-    return b"".join(inclusion_path([leaf_hash(pae(body)) for body in bodies], entry.batch_index))
 
 
 def _get_blob(client: Client, ref: str) -> bytes | None:

@@ -98,6 +98,8 @@ def member_names(manifest: Manifest) -> Iterator[str]:
     """Yield the name of every member, in order."""
     yield from map(blob_name, manifest.blobs)
     yield "checkpoint"
+    if manifest.content == "stream":
+        yield "ends"
     for index in manifest.indexes:
         yield from entry_names(index)
     yield from map(home_name, sorted(manifest.files))

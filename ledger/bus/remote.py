@@ -99,6 +99,11 @@ class RemoteReads(ABC):
         with readable():
             return msgspec.convert(self._read("checkpoint")["checkpoint"], str)
 
+    def ends(self, size: int, streams: Collection[str]) -> str:
+        """Return the signed note on how many entries streams have in the log of ``size``."""
+        with readable():
+            return msgspec.convert(self._read("ends", size=size, streams=list(streams))["ends"], str)
+
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query (see ``projections.reader``)."""
         return self._read("view", query=query, arguments=arguments)

@@ -127,6 +127,13 @@ class IndexArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index: Annotated[int, msgspec.Meta(ge=0)]
 
 
+class EndsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of ``ends``."""
+
+    size: Annotated[int, msgspec.Meta(ge=1)]
+    streams: list[str]
+
+
 class ConsistencyArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of ``read.consistency``: the size of the log that the caller has seen, and of the larger one asked for.
 
@@ -200,6 +207,7 @@ class Service:
             "index": (msgspec.json.Decoder(FindArguments), self._index),
             "proof": (msgspec.json.Decoder(IndexArguments), self._proof),
             "checkpoint": (msgspec.json.Decoder(NoArguments), self._checkpoint),
+            "ends": (msgspec.json.Decoder(EndsArguments), self._ends),
             "agents": (msgspec.json.Decoder(NoArguments), self._agents),
             "blob": (msgspec.json.Decoder(BlobArguments), self._blob),
             "blob.stat": (msgspec.json.Decoder(BlobStatArguments), self._blob_stat),
@@ -345,6 +353,9 @@ class Service:
 
     def _checkpoint(self, _: NoArguments) -> dict[str, Any]:
         return {"checkpoint": self._client.checkpoint()}
+
+    def _ends(self, wanted: EndsArguments) -> dict[str, Any]:
+        return {"ends": self._client.ends(wanted.size, wanted.streams)}
 
     def _agents(self, _: NoArguments) -> dict[str, Any]:
         return {"agents": [_fields(agent) for agent in self._client.agents()]}

@@ -18,6 +18,7 @@ from ledger.bundle.standalone.form import Event, Kinds, read_json
 from ledger.bundle.standalone.members import HOME, Members
 from ledger.bundle.standalone.proofs import (
     BATCH,
+    ENDS,
     EVENT,
     TREE_MAX,
     WrongError,
@@ -27,7 +28,8 @@ from ledger.bundle.standalone.proofs import (
     need,
     pae,
     path_root,
-    read_checkpoint,
+    read_head,
+    read_note,
     read_proof,
     read_text,
     tile_name,
@@ -76,6 +78,7 @@ class Audit:
         self.ids: set[bytes] = set()
         self.idems: set[tuple[str, str]] = set()
         self.versions: Counter[str] = Counter()
+        self.streams, self.named = dict[str, int](), dict[str, int]()
         self.manifest = read_manifest(members.read("manifest.json"))
         members.check_names(self.manifest)
         self.kinds = Kinds(members.read("schemas.json"))
@@ -142,8 +145,12 @@ class Audit:
         name = f"entries/{index:020d}.tlog-proof"
         path, batch_path = read_proof(read_text(self.members.read(name), "its proof"), index, note)
         need(path_root(leaf_hash(data), index, self.size, path) == root, "its proof does not lead to the root")
-        is_asked = event.stream == self.manifest["stream"] or event.kind in AUTHORITY
-        need(is_asked, f"it is of the stream {event.stream}, not that of the bundle")
+        if event.kind not in AUTHORITY:
+            self.streams[event.stream] = index
+        # What the rules of a handoff look at: the handoffs that it waits for, and the one that takes its place.
+        mapped = event.data.get("mapped", event.data) if event.stream.startswith("handoff/") else {}
+        named = [*(mapped.get("depends_on") or []), *([mapped["by"]] if event.kind == "handoff.superseded" else [])]
+        self.named |= {f"handoff/{name}": index for name in named}
         signed = pae(EVENT, entry.body)
         need((entry.batch == 1) == (batch_path is None), "its proof has a path in a batch, and it is of none")
         if batch_path is not None:
@@ -231,7 +238,7 @@ class Audit:
         need(authority.root, "entry 0 names no keys")
         named = [key for index, key in authority.checkpoints if index < self.size]
         note = read_text(read("checkpoint"), "the checkpoint")
-        size, root = read_checkpoint(note, authority.origin, named[-1])
+        size, root = read_head(read_note(note, authority.origin, named[-1]), authority.origin)
         need(size == self.size and root.hex() == manifest["root"], "checkpoint and manifest differ")
         need(leaves is None or tree_root(leaves) == root, "the entries do not lead to the root of the checkpoint")
         is_ours = manifest["ledger"] == authority.ledger and manifest["origin"] == authority.origin
@@ -247,6 +254,30 @@ class Audit:
         for name, text in wanted.items():
             need(read(name) == text.encode() + b"\n", f"{name} is not what the entries say")
 
+    def ends(self, root: bytes) -> None:
+        """Compare where the streams end with the ledger's word on it, and see that all which are named are there."""
+        authority, stream = self.authority, self.manifest["stream"]
+        need(authority.root, "entry 0 names no keys")
+        key = [key for index, key in authority.checkpoints if index < self.size][-1]
+        lines = read_note(read_text(self.members.read("ends"), "the note of ends"), authority.origin, key)
+        need(len(lines) == 4 and read_head(lines, ENDS) == (self.size, root), "the note of ends is of another tree")
+        ends = read_json(lines[3].encode())
+        counts = {"": ends["authority"], **ends["streams"]}
+        names = sorted(ends["streams"], key=lambda name: name.encode("utf-16-be"))  # RFC 8785
+        plain = {"authority": ends["authority"], "streams": {name: counts[name] for name in names}}
+        is_plain = json.dumps(plain, separators=(",", ":"), ensure_ascii=False) == lines[3]
+        is_plain = is_plain and all(type(one) is int and one >= 0 for one in counts.values())
+        need(is_plain and stream in ends["streams"], "the note of ends is not in its one form, or of another stream")
+        for name, index in self.streams.items():
+            if name not in counts or self.versions[name] > counts[name]:
+                self.problem(index, f"{name} is not of the bundle, or has more entries than the ledger signed")
+        for name, count in counts.items():
+            if self.versions[name] < count:
+                self.missing.append(f"{count - self.versions[name]} of {name or 'authority'} at its end")
+        for name, index in self.named.items():
+            if not self.versions[name]:
+                self.missing.append(f"{name}, which index {index} names")
+
     def run(self) -> None:
         """Check everything; what is of no index stops it."""
         leaves = None
@@ -257,7 +288,7 @@ class Audit:
             for index in self.manifest["indexes"]:
                 data = self.members.read(f"entries/{index:020d}.entry")
                 self.guarded(index, self.entry, data, (root, note))
-            need(self.versions[self.manifest["stream"]], "it has no entry of its stream")
+            self.ends(root)
         for index in self.jumps:
             self.problem(index, "its time is more than 30 days after the one before it, and the root did not set it")
         self.files()
@@ -272,7 +303,7 @@ class Audit:
             return 6, f"INVALID{where}: {len(self.problems)} problem(s) in {self.entries} entries ({trust})"
         left = sorted({stream.partition("/")[0] for stream in self.versions} - {"", "agent", "ledger"})
         stream = self.manifest["stream"]
-        scope = "whole log" if stream is None else f"stream {stream} up to its entry {self.versions[stream]}"
+        scope = "whole log" if stream is None else f"stream {stream} and authority as of head {self.size}"
         rules = f"authority replayed, rules not replayed: {', '.join(left) or 'none'}"
         what = f"{self.signatures} signatures, tree of {self.size}, checkpoint ({scope}; {rules}; {trust})"
         if self.missing:

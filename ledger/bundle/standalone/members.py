@@ -15,7 +15,8 @@ from ledger.bundle.standalone.proofs import NOTE_MAX, need, tile_name
 MIB = 1024**2
 SIZES = [
     ("blobs/(blake3|sha256)/[0-9a-f]{64}|home/keys\\.sealed|manifest\\.json", 64 * MIB),
-    ("checkpoint|(verify|schemas)\\.(py|json)|keys/(checkpoint|root)\\.(vkey|fingerprint)|home/[a-z]+\\.toml", MIB),
+    ("checkpoint|ends|(verify|schemas)\\.(py|json)|home/[a-z]+\\.toml", MIB),
+    ("keys/(checkpoint|root)\\.(vkey|fingerprint)", MIB),
     ("keys/agents\\.vkeys", 256 * MIB),
     ("entries/[0-9]{20}\\.entry", ENTRY_MAX),
     ("entries/[0-9]{20}\\.tlog-proof", NOTE_MAX + 256 * 1024 + BATCH_MAX * 32),
@@ -99,7 +100,7 @@ def names_of(manifest: dict[str, Any], most: int) -> Iterator[str]:
     size, is_log = manifest["size"], manifest["content"] == "log"
     need(not is_log or size // 256 <= most, "the manifest names a size that is not that of its tiles")
     yield from (f"blobs/{ref.replace(':', '/')}" for ref in manifest["blobs"])
-    yield "checkpoint"
+    yield from ["checkpoint"] if is_log else ["checkpoint", "ends"]
     for index in manifest["indexes"]:
         yield from (f"entries/{index:020d}.entry", f"entries/{index:020d}.tlog-proof")
     yield from (f"home/{name}" for name in sorted(manifest["files"]))

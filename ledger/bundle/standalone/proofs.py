@@ -12,6 +12,7 @@ from nacl.signing import VerifyKey
 
 EVENT = b"application/vnd.baton.event.v1+json"
 BATCH = b"application/vnd.baton.batch.v1"
+ENDS = "application/vnd.baton.ends.v1"
 POSSESSION = b"application/vnd.baton.possession.v1"
 NOTE_MAX = 256 * 1024
 NOTE_SIGNATURES_MAX = 64
@@ -115,14 +116,14 @@ def read_decimal(text: str) -> int:
     return int(text)
 
 
-def read_checkpoint(note: str, origin: str, key: bytes) -> tuple[int, bytes]:
-    """Return (size, root) of a C2SP tlog-checkpoint signed by the key."""
+def read_note(note: str, origin: str, key: bytes) -> list[str]:
+    """Return the lines of a C2SP signed note by the origin's key: of a checkpoint, or of where streams end."""
     need(len(note.encode()) <= NOTE_MAX, "the checkpoint is too large")
     need(not re.search(r"[\x00-\x09\x0b-\x1f]", note), "the checkpoint has a control character")
     text, separator, signatures = note.rpartition("\n\n")
     need(separator and signatures.endswith("\n"), "the checkpoint does not end in signature lines")
     lines = text.split("\n")
-    need(len(lines) >= 3 and all(lines) and lines[0] == origin, "the checkpoint is not of this ledger")
+    need(len(lines) >= 3 and all(lines), "the checkpoint has too few lines")
     signed, ours = signatures.removesuffix("\n").split("\n"), []
     need(len(signed) <= NOTE_SIGNATURES_MAX, "the checkpoint has too many signatures")
     for line in signed:
@@ -136,8 +137,13 @@ def read_checkpoint(note: str, origin: str, key: bytes) -> tuple[int, bytes]:
     need(ours, "the checkpoint is not signed by the checkpoint key of its size")
     is_good = all(is_signed(key, text.encode() + b"\n", signature) for signature in ours)
     need(is_good, "the signature of the checkpoint does not fit")
+    return lines
+
+
+def read_head(lines: list[str], kind: str) -> tuple[int, bytes]:
+    """Return (size, root) of which a note of this kind speaks: of a checkpoint the first line is the log's origin."""
     root = read_base64(lines[2])
-    need(len(root) == 32, "the checkpoint's root is no hash")
+    need(lines[0] == kind and len(root) == 32, "the checkpoint is not of this ledger")
     return read_decimal(lines[1]), root
 
 

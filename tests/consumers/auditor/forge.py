@@ -13,12 +13,14 @@ from unittest import mock
 import msgspec
 from building import AGENTS, Actors, key_named
 
+from ledger.admission.decide import Accepted
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.author import Draft, body_of
 from ledger.bundle import export, export_bundle
 from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
 from ledger.client import Page
-from ledger.envelope import ED25519, ENTRY_VERSION, Entry, Submission, batch_pae, pae
+from ledger.ends import Counts, Ends, sign_ends
+from ledger.envelope import ED25519, ENTRY_VERSION, Entry, Submission, batch_pae, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.events.session import SessionStarted
 from ledger.lifecycle.authority import CHECKPOINT, NODE
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from ledger.identity import Key
 
 SESSION = "session/audited"
-_decode_head, _survey = export._decode_head, export._survey
+_decode_head, _survey, _looked_at = export._decode_head, export._survey, export._looked_at
 
 
 class Forge(Actors):
@@ -62,14 +64,16 @@ class Forge(Actors):
         self.emit("alice", SESSION, SessionStarted(task="audit"))
         self.approve("open", self.hand_over("open", criteria=["it is checked"]))
 
-    def append(self, submission: Submission) -> list[Any]:
+    def append(self, submission: Submission) -> list[Accepted]:
         """Append what was signed, whatever it says."""
         is_batch = submission.is_batch_signed
         for position, body in enumerate(submission.bodies):
             place = (position, len(submission.bodies)) if is_batch else (0, 1)
             self.store(body, submission.key, submission.sigs[0 if is_batch else position], place)
         self.clock.advance(0.001)  # what is signed next is another event
-        return [None] * len(submission.bodies)
+        first = len(self.entries) - len(submission.bodies)
+        ids = [event_id(pae(body)) for body in submission.bodies]
+        return [Accepted(index, name, self.clock.now_ms) for index, name in enumerate(ids, first)]
 
     def store(self, body: bytes, key: bytes, sig: bytes, place: tuple[int, int] = (0, 1), **changes: Any) -> None:
         """Append one entry, with ``changes`` to its fields."""
@@ -134,6 +138,12 @@ class Forge(Actors):
         """Return a blob: there is none."""
         raise Refused("NOT_FOUND", f"there is no blob {ref}")
 
+    def ends(self, size: int, streams: Collection[str]) -> str:
+        """Return the signed note on where streams end."""
+        counts = Counts(self.authority, {name: self.streams[name] for name in streams})
+        root = root_of([leaf_hash(entry) for entry in self.entries[:size]])
+        return sign_ends(Ends(size, root, counts), CheckpointKey(self.checkpoint_key.origin, self.checkpoint_with.seed))
+
     def page(self, start: int) -> Page:
         """Return all entries from ``start`` on."""
         return Page(list(enumerate(self.entries))[start:], len(self.entries), len(self.entries))
@@ -143,11 +153,15 @@ class Forge(Actors):
 
         def survey(*arguments: Any) -> export._Survey:
             surveyed = _survey(*arguments)
-            surveyed.indexes = [index for index in surveyed.indexes if index not in leave_out]
             surveyed.authority = [event for event in surveyed.authority if event[0] not in leave_out]
             return surveyed
 
-        with mock.patch.object(export, "_decode_head", _head_of), mock.patch.object(export, "_survey", survey):
+        def looked_at(*arguments: Any) -> tuple[list[str], list[int]]:
+            streams, indexes = _looked_at(*arguments)
+            return streams, [index for index in indexes if index not in leave_out]
+
+        fakes = {"_decode_head": _head_of, "_survey": survey, "_looked_at": looked_at}
+        with mock.patch.multiple(export, **fakes):
             export_bundle(_Client(self), path, stream=stream)  # type: ignore[arg-type]
         return path
 
@@ -178,4 +192,4 @@ class _Client:
             forge.entry,
             forge.get_blob,
         )
-        self.entries = forge.page
+        self.entries, self.ends = forge.page, forge.ends

@@ -61,5 +61,5 @@ def ours(path: Path) -> Judgement:
     except BatonError as error:
         return Judgement("INVALID", None, str(error))
     indexes = [one.index for one in report.problems if one.index is not None]
-    text = "\n".join(f"{one.index} {one.code} {one.message}" for one in report.problems)
-    return Judgement("VALID" if report.ok else "INVALID", min(indexes, default=None), text)
+    text = "\n".join([report.verdict, *(f"{one.index} {one.code} {one.message}" for one in report.problems)])
+    return Judgement(report.outcome, min(indexes, default=None), text)

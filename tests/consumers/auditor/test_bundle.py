@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from building import Ledger
 from bundles import members
-from tampering import entries_of, flipped, named, samples
+from tampering import SESSION, entries_of, flipped, named, samples
 
 from consumers.auditor import verify_bundle
 from ledger.bundle import export_bundle, open_bundle
@@ -30,7 +30,7 @@ def test_honest_bundle_passes(whole: Path, source: Ledger) -> None:
     assert report.ok, report.problems
     assert report.size == report.signatures == source.head()[0]
     assert report.root == source.head()[1].hex()
-    assert (report.trust, report.rules_replayed) == ("self-asserted", True)
+    assert (report.trust, report.outcome) == ("self-asserted", "VALID")
     assert verify_bundle(whole, root=fingerprint(source.keys["root"].public)).trust == "anchored"
 
 
@@ -124,11 +124,11 @@ def test_flipped_byte_anywhere_in_the_file_is_found(whole: Path) -> None:
 def test_stream_bundle_proves_inclusion_and_says_what_it_cannot(partial: Path, source: Ledger) -> None:
     report = verify_bundle(partial)
     assert report.ok, report.problems
-    assert report.rules_replayed is False
-    assert "rules not replayed" in report.verdict
+    assert (report.outcome, report.stream, report.missing) == ("VALID", SESSION, [])
+    assert f"VALID: {SESSION} and authority as of head {source.head()[0]}, " in report.verdict
     assert report.signatures == report.kinds["finding.logged"] + 1 + 4
     assert report.checkpoint_size == source.head()[0]
-    assert any("rules were not replayed" in one.message for one in report.notes)
+    assert any("only the whole log shows" in one.message for one in report.notes)
 
 
 def test_stream_that_does_not_exist_is_refused(source: Ledger, tmp_path: Path) -> None:

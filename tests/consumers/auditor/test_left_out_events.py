@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from forge import SESSION, Forge
-from judges import alone, program
+from bundle_mutations import members_of, packed
+from forge import SESSION, Forge, _Client
+from judges import alone, ours, program
 from wrong_logs import ended, finding, rotated
 
+from ledger.bundle import export
+from ledger.checkpoint import CheckpointKey, sign_note
+from ledger.ends import TYPE, open_ends, sign_ends
 from ledger.envelope import decode_entry
 from ledger.events.authority import KeyCompromised
+from ledger.events.handoff import HandoffCompleted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from ledger.client import Client
 
 
 def of_stream(forge: Forge, stream: str) -> list[int]:
@@ -21,6 +29,17 @@ def of_stream(forge: Forge, stream: str) -> list[int]:
     wanted = [b'"stream":"%b"' % name.encode() for name in (stream, "ledger")] + [b'"stream":"agent/']
     bodies = [decode_entry(entry).body for entry in forge.entries]
     return [index for index, body in enumerate(bodies) if any(one in body for one in wanted)]
+
+
+def stream_of(forge: Forge, index: int) -> str:
+    """Return the stream of an entry."""
+    return forge.entries[index].split(b'"stream":"')[1].split(b'"')[0].decode()
+
+
+def surveyed(forge: Forge, stream: str) -> tuple[Client, export._Survey, str]:
+    """Return what an export decides by which streams it holds."""
+    client: Client = _Client(forge)  # type: ignore[assignment]
+    return client, export._survey(client, len(forge.entries), stream, lambda _: None), stream
 
 
 def grown() -> Forge:
@@ -34,13 +53,50 @@ def grown() -> Forge:
     return forge
 
 
-@pytest.mark.parametrize("place", range(len(of_stream(grown(), SESSION)) - 1))
+def waiting() -> Forge:
+    """Return a log with a handoff that waited for two others, one of them verified, between other events."""
+    forge = grown()
+    forge.finish("a", verify=True)
+    finding(forge, corr="four")
+    forge.finish("b")
+    forge.register("zoe")
+    forge.approve("top", forge.hand_over("top", depends_on=["a", "b"]))
+    finding(forge, corr="five")
+    forge.claim("top")
+    forge.emit("bob", "handoff/top", HandoffCompleted())
+    forge.register("last")
+    finding(forge, corr="six")
+    return forge
+
+
+@pytest.mark.parametrize("make", [grown, waiting])
+def test_whole_bundle_of_a_stream_is_valid(make: Callable[[], Forge], tmp_path: Path) -> None:
+    path = make().export(tmp_path / "whole.tar", "handoff/top" if make is waiting else SESSION)
+    assert (alone(path).word, ours(path).word) == ("VALID", "VALID"), (alone(path).text, ours(path).text)
+
+
+@pytest.mark.parametrize("place", range(len(of_stream(grown(), SESSION))))
 def test_event_taken_from_a_stream_is_missed(place: int, tmp_path: Path) -> None:
     forge = grown()
     index = of_stream(forge, SESSION)[place]
-    verdict = alone(forge.export(tmp_path / "less.tar", SESSION, leave_out={index}))
-    assert verdict.word in ("PARTIAL", "INVALID"), verdict.text
-    assert verdict.word == "PARTIAL" or index == 0
+    path = forge.export(tmp_path / "less.tar", SESSION, leave_out={index})
+    for verdict in (alone(path), ours(path)):
+        assert verdict.word == ("PARTIAL" if index else "INVALID"), verdict.text
+
+
+def test_no_event_of_a_handoff_or_of_those_it_waited_for_can_be_taken_out_unseen(tmp_path: Path) -> None:
+    forge = waiting()
+    _, indexes = export._looked_at(*surveyed(forge, "handoff/top"))
+    streams = {stream for index in indexes if (stream := stream_of(forge, index)).startswith("handoff/")}
+    assert streams == {"handoff/top", "handoff/a", "handoff/b"}
+    for index in indexes:
+        path = forge.export(tmp_path / "less.tar", "handoff/top", leave_out={index})
+        words = (alone(path).word, ours(path).word)
+        assert words == (("PARTIAL", "PARTIAL") if index else ("INVALID", "INVALID")), (index, alone(path).text)
+    for stream in sorted(streams):
+        left = [index for index in indexes if stream_of(forge, index) == stream]
+        path = forge.export(tmp_path / "less.tar", "handoff/top", leave_out=left)
+        assert (alone(path).word, ours(path).word) == ("PARTIAL", "PARTIAL")
 
 
 def test_missing_events_are_named_and_may_be_allowed(tmp_path: Path) -> None:
@@ -55,16 +111,24 @@ def test_missing_events_are_named_and_may_be_allowed(tmp_path: Path) -> None:
     assert program().main([str(path)]) == 6
 
 
-def test_stream_says_up_to_which_entry_it_is_shown(tmp_path: Path) -> None:
+def test_the_ledgers_word_on_where_streams_end_is_of_this_tree_stream_and_form(tmp_path: Path) -> None:
     forge = grown()
-    path = forge.export(tmp_path / "less.tar", SESSION, leave_out=of_stream(forge, SESSION)[-1:])
-    assert f"stream {SESSION} up to its entry 3" in alone(path).text
-
-
-def test_bundle_without_an_entry_of_its_stream_is_no_bundle_of_it(tmp_path: Path) -> None:
-    forge = Forge()
-    left = [index for index in of_stream(forge, SESSION) if SESSION.encode() in forge.entries[index]]
-    assert alone(forge.export(tmp_path / "less.tar", SESSION, leave_out=left)).word == "INVALID"
+    path = forge.export(tmp_path / "whole.tar", SESSION)
+    members = dict(members_of(path))
+    finding(forge, corr="later")
+    size, key = len(forge.entries), CheckpointKey(forge.checkpoint_key.origin, forge.keys["alice"].seed)
+    other = open_ends(members["ends"].decode(), forge.checkpoint_key.verifier)
+    ends = [
+        forge.ends(size, [SESSION]),
+        forge.ends(size - 1, ["session/more"]),
+        sign_ends(other, key),
+        sign_note(other.text().replace('{"authority"', '{ "authority"'), forge.checkpoint_key),
+        sign_note(other.text().replace(TYPE, forge.checkpoint_key.origin), forge.checkpoint_key),
+        members["checkpoint"].decode(),
+    ]
+    for note in ends:
+        path.write_bytes(packed([*(members | {"ends": note.encode()}).items()]))
+        assert (alone(path).word, ours(path).word) == ("INVALID", "INVALID"), note
 
 
 def test_key_called_compromised_later_makes_what_it_signed_since_suspect(tmp_path: Path) -> None:

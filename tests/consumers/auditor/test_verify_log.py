@@ -49,7 +49,7 @@ def test_honest_log_passes_and_is_self_asserted(ledger: Ledger) -> None:
     fill(ledger)
     report = audit(ledger)
     assert report.ok, report.problems
-    assert report.verdict == f"ok: {report.size} entries, {report.size} signatures, rules replayed (self-asserted)"
+    assert report.verdict == f"VALID: {report.size} entries, {report.size} signatures, by rule (self-asserted)"
     assert report.root == ledger.head()[1].hex()
     assert report.ledger == ledger.id
     assert report.root_fingerprint == fingerprint(ledger.keys["root"].public)

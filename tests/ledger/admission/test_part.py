@@ -87,19 +87,20 @@ def test_streams_that_rules_looked_at_are_missed(entries: dict[int, bytes]) -> N
     without = {index: data for index, data in entries.items() if names[index] != "handoff/b"}
     part = part_of(without, ends={name: end for name, end in ENDS.items() if name != "handoff/b"})
     created = next(index for index, name in names.items() if name == "handoff/top")
-    assert part.missing == [Missing("handoff/b", 1, None, created)]
+    assert part.missing == [Missing("handoff/b", 1, None, created, created)]
     assert [refusal.code for refusal in part.doubtful.values()] == ["DEPENDENCY_MISSING"]
 
 
 def test_the_end_of_a_stream_is_shown_by_the_ledgers_word_alone(entries: dict[int, bytes]) -> None:
     shorter = dict(list(entries.items())[:-1])
+    kinds = {event.kind: event.index for event in part_of(entries).events}
+    delegated, verified = kinds["key.delegated"], kinds["handoff.verified"]
     assert part_of(shorter, ends=None).missing == []
-    assert part_of(shorter).missing == [Missing("handoff/top", 3, 3, 99)]
-    assert part_of(entries, authority=6).missing == [Missing(None, 6, 6, 99)]
-    assert part_of(entries, ends={}).missing[0] == Missing("handoff/a", 6, None, 99)
-    assert [one.code for one in part_of(entries, ends=ENDS | {"handoff/top": 2}).refused.values()] == [
-        "VERIFICATION_FAILED"
-    ]
+    assert part_of(shorter).missing == [Missing("handoff/top", 3, 3, 99, max(shorter) + 1)]
+    assert part_of(entries, authority=6).missing == [Missing(None, 6, 6, 99, delegated + 1)]
+    assert part_of(entries, ends={}).missing[0] == Missing("handoff/a", 6, None, 99, verified + 1)
+    for fewer in ({"ends": ENDS | {"handoff/top": 2}}, {"authority": 4}):
+        assert [one.code for one in part_of(entries, **fewer).refused.values()] == ["VERIFICATION_FAILED"]
 
 
 @pytest.mark.parametrize("field", ["stream_version", "authority_version"])

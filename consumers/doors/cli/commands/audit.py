@@ -29,9 +29,13 @@ prov_events_max = 20_000
 @click.option("--views", is_flag=True, help="Also rebuild the views from the log and compare them with the live ones.")
 @click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Verify this exported bundle instead.")
 @click.option("--root", help="The root key's fingerprint; without it the verdict is 'self-asserted'.")
+@click.option("--partial", is_flag=True, help="With --bundle: exit with 0 even if entries are missing from it.")
 @click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
-def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *, views: bool) -> None:
+def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *, partial: bool, views: bool) -> None:
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle.
+
+    The verdict is VALID, PARTIAL (what a bundle of one stream lacks is named), SUSPECT_KEY (right, and signed with a
+    key that was called compromised since) or INVALID.
 
     --root tells whose ledger it is; alone it cannot tell two histories apart which that root key signed. A checkpoint
     can: --checkpoint FILE holds the ledger against one that you kept, or got from somebody else.
@@ -48,7 +52,7 @@ def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *
             client = app.local_client() if views else app.client()
             settings = app.settings() if views else None
             report = verify_log(client, root=root, trusted_checkpoint=trusted, views=settings, progress=step)
-    conclude(app, "audit", report, views=views)
+    conclude(app, "audit", report, views=views, is_partial_enough=partial)
 
 
 @click.command(cls=Command, only_looks=True)
@@ -142,15 +146,16 @@ def _linked(app: App, stream: str | None, tell: Callable[[int, int], None]) -> I
         tell(count, page["total"])
 
 
-def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False) -> None:
+def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False, is_partial_enough: bool = False) -> None:
     """Print a report; a bad one ends with exit code 6. ``views`` says whether the views were compared, too.
 
     Raises:
         Corrupted: ``VERIFICATION_FAILED``, with the report in its details.
     """
     data: dict[str, Any] = msgspec.to_builtins(report)
-    data |= {"ok": report.ok, "verdict": report.verdict, "trust": report.trust, "views": views}
-    if not report.ok:
+    data |= {"ok": report.ok, "outcome": report.outcome, "verdict": report.verdict, "trust": report.trust}
+    data["views"] = views
+    if not (report.ok or (is_partial_enough and report.outcome == "PARTIAL")):
         if not app.as_json:
             for problem in report.problems[:problems_shown_max]:
                 click.echo(_line(problem), err=True)
@@ -158,7 +163,8 @@ def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False) -
 
     def text() -> None:
         click.echo(report.verdict + (", views equal what the log gives" if views else ""))
-        click.echo(f"tree head {report.root}")
+        if report.root is not None:
+            click.echo(f"tree head {report.root}")
         if not report.anchored:
             click.echo(
                 "Pass --root with the fingerprint that `baton init` printed, to check that this is the ledger you mean."

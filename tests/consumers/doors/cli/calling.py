@@ -119,7 +119,7 @@ class Baton:
         said = self.run(*arguments)
         assert said.code == CODES["VERIFICATION_FAILED"].exit
         assert said.out == ""
-        assert "VERIFICATION_FAILED: FAILED: " in said.err
+        assert "VERIFICATION_FAILED: INVALID" in said.err
         said = self.run(*arguments, "--json")
         assert said.code == CODES["VERIFICATION_FAILED"].exit
         report: dict[str, Any] = json.loads(said.out)["error"]["details"]["report"]

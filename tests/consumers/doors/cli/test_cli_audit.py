@@ -23,7 +23,7 @@ def test_verify_says_what_was_verified(baton: Baton) -> None:
     answer = baton.data("verify")
     assert (answer["ok"], answer["trust"], answer["views"]) == (True, "self-asserted", False)
     assert answer["signatures"] == answer["size"]
-    assert baton("verify").startswith("ok: ")
+    assert baton("verify").startswith("VALID: ")
 
 
 def test_verify_holds_the_log_against_an_earlier_checkpoint(alone: Baton, tmp_path: Path) -> None:
@@ -82,5 +82,5 @@ def test_bundle_of_one_stream_verifies(baton: Baton, fresh: Fresh, tmp_path: Pat
     file = tmp_path / "stream.tar"
     assert baton.data("export", file, "--stream", stream)["stream"] == stream
     report = baton.data("verify", "--bundle", file)
-    assert (report["ok"], report["rules_replayed"]) == (True, False)
+    assert (report["outcome"], report["stream"], report["missing"]) == ("VALID", stream, [])
     baton.refuses("NOT_FOUND", "export", tmp_path / "other.tar", "--stream", "session/nobody-started-this")

@@ -101,7 +101,7 @@ def test_backup_under_load_holds_all_that_was_acknowledged_before_it(
     restored = elsewhere.data("restore", tmp_path / "ledger.tar")
     answer = json.loads(said.out)["data"]
     assert (restored["size"], restored["root"]) == (answer["size"], answer["root"]) == head(elsewhere.home)
-    assert elsewhere("verify", "--views").startswith("ok: ")
+    assert elsewhere("verify", "--views").startswith("VALID: ")
     with Log(elsewhere.home) as log, log.snapshot() as snapshot:
         bodies = b"".join(snapshot.entries(0, limit=10**6, size_max_bytes=2**30))
     assert len(before) >= 4
@@ -114,11 +114,11 @@ def test_restored_ledger_has_blobs_and_settings_and_is_only_its_owners(
     made = full.data("backup", tmp_path / "ledger.tar")
     assert (made["blobs"], made["files"]) == (1, ["config.toml"])
     assert (tmp_path / "ledger.tar").stat().st_mode & 0o777 == 0o600
-    assert full("verify", "--bundle", tmp_path / "ledger.tar").startswith("ok: ")
+    assert full("verify", "--bundle", tmp_path / "ledger.tar").startswith("VALID: ")
     answer = elsewhere.data("restore", tmp_path / "ledger.tar")
     assert answer["files"] == ["config.toml"]
     assert (elsewhere.home / "config.toml").read_bytes() == (full.home / "config.toml").read_bytes()
-    assert elsewhere("fsck").startswith("ok: ")
+    assert elsewhere("fsck").startswith("VALID: ")
     with LocalClient(Settings(home=full.home)) as before, LocalClient(Settings(home=elsewhere.home)) as after:
         assert set(after.log.blobs.refs()) == set(before.log.blobs.refs()) != set()
         (ref,) = after.log.blobs.refs()
@@ -225,7 +225,7 @@ def test_restore_over_a_ledger_is_refused_unless_it_is_the_same_and_meant(full: 
     full.refuses("HISTORY_CHANGED", "session", "list")
     full("recover", "--from-stream")
     assert head(full.home) == present
-    assert full("verify", "--views").startswith("ok: ")
+    assert full("verify", "--views").startswith("VALID: ")
 
 
 def test_backup_of_another_ledger_replaces_nothing(full: Baton, elsewhere: Baton, tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_backup_and_restore_that_are_killed_leave_the_old_or_the_new(
             running.signal(9)
         if not Home(elsewhere.home).is_local():
             elsewhere("restore", tmp_path / "ledger.tar")
-        assert elsewhere("verify", "--views").startswith("ok: ")
+        assert elsewhere("verify", "--views").startswith("VALID: ")
         full("backup", tmp_path / "ledger.tar")
         for leftover in tmp_path.glob(".baton-*"):
             leftover.unlink()

@@ -110,7 +110,7 @@ def test_lost_entries_come_back_from_the_stream_and_the_roots_are_equal(scene: S
     answer = scene.baton.data("recover", "--from-stream")
     assert (answer["brought_back"], answer["size"], answer["root"]) == (3, *scene.head)
     assert scene.baton.data("recover", "--from-stream")["brought_back"] == 0
-    assert scene.baton("verify", "--views").startswith("ok: ")
+    assert scene.baton("verify", "--views").startswith("VALID: ")
     with Serving(scene.baton.home):
         pass
     assert head(scene.baton.home) == scene.head
@@ -123,7 +123,7 @@ def test_lost_log_comes_back_whole_from_the_stream(scene: Scene) -> None:
     assert not (scene.baton.home / "log").exists()
     answer = scene.baton.data("recover", "--from-stream")
     assert (answer["size"], answer["root"]) == scene.head
-    assert scene.baton("fsck").startswith("ok: ")
+    assert scene.baton("fsck").startswith("VALID: ")
 
 
 def test_accepted_loss_is_signed_by_root_and_the_stream_goes_on_in_its_next_incarnation(scene: Scene) -> None:
@@ -140,7 +140,7 @@ def test_accepted_loss_is_signed_by_root_and_the_stream_goes_on_in_its_next_inca
     assert scene.baton.data("recover", "--accept-loss", "--yes")["abandoned"] == []
     put_in(scene.baton.home, "new")
     assert json.loads((scene.baton.home / "bus" / "incarnation.json").read_bytes())["number"] == 2
-    assert scene.baton("verify", "--views").startswith("ok: ")
+    assert scene.baton("verify", "--views").startswith("VALID: ")
 
 
 def test_log_with_entries_of_its_own_is_a_fork_and_only_an_epoch_goes_on(scene: Scene) -> None:
@@ -197,7 +197,7 @@ def test_loss_that_only_readers_remember_is_accepted_as_well(scene: Scene) -> No
     answer = scene.baton.data("recover", "--accept-loss", "--yes")
     assert answer["abandoned"] == [{"size": scene.head[0], "root": scene.head[1]}]
     assert scene.baton.data("session", "list")["total"] == 1
-    assert scene.baton("verify", "--views").startswith("ok: ")
+    assert scene.baton("verify", "--views").startswith("VALID: ")
     put_in(scene.baton.home, "new")
 
 
