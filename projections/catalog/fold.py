@@ -15,11 +15,20 @@ import msgspec
 
 from ledger.events.blob import blobs_of
 from ledger.events.body import Event
-from ledger.events.handoff import HandoffClaimed, HandoffCompleted, HandoffContent, HandoffSuperseded
+from ledger.events.handoff import (
+    HandoffAmended,
+    HandoffClaimed,
+    HandoffCompleted,
+    HandoffContent,
+    HandoffCreated,
+    HandoffSuperseded,
+)
 from ledger.events.imported import RecordImported
 from ledger.events.reasoning import ReasoningBriefed, ReasoningValidated
 from ledger.events.review import ReviewRequested
+from ledger.events.session import ReportGenerated
 from ledger.events.snapshot import SnapshotTaken
+from ledger.events.tot import SearchComplete
 from projections.projection import Logged, Projection, Row, Rows, Table
 from projections.views import VIEW_VERSIONS
 
@@ -30,7 +39,17 @@ STEPS: Final = (
     *("review.requested", "review.answered"),
 )
 """The kinds by which a handoff, a reasoning or a review goes on: each rests on the one before it in its stream."""
+_STEPS: Final = frozenset(STEPS)
 _WITH_STEPS: Final = ("handoff/", "reasoning/", "review/")
+
+
+# Asked of every event: the types whose data name something. A subclass is a kind of its own.
+_NAMING: Final = frozenset(
+    (
+        *(HandoffCreated, HandoffAmended, HandoffCompleted, HandoffSuperseded, ReasoningBriefed, ReasoningValidated),
+        *(SnapshotTaken, ReviewRequested, RecordImported, ReportGenerated, SearchComplete),
+    )
+)
 
 
 class EventRow(Row, frozen=True):
@@ -104,7 +123,9 @@ def keys(event: Event) -> tuple[str, ...]:
 def fold(state: StreamState, event: Event) -> StreamState:
     """Count one more event of the stream."""
     first = event.index if state.version == 0 else state.first_index
-    step = event.id if event.kind in STEPS else state.step
+    if not event.stream.startswith(_WITH_STEPS):
+        return StreamState(state.stream, state.version + 1, first, event.index)
+    step = event.id if event.kind in _STEPS else state.step
     depends_on = state.depends_on
     if isinstance(event.data, HandoffContent):
         depends_on = tuple(f"handoff/{one}" for one in event.data.depends_on)
@@ -134,13 +155,16 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         corr=event.corr,
         size=logged.size,
     )
-    refs = [*((ref, "causes") for ref in event.causes), *_refs_in(event)]
-    if state is not None and isinstance(event.data, HandoffContent | HandoffClaimed):
+    refs = [(ref, "causes") for ref in event.causes]
+    if type(event.data) in _NAMING:
+        refs += _refs_in(event)
+    if state is not None and state.depends_on and isinstance(event.data, HandoffContent | HandoffClaimed):
         refs += [(stream, "depends_on") for stream in state.depends_on]  # a claim: what they have come to by then
-    if state is not None and state.before and event.stream.startswith(_WITH_STEPS):
+    if state is not None and state.before:
         refs.append((state.before, "stream"))
-    first = dict(reversed(refs))
-    refs = [(ref, via) for ref, via in refs if first[ref] == via]
+    if len(refs) > 1:
+        first = dict(reversed(refs))
+        refs = [(ref, via) for ref, via in refs if first[ref] == via]
     return (row, *(RefRow(event.index, position, ref, via) for position, (ref, via) in enumerate(refs)))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import tarfile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import inside
 import pytest
 from blake3 import blake3
 from building import Ledger
@@ -44,6 +46,12 @@ class Worked(NamedTuple):
     batch_end: int
 
 
+def baton(*words: object) -> None:
+    """Call a verb, which succeeds."""
+    said = inside.baton(*words)
+    assert said.code == 0, said.err
+
+
 def body(ledger: str, kind: str, data: dict[str, Any]) -> dict[str, Any]:
     """Return the content of an event by the agent."""
     head = {"ledger": ledger, "kind": kind, "stream": STREAM, "author": AGENT}
@@ -73,6 +81,8 @@ def worked(ask: Ask, tmp_path_factory: pytest.TempPathFactory) -> Worked:
         answer = ask("work", url=node.url, nkey=bus_seed(AGENT), seed=SEED, ledger=identity, agent=AGENT, bodies=bodies)
     finally:
         node.stop()
+    for replaced in (("--as", "root"), ("--checkpoint",)):
+        baton("--home", settings.home, "key", "rotate", *replaced)
     return Worked(settings, answer, vkey, blake3(root).hexdigest(), batch[-1].index)
 
 
@@ -139,3 +149,25 @@ def test_it_sees_that_an_event_was_left_out_of_the_bundle_of_a_stream_unless_it_
     verdicts = ask("bundles", folders=[str(folder) for folder in folders])["bundles"]
     assert len(verdicts) > 3
     assert all("refused" in verdict for verdict in verdicts)
+
+
+def test_it_checks_a_receipt_that_was_handed_on_by_the_fingerprint_of_root_alone(
+    ask: Ask, worked: Worked, tmp_path: Path
+) -> None:
+    single, batched = worked.answer["submitted"]["accepted"][1]["index"], worked.batch_end - 1
+    given = []
+    for index in (single, batched):
+        baton("--home", worked.settings.home, "receipt", index, "-o", tmp_path / str(index))
+        given.append((tmp_path / str(index)).read_text("utf-8"))
+    line = given[0].split("\n")[1]
+    evidence = json.loads(base64.b64decode(line.removeprefix("extra ")))
+    # The first and the last entry of the chain name the keys that count.
+    for chain in (evidence["chain"][1:], evidence["chain"][:-1]):
+        shorter = base64.b64encode(json.dumps(evidence | {"chain": chain}).encode()).decode()
+        given.append(given[0].replace(line, f"extra {shorter}"))
+    given.append(given[0].replace(line, given[1].split("\n")[1]))
+    cases = [*((receipt, worked.fingerprint) for receipt in given), (given[0], "0" * 64)]
+    first, second, *refused = ask("handedOn", cases=cases)["receipts"]
+    assert [one["answer"]["index"] for one in (first, second)] == [single, batched]
+    assert first["answer"]["data"]["finding"] == "The specification suffices."
+    assert [one for one in refused if "refused" not in one] == []

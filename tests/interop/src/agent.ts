@@ -7,6 +7,7 @@ import { Bus } from "./bus.js";
 import { keyOf, sign, verify, verifyByOpenSsl } from "./ed25519.js";
 import { leafHash, treeRoot } from "./merkle.js";
 import { checkReceipt } from "./note.js";
+import { checkHandedOn } from "./receipt.js";
 import { batchPae, canonical, decodeEntry, EVENT_TYPE, hashOf, pae, possession, signEvent } from "./wire.js";
 
 const hex = (text: string): Buffer => Buffer.from(text, "hex");
@@ -56,6 +57,9 @@ const verbs: Record<string, (given: any) => unknown> = {
         return { index, origin: checkpoint.origin, size: checkpoint.size, root: checkpoint.root.toString("hex") };
       }),
     ),
+  }),
+  handedOn: ({ cases }: { cases: [string, string][] }) => ({
+    receipts: cases.map(([receipt, fingerprint]) => checked(() => checkHandedOn(receipt, fingerprint))),
   }),
   bundles: ({ folders }: { folders: string[] }) => ({ bundles: folders.map((folder) => checked(() => checkBundle(folder))) }),
   async work({ url, nkey, seed, ledger, agent, bodies }: Record<string, string> & { bodies: unknown[] }) {

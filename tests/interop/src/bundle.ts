@@ -6,7 +6,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 import { leafHash, treeRoot } from "./merkle.js";
-import { checkReceipt, openCheckpoint } from "./note.js";
+import { checkReceipt, keyOfVkey, openCheckpoint } from "./note.js";
+import { hashesOf } from "./receipt.js";
 import { decodeEntry, type Entry, hashOf, isSigned, need } from "./wire.js";
 
 export interface Verdict {
@@ -39,6 +40,7 @@ class Replay {
   private readonly identity = new Map<string, string>();
   private readonly ended = new Set<string>();
   private ledger = "";
+  checkpoint = "";
 
   learn(entry: Entry): void {
     const body = JSON.parse(entry.body.toString("utf8")) as Body;
@@ -49,6 +51,10 @@ class Replay {
       this.ledger = hashOf(entry.key).slice(0, 32);
       this.register("root", String(data.root));
       this.register("node", String(data.node_key));
+      this.checkpoint = String(data.checkpoint_key);
+    } else if (kind === "checkpoint_key.rotated") {
+      need(author === "root", "the key of checkpoints is replaced by somebody who is not root");
+      this.checkpoint = String(data.key);
     }
     const version = (this.versions.get(body.stream) ?? 0) + 1;
     this.versions.set(body.stream, version);
@@ -112,6 +118,7 @@ export function checkBundle(folder: string): Verdict {
   const text = (name: string): string => readFileSync(join(folder, name), "utf8");
   const manifest = JSON.parse(text("manifest.json")) as { content: string; indexes: number[]; size: number };
   const vkey = text("keys/checkpoint.vkey").trimEnd();
+  const signer = keyOfVkey(vkey).publicKey.toString("hex");
   const checkpoint = openCheckpoint(text("checkpoint"), vkey);
   need(checkpoint.size === manifest.size, "checkpoint and manifest differ");
   const replay = new Replay();
@@ -132,6 +139,7 @@ export function checkBundle(folder: string): Verdict {
       need(isSigned(entry, pathOf(receipt)), `the signature of entry ${index} does not fit`);
       learn(entry);
     }
+    need(replay.checkpoint === signer, "the checkpoint is signed by a key that root did not name");
     return { size: checkpoint.size, entries: manifest.indexes.length, fingerprint, ids: ids.size };
   }
   need(existsSync(join(folder, "tile")), "the bundle holds no log");
@@ -143,12 +151,12 @@ export function checkBundle(folder: string): Verdict {
     need(isSigned(entry, entries.slice(start, start + entry.batchSize)), `the signature of entry ${index} does not fit`);
     learn(entry);
   });
+  need(replay.checkpoint === signer, "the checkpoint is signed by a key that root did not name");
   return { size: checkpoint.size, entries: entries.length, fingerprint, ids: ids.size };
 }
 
 /** The path of an event within its batch, which the export puts into the proof's extra data. */
 function pathOf(receipt: string): Buffer[] {
   const line = receipt.split("\n").find((one) => one.startsWith("extra "));
-  const data = Buffer.from((line ?? "extra ").slice("extra ".length), "base64");
-  return Array.from({ length: data.length / 32 }, (_, at) => data.subarray(at * 32, at * 32 + 32));
+  return hashesOf(Buffer.from((line ?? "extra ").slice("extra ".length), "base64"));
 }
