@@ -261,10 +261,9 @@ class Authority:
         key = data["key"]
         need(key not in self.keys, "a key is registered twice")
         text = pae(POSSESSION, f"{event.body['ledger']}\n{name}\n{key}".encode())
-        is_proven = is_signed(bytes.fromhex(key), text, bytes.fromhex(data["proof"]))
-        need(
-            is_proven and data.get("nkey") not in self.bus_keys, f"no proof that the key is {name}'s, or a used bus key"
-        )
+        proof = bytes.fromhex(data["proof"])
+        need(is_signed(bytes.fromhex(key), text, proof), f"no proof that the key is {name}'s")
+        need(data.get("nkey") not in self.bus_keys, "a bus key is used twice")
 
     def put(self, name: str, key: str, index: int) -> Key:
         """Let a key sign for a name."""
