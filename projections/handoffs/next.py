@@ -102,7 +102,10 @@ _REVIEWS: Final = (
     "FROM reviews r JOIN agents a ON a.roles LIKE '%\"human\"%' "
     "WHERE r.status = 'open' AND (?2 IS NULL OR a.name = ?2)"
 )
-_TITLES: Final = "SELECT id, title, summary FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
+_TITLES: Final = (
+    "SELECT id, title, summary, coalesce(importer, sender) AS author FROM handoffs "
+    "WHERE id IN (SELECT value FROM json_each(?))"
+)
 _OPEN_CRITERIA: Final = (
     "SELECT handoff_id, position, text FROM handoff_criteria WHERE mark IN ('open', 'claimed') "
     "AND handoff_id IN (SELECT value FROM json_each(?)) ORDER BY handoff_id, position"
@@ -156,8 +159,9 @@ def waits_for(facts: HandoffFacts) -> list[tuple[str, Action]]:
 def next_items(moment: Moment, asked: NextFor) -> Answer:
     """Return ``{"items", "total", "next"}``, most urgent first; without an agent, one agent's after another's.
 
-    An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "from", "to", "since_index",
-    "since_ms", "why", "act", "arguments"}``; ``since_*`` is the event since which it waits, ``act`` what moves it on.
+    An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "from", "author", "to",
+    "since_index", "since_ms", "why", "act", "arguments"}``; ``author`` signed it, ``from`` may only be claimed, by an
+    imported file; ``since_*`` is the event since which it waits, ``act`` what moves it on.
 
     Raises:
         Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
@@ -232,6 +236,7 @@ def _review(review: dict[str, Any], agent: str) -> dict[str, Any]:
         "agent": agent,
         "status": "open",
         "from": review["author"],
+        "author": review["author"],
         "to": agent,
         "why": f"{review['author']} asks a human, by the rule {review['rule']}",
         "act": "answer",
@@ -251,6 +256,7 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
         "agent": agent,
         "status": facts.status,
         "from": facts.sender,
+        "author": texts["author"],
         "to": facts.receiver,
         "why": _why(action, facts, texts, is_informed_only=is_informed_only),
         "act": act,

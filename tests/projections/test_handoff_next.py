@@ -20,7 +20,7 @@ from projections.handoffs.next import WAITS, waits_for
 from projections.reader import AsOf
 
 ITEM = {
-    "kind", "id", "title", "action", "agent", "status", "from", "to", "since_index", "since_ms", "why", "act",
+    "kind", "id", "title", "action", "agent", "status", "from", "author", "to", "since_index", "since_ms", "why", "act",
     "arguments",
 }  # fmt: skip
 
@@ -89,6 +89,7 @@ def test_a_handoff_waits_for_one_after_the_other(ledger, reader):
         "agent": "rita",
         "status": "pending",
         "from": "alice",
+        "author": "alice",
         "to": "bob",
         "since_index": ledger.start,
         "since_ms": START_MS,

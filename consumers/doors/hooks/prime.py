@@ -234,7 +234,7 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
         what, way = one["id"], one["command"]
         if not is_plain(one["id"]):
             what, way, sentence = f"what stands under {number}", command, f"{one_line(one['id'])}: {sentence}"
-        said = f"{number}. {one['from'] or 'somebody'}, {age(one['since_ms'], now)}: {sentence}"
+        said = f"{number}. {one['author']}, {age(one['since_ms'], now)}: {sentence}"
         items.append(_Item(f"{number}. {whose}{one['action']} {what}: `{way}`", said))
     if not items:
         nothing = _Item(f"- `{command}` shows it when something does.")

@@ -177,7 +177,7 @@ class HandoffTools:
         answer |= {name: shown[name] for name in ("suspect",) if name in shown}
         answer["events"] = []
         text: dict[str, Any] = {"why": cut_to_tokens(shown["why"]["sentence"], _text_tokens)}
-        parties = dict.fromkeys(filter(None, (shown["from"], shown["to"], shown["reviewer"])))
+        parties = dict.fromkeys(filter(None, (shown["importer"] or shown["from"], shown["to"], shown["reviewer"])))
         answer |= {"others": self._ledger.others(), "words": words_of(", ".join(parties), shown["updated_ms"], text)}
         kept = fitting(events, answer)
         answer["events"] = events[:kept]
@@ -214,7 +214,9 @@ def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]
     told = shorten(item, ("why", "title"), _why_tokens) | {"call": call}
     if not is_plain(item["id"]):
         told["command"] = "baton next"
-    return quoted(told, item["from"], told.pop("since_ms"), "title", "why")
+    if not is_plain(item["from"]):  # what an imported file says of itself
+        told["from"] = item["author"]
+    return quoted(told, told.pop("author"), told.pop("since_ms"), "title", "why")
 
 
 def call_of(item: dict[str, Any]) -> dict[str, Any] | None:

@@ -62,7 +62,7 @@ class FetchedReasoning(Quoting):
     fidelity: float
     gate: Gate
     fetch_full: Annotated[bool, Field(description="Read level full before acting on this.")]
-    rule_fired: dict[str, str] | None
+    rule_fired: dict[str, Any] | None
     dropped: dict[str, Any]
     published: bool
     rejected: Annotated[
@@ -184,6 +184,8 @@ def fields_of(found: Received, gate: dict[str, Any], *, with_prompt: bool) -> di
     names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next", "words", "others"}
     answer = {name: value for name, value in described.items() if name in names}
     answer |= {"gate": gate, "next": None, "exact": described["exact"] and tokenizer().exact}
+    if found.answer.rule is not None:  # its reason may quote evidence
+        answer["rule_fired"] |= {"reason": words_of(found.author, found.at_ms, found.answer.rule.reason)}
     if found.rejected is not None:
         answer["rejected"] |= {"problems": answer["rejected"]["problems"][:_problems_max]}
     prompt = described["prompt"] if with_prompt else ""

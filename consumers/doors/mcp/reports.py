@@ -86,7 +86,7 @@ class ResumedSession(Answer):
     left_out: dict[str, Any] | None = None
 
 
-_OURS = frozenset({*ResumedSession.model_fields, "duration", "report_type", "report_id", "imported"})
+_OURS = frozenset({*ResumedSession.model_fields, "duration", "report_type", "report_id"})
 
 
 class Resumed(Quoting):
@@ -221,7 +221,7 @@ def fit_found(report: dict[str, Any]) -> dict[str, Any]:
     findings, left_out = shorten_list(found["key_findings"], _findings_tokens)
     more = {"findings_left_out": left_out} if left_out else {}
     found |= {"key_findings": findings} | more
-    return labelled(found, found.pop("author"), "task", "key_findings")
+    return labelled(found, found.pop("author"), "task", "key_findings", "imported")
 
 
 def labelled(item: dict[str, Any], author: str, *names: str) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def waiting_of(item: dict[str, Any]) -> Waiting:
         key=Key(item["kind"], item["id"], item["agent"], item["action"]),
         title=item["title"],
         status=item["status"],
-        sender=item["from"] or None,
+        sender=item["author"],  # not ``from``, which an imported file may only claim
         receiver=item["to"] or None,
         since_index=item["since_index"],
         since_ms=item["since_ms"],

@@ -18,6 +18,7 @@ from consumers.handoffs.notifier.episodes import notification_of
 from consumers.handoffs.notifier.worker import waiting_of
 from consumers.sdk.quotation import UNTRUSTED, origin_of
 from ledger.events import handoff, reasoning, session
+from ledger.events.imported import RecordImported
 from ledger.home import Home
 from projections.reader import Reader
 
@@ -59,11 +60,23 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.emit("bob", stream, session.UnknownLogged(unknown=TEXT))
         ledger.emit("bob", stream, session.DeadEndLogged(approach=TEXT, why_failed=TEXT))
         ledger.emit("bob", stream, session.ToolUsed(tool=title(), purpose=TEXT))
-        step = reasoning.Step(step_number=1, type="observation", content=TEXT, evidence=[title()])
+        secret = f"api/auth.py:23:SECRET {title()}"
+        step = reasoning.Step(step_number=1, type="observation", content=TEXT, evidence=[secret])
         ledger.emit("bob", "reasoning/bad", reasoning.ReasoningStarted(task=TEXT))
         ledger.emit("bob", "reasoning/bad", reasoning.ReasoningExtended(steps=[step]))
         concluded = reasoning.ReasoningConcluded(TEXT, 0.9, [TEXT])
         ledger.emit("bob", "reasoning/bad", concluded)
+        claims = {"source": title(), "format": title()[:100], "claimed_author": title(), "claimed_at": title()[:100]}
+        for stream, kind, data in (
+            ("session/foreign", "session.started", {"task": TEXT, "ai_id": title()}),
+            ("session/foreign", "finding.logged", {"finding": TEXT}),
+            ("session/foreign", "dead_end.logged", {"approach": TEXT, "why_failed": TEXT}),
+            ("handoff/foreign", "handoff.created", fields | {"to": "alice", "reviewer": "rita"}),
+        ):
+            original = ledger.put_blob("bob", TEXT.encode())
+            said = {"status": title()} if stream.startswith("handoff/") else {"said": {"status": title()}}
+            record = RecordImported(original=original, mapped_kind=kind, mapped=data, claims=said, **claims)
+            ledger.emit("bob", stream, record)
         ledger.write_keys()
     made = inside.baton("--home", home, "report", "generate", "bad", "--as", "bob")
     assert made.code == 0, made.err
@@ -105,6 +118,9 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "the last session": ("resume_previous_session", {}),
     "the last session in detail": ("resume_previous_session", {"detail_level": "detailed"}),
     "the last session whole": ("resume_previous_session", {"detail_level": "full"}),
+    "an imported session": ("resume_previous_session", {"resume_mode": "session_id", "session_id": "foreign"}),
+    "imported and others": ("resume_previous_session", {"resume_mode": "last_n", "count": 2}),
+    "an imported handoff": ("handoff_act", {"action": "show", "id": "foreign"}),
     "reports": ("query_handoff_reports", {}),
     "a short brief": ("fetch_reasoning", {"ref": "bad", "level": "minimal"}),
     "a brief": ("fetch_reasoning", {"ref": "bad", "level": "standard"}),

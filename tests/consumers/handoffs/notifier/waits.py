@@ -33,6 +33,7 @@ def wait_for(agent: str, action: str, name: str = "h1", **more: Any) -> dict[str
         "action": action,
         "status": "pending",
         "from": "alice",
+        "author": "alice",
         "to": "bob",
         "since_index": 0,
         "since_ms": START_MS,
