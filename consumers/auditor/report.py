@@ -51,7 +51,7 @@ class Problem(msgspec.Struct, frozen=True):
 class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an audit.
 
-    ``root`` is the Merkle root (hex) computed from the entries, None when an entry could not be read; ``signatures``
+    ``tree_head`` is the Merkle root (hex) of the entries, None when an entry could not be read; ``signatures``
     the number of events whose signature was verified; ``problems`` holds at most ``problems_listed_max``, in the
     order of indexes, of ``problems_total``. ``suspects`` are the first entries, of ``suspects_total``, by a key
     that was called compromised since. Of a bundle of one ``stream``, ``missing`` is what it lacks.
@@ -63,7 +63,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     root_key: str | None = None
     root_fingerprint: str | None = None
     size: int = 0
-    root: str | None = None
+    tree_head: str | None = None
     checkpoint_size: int | None = None
     signatures: int = 0
     kinds: dict[str, int] = {}
@@ -227,7 +227,7 @@ class Anchor:
             root_key=None if created is None else created.root,
             root_fingerprint=None if created is None else fingerprint(bytes.fromhex(created.root)),
             size=replay.size,
-            root=head,
+            tree_head=head,
             checkpoint_size=checkpoint_size,
             signatures=replay.verified,
             kinds=dict(sorted(replay.kinds.items())),

@@ -49,7 +49,7 @@ _LENGTH: Final = 2
 
 
 class Restored(NamedTuple):
-    """What a restore made: where the log ends (root in hex) and when, what was put in place, and what it took away.
+    """What a restore made: where the log ends (``tree_head``: hex) and when, what was put in place and taken away.
 
     ``kept`` are files that the home had already, with other content; ``replaced`` is where the log before lies, and
     ``present_size`` what it held. ``has_sealed_keys``: the backup holds keys, and no passphrase was given for them.
@@ -57,7 +57,7 @@ class Restored(NamedTuple):
 
     ledger: str
     size: int
-    root: str
+    tree_head: str
     accepted_ms: int
     blobs: int
     files: list[str]
@@ -292,7 +292,7 @@ def _check_may_replace(present: _Present, manifest: Manifest, accepted_ms: int, 
         f"there is a ledger here already: {_describe(present)}. `baton restore --replace` goes back to {head}; "
         f"that is without {_lost(present, manifest)}"
     )
-    raise Refused("LEDGER_EXISTS", message, size=manifest.size, root=manifest.root, present_size=present.size)
+    raise Refused("LEDGER_EXISTS", message, size=manifest.size, tree_head=manifest.root, present_size=present.size)
 
 
 def _describe(present: _Present) -> str:

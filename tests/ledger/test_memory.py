@@ -95,7 +95,7 @@ def test_a_shorter_log_is_refused_and_the_error_names_both_heads(
     assert caught.value.code == "HISTORY_CHANGED"
     assert caught.value.exit_code == 6
     assert caught.value.details["trusted_size"] == size
-    assert caught.value.details["trusted_root"] == root.hex()
+    assert caught.value.details["trusted_tree_head"] == root.hex()
     assert "baton recover" in caught.value.message
 
 

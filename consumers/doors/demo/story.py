@@ -272,7 +272,7 @@ class Story:
         self.data["bundle"] = str(bundle)
         self.data["audit"] = {
             "signatures": report["signatures"],
-            "tree": (bundled["size"], bundled["root"]) == (report["size"], report["root"]),
+            "tree": (bundled["size"], bundled["tree_head"]) == (report["size"], report["tree_head"]),
             "views": report["views"],
             "ok": report["ok"] and bundled["ok"],
         }

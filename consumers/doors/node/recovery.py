@@ -56,7 +56,7 @@ class Head(NamedTuple):
     """The size of a log and the root of its tree (hex)."""
 
     size: int
-    root: str
+    tree_head: str
 
 
 class Recovery(AsyncResource):
@@ -183,7 +183,7 @@ class Recovery(AsyncResource):
         with self.log.snapshot() as snapshot:
             assert snapshot.head is not None  # noqa: S101 - what is abandoned was abandoned by a log
             ledger = snapshot.head.ledger
-        data = EpochStarted(abandoned_size=abandoned.size, abandoned_root=abandoned.root, reason=reason)
+        data = EpochStarted(abandoned_size=abandoned.size, abandoned_root=abandoned.tree_head, reason=reason)
         drafts = [Draft(stream="ledger", data=data)]
         # Views of what is given up could not go on from here. If we crash before the epoch, they are made again.
         for views in self._home.path.glob(f"{VIEWS_FILE}*"):

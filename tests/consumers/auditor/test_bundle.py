@@ -29,7 +29,7 @@ def test_honest_bundle_passes(whole: Path, source: Ledger) -> None:
     report = verify_bundle(whole)
     assert report.ok, report.problems
     assert report.size == report.signatures == source.head()[0]
-    assert report.root == source.head()[1].hex()
+    assert report.tree_head == source.head()[1].hex()
     assert (report.trust, report.outcome) == ("self-asserted", "VALID")
     assert verify_bundle(whole, root=fingerprint(source.keys["root"].public)).trust == "anchored"
 

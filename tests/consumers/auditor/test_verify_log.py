@@ -50,7 +50,7 @@ def test_honest_log_passes_and_is_self_asserted(ledger: Ledger) -> None:
     report = audit(ledger)
     assert report.ok, report.problems
     assert report.verdict == f"VALID: {report.size} entries, {report.size} signatures, by rule (self-asserted)"
-    assert report.root == ledger.head()[1].hex()
+    assert report.tree_head == ledger.head()[1].hex()
     assert report.ledger == ledger.id
     assert report.root_fingerprint == fingerprint(ledger.keys["root"].public)
     assert sum(report.kinds.values()) == report.size == ledger.head()[0]
@@ -215,7 +215,7 @@ def test_swapped_entries_are_found_by_the_root_of_the_head(ledger: Ledger) -> No
     overwrite(ledger, {13: entries[14], 14: entries[13]})
     report = audit(ledger)
     assert not report.ok
-    assert report.root != ledger.head()[1].hex()
+    assert report.tree_head != ledger.head()[1].hex()
 
 
 @pytest.mark.parametrize("field", ["sig", "key", "batch_index", "batch_size", "accepted_ms", "body"])

@@ -119,6 +119,7 @@ def export(app: App, file: str, *, stream: str | None, prov: bool) -> None:
         is_folder = file.endswith("/") or Path(file).is_dir()
         manifest = export_bundle(app.client(), Path(file), stream=stream, is_folder=is_folder, progress=step)
     data = {"file": file, **msgspec.to_builtins(manifest)}
+    data["tree_head"] = data.pop("root")
     count = manifest.size if stream is None else len(manifest.indexes)
 
     def text() -> None:
@@ -163,8 +164,8 @@ def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False, i
 
     def text() -> None:
         click.echo(report.verdict + (", views equal what the log gives" if views else ""))
-        if report.root is not None:
-            click.echo(f"tree head {report.root}")
+        if report.tree_head is not None:
+            click.echo(f"tree head {report.tree_head}")
         if not report.anchored:
             click.echo(
                 "Pass --root with the fingerprint that `baton init` printed, to check that this is the ledger you mean."

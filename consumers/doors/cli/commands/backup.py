@@ -47,7 +47,7 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
         manifest = write_backup(client, home, path, passphrase=passphrase, progress=step)
     data = {
         "file": str(path), "bytes": path.stat().st_size, "ledger": manifest.ledger, "size": manifest.size,
-        "root": manifest.root, "blobs": len(manifest.blobs), "blobs_left_out": count_left_out(client),
+        "tree_head": manifest.root, "blobs": len(manifest.blobs), "blobs_left_out": count_left_out(client),
         "files": sorted(manifest.files),
     }  # fmt: skip
 
@@ -110,7 +110,7 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
 def _print(home: Home, restored: Restored, notes: list[str], following: str) -> None:
     last = when(restored.accepted_ms)
     click.echo(f"ledger {restored.ledger} in {home.path}: {restored.size} entries, the last of {last}")
-    click.echo(f"tree head {restored.root}; {restored.blobs} blobs")
+    click.echo(f"tree head {restored.tree_head}; {restored.blobs} blobs")
     if restored.files:
         click.echo(f"put in place: {', '.join(restored.files)}")
     if restored.kept:

@@ -69,7 +69,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
     ledger = create_ledger(home, origin=origin, map_size=read_config(path).map_size_bytes, passphrase=passphrase)
     root = read_key_file(home.key_file(ROOT)).public
     data = {
-        "home": str(path), "ledger": ledger, "origin": origin, "root": root,
+        "home": str(path), "ledger": ledger, "origin": origin, "root_key": root,
         "root_fingerprint": fingerprint(bytes.fromhex(root)),
     }  # fmt: skip
 

@@ -168,7 +168,7 @@ def _data(checked: Checked) -> dict[str, Any]:
         "ledger": checked.ledger,
         "origin": checked.checkpoint.origin,
         "size": checked.checkpoint.size,
-        "root": checked.checkpoint.root.hex(),
+        "tree_head": checked.checkpoint.root.hex(),
         "vkey": checked.vkey,
         "trust": checked.trust,
         "witnessed": None if witnessed is None else {"by": witnessed.by, "of": witnessed.of,

@@ -61,7 +61,7 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
         none = f"there is no log stream of this ledger here{others}"
         _require_agreement(recovery, "the stream holds nothing that the log lacks" if recovery.has_stream else none)
         what = "nothing is missing" if recovery.has_stream else f"{none}, and nobody here remembers more"
-        _show(app, data, head, f"{what}: the log has {head.size} entries, tree head {head.root}", None)
+        _show(app, data, head, f"{what}: the log has {head.size} entries, tree head {head.tree_head}", None)
         return
     data |= {"missing": history.missing, "stream": history.incarnation.name}
     if is_dry:
@@ -70,7 +70,7 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
         head = await recovery.stream_head(history)
         count = head.size - history.shared
         sound = f"{count} of {history.missing} missing entries are sound"
-        text = f"{sound}; with them the log has {head.size} entries, tree head {head.root}"
+        text = f"{sound}; with them the log has {head.size} entries, tree head {head.tree_head}"
         _show(app, data | {"sound": count}, head, text, "baton recover --from-stream")
         return
     with progress("bringing entries back", shown=not app.as_json) as step:
@@ -78,7 +78,9 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
     text = f"{data['brought_back']} entries brought back"
     _require_agreement(recovery, text)
     head = recovery.head()
-    _show(app, data, head, f"{text}: the log has {head.size} entries, tree head {head.root}", "baton verify --views")
+    _show(
+        app, data, head, f"{text}: the log has {head.size} entries, tree head {head.tree_head}", "baton verify --views"
+    )
 
 
 def _require_agreement(recovery: Recovery, done: str) -> None:
@@ -88,10 +90,10 @@ def _require_agreement(recovery: Recovery, done: str) -> None:
         head = recovery.head()
         message = (
             f"{done}, but what was read at {one.place} was {shown(remembered.size, remembered.root)}, and the log has "
-            f"{shown(head.size, head.root)}: put a later copy back with `baton restore`, or go on without those "
+            f"{shown(head.size, head.tree_head)}: put a later copy back with `baton restore`, or go on without those "
             "entries with `baton recover --accept-loss`"
         )
-        details = {"trusted_size": remembered.size, "trusted_root": remembered.root, **head._asdict()}
+        details = {"trusted_size": remembered.size, "trusted_tree_head": remembered.root, **head._asdict()}
         raise Corrupted("HISTORY_CHANGED", message, **details)
 
 
@@ -100,7 +102,7 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
     data: dict[str, Any] = {"abandoned": [head._asdict() for head in abandoned]}
     head = recovery.head()
     if not abandoned:
-        _show(app, data, head, f"nothing is lost: the log has {head.size} entries, tree head {head.root}", None)
+        _show(app, data, head, f"nothing is lost: the log has {head.size} entries, tree head {head.tree_head}", None)
         return
     if is_dry:
         _show(app, data, head, _loss(head, abandoned, history), "baton recover --accept-loss")
@@ -111,14 +113,13 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
     for one in abandoned:
         recovery.start_epoch(one, reason, root)
     head = recovery.head()
-    text = (
-        f"a new epoch: the log goes on from {head.size} entries, tree head {head.root}, and every reader is told once"
-    )
+    where = f"{head.size} entries, tree head {head.tree_head}"
+    text = f"a new epoch: the log goes on from {where}, and every reader is told once"
     _show(app, data, head, text, "baton serve")
 
 
 def _loss(head: Head, abandoned: list[Head], history: LostHistory | None) -> str:
-    given_up = " and that of ".join(f"{one.size} entries with tree head {one.root}" for one in abandoned)
+    given_up = " and that of ".join(f"{one.size} entries with tree head {one.tree_head}" for one in abandoned)
     text = f"the log has {head.size} entries; given up would be the head of {given_up}"
     if history is not None and not history.is_fork:
         text += f". The stream still holds {history.missing} of them: `baton recover --from-stream` brings them back"

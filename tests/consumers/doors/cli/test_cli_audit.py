@@ -59,7 +59,7 @@ def test_exported_bundle_verifies_and_a_changed_one_does_not(baton: Baton, fresh
     file = tmp_path / "bundle.tar"
     exported = baton.data("export", file)
     report = baton.data("verify", "--bundle", file)
-    assert (report["ok"], report["size"], report["root"]) == (True, exported["size"], exported["root"])
+    assert (report["ok"], report["size"], report["tree_head"]) == (True, exported["size"], exported["tree_head"])
     content = file.read_bytes()
     changed = tmp_path / "changed.tar"
     changed.write_bytes(content.replace(b"a finding to be changed", b"a finding to be chanGed"))

@@ -100,7 +100,7 @@ def test_backup_under_load_holds_all_that_was_acknowledged_before_it(
     assert said.code == 0, said
     restored = elsewhere.data("restore", tmp_path / "ledger.tar")
     answer = json.loads(said.out)["data"]
-    assert (restored["size"], restored["root"]) == (answer["size"], answer["root"]) == head(elsewhere.home)
+    assert (restored["size"], restored["tree_head"]) == (answer["size"], answer["tree_head"]) == head(elsewhere.home)
     assert elsewhere("verify", "--views").startswith("VALID: ")
     with Log(elsewhere.home) as log, log.snapshot() as snapshot:
         bodies = b"".join(snapshot.entries(0, limit=10**6, size_max_bytes=2**30))

@@ -85,7 +85,7 @@ def test_init_prints_the_fingerprint_that_verify_takes(nowhere: Baton) -> None:
     nowhere.refuses_verification("verify", "--root", "0" * 64)
     for no_fingerprint in ("", "0" * 31, "g" * 64, "0" * 65, "root"):
         assert "fingerprint" in nowhere.refuses("USAGE", "verify", "--root", no_fingerprint)["message"]
-    head = nowhere.data("verify")["root"]
+    head = nowhere.data("verify")["tree_head"]
     assert f"tree head {head}" in nowhere("verify")
     report = nowhere.refuses_verification("verify", "--root", head)
     assert f"tree head, and takes the fingerprint of the root key, which is {made['root_fingerprint']}" in str(report)

@@ -105,10 +105,10 @@ def test_serve_refuses_a_log_that_was_put_back_and_appends_nothing_to_it(scene: 
 def test_lost_entries_come_back_from_the_stream_and_the_roots_are_equal(scene: Scene) -> None:
     scene.put_back()
     checked = scene.baton.data("recover", "--from-stream", "--check")
-    assert (checked["sound"], checked["size"], checked["root"]) == (3, *scene.head)
+    assert (checked["sound"], checked["size"], checked["tree_head"]) == (3, *scene.head)
     assert head(scene.baton.home) != scene.head
     answer = scene.baton.data("recover", "--from-stream")
-    assert (answer["brought_back"], answer["size"], answer["root"]) == (3, *scene.head)
+    assert (answer["brought_back"], answer["size"], answer["tree_head"]) == (3, *scene.head)
     assert scene.baton.data("recover", "--from-stream")["brought_back"] == 0
     assert scene.baton("verify", "--views").startswith("VALID: ")
     with Serving(scene.baton.home):
@@ -122,7 +122,7 @@ def test_lost_log_comes_back_whole_from_the_stream(scene: Scene) -> None:
     assert scene.baton.data("recover", "--from-stream", "--check")["sound"] == scene.head[0]
     assert not (scene.baton.home / "log").exists()
     answer = scene.baton.data("recover", "--from-stream")
-    assert (answer["size"], answer["root"]) == scene.head
+    assert (answer["size"], answer["tree_head"]) == scene.head
     assert scene.baton("fsck").startswith("VALID: ")
 
 
@@ -130,7 +130,7 @@ def test_accepted_loss_is_signed_by_root_and_the_stream_goes_on_in_its_next_inca
     scene.put_back()
     assert "`baton recover --from-stream`" in scene.baton.refuses("USAGE", "recover", "--accept-loss")["message"]
     answer = scene.baton.data("recover", "--accept-loss", "--yes", "--reason", "the disk failed")
-    assert answer["abandoned"] == [{"size": scene.head[0], "root": scene.head[1]}]
+    assert answer["abandoned"] == [{"size": scene.head[0], "tree_head": scene.head[1]}]
     with Log(scene.baton.home) as log, log.snapshot() as snapshot:
         epoch = read_event(snapshot.size - 1, snapshot.entry(snapshot.size - 1))
     assert epoch.author == "root"
@@ -170,7 +170,7 @@ def test_epoch_does_not_excuse_the_next_loss(scene: Scene) -> None:
     scene.put_back(forget=True)
     assert scene.baton.refuses("HISTORY_CHANGED", "serve")["details"]["stream"].endswith("_2")
     answer = scene.baton.data("recover", "--from-stream")
-    assert (answer["size"], answer["root"]) == after
+    assert (answer["size"], answer["tree_head"]) == after
 
 
 def test_recovery_and_repair_are_refused_while_the_ledger_is_served(scene: Scene) -> None:
@@ -193,9 +193,9 @@ def test_loss_that_only_readers_remember_is_accepted_as_well(scene: Scene) -> No
     scene.put_back()
     shutil.rmtree(scene.baton.home / "bus")
     details = scene.baton.refuses("HISTORY_CHANGED", "recover", "--from-stream")["details"]
-    assert (details["trusted_size"], details["trusted_root"]) == scene.head
+    assert (details["trusted_size"], details["trusted_tree_head"]) == scene.head
     answer = scene.baton.data("recover", "--accept-loss", "--yes")
-    assert answer["abandoned"] == [{"size": scene.head[0], "root": scene.head[1]}]
+    assert answer["abandoned"] == [{"size": scene.head[0], "tree_head": scene.head[1]}]
     assert scene.baton.data("session", "list")["total"] == 1
     assert scene.baton("verify", "--views").startswith("VALID: ")
     put_in(scene.baton.home, "new")
