@@ -18,12 +18,13 @@ from ledger.envelope import Entry, Submission, batch_pae, batch_root_pae, decode
 from ledger.errors import Corrupted, Refused
 from ledger.events.authority import EpochStarted
 from ledger.events.body import Event, decode_body, make_event
-from ledger.history import Epoch, Growth, Past, answered
+from ledger.history import Epoch, Growth, Past, StreamPage, answered
 from ledger.lifecycle.authority import ROOT
 from ledger.merkle import hash_size_bytes, leaf_hash, root_of_path
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
+    from ledger.checked import StreamReader
     from ledger.config import Settings
     from ledger.lifecycle.authority import AgentRecord
     from ledger.local import OpenViews
@@ -153,6 +154,22 @@ class Client(Protocol):
         Raises:
             Refused: ``INVALID_FIELD`` for a negative ``start``.
         """
+
+    def stream(
+        self, name: str, *, start: int = 0, authority_start: int = 0, size: int | None = None, known_size: int = 0
+    ) -> StreamPage:
+        """Return entries of a stream from ``start`` on, and of authority from ``authority_start`` on, each proven.
+
+        Without a ``size`` they stand under the ledger's head, which goes on from the one this client trusts, and is
+        trusted from now on; with it, under the head that the log had then. ``streams`` reads what they say.
+
+        Raises:
+            Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a head that the ledger's key did not sign.
+        """
+
+    @property
+    def streams(self) -> StreamReader:
+        """What reads streams to act on them: from signed entries, checked here (``ledger.checked``)."""
 
     def agents(self) -> list[AgentRecord]:
         """Return the registered agents."""

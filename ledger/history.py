@@ -39,6 +39,29 @@ class Growth(msgspec.Struct, frozen=True):
         return Trusted(self.size, self.root, self.epochs)
 
 
+class Proven(msgspec.Struct, frozen=True):
+    """An entry with its path in the tree of a page's head; one of a signed batch with its path in that batch, too."""
+
+    index: int
+    data: bytes
+    path: list[bytes]
+    batch_path: list[bytes] = []
+
+
+class StreamPage(msgspec.Struct, frozen=True):
+    """A stretch of one stream, and of the events of authority, in the order of the log and under one head.
+
+    ``growth`` leads to that head, ``known_path`` from another one that the reader knows. ``last`` is the last entry
+    under it, whose count says how much authority there is. ``next_index`` is where to go on, None at the end.
+    """
+
+    growth: Growth
+    known_path: list[bytes]
+    entries: list[Proven]
+    last: Proven
+    next_index: int | None = None
+
+
 class Trusted(msgspec.Struct, frozen=True):
     """A head that a reader trusted: size, root (hex), and the epochs that its history held."""
 

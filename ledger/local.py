@@ -19,7 +19,7 @@ from ledger.envelope import Submission, decode_entry
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.files import read_regular
-from ledger.history import Growth, Trusted, tell
+from ledger.history import Growth, StreamPage, Trusted, tell, trust
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.blobs import no_blob
 from ledger.log.log import Log
@@ -29,6 +29,7 @@ from ledger.resource import Resource
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
     from ledger.admission.gate import Gate
+    from ledger.checked import StreamReader
     from ledger.checkpoint import CheckpointKey
     from ledger.client import Progress
     from ledger.config import Settings
@@ -197,6 +198,43 @@ class LocalClient(Resource):
         if kinds or stream is not None:
             entries = [(index, data) for index, data in entries if _matches(data, kinds, stream)]
         return Page(entries, start + len(raw), size, growth)
+
+    def stream(
+        self, name: str, *, start: int = 0, authority_start: int = 0, size: int | None = None, known_size: int = 0
+    ) -> StreamPage:
+        """Return proven entries of a stream, and of authority, under a head that goes on from the one trusted."""
+        trusted = self._trusted
+        with self.log.snapshot() as snapshot:
+            page = snapshot.stream_page(
+                name,
+                start=start,
+                authority_start=authority_start,
+                size=size,
+                old_size=trusted.size if trusted else 0,
+                known_size=known_size,
+            )
+        if size is None and not self.settings.only_looks:
+            self._trusted, _ = trust(trusted, page.growth, partial(read_epoch, self), self.memory.where)
+        return page
+
+    def signed_stream_page(self, *, size: int | None, **asked: Any) -> StreamPage:
+        """Return what ``Snapshot.stream_page`` does with a signed checkpoint of the head, as it goes over the bus.
+
+        Raises:
+            Refused: as ``checkpoint``.
+        """
+        with self.log.snapshot() as snapshot:
+            page = snapshot.stream_page(size=size, **asked)
+            note = "" if size is not None else _signed(snapshot, self._checkpoint_key(snapshot))
+        return msgspec.structs.replace(page, growth=msgspec.structs.replace(page.growth, checkpoint=note))
+
+    @cached_property
+    def streams(self) -> StreamReader:
+        """What reads streams from signed entries."""
+        from ledger.checked import StreamReader, is_root_pinned  # noqa: PLC0415 - loads the rules, which few reads need
+
+        file = None if self.settings.only_looks else self.memory.authority_file
+        return StreamReader(self, file, is_pinned=is_root_pinned(self.settings.home, self.ledger))
 
     def agents(self) -> list[AgentRecord]:
         """Return the registered agents."""

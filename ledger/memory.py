@@ -99,6 +99,11 @@ class Memory:
         return cls(ledger, SERVER)
 
     @property
+    def authority_file(self) -> Path:
+        """The file beside it in which ``ledger.checked`` keeps what it has checked."""
+        return self.path.with_suffix(".authority")
+
+    @property
     def where(self) -> str:
         """The clause that an error names it with."""
         return f"what {self.path} remembers is"
@@ -221,6 +226,7 @@ class Memory:
         """Remember nothing, as of a ledger that is thrown away."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
+            self.authority_file.unlink(missing_ok=True)
             self.path.with_suffix(".lock").unlink(missing_ok=True)
             self.path.parent.rmdir()  # not while other places are remembered
 

@@ -20,6 +20,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import threading
@@ -34,7 +35,7 @@ from blake3 import blake3
 
 from ledger.errors import BatonError, Corrupted, Unavailable
 from projections.projection import Projection, Row, Table
-from projections.store import ADVICE, Changes, Damaged, Slot, Value, quarantine_table, states_table
+from projections.store import ADVICE, Changes, Damaged, Slot, Value, Writing, quarantine_table, states_table
 from projections.views_file import (
     APPLICATION_ID,
     FileId,
@@ -153,6 +154,15 @@ class SqliteStore:
             self._db.close()
             open_files.remove(self._file)
             self._db, self._file = db, file
+
+
+@contextlib.contextmanager
+def in_memory(tables: Iterable[Table]) -> Iterator[Writing]:
+    """A place for the rows of one question, without indexes and books; it is gone after the block."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        for table in tables:
+            create_table(db, table, table.name)
+        yield _Transaction(db)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -312,8 +322,7 @@ def create_table(db: sqlite3.Connection, table: Table, name: str) -> None:
         Unavailable: ``STORE_UNAVAILABLE`` when this Python's SQLite was built without FTS5.
     """
     if not table.is_full_text:
-        fields = msgspec.structs.fields(table.row)
-        columns = ", ".join(f'"{field.name}" {_sql_type(field.type)}' for field in fields)
+        columns = _columns_sql(table.row)
         key = ", ".join(f'"{column}"' for column in table.primary_key)
         # A clustered table keeps the rows of one owner together; a single key keeps SQLite's own row number.
         option = " WITHOUT ROWID" if len(table.primary_key) > 1 else ""
@@ -327,6 +336,11 @@ def create_table(db: sqlite3.Connection, table: Table, name: str) -> None:
             raise
         message = "the SQLite of this Python has no FTS5, which search needs: use a Python whose sqlite3 has it"
         raise Unavailable("STORE_UNAVAILABLE", message, cause=str(error)) from error
+
+
+@functools.cache
+def _columns_sql(row: type[Row]) -> str:
+    return ", ".join(f'"{field.name}" {_sql_type(field.type)}' for field in msgspec.structs.fields(row))
 
 
 def _sql_type(annotation: Any) -> str:

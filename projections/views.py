@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Final, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Final, get_type_hints, overload
 
 from projections.projection import Projection
 from projections.query import Query
+
+if TYPE_CHECKING:
+    from ledger.client import Client
 
 # Each view, in the order in which views are folded, with the version of its meaning: raise it with any change of its
 # tables, fold or rows. They stand here, beside no fold, so that whoever only reads can tell whether the views are up to
@@ -39,6 +42,9 @@ VIEW_VERSIONS: Final = {
 # Brought up to date by the questions that are put to them, and by `baton project`, not by every question: full-text
 # search costs a quarter of all folding (measured), and few runs search.
 ON_DEMAND: Final = frozenset({"search"})
+
+# About one thing, and asked by whoever acts on it: not answered from rows, but from signed entries (``checked``).
+CHECKED: Final = frozenset({"handoffs.facts", "handoffs.show", "handoffs.why"})
 
 # Which function of which module under this package answers which query.
 _QUERIES: Final = {
@@ -143,3 +149,17 @@ VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(VIEW_VERSIONS))
 # Those that every question brings up to date.
 KEPT_VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(name for name in VIEW_VERSIONS if name not in ON_DEMAND))
 QUERIES: Final[Mapping[str, Query]] = _Queries()
+
+
+def ask(client: Client, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a query: what one acts on after it from signed entries, checked here, the rest from views.
+
+    Raises:
+        Refused: as the query.
+        Corrupted: as ``projections.checked``.
+    """
+    if query not in CHECKED:
+        return client.view(query, arguments)
+    from projections.checked import answer_checked  # noqa: PLC0415 - loads the rules and the folds
+
+    return answer_checked(client, query, arguments)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from baton import Ledger
 
 import consumers
 import ledger
@@ -55,16 +56,27 @@ def blocks(language: str, *pages: str) -> list[str]:
     return [block for text in texts for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)]
 
 
+SUBSTITUTED = re.compile(r"\$\(baton ([^)]*)\)")
+
+
 def test_commands_on_the_pages_run_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def answer(command: str) -> str:
+        app = App()
+        capsys.readouterr()
+        assert run(shlex.split(command), app) == 0
+        app.close()
+        return capsys.readouterr().out.strip()
+
     monkeypatch.chdir(tmp_path)
     for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT"):
         monkeypatch.delenv(name, raising=False)
     pages = ("README.md", *(f"consumers/{subject}/README.md" for subject in ("reasoning", "sessions", "thoughts")))
     commands = [line.removeprefix("$ baton ") for block in blocks("console", *pages) for line in block.splitlines()]
     assert len(commands) > 30
-    for command in commands:
+    for written in commands:
+        command = SUBSTITUTED.sub(lambda match: answer(match[1]), written)
         app = App()
         code = run(shlex.split(command), app)
         app.close()
@@ -151,7 +163,8 @@ def test_programs_on_the_pages_publish_react_and_audit(programs: Path, tmp_path:
     assert finish("publish") == "ten-lines is not ready: it waits for the approval of alex.\n"
     if suffix:
         assert finish("publish_async") == "2 events under one signature\nNOT_AUTHORIZED\n"
-    call("handoff", "approve", "ten-lines", "--as", "alex")
+    with Ledger(agent="alex", home=home) as alex:
+        alex.handoff("ten-lines").approve(alex.handoff("ten-lines").show()["version"])
     with start(f"react{suffix}") as reacting:
         try:
             store = home / "subscribers" / f"mail{suffix.replace('_', '-')}.db"

@@ -68,6 +68,9 @@ _CONTENT: Final = tuple(
     )
 )  # fmt: skip
 _COMMENT: Final = Argument("comment", "--comment")
+_VERSION: Final = Argument(
+    "version", "--version", words="The version you have read, as `show` prints it: needed off a terminal.", default=None
+)
 _REASON: Final = Argument("reason", "--reason")
 _NEEDED_REASON: Final = Argument("reason", "--reason", is_needed=True)
 
@@ -174,15 +177,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (kinds.HandoffApproved,),
         ("reviewer",),
         "Let exactly this version be worked on. Signed with the reviewer's identity key.",
-        (
-            Argument(
-                "version",
-                "--version",
-                words="The version you have read, as `show` prints it (default: the present one).",
-                default=None,
-            ),
-            _COMMENT,
-        ),
+        (_VERSION, _COMMENT),
         ends=frozenset({"approve"}),
         readies=True,
     ),
@@ -208,8 +203,8 @@ ACTS: Final[dict[Verb, Act]] = {
     "verify": Act(
         (kinds.HandoffVerified,),
         ("reviewer",),
-        "Accept the result, as the reviewer.",
-        (_COMMENT,),
+        "Accept the result of this version, as the reviewer.",
+        (_VERSION, _COMMENT),
         ends=frozenset({"verify", "approve"}),
         readies=True,
     ),
@@ -234,6 +229,8 @@ ACTS: Final[dict[Verb, Act]] = {
     ),
 }
 
+# What they sign is a judgement of what was read, so whoever signs names its version, or is shown it first.
+OF_WHAT_WAS_READ: Final[frozenset[Verb]] = frozenset(verb for verb, act in ACTS.items() if _VERSION in act.arguments)
 REVIEWS: Final[frozenset[Verb]] = frozenset(verb for verb, act in ACTS.items() if act.by == ("reviewer",))
 KINDS_OF_HANDOFFS: Final = frozenset(
     {"record.imported", *(name for name, one in KINDS.items() if one.stream == "handoff")}

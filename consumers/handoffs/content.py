@@ -6,13 +6,17 @@ signed, because ``render`` and ``watch`` would fail on it ever after.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from consumers.handoffs.acts import ACTS
 from consumers.sdk.names import default_id, split_ids
+from consumers.sdk.text import cut
+from ledger.client import read_event
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.events.fields import EventData
@@ -22,7 +26,11 @@ if TYPE_CHECKING:
 
     from consumers.handoffs.acts import Verb
     from ledger.author import Author
+    from ledger.checked import CheckedStream
+    from ledger.client import Client
     from ledger.config import Settings
+
+_words_max: Final = 80
 
 
 def creation(sender: str, settings: Settings, id_: str | None, given: dict[str, Any]) -> tuple[str, EventData]:
@@ -48,6 +56,55 @@ def creation(sender: str, settings: Settings, id_: str | None, given: dict[str, 
 def query_for(verb: Verb) -> str:
     """Return which query tells of a handoff what an act on it needs: most need no more than its id and version."""
     return "handoffs.show" if verb in {"amend", "check", "waive"} else "handoffs.facts"
+
+
+@contextmanager
+def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
+    """Say of a refusal, because the version that was read is not the present one, what changed since.
+
+    Raises:
+        Refused: ``VERSION_MISMATCH``, with ``details["changed"]``.
+    """
+    try:
+        yield
+    except Refused as refusal:
+        if refusal.code != "VERSION_MISMATCH" or version is None:
+            raise
+        raise _mismatch(client.streams.read(f"handoff/{id_}"), version) from refusal
+
+
+def check_version(handoff: dict[str, Any], version: str) -> None:
+    """Refuse an act on another version of a handoff than the present one.
+
+    Raises:
+        Refused: ``VERSION_MISMATCH``.
+    """
+    if version != handoff["version"]:
+        raise Refused("VERSION_MISMATCH", f"{handoff['id']} is now version {handoff['version']}")
+
+
+def _mismatch(stream: CheckedStream, version: str) -> Refused:
+    from projections.handoffs.fold import HandoffRecord, fold  # noqa: PLC0415 - only a refusal needs it
+
+    name = stream.name.removeprefix("handoff/")
+    record = HandoffRecord(name)
+    versions: dict[str, kinds.HandoffContent] = {}
+    for index, data in stream.entries:
+        record = fold(record, read_event(index, data))
+        if record.life is not None and record.content is not None:
+            versions[record.life.version] = record.content
+    present, read = record.content, versions.get(version)
+    again = f"read it again (`baton handoff show {name}`)"
+    if present is None or read is None:
+        return Refused("VERSION_MISMATCH", f"{version} was never a version of {name}: {again}", changed=[])
+    changed = [field for field in present.__struct_fields__ if getattr(present, field) != getattr(read, field)]
+    words = (
+        f"{field} was {cut(str(getattr(read, field)), _words_max)!r} and is "
+        f"{cut(str(getattr(present, field)), _words_max)!r}"
+        for field in changed
+    )
+    message = f"{name} is another version than the one you have read: {'; '.join(words) or 'handed in anew'}: {again}"
+    return Refused("VERSION_MISMATCH", message, changed=changed)
 
 
 def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author: Author) -> list[EventData]:

@@ -17,6 +17,7 @@ from consumers.sdk.clients import clients
 from consumers.sdk.ledger import LedgerBase, asking, given, index_in
 from ledger.client import poll_wait_s, read_event
 from ledger.errors import Refused, Unavailable
+from projections.views import CHECKED, ask
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -135,7 +136,10 @@ class AsyncLedger(LedgerBase):
 
     async def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query, as ``Ledger.ask`` does."""
-        answer: dict[str, Any] = await self._open_client().view(query, given(arguments))
+        client = self._open_client()
+        if query in CHECKED:
+            return await self.compute(lambda beside: ask(beside, query, given(arguments)))
+        answer: dict[str, Any] = await client.view(query, given(arguments))
         return answer
 
     async def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> AsyncIterator[Event]:

@@ -26,6 +26,7 @@ from ledger.config import Settings, present_folder, read_settings
 from ledger.errors import Refused, Unavailable
 from ledger.events import EventData
 from ledger.resource import Resource
+from projections.views import ask
 
 if TYPE_CHECKING:
     from consumers.sdk.reactor import EffectT, Handlers, Where
@@ -239,11 +240,13 @@ class Ledger(LedgerBase, Resource):
         """Return the answer of a view query, as ``ask("handoffs.show", id="event-bus")``; None is not sent.
 
         The views hold everything that was in the log when this was called. ``projections.QUERIES`` lists the queries.
+        What one acts on after it (``projections.views.CHECKED``) is answered from signed entries instead.
 
         Raises:
             Refused: ``NOT_FOUND`` and what else the query refuses.
+            Corrupted: ``VERIFICATION_FAILED``: what the ledger handed over does not prove itself.
         """
-        return self.client.view(query, given(arguments))
+        return ask(self.client, query, given(arguments))
 
     def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> Iterator[Event]:
         """Yield the events of ``kinds`` (default: all) that are in the log now: those behind the index ``after``."""

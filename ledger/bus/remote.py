@@ -11,6 +11,7 @@ import contextlib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
+from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,12 +23,13 @@ from ledger.bus import subjects
 from ledger.bus.connection import AsyncConnection, Connection, Exchange, answer_in, readable
 from ledger.bus.remote_history import RemoteHistory
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, INTENT
+from ledger.checked import StreamReader, is_root_pinned
 from ledger.client import HeadView, Page, Progress
 from ledger.codec import encode_arguments
 from ledger.config import Settings
 from ledger.envelope import Submission
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
-from ledger.history import Growth
+from ledger.history import Growth, StreamPage
 from ledger.home import Home
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import AgentRecord
@@ -83,6 +85,12 @@ class RemoteReads(ABC):
         answer = self._read("range", **_range(start, limit, kinds, stream, wait_s), old_size=old_size)
         with readable():
             return msgspec.convert(answer, Page)
+
+    def stream_page(self, name: str, **asked: Any) -> StreamPage:
+        """Return what ``Snapshot.stream_page`` does; nobody has checked it."""
+        answer = self._read("stream", stream=name, **asked)
+        with readable():
+            return msgspec.convert(answer, StreamPage)
 
     def agents(self) -> list[AgentRecord]:
         """Return the registered agents."""
@@ -148,12 +156,32 @@ class RemoteClient(_Asking, RemoteReads, Resource):
         return self._greeter.history.memory
 
     def close(self) -> None:
-        """Remember the history that holds what was submitted, and close the connection."""
-        if self._has_submitted:
+        """Remember the history that holds what was submitted or read, and close the connection."""
+        if self._has_submitted or self._greeter.history.has_followed:
             with contextlib.suppress(BatonError, TimeoutError):  # who connects next is told
                 self._has_submitted = False
                 self._connection.greet_again()
         self._connection.close()
+
+    def stream(
+        self, name: str, *, start: int = 0, authority_start: int = 0, size: int | None = None, known_size: int = 0
+    ) -> StreamPage:
+        """Return proven entries of a stream, and of authority, under a head that goes on from the one trusted."""
+        history = self._greeter.history
+        trusted = history.trusted
+        page = self.stream_page(
+            name, start=start, authority_start=authority_start, size=size,
+            old_size=trusted.size if trusted else 0, known_size=known_size,
+        )  # fmt: skip
+        if size is None:
+            history.follow(self, page.growth, trusted)
+        return page
+
+    @cached_property
+    def streams(self) -> StreamReader:
+        """What reads streams from signed entries."""
+        file = None if self.settings.only_looks else self._greeter.history.memory.authority_file
+        return StreamReader(self, file, is_pinned=is_root_pinned(self.settings.home, self.ledger))
 
     def submit(self, submission: Submission) -> list[Accepted]:
         """Admit a submission; when this returns, it is on the ledger's disk."""

@@ -14,7 +14,7 @@ from ledger.client import is_signed, read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted
 from ledger.events.authority import CheckpointKeyRotated, EpochStarted, KeyRotated, LedgerCreated
-from ledger.history import Epoch, Growth
+from ledger.history import Epoch, Growth, Trusted, tell, trust
 from ledger.identity import ledger_id
 from ledger.lifecycle.authority import ROOT
 from ledger.memory import Memory
@@ -34,6 +34,8 @@ class RemoteHistory:
         self._ledger = ledger
         self._only_looks = settings.only_looks
         self.memory = Memory.of_server(ledger)
+        self.trusted: Trusted | None = None
+        self.has_followed = False
 
     def greet(self, reads: Reads) -> None:
         """Compare the history that a node tells with the one remembered, and remember where it ends.
@@ -45,20 +47,43 @@ class RemoteHistory:
         chain = Chain(reads, self._ledger)
 
         def growth_since(old_size: int) -> Growth:
-            growth = reads.consistency(old_size)
-            known = self.memory.checkpoint_key
-            verifier = CheckpointVerifier.from_vkey(known) if known else chain.checkpoint_verifier(known)
-            try:
-                checkpoint = verify_checkpoint(growth.checkpoint, verifier)
-            except Corrupted:
-                verifier = chain.checkpoint_verifier(known)  # it may have been replaced since it was learnt
-                checkpoint = verify_checkpoint(growth.checkpoint, verifier)
-            self.memory.checkpoint_key = verifier.vkey
-            if (checkpoint.size, checkpoint.root.hex()) != (growth.size, growth.root):
-                raise Corrupted("VERIFICATION_FAILED", "the node's checkpoint is of another head than it answers")
-            return growth
+            return self._signed(reads.consistency(old_size), chain)
 
-        self.memory.keep(growth_since, chain.epoch, only_looks=self._only_looks)
+        if self.has_followed and self.trusted is not None:
+            # What was read since the file was written is not in it, and the node must go on from that, too.
+            self.follow(reads, reads.consistency(self.trusted.size), self.trusted)
+        self.has_followed = False
+        self.trusted = self.memory.keep(growth_since, chain.epoch, only_looks=self._only_looks)
+
+    def follow(self, reads: Reads, growth: Growth, before: Trusted | None) -> None:
+        """Trust the head of an answer, which must go on from the one trusted ``before`` it was asked for.
+
+        Raises:
+            Corrupted: as ``greet``.
+        """
+        if before is not None and growth.head == before:
+            return
+        chain = Chain(reads, self._ledger)
+        self._signed(growth, chain)
+        if self._only_looks:
+            return
+        self.trusted, begun = trust(before, growth, chain.epoch, self.memory.where)
+        self.has_followed = True
+        for epoch in begun:
+            tell(str(epoch))
+
+    def _signed(self, growth: Growth, chain: Chain) -> Growth:
+        known = self.memory.checkpoint_key
+        verifier = CheckpointVerifier.from_vkey(known) if known else chain.checkpoint_verifier(known)
+        try:
+            checkpoint = verify_checkpoint(growth.checkpoint, verifier)
+        except Corrupted:
+            verifier = chain.checkpoint_verifier(known)  # it may have been replaced since it was learnt
+            checkpoint = verify_checkpoint(growth.checkpoint, verifier)
+        self.memory.checkpoint_key = verifier.vkey
+        if (checkpoint.size, checkpoint.root.hex()) != (growth.size, growth.root):
+            raise Corrupted("VERIFICATION_FAILED", "the node's checkpoint is of another head than it answers")
+        return growth
 
 
 class Chain:

@@ -151,6 +151,17 @@ class FindArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str, msgspec.Meta(pattern=r"^blake3:[0-9a-f]{64}\Z")]
 
 
+class StreamArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of ``read.stream``; ``size`` asks for the head that the log had then, without a signed checkpoint."""
+
+    stream: str
+    start: Annotated[int, msgspec.Meta(ge=0)] = 0
+    authority_start: Annotated[int, msgspec.Meta(ge=0)] = 0
+    size: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    old_size: Annotated[int, msgspec.Meta(ge=0)] = 0
+    known_size: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
 class BlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of ``read.blob``: one chunk of a blob."""
 
@@ -203,6 +214,7 @@ class Service:
             "head": (msgspec.json.Decoder(NoArguments), self._head),
             "consistency": (msgspec.json.Decoder(ConsistencyArguments), self._consistency),
             "range": (msgspec.json.Decoder(RangeArguments), self._range),
+            "stream": (msgspec.json.Decoder(StreamArguments), self._stream),
             "entry": (msgspec.json.Decoder(IndexArguments), self._entry),
             "index": (msgspec.json.Decoder(FindArguments), self._index),
             "proof": (msgspec.json.Decoder(IndexArguments), self._proof),
@@ -341,6 +353,9 @@ class Service:
         )
         return _fields(page)
 
+    def _stream(self, wanted: StreamArguments) -> dict[str, Any]:
+        return _fields(self._client.signed_stream_page(**msgspec.structs.asdict(wanted)))
+
     def _entry(self, wanted: IndexArguments) -> dict[str, Any]:
         return {"entry": self._client.entry(wanted.index)}
 
@@ -348,8 +363,7 @@ class Service:
         return {"index": self._client.index_of(wanted.stream, wanted.id)}
 
     def _proof(self, wanted: IndexArguments) -> dict[str, Any]:
-        receipt = self._client.prove(wanted.index)
-        return {"receipt": receipt.to_text()}
+        return {"receipt": self._client.prove(wanted.index).to_text()}
 
     def _checkpoint(self, _: NoArguments) -> dict[str, Any]:
         return {"checkpoint": self._client.checkpoint()}
@@ -368,8 +382,7 @@ class Service:
         return _fields(self._client.stat_blob(wanted.ref))
 
     def _blobs(self, wanted: BlobsArguments) -> dict[str, Any]:
-        asked, author = wanted.limit, wanted.author
-        return _fields(self._client.blobs(wanted.after, limit=asked, author=author, unreferenced=wanted.unreferenced))
+        return _fields(self._client.blobs(**msgspec.structs.asdict(wanted)))
 
     def _view(self, wanted: ViewArguments) -> Any:
         return self._answer_view(wanted.query, wanted.arguments)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from heapq import merge
 from itertools import islice
 from typing import Any, Final
 
 import lmdb
 import msgspec
 
-from ledger import merkle
-from ledger.envelope import decode_entry
+from ledger import limits, merkle
+from ledger.envelope import decode_entry, pae
 from ledger.errors import Corrupted, Refused
-from ledger.history import Growth
+from ledger.history import Growth, Proven, StreamPage
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.log import tables as layout
 from ledger.log.tables import Head, Tables
@@ -174,6 +176,52 @@ class Snapshot:
         root = self.root() if size == self.size else self.frontier(size).root()
         path = self.consistency_proof(old_size, size) if 0 <= old_size <= size else []
         return Growth(size, root.hex(), path, [id_ for id_, index in self.epochs() if index < size])
+
+    def stream_page(
+        self, stream: str, *, start: int, authority_start: int, size: int | None, old_size: int, known_size: int
+    ) -> StreamPage:
+        """Return entries of a stream from ``start`` on and of authority from ``authority_start`` on, each proven."""
+        size = self.size if size is None else size
+        self._check_size(size)
+        own = (index for index, _ in self.stream_indexes(stream) if start <= index < size)
+        batches: dict[int, merkle.SubtreeReader] = {}
+        entries: list[Proven] = []
+        total, following = 0, None
+        for index in merge(own, self._authority_indexes(authority_start, size)):
+            if entries and index == entries[-1].index:
+                continue  # authority, and of the stream that was asked for
+            proven = self._proven(index, size, batches)
+            total += len(proven.data) + merkle.hash_size_bytes * (len(proven.path) + len(proven.batch_path))
+            if len(entries) == limits.range_events_max or (entries and total > limits.range_size_max_bytes):
+                following = index
+                break
+            entries.append(proven)
+        known_path = self.consistency_proof(known_size, size) if known_size <= size else []
+        growth, last = self.growth(old_size, size), self._proven(size - 1, size, batches)
+        return StreamPage(growth, known_path, entries, last, following)
+
+    def _authority_indexes(self, start: int, end: int) -> Iterator[int]:
+        """Yield the indexes of the events of authority: where the count that each entry carries grows."""
+        count = self._authority_version(start - 1) if start else 0
+        while start < end and self._authority_version(end - 1) > count:
+            count += 1
+            start += bisect_left(range(start, end), count, key=self._authority_version)
+            yield start
+            start += 1
+
+    def _authority_version(self, index: int) -> int:
+        return decode_entry(self.entry(index)).authority_version
+
+    def _proven(self, index: int, size: int, batches: dict[int, merkle.SubtreeReader]) -> Proven:
+        data = self.entry(index)
+        entry, batch_path = decode_entry(data), []
+        if entry.batch_size > 1:
+            first = index - entry.batch_index
+            if first not in batches:
+                bodies = [decode_entry(self.entry(first + at)).body for at in range(entry.batch_size)]
+                batches[first] = merkle.subtrees_of([merkle.leaf_hash(pae(body)) for body in bodies])
+            batch_path = merkle.inclusion_proof(entry.batch_index, entry.batch_size, batches[first])
+        return Proven(index, data, self.inclusion_proof(index, size), batch_path)
 
     def epochs(self) -> list[tuple[str, int]]:
         """Return the id and index of each ``ledger.epoch_started``, in order.

@@ -118,7 +118,9 @@ class App:
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the views brought up to date first."""
         self._has_asked = True
-        answer = self.client().view(query, arguments)
+        from projections.views import ask  # noqa: PLC0415 - help asks nothing
+
+        answer = ask(self.client(), query, arguments)
         from projections.agents.suspects import suspect_places  # noqa: PLC0415 - loaded by what asks views
 
         self._doubts |= suspect_places(answer)  # what is made of it may not pass the marks on

@@ -14,8 +14,8 @@ from pydantic import Field, StrictBool
 from consumers.doors.mcp.answers import Answer, Quoting, Words, filled_tokens_max, fitting, quoted, shorten, tokens_of
 from consumers.doors.mcp.reports import NUMBER, Id, PageSize, Said
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
-from consumers.handoffs.acts import ACTS, REVIEWS, Argument, ToolVerb, with_commands
-from consumers.handoffs.content import creation, events_of, query_for
+from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REVIEWS, Argument, ToolVerb, with_commands
+from consumers.handoffs.content import creation, events_of, of_version, query_for
 from consumers.sdk.quotation import is_plain, words_of
 from consumers.sdk.tokens import cut_to_tokens
 from ledger.author import Draft
@@ -50,7 +50,10 @@ class Waiting(Answer):
     command: Annotated[str, Field(description="The command line that goes on with it.")]
     call: Annotated[
         dict[str, Any] | None,
-        Field(description="The tool call that goes on with it; null where a person must decide in a terminal."),
+        Field(
+            description="The tool call that goes on with it; null where a person must decide in a terminal. "
+            "What waits to be approved or verified is shown first: then call that action with the `version` you read."
+        ),
     ]
     shortened: list[str] | None = None
 
@@ -138,7 +141,7 @@ class HandoffTools:
         comment: Annotated[Said, Field(description="unblock, approve, verify.")] = "",
         summary: Annotated[Said, Field(description="complete: what was done.")] = "",
         artifacts: Annotated[Lines | None, Field(description="complete: files, commits, pages.")] = None,
-        version: Annotated[str | None, Field(max_length=80, description="approve: the version you read.")] = None,
+        version: Annotated[str | None, Field(max_length=80, description="approve, verify: the one you read.")] = None,
         idempotency_key: Annotated[
             Label | None, Field(description="Makes a repeated call harmless: same key and content add nothing.")
         ] = None,
@@ -167,7 +170,8 @@ class HandoffTools:
             Draft(stream=f"handoff/{name}", data=data, idem=None if key is None else f"{key}:{at}"[:200])
             for at, data in enumerate(events)
         ]
-        accepted = author.emit(*drafts)
+        with of_version(ledger.client, name, given.get("version")):
+            accepted = author.emit(*drafts)
         rows = [{"event_index": one.index, "event_id": one.id, "is_repeat": one.is_repeat} for one in accepted]
         return self._answer(name, rows, with_handoff=False)
 
@@ -197,11 +201,13 @@ def check_given(action: Action, arguments: tuple[Argument, ...], id_: str | None
         Refused: ``USAGE`` naming the argument.
     """
     takes = [one.name for one in sorted(arguments, key=lambda one: not one.is_needed)]
-    missing = [one.name for one in arguments if one.is_needed and one.name not in given]
+    needed = [one for one in arguments if one.is_needed or (action in OF_WHAT_WAS_READ and one.name == "version")]
+    missing = [one.name for one in needed if one.name not in given]
     if id_ is None and action != "create":
         missing.insert(0, "id")
     if missing:
-        raise Refused("USAGE", f"{action} needs {' and '.join(missing)}", fields=missing)
+        read = ": the one that you read, as `show` tells it" if "version" in missing else ""
+        raise Refused("USAGE", f"{action} needs {' and '.join(missing)}{read}", fields=missing)
     alien = sorted(set(given) - set(takes))
     if alien:
         raise Refused("USAGE", f"{action} takes no {alien[0]}: it takes {', '.join(['id', *takes])}", fields=alien)
@@ -223,7 +229,9 @@ def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
     """Return the tool call that does an item's act; None for what a person answers in a terminal."""
     if item["kind"] != "handoff":
         return None
-    return {"tool": "handoff_act", "arguments": {"action": item["act"], "id": item["id"], **item["arguments"]}}
+    # What is judged is read first: the version that `show` tells then goes into the call that judges it.
+    action = "show" if item["act"] in OF_WHAT_WAS_READ else item["act"]
+    return {"tool": "handoff_act", "arguments": {"action": action, "id": item["id"], **item["arguments"]}}
 
 
 def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:

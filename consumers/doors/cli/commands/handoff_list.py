@@ -18,6 +18,7 @@ from consumers.doors.cli.program import Command
 from consumers.handoffs.acts import with_commands
 from consumers.sdk.quotation import gate_seen
 from consumers.sdk.text import clean, one_line
+from ledger.history import root_digits_shown
 from ledger.lifecycle.handoff import Status
 
 rows_max: Final = 500
@@ -52,8 +53,13 @@ def list_(app: App, /, *, board: bool, **given: Any) -> None:
 @click.command(cls=Command)
 @click.argument("id_", metavar="ID")
 @click.option("--history", is_flag=True, help="Every event, who signed it with which key, and whether that holds.")
-def show(app: App, id_: str, *, history: bool) -> None:
+@click.option("--version", "is_brief", is_flag=True, help="Its version alone, as `approve --version` takes it.")
+def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
     """Show one handoff: its state and why, tasks, criteria, history."""
+    if is_brief:
+        version = app.query("handoffs.facts", id=id_)["version"]
+        app.show("version", {"version": version}, lambda: click.echo(version))
+        return
     from consumers.doors.cli import signed_history  # noqa: PLC0415 - a list needs no keys
 
     found = app.query("handoffs.show", id=id_)
@@ -65,9 +71,20 @@ def show(app: App, id_: str, *, history: bool) -> None:
         print_handoff(found)
         if history:
             signed_history.print_history(found["history"])
-        click.echo(f"\ngate: {found['gate'] or 'not to be seen from here (ask `baton doctor` beside the ledger)'}")
+        click.echo(f"\n{as_of_line(found['as_of'])}")
+        click.echo(f"gate: {found['gate'] or 'not to be seen from here (ask `baton doctor` beside the ledger)'}")
 
     app.show("handoff", found, text)
+
+
+def as_of_line(as_of: dict[str, Any]) -> str:
+    """Return in a sentence what an answer was checked against."""
+    line = f"checked: every signature, as of {as_of['size']} entries with tree head {as_of['root'][:root_digits_shown]}"
+    if not as_of["is_pinned"]:
+        line += " (self-asserted: no root is pinned here, see `baton trust --root`)"
+    for one in as_of["ignored"]:
+        line += f"\n  entry {one['index']} counts for nothing ({one['code']}): {clean(one['message'])}"
+    return line
 
 
 def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | None, **given: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, Final
 
 import click
@@ -10,8 +11,8 @@ import click
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command, Group, Lazy
-from consumers.handoffs.acts import ACTS, Argument, Verb, spelled
-from consumers.handoffs.content import creation, events_of, query_for
+from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, Argument, Verb, spelled
+from consumers.handoffs.content import check_version, creation, events_of, of_version, query_for
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
@@ -112,16 +113,44 @@ def act(verb: Verb) -> click.Command:
     """Return the verb of an act that signs what its options say, and nothing that only this door could know."""
 
     def sign(app: App, /, id_: str, **given: Any) -> None:
+        has_said_yes = given.pop("yes", False)
         given = present(given)
         if "version" in given and not re.match(REF_PATTERN, given["version"]):
             raise Refused("USAGE", "--version takes a whole version, sha256:…, as `baton handoff show ID` prints it")
         if "by" in given:
             given["by"] = app.query("handoffs.facts", id=given["by"])["id"]
-        found = app.query(query_for(verb), id=id_)
-        emit(app, found["id"], *events_of(verb, found, given, app.author()))
+        if verb in OF_WHAT_WAS_READ and "version" not in given:
+            found = read_first(app, verb, id_, asks=not has_said_yes)
+            given["version"] = found["version"]
+        else:
+            found = app.query(query_for(verb), id=id_)
+        with of_version(app.client(), found["id"], given.get("version")):
+            if "version" in given:
+                check_version(found, given["version"])
+            emit(app, found["id"], *events_of(verb, found, given, app.author()))
 
     parameters: list[click.Parameter] = [click.Argument(["id_"], metavar="ID"), *map(parameter, ACTS[verb].arguments)]
+    if verb in OF_WHAT_WAS_READ:
+        parameters.append(click.Option(["--yes"], is_flag=True, help="On a terminal: show it, and do not ask."))
     return Command(spelled(verb), params=parameters, callback=sign, help=ACTS[verb].words)
+
+
+def read_first(app: App, verb: Verb, id_: str, *, asks: bool) -> dict[str, Any]:
+    """Show a handoff on the terminal, ask, and return what was shown: what is signed then is of that version.
+
+    Raises:
+        Refused: ``USAGE`` off a terminal, where nobody reads it now.
+    """
+    if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        read = "`baton handoff show ID --json` tells it as `data.version`"
+        raise Refused("USAGE", f"{spelled(verb)} signs what you have read: say its --version ({read})", field="version")
+    from consumers.doors.cli.commands.handoff_list import print_handoff  # noqa: PLC0415 - only who reads needs it
+
+    found = app.query("handoffs.show", id=id_)
+    app.show("handoff", found, lambda: print_handoff(found))
+    if asks and not click.confirm(f"\n{spelled(verb)} this version as {app.acting()}?", default=False, err=True):
+        raise click.Abort
+    return found
 
 
 def parameter(argument: Argument) -> click.Parameter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from consumers.doors.cli.program import Command
 from consumers.sdk.text import visible
 from ledger import trust as trusting
 from ledger.config import beside, find_home, named_home, present_folder, resolved
-from ledger.errors import Refused, Unavailable
+from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.files import replaceable_by
 from ledger.home import Home
 from ledger.log.log import Log
@@ -36,13 +37,17 @@ class Act(NamedTuple):
 @click.option("--yes", is_flag=True, help="Trust it without being asked, as off a terminal.")
 @click.option("--show", "action", flag_value="show", help="Only show it, and which folders are trusted.")
 @click.option("--remove", "action", flag_value="remove", help="Trust it no longer; it may be gone already.")
-def trust(app: App, action: str | None, *, yes: bool) -> None:
+@click.option("--root", "pinned", metavar="FINGERPRINT", help="Pin the root key of the ledger, here or remote.")
+def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> None:
     """Let the ledger's folder here run, send and sign what it says; shows that first, and asks.
 
     Until then it is read as text, and nothing else: verbs that sign, serve, watch or push are refused. A folder that
-    you made with `baton init` is trusted. A change of config.toml or chains.toml is asked about again.
+    you made with `baton init` is trusted. A change of config.toml or chains.toml is asked about again. The root's
+    fingerprint is the one that `baton trust --show` prints beside the ledger: have it told by whoever runs it.
     """
     named = app.home or named_home()
+    if pinned is not None and (action is not None or re.fullmatch("[0-9a-f]{64}", pinned) is None):
+        raise Refused("USAGE", "--root takes the 64 hex digits of a root's fingerprint, and no other option but --yes")
     if yes and action is not None:
         raise Refused("USAGE", "--yes answers a question that --show and --remove do not ask")
     if action == "remove":
@@ -51,8 +56,12 @@ def trust(app: App, action: str | None, *, yes: bool) -> None:
     home = _folder(named)
     if not home.is_dir():
         raise Unavailable("NO_LEDGER", f"there is no folder {trusting.shown(home)}", folder=str(home))
-    folder, root = trusting.read_folder(home), root_in(home)
-    record = _record(folder, root, is_shown=action == "show")
+    folder, here = trusting.read_folder(home), root_in(home)
+    if here and pinned not in (None, here):
+        message = f"the ledger in {trusting.shown(home)} has the root {here}, and not {pinned}: do not use it"
+        raise Corrupted("VERIFICATION_FAILED", message, root=here)
+    record = _record(folder, here or pinned or "", is_shown=action == "show")
+    root = here or pinned or ("" if record is None else record.root)
     data = described(folder, root, record)
     if action == "show":
         data["homes"] = [one.path for one in trusting.read_records()]

@@ -200,8 +200,9 @@ class Handoff(_Noun[R, A]):
 
         def make(author: Author) -> list[EventData]:
             from consumers.handoffs.content import events_of, query_for  # noqa: PLC0415 - a markdown parser
+            from projections.views import ask  # noqa: PLC0415 - as above
 
-            return events_of(verb, author.client.view(query_for(verb), {"id": self.id}), given, author)
+            return events_of(verb, ask(author.client, query_for(verb), {"id": self.id}), given, author)
 
         return self._ledger.publish_from(self.stream, make)
 

@@ -97,6 +97,10 @@ class Baton:
         assert document.keys() <= {"schema_version", "kind", "data", "next"}
         return document
 
+    def as_read(self, handoff: str) -> tuple[str, str]:
+        """Return what tells an act that judges a handoff which version of it was read: the present one."""
+        return "--version", self("handoff", "show", handoff, "--version").strip()
+
     def refuses(self, code: str, *arguments: object) -> dict[str, Any]:
         """Call a verb that is refused with ``code`` both for people and for programs; return the error."""
         said = self.run(*arguments)

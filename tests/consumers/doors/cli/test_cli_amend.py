@@ -55,7 +55,7 @@ def imported(baton: Baton, fresh: Fresh, tmp_path: Path) -> str:
 @pytest.mark.served
 def test_amended_handoff_needs_a_new_approval(baton: Baton, fresh: Fresh) -> None:
     name = create(baton, fresh("amended"), "--task", "one", "--criterion", "green")
-    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     old = baton.data("handoff", "show", name)["version"]
     said = baton.data(
         "handoff", "amend", name, "--title", "Fix all", "--add-task", "two", "--as", "a", "--reason", "more"
@@ -67,7 +67,7 @@ def test_amended_handoff_needs_a_new_approval(baton: Baton, fresh: Fresh) -> Non
     assert [one["text"] for one in shown["criteria"]] == ["green"]
     baton.refuses("NOT_APPROVED", "handoff", "claim", name, "--as", "b")
     baton.refuses("VERSION_MISMATCH", "handoff", "approve", name, "--version", old, "--as", "rita")
-    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     baton("handoff", "claim", name, "--as", "b")
     text = baton("handoff", "render", name)
     assert "amended: more" in text
@@ -78,7 +78,7 @@ def test_amended_handoff_needs_a_new_approval(baton: Baton, fresh: Fresh) -> Non
 
 def test_ticks_are_taken_back(baton: Baton, fresh: Fresh) -> None:
     name = create(baton, fresh("ticked"), "--task", "one")
-    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     baton("handoff", "claim", name, "--as", "b")
     baton("handoff", "check", name, "--task", 1, "--as", "b")
     baton("handoff", "release", name, "--as", "b")
@@ -101,7 +101,7 @@ def test_amending_keeps_all_other_text_of_a_file(baton: Baton, imported: str) ->
 
 
 def test_log_stays_in_the_file_when_only_the_ledger_s_fields_change(baton: Baton, imported: str) -> None:
-    baton("handoff", "approve", imported, "--as", "rita", "--comment", "go")
+    baton("handoff", "approve", imported, "--as", "rita", *baton.as_read(imported), "--comment", "go")
     baton("handoff", "amend", imported, "--unlock-at", "verified", "--as", "a")
     log = baton("handoff", "render", imported).partition("## Log\n")[2].splitlines()
     assert [one.split("] ")[1] for one in log] == ["created", "approved: go", "amended"]

@@ -29,7 +29,7 @@ def create(baton: Baton, name: str, *more: object) -> str:
 def claimed(baton: Baton, name: str, *more: object) -> str:
     """Create, approve and claim a handoff, and return its id."""
     create(baton, name, *more)
-    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     baton("handoff", "claim", name, "--as", "b")
     return name
 
@@ -52,7 +52,7 @@ def why(baton: Baton, name: str) -> str:
 def test_handoff_lives_from_creation_to_verification(baton: Baton, fresh: Fresh) -> None:
     name = create(baton, fresh("life"), "--task", "one", "--task", "two", "--criterion", "it works", "--body", "做")
     assert status(baton, name) == "pending"
-    said = baton.data("handoff", "approve", name, "--as", "rita", "--comment", "go on")
+    said = baton.data("handoff", "approve", name, "--as", "rita", *baton.as_read(name), "--comment", "go on")
     assert (said["id"], said["status"]) == (name, "approved")
     logged = [one["kind"] for one in baton.data("log", "--stream", f"handoff/{name}")["events"]]
     # Where the ledger is served, its router may have told already that it is ready.
@@ -65,7 +65,7 @@ def test_handoff_lives_from_creation_to_verification(baton: Baton, fresh: Fresh)
     baton("handoff", "log", name, "nearly there", "--as", "b")
     baton("handoff", "complete", name, "--as", "b", "--summary", "done", "--artifact", "src/a.py")
     assert status(baton, name) == "completed"
-    baton("handoff", "verify", name, "--as", "rita")
+    baton("handoff", "verify", name, "--as", "rita", *baton.as_read(name))
     shown = baton.data("handoff", "show", name)
     assert (shown["status"], shown["task"]) == ("verified", "做")
     assert [one["done"] for one in shown["tasks"]] == [True, True]
@@ -104,7 +104,7 @@ def test_ids_are_taken_with_and_without_md(baton: Baton, fresh: Fresh) -> None:
     first = create(baton, fresh("md"))
     second = create(baton, fresh("md"), "--depends-on", f"{first}.md, (none)")
     assert baton.data("handoff", "show", f"{second}.md")["depends_on"][0]["id"] == first
-    baton("handoff", "approve", f"{first}.md", "--as", "rita")
+    baton("handoff", "approve", f"{first}.md", "--as", "rita", *baton.as_read(f"{first}.md"))
     assert status(baton, first) == "approved"
     third = fresh("md")
     create(baton, f"{third}.md", "--answers", f"{first}.md")
@@ -138,7 +138,7 @@ def test_rejected_and_cancelled_handoffs_are_over(baton: Baton, fresh: Fresh) ->
     cancelled = create(baton, fresh("over"))
     baton("handoff", "cancel", cancelled, "--reason", "no need", "--as", "a")
     assert "cancelled already (no need)" in why(baton, cancelled)
-    baton.refuses("TRANSITION_NOT_ALLOWED", "handoff", "approve", cancelled, "--as", "rita")
+    baton.refuses("TRANSITION_NOT_ALLOWED", "handoff", "approve", cancelled, "--as", "rita", *baton.as_read(cancelled))
 
 
 def test_ticks_are_set_together_and_taken_back(baton: Baton, fresh: Fresh) -> None:
@@ -164,7 +164,7 @@ def test_why_names_what_is_waited_for(baton: Baton, fresh: Fresh) -> None:
     missing = create(baton, fresh("why"), "--depends-on", "nobody-made-this")
     assert why(baton, first) == f"{first} is not ready: it waits for the approval of rita."
     for name in (first, second, missing):
-        baton("handoff", "approve", name, "--as", "rita")
+        baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     assert why(baton, first) == f"{first} is ready: b can claim it."
     assert why(baton, second) == (
         f"{second} is not ready: it waits for {first}, which is approved and not yet claimed by b."
@@ -182,11 +182,11 @@ def test_why_names_what_is_waited_for(baton: Baton, fresh: Fresh) -> None:
 def test_dependency_may_have_to_be_verified(baton: Baton, fresh: Fresh) -> None:
     first = claimed(baton, fresh("unlock"))
     second = create(baton, fresh("unlock"), "--depends-on", first, "--unlock-at", "verified")
-    baton("handoff", "approve", second, "--as", "rita")
+    baton("handoff", "approve", second, "--as", "rita", *baton.as_read(second))
     baton("handoff", "complete", first, "--as", "b")
     assert "completed but not yet verified by rita" in why(baton, second)
     baton.refuses("DEPENDENCY_PENDING", "handoff", "claim", second, "--as", "b")
-    baton("handoff", "verify", first, "--as", "rita")
+    baton("handoff", "verify", first, "--as", "rita", *baton.as_read(first))
     baton("handoff", "claim", second, "--as", "b")
 
 
@@ -195,12 +195,12 @@ def test_only_the_reviewer_approves_and_only_the_receiver_claims(baton: Baton, f
     name = create(baton, fresh("gate"))
     before = baton.written()
     for party in ("a", "b"):
-        baton.refuses("SELF_APPROVAL", "handoff", "approve", name, "--as", party)
-    baton.refuses("NOT_AUTHORIZED", "handoff", "approve", name, "--as", "ada")
+        baton.refuses("SELF_APPROVAL", "handoff", "approve", name, "--as", party, *baton.as_read(name))
+    baton.refuses("NOT_AUTHORIZED", "handoff", "approve", name, "--as", "ada", *baton.as_read(name))
     baton.refuses("NOT_APPROVED", "handoff", "claim", name, "--as", "b")
     baton.refuses("VERSION_MISMATCH", "handoff", "approve", name, "--version", "sha256:" + "0" * 64, "--as", "rita")
     assert baton.written() == before
-    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     baton.refuses("NOT_AUTHORIZED", "handoff", "claim", name, "--as", "ada")
     baton("handoff", "claim", name, "--as", "b")
     baton.refuses("ALREADY_CLAIMED", "handoff", "claim", name, "--as", "b")
@@ -224,7 +224,8 @@ def test_handoff_that_cannot_be_is_not_created(baton: Baton, fresh: Fresh) -> No
 
 
 def test_unknown_handoff_is_not_found_by_any_verb(baton: Baton) -> None:
-    for verb in (["show"], ["why"], ["approve"], ["claim"], ["complete"], ["verify"], ["check", "--all"]):
+    read = ["--version", "sha256:" + "0" * 64]
+    for verb in (["show"], ["why"], ["approve", *read], ["claim"], ["complete"], ["verify", *read], ["check", "--all"]):
         baton.refuses("NOT_FOUND", "handoff", verb[0], "no-such-handoff", *verb[1:], "--as", "b")
 
 
@@ -234,7 +235,7 @@ def test_list_filters_and_goes_on_with_the_command_it_prints(baton: Baton, fresh
     names = [fresh("list") for _ in range(5)]
     for name in names:
         baton("handoff", "create", "--id", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", "rita")
-    baton("handoff", "approve", names[0], "--as", "rita")
+    baton("handoff", "approve", names[0], "--as", "rita", *baton.as_read(names[0]))
     assert [one["id"] for one in baton.data("handoff", "list", "--to", carl, "--ready")["handoffs"]] == [names[0]]
     seen: list[str] = []
     arguments = ["handoff", "list", "--to", carl, "--status", "pending", "--from", "a", "--limit", "3"]
@@ -255,7 +256,7 @@ def test_guessed_verbs_are_aliases(baton: Baton, fresh: Fresh) -> None:
     name = fresh("alias")
     parties = ["--as", "a", "--to", "b", "--reviewer", "rita"]
     baton("handoff", "new", "--id", name, "--title", "t", *parties)
-    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     baton("handoff", "claim", name, "--as", "b")
     baton("handoff", "close", name, "--as", "b")
     assert status(baton, name) == "completed"

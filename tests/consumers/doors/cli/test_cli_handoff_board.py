@@ -53,7 +53,7 @@ def test_board_shows_each_state_with_its_cards(baton: Baton, fresh: Fresh, carl:
     first = create(baton, fresh("card"), carl, "--task", "one")
     second = create(baton, fresh("card"), carl, "--depends-on", first)
     gone = create(baton, fresh("card"), carl)
-    baton("handoff", "approve", first, "--as", "rita")
+    baton("handoff", "approve", first, "--as", "rita", *baton.as_read(first))
     baton("handoff", "cancel", gone, "--reason", "no need", "--as", "a")
     columns = {one["status"]: one for one in baton.data("handoff", "list", "--board", "--to", carl)["columns"]}
     assert list(columns)[:5] == ["pending", "approved", "in_progress", "blocked", "completed"]

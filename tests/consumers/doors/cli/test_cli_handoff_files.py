@@ -88,7 +88,7 @@ def test_what_was_imported_renders_byte_for_byte(baton: Baton, files: Path, tmp_
 def test_one_tick_changes_one_line(baton: Baton, files: Path) -> None:
     baton("handoff", "import", files, "--as", "a", "--reviewer", "rita")
     name = name_in(files)
-    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     baton("handoff", "claim", name, "--as", "b")
     before = baton("handoff", "render", name).splitlines()
     baton("handoff", "check", name, "--task", 2, "--as", "b")
@@ -106,7 +106,7 @@ def test_changed_file_is_imported_until_it_is_confirmed(baton: Baton, files: Pat
     path.write_text(path.read_text().replace("- [ ] two", "- [x] two"))
     assert baton.data("handoff", "import", path, "--as", "a", "--reviewer", "rita")["mapped"] == 1
     assert [one["done"] for one in baton.data("handoff", "show", name)["tasks"]] == [True, True]
-    baton("handoff", "verify", name, "--as", "rita")
+    baton("handoff", "verify", name, "--as", "rita", *baton.as_read(name))
     path.write_text(path.read_text().replace("- [x] two", "- [ ] two again"))
     said = baton.data("handoff", "import", path, "--as", "a", "--reviewer", "rita")
     assert (said["mapped"], said["kept_aside"], said["lost"]) == (0, 1, 0)
@@ -137,7 +137,7 @@ def test_file_of_a_handoff_made_by_a_command_follows_its_life(baton: Baton, fres
     name = fresh("made")
     options = ["--as", "a", "--to", "b", "--reviewer", "rita", "--task", "one", "--criterion", "green"]
     baton("handoff", "create", "--id", name, "--title", "x", *options)
-    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     baton("handoff", "claim", name, "--as", "b")
     baton("handoff", "waive", name, "--criterion", 1, "--reason", "nobody asks", "--as", "rita")
     baton("handoff", "block", name, "--reason", "no key", "--as", "b")

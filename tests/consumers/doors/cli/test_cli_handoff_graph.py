@@ -37,7 +37,7 @@ def test_phases_of_the_seed_are_one_tree_in_their_order(alone: Baton) -> None:
     assert alone("handoff", "graph") == "(none)\n"
     chain(alone, list(PHASES))
     for name in PHASES:
-        alone("handoff", "approve", name, "--as", "rita")
+        alone("handoff", "approve", name, "--as", "rita", *alone.as_read(name))
     data = alone.data("handoff", "graph")
     assert data["critical_path"] == list(PHASES)
     assert [node["id"] for node in data["nodes"] if node["is_ready"]] == ["phase-2a"]
@@ -48,7 +48,7 @@ def test_phases_of_the_seed_are_one_tree_in_their_order(alone: Baton) -> None:
     assert lines[6] == "critical path (6): " + " → ".join(PHASES)
     alone("handoff", "claim", "phase-2a", "--as", "b")
     alone("handoff", "complete", "phase-2a", "--as", "b")
-    alone("handoff", "verify", "phase-2a", "--as", "rita")
+    alone("handoff", "verify", "phase-2a", "--as", "rita", *alone.as_read("phase-2a"))
     assert "phase-2a" not in alone("handoff", "graph")
     assert "[verified → b]" in alone("handoff", "graph", "--all")
 

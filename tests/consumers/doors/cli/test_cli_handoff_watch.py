@@ -46,7 +46,7 @@ def claimed(baton: Baton, name: str) -> str:
     tasks = [word for number in range(5) for word in ("--task", f"step {number}")]
     parties = ["--as", "a", "--to", "b", "--reviewer", "rita", "--criterion", "it works"]
     baton("handoff", "create", "--id", name, "--title", f"Do {name}", *parties, *tasks)
-    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     baton("handoff", "claim", name, "--as", "b")
     return name
 
@@ -112,7 +112,7 @@ def test_what_the_agent_may_not_sign_is_listed_once(baton: Baton, fresh: Fresh, 
         assert once(baton.place, folder, agent) == ""
     assert baton.written() == before
     assert "Status: approved" in path.read_text()
-    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     for agent in ("a", "b", "rita"):
         once(baton.place, folder, agent)
     assert is_in_step(baton, folder, name)

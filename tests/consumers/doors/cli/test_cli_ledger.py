@@ -120,10 +120,14 @@ def test_sealed_key_signs_only_with_its_passphrase(alone: Baton, passphrase: Cal
     alone("agent", "add", "a")
     alone("agent", "add", "b")
     alone("handoff", "create", "--id", "h1", "--as", "a", "--to", "b", "--title", "t", "--reviewer", "rita")
-    alone.refuses("KEY_LOCKED", "handoff", "approve", "h1", "--as", "rita")
-    said = alone.run("handoff", "approve", "h1", "--as", "rita", "--passphrase-fd", passphrase("wrong"))
+    alone.refuses("KEY_LOCKED", "handoff", "approve", "h1", "--as", "rita", *alone.as_read("h1"))
+    said = alone.run(
+        "handoff", "approve", "h1", "--as", "rita", *alone.as_read("h1"), "--passphrase-fd", passphrase("wrong")
+    )
     assert said.err.startswith("KEY_LOCKED: ")
-    assert "approved" in alone("handoff", "approve", "h1", "--as", "rita", "--passphrase-fd", passphrase())
+    assert "approved" in alone(
+        "handoff", "approve", "h1", "--as", "rita", *alone.as_read("h1"), "--passphrase-fd", passphrase()
+    )
 
 
 def test_unreadable_passphrase_descriptor_is_a_usage_error(alone: Baton) -> None:

@@ -47,7 +47,8 @@ def test_commands_lead_a_handoff_through_its_life(baton: Baton, fresh: Fresh, ca
     for agent in (rob, carl, carl, carl, rob):
         item = only(baton, agent)
         turns.append(item["action"])
-        baton(*shlex.split(item["command"])[1:])
+        read = baton.as_read(name) if item["action"] in ("approve", "verify") else ()  # a terminal shows it and asks
+        baton(*shlex.split(item["command"])[1:], *read)
     assert turns == ["approve", "claim", "continue", "continue", "verify"]
     assert baton.data("handoff", "show", name)["status"] == "verified"
     assert baton("next", "--as", carl) == f"nothing waits for {carl}\n"

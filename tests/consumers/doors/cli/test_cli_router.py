@@ -102,7 +102,7 @@ def test_dry_run_says_what_would_be_made_and_why_nothing_else(
 def test_dry_run_of_one_event_tells_of_every_chain(baton: Baton, file: Path, fresh: Callable[[str], str]) -> None:
     name = fresh("one")
     index = hand_over(baton, name)
-    baton("handoff", "approve", name, "--as", "rita")
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     (event,) = baton.data("router", "dry-run", file, "--event", index + 1)["events"]
     assert [chain["why_not"] for chain in event["chains"]] == [
         "when: handoff.approved is not handoff.created",

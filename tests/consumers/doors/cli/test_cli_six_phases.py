@@ -30,7 +30,7 @@ def phases(alone: Baton) -> Baton:
             "--title", f"Reactive Phase {name}", "--id", phase(name), "--task", "建立 src/event-bus.ts",
         )  # fmt: skip
     for name in reversed(ORDER):
-        alone("handoff", "approve", phase(name), "--as", "alex")
+        alone("handoff", "approve", phase(name), "--as", "alex", *alone.as_read(phase(name)))
     return alone
 
 

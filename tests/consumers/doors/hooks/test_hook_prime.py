@@ -32,7 +32,8 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Place:
         place.baton("session", "finding", "one", f"finding {number}: 语法要先读完 {'and so on ' * 12}", "--as", "ann")
         words = ["--to", "ben", "--reviewer", "rita", "--title", f"Move the parser, part {number}"]
         place.baton("handoff", "create", *words, "--id", f"part-{number}", "--as", "ann")
-        place.baton("handoff", "approve", f"part-{number}", "--as", "rita")
+        version = place.baton("handoff", "show", f"part-{number}", "--version").strip()
+        place.baton("handoff", "approve", f"part-{number}", "--as", "rita", "--version", version)
     place.baton("session", "assess", "one", "PREFLIGHT", "--vector", "know=0.3", "--as", "ann")
     place.baton("session", "assess", "one", "POSTFLIGHT", "--vector", "know=0.9", "--as", "ann")
     return place

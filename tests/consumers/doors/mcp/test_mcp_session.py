@@ -108,14 +108,19 @@ def test_handoff_goes_from_creation_to_verification_between_agents(own_home: Pat
         while items := (await call("handoff_next")).data["items"]:
             way = items[0]["call"]
             assert items[0]["command"].startswith("baton handoff ")
+            shown = await call(way["tool"], **way["arguments"])
+            assert not shown.error
             done.append(way["arguments"]["action"])
-            assert not (await call(way["tool"], **way["arguments"])).error
+            if done[-1] == "show":  # what is judged is read first, and then judged as it was read
+                done.append(items[0]["action"])
+                judged = {"action": done[-1], "id": items[0]["id"], "version": shown.data["version"]}
+                assert not (await call("handoff_act", **judged)).error
         return done
 
     assert call_tools(own_home, create)["is_ready"] is False
-    assert call_tools(own_home, follow, agent="critic") == ["approve"]
+    assert call_tools(own_home, follow, agent="critic") == ["show", "approve"]
     assert call_tools(own_home, follow, agent="bob") == ["claim", "check", "check", "complete"]
-    assert call_tools(own_home, follow, agent="critic") == ["verify"]
+    assert call_tools(own_home, follow, agent="critic") == ["show", "verify"]
 
     async def show(call: Caller) -> dict[str, Any]:
         return (await call("handoff_act", action="show", id="check-pool")).data
@@ -136,7 +141,11 @@ def test_every_other_act_does_what_its_verb_does(own_home: Path) -> None:
         assert await act(call, action="amend", criteria=["a", "b", "c"], reason="one more") == "pending"
 
     async def approve(call: Caller) -> None:
-        assert await act(call, action="approve", comment="good") == "approved"
+        shown = await call("handoff_act", id="work", action="show")
+        refused = await call("handoff_act", id="work", action="approve")
+        assert (refused.code, "the one that you read" in refused.error["message"]) == ("USAGE", True)
+        version = shown.data["version"]
+        assert await act(call, action="approve", version=version, comment="good") == "approved"
 
     async def work(call: Caller) -> None:
         assert await act(call, action="claim", lease_minutes=60) == "in_progress"

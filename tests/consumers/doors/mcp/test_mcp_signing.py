@@ -90,8 +90,8 @@ def test_agent_without_the_reviewer_role_reviews_nothing(own_home: Path) -> None
         given = {"action": "create", "id": "h", "title": "H", "to": "bob", "reviewer": "critic"}
         assert not (await call("handoff_act", **given)).error
         for action, more in (
-            ("approve", {}),
-            ("verify", {}),
+            ("approve", {"version": "sha256:" + "0" * 64}),
+            ("verify", {"version": "sha256:" + "0" * 64}),
             ("reject", {"reason": "r"}),
             ("request_changes", {"reason": "r"}),
             ("waive", {"reason": "r", "criterion_numbers": [1]}),

@@ -1,0 +1,178 @@
+"""Answers about one thing, from its signed entries: the folds and queries of the views, over what this reader checked.
+
+A view's row serves lists and search. What somebody is shown to act on it is folded anew, from streams that were read by
+``ledger.checked``, into a store in memory that lasts for the question; then the view's own query answers. So an edited
+view, here or behind a server, changes nothing that anybody approves, claims or verifies. Of other things only names
+come from the views: which id an abbreviation means, who depends on a handoff, and what answers it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import msgspec
+
+from ledger.checked import CheckedStream, unproven
+from ledger.client import Client
+from ledger.events.body import Event
+from ledger.lifecycle.authority import KeyRecord
+from ledger.lifecycle.clock import ledger_now
+from ledger.lifecycle.handoff import HandoffState, is_unlocked
+from projections.agents.fold import AgentRow, KeyRow
+from projections.agents.suspects import marked
+from projections.handoffs.facts import stage_of
+from projections.handoffs.why import chain_links_max
+from projections.projection import Projection, Row, json_text
+from projections.query import Answer, Moment
+from projections.runner import Work, read_logged
+from projections.sqlite import in_memory
+from projections.store import Changes, Slot, Writing
+from projections.views import QUERIES
+
+# The lists in an answer that only a view can give: what points to the thing from elsewhere.
+_LISTED: Final = {"handoffs.show": ("dependents", "answered_by")}
+_VIEWS: Final = {"handoffs": ("catalog", "agents", "handoffs")}
+
+
+def answer_checked(client: Client, query: str, arguments: dict[str, Any]) -> Answer:
+    """Return the answer of a view's query (one of ``views.CHECKED``) about one thing, from its signed entries.
+
+    ``as_of`` in it says of which head it is (``size``, ``root``), whether the ledger's root key is pinned here, and
+    which entries of the stream count for nothing (``ignored``).
+
+    Raises:
+        Refused: as the query.
+        Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: what was handed over does not prove itself.
+    """
+    id_ = arguments.get("id")
+    if set(arguments) != {"id"} or not isinstance(id_, str):
+        return client.view(query, arguments)  # which refuses it
+    return _Question(client).answer(query, id_)
+
+
+class _Question:
+    """One question, and the streams that it is answered from."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._streams: dict[str, CheckedStream] = {}
+
+    def answer(self, query: str, asked: str) -> Answer:
+        """Return the answer about one thing."""
+        family = query.partition(".")[0]
+        name = self._found(family.removesuffix("s"), asked.removeprefix("handoff/"))
+        if query != "handoffs.facts":
+            self._gather(name)
+        views: list[Projection[Any]] = [import_module(f"projections.{one}.fold").VIEW for one in _VIEWS[family]]
+        rows = self._rows(views)
+        with in_memory(table for view in views for table in view.tables) as store:
+            for view in views:
+                own = {table.row: rows.get(table.row, []) for table in view.tables}
+                store.write(Slot(view.name, view.version, True, 0, ""), view, Changes(own, []))  # noqa: FBT003 - live
+            found = QUERIES[query]
+            moment = Moment(store, self._now_ms(store))
+            answer = marked(moment, query, found.run(moment, found.arguments(id=name)))
+        if listed := _LISTED.get(query):
+            seen = self._client.view(query, {"id": name})
+            answer |= {of: seen[of] for of in listed}
+        return answer | {"as_of": self._as_of(f"{family.removesuffix('s')}/{name}")}
+
+    def _read(self, stream: str) -> CheckedStream:
+        if stream not in self._streams:
+            self._streams[stream] = self._client.streams.read(stream)
+        return self._streams[stream]
+
+    def _found(self, sort: str, asked: str) -> str:
+        """Return the id of what is asked for; what an abbreviation means is the view's to say."""
+        if asked and self._read(f"{sort}/{asked}").entries:
+            return asked
+        name = str(self._client.view(f"{sort}s.facts", {"id": asked})["id"])
+        if not self._read(f"{sort}/{name}").entries:
+            raise unproven(f"it names {sort} {name}, and hands over no entry of it that counts", id=name)
+        return name
+
+    def _gather(self, name: str, links: int = chain_links_max) -> None:
+        """Read what a handoff waits for: all of it, and of each only up to the first that holds it up."""
+        life = self._read(f"handoff/{name}").state
+        is_root = links == chain_links_max
+        if not isinstance(life, HandoffState) or links == 0 or not (is_root or stage_of(life.status) == "waiting"):
+            return
+        for on in life.depends_on:
+            if f"handoff/{on}" not in self._streams:
+                self._gather(on, links - 1)
+            there = self._read(f"handoff/{on}").state
+            if not is_root and not (isinstance(there, HandoffState) and is_unlocked(there.status, life.unlock_at)):
+                return
+
+    def _rows(self, views: Iterable[Projection[Any]]) -> dict[type[Row], Sequence[Row]]:
+        """Return the rows that the folds of the views make of the streams, by their type."""
+        entries = sorted(entry for stream in self._streams.values() for entry in stream.entries)
+        logged = [read_logged(index, data) for index, data in entries]
+        authority = list(self._authority(one.event for one in logged))
+        rows: dict[type[Row], Sequence[Row]] = {
+            form: [row for row in authority if isinstance(row, form)] for form in (AgentRow, KeyRow)
+        }
+        for view in views:
+            if view.name != "agents":
+                rows |= Work(view).fold(logged, lambda _: {}).rows
+        return rows
+
+    def _authority(self, events: Iterable[Event]) -> Iterator[Row]:
+        """Yield as much of agents and keys as queries ask about one thing: who was removed, and what is suspect."""
+        authority, end = self._client.streams.authority, max(stream.head.size for stream in self._streams.values())
+        keys: dict[str, KeyRecord] = {}
+        waiting = [event.key for event in events]
+        while waiting:
+            key = waiting.pop()
+            if key and key not in keys and (record := authority.key(key, end)) is not None:
+                keys[key] = record
+                waiting.append(record.delegated_by)
+        for key, record in keys.items():
+            yield KeyRow(
+                agent=record.agent,
+                key=key,
+                sort="identity" if record.is_identity else "session",
+                since_index=record.since_index,
+                since_ms=0,
+                expires_at=None,
+                kinds=json_text(record.kinds),
+                streams=json_text(record.streams),
+                max_events=record.max_events,
+                delegated_by=record.delegated_by or None,
+                ended_index=record.ended_index,
+                ended_as=record.ended_as,
+                ended_by=None,
+                ended_because=None,
+                suspect_since=record.suspect_since,
+                suspect_index=record.suspect_index,
+            )
+        states = (stream.state for stream in self._streams.values())
+        for name in dict.fromkeys(state.receiver for state in states if isinstance(state, HandoffState)):
+            if (agent := authority.agent(name, end)) is not None:
+                yield AgentRow(
+                    name=name,
+                    roles=json_text(sorted(agent.roles)),
+                    key=agent.key,
+                    nkey=agent.nkey,
+                    ai_id=agent.ai_id,
+                    registered_index=0,
+                    registered_ms=0,
+                    removed_index=agent.removed_index,
+                    removed_because=None,
+                )
+
+    def _now_ms(self, store: Writing) -> int:
+        rows = store.rows("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
+        return ledger_now(int(rows[0]["accepted_ms"]), time.time_ns() // 1_000_000)
+
+    def _as_of(self, stream: str) -> Answer:
+        checked = self._streams[stream]
+        return {
+            "size": checked.head.size,
+            "root": checked.head.root,
+            "is_pinned": self._client.streams.is_pinned,
+            "ignored": msgspec.to_builtins(checked.ignored),
+        }

@@ -1,0 +1,70 @@
+"""A node that hands over whatever entries a test gives it, with true paths in a tree of just those."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ledger.checked import StreamReader
+from ledger.envelope import decode_entry, pae
+from ledger.history import Growth, Proven, StreamPage
+from ledger.merkle import consistency_proof, inclusion_path, inclusion_proof, leaf_hash, root_of, subtrees_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+AUTHORITY = ("agent.", "role.", "key.", "ledger.", "checkpoint_key.")
+
+
+class ScriptedNode:
+    """Answers ``stream`` from ``entries``, which nobody has admitted; ``hides`` are indexes it does not hand over.
+
+    ``edits`` changes a page before it is handed over, and ``page_entries_max`` cuts it.
+    """
+
+    def __init__(self, ledger: str, entries: Sequence[bytes], *, hides: Sequence[int] = ()) -> None:
+        self.ledger = ledger
+        self.entries = list(entries)
+        self.hides = frozenset(hides)
+        self.edits: Callable[[StreamPage], StreamPage] = lambda page: page
+        self.page_entries_max = 1_000
+        self.asked: list[dict[str, int]] = []
+
+    def reader(self, file: Path | None = None) -> StreamReader:
+        """Return a reader of this node."""
+        return StreamReader(self, file)  # type: ignore[arg-type]  # all that it asks is ``stream``
+
+    def stream(
+        self, name: str, *, start: int = 0, authority_start: int = 0, size: int | None = None, known_size: int = 0
+    ) -> StreamPage:
+        self.asked.append({"start": start, "authority_start": authority_start, "known_size": known_size})
+        size = len(self.entries) if size is None else size
+        subtree = subtrees_of([leaf_hash(data) for data in self.entries[:size]])
+        wanted = []
+        for index, data in enumerate(self.entries[:size]):
+            head = msgspec.json.decode(decode_entry(data).body)
+            is_own = head["stream"] == name and index >= start
+            is_authority = head["kind"].startswith(AUTHORITY) and index >= authority_start
+            if (is_own or is_authority) and index not in self.hides:
+                wanted.append(index)
+        kept = wanted[: self.page_entries_max]
+        return self.edits(
+            StreamPage(
+                growth=Growth(size, root_of(map(leaf_hash, self.entries[:size])).hex()),
+                known_path=consistency_proof(known_size, size, subtree) if known_size <= size else [],
+                entries=[self._proven(index, size) for index in kept],
+                last=self._proven(size - 1, size),
+                next_index=wanted[len(kept)] if len(kept) < len(wanted) else None,
+            )
+        )
+
+    def _proven(self, index: int, size: int) -> Proven:
+        data, entry = self.entries[index], decode_entry(self.entries[index])
+        subtree = subtrees_of([leaf_hash(one) for one in self.entries[:size]])
+        first, batch = index - entry.batch_index, []
+        if entry.batch_size > 1:
+            members = self.entries[first : first + entry.batch_size]
+            batch = inclusion_path([leaf_hash(pae(decode_entry(one).body)) for one in members], entry.batch_index)
+        return Proven(index, data, inclusion_proof(index, size, subtree), batch)

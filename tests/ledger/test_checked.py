@@ -1,0 +1,251 @@
+"""A stream read to act on it is what its signed entries prove; whatever a node does to them is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from building import Ledger, key_named
+from scripted_node import ScriptedNode
+from tampering import append_behind_the_gate, changed, entries_of, forged
+
+from ledger.author import Draft
+from ledger.envelope import decode_entry
+from ledger.errors import Corrupted
+from ledger.events.authority import AgentRegistered, KeyRevoked, RoleRevoked
+from ledger.events.handoff import HandoffApproved, HandoffLogged
+from ledger.events.session import FindingLogged, SessionStarted
+from ledger.history import StreamPage
+from ledger.lifecycle.handoff import HandoffState, compute_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+STREAM = "handoff/logs"
+
+
+@pytest.fixture
+def entries(ledger: Ledger) -> list[bytes]:
+    """A handoff that was approved and claimed, between other events, with a role that came late."""
+    data = ledger.hand_over("logs", title="Rotate logs", criteria=["nothing is lost"])
+    ledger.emit("alice", "session/s", SessionStarted(task="something else"))
+    ledger.register("carol", "reviewer")
+    ledger.approve("logs", data)
+    ledger.claim("logs")
+    ledger.emit("alice", "session/s", FindingLogged(finding="the last one is of another stream"))
+    return entries_of(ledger)
+
+
+@pytest.fixture
+def node(ledger: Ledger, entries: list[bytes]) -> ScriptedNode:
+    return ScriptedNode(ledger.id, entries)
+
+
+def own(entries: Sequence[bytes], stream: str = STREAM) -> list[int]:
+    """Return the indexes of a stream's entries."""
+    return [i for i, data in enumerate(entries) if msgspec.json.decode(decode_entry(data).body)["stream"] == stream]
+
+
+def problem(node: ScriptedNode, stream: str = STREAM) -> str:
+    """Return why what the node hands over is refused."""
+    with pytest.raises(Corrupted) as refused:
+        node.reader().read(stream)
+    assert refused.value.code == "VERIFICATION_FAILED"
+    return refused.value.message
+
+
+def test_stream_reads_as_its_entries_and_stands_where_the_gate_has_it(ledger: Ledger, entries: list[bytes]) -> None:
+    with ledger.client() as client:
+        checked = client.streams.read(STREAM)
+        head = client.head()
+    with ledger.log.snapshot() as snapshot:
+        record = snapshot.record(b"s" + STREAM.encode())
+    assert [index for index, _ in checked.entries] == own(entries)
+    assert checked.state == record.state
+    assert (checked.ignored, checked.head.size, checked.head.root) == ([], head.size, head.root)
+
+
+@pytest.mark.parametrize("stream", ["session/s", "agent/carol", "ledger", "handoff/none"])
+def test_streams_of_every_sort_are_read_and_one_that_is_not_there_is_empty(
+    node: ScriptedNode, entries: list[bytes], stream: str
+) -> None:
+    assert [index for index, _ in node.reader().read(stream).entries] == own(entries, stream)
+
+
+@pytest.mark.parametrize("page_entries_max", [1, 2, 3])
+def test_stream_is_the_same_in_whatever_pages_it_comes(node: ScriptedNode, page_entries_max: int) -> None:
+    whole = node.reader().read(STREAM)
+    node.page_entries_max = page_entries_max
+    assert node.reader().read(STREAM) == whole
+
+
+def test_events_of_a_signed_batch_are_checked_one_by_one(ledger: Ledger) -> None:
+    drafts = [Draft(stream="session/b", data=SessionStarted(task="many"))]
+    drafts += [Draft(stream="session/b", data=FindingLogged(finding=str(number))) for number in range(6)]
+    ledger.submit(ledger.sign("alice", *drafts))
+    with ledger.client() as client:
+        assert len(client.streams.read("session/b").entries) == len(drafts)
+    node = ScriptedNode(ledger.id, entries_of(ledger))
+    node.edits = lambda page: with_entry(page, -1, batch_path=page.entries[0].path)
+    assert "signature" in problem(node, "session/b")
+
+
+def with_entry(page: StreamPage, at: int, **fields: object) -> StreamPage:
+    entries = list(page.entries)
+    entries[at] = msgspec.structs.replace(entries[at], **fields)
+    return msgspec.structs.replace(page, entries=entries)
+
+
+def edited(data: bytes) -> bytes:
+    return data.replace(b"Rotate logs", b"Delete disk")
+
+
+LIES: dict[str, tuple[Callable[[StreamPage], StreamPage], str]] = {
+    "an entry is another one than in the tree": (
+        lambda page: with_entry(page, 4, data=edited(page.entries[4].data)), "is not in the tree"
+    ),
+    "an entry stands elsewhere": (lambda page: with_entry(page, 4, index=6), "is not in the tree"),
+    "two entries change places": (
+        lambda page: msgspec.structs.replace(page, entries=[*page.entries[:5], *page.entries[:4:-1]]),
+        "left out",
+    ),
+    "an entry comes twice": (
+        lambda page: msgspec.structs.replace(page, entries=[*page.entries, page.entries[-1]]), "was not asked for"
+    ),
+    "an entry is of another stream": (
+        lambda page: msgspec.structs.replace(page, entries=[*page.entries, page.last]), "was not asked for"
+    ),
+    "the last entry is another one": (
+        lambda page: msgspec.structs.replace(page, last=page.entries[0]), "entries of authority were handed over"
+    ),
+    "the head is another one": (
+        lambda page: msgspec.structs.replace(page, growth=msgspec.structs.replace(page.growth, root="00" * 32)),
+        "is not in the tree",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_page_that_does_not_prove_itself_is_refused(node: ScriptedNode, lie: str) -> None:
+    node.edits, words = LIES[lie]
+    assert words in problem(node)
+
+
+def test_every_entry_left_out_before_the_last_is_missed(ledger: Ledger, entries: list[bytes]) -> None:
+    whole = ScriptedNode(ledger.id, entries)
+    needed = [proven.index for proven in whole.stream(STREAM).entries]
+    for hidden in needed[:-1]:
+        assert "left out" in problem(ScriptedNode(ledger.id, entries, hides=[hidden]))
+
+
+def test_without_its_last_entries_a_stream_says_as_of_which_head_it_is(ledger: Ledger, entries: list[bytes]) -> None:
+    older = ScriptedNode(ledger.id, entries[:-2]).reader().read(STREAM)
+    assert isinstance(older.state, HandoffState)
+    assert older.state.status == "approved"
+    assert older.head.size == len(entries) - 2
+    # Hidden at the end of the log as it is, the claim is missing, too: the head alone tells nothing of that.
+    hidden = ScriptedNode(ledger.id, entries, hides=own(entries)[-1:]).reader().read(STREAM)
+    assert (hidden.state, hidden.head.size) == (older.state, len(entries))
+
+
+def test_authority_left_out_at_the_end_of_the_log_is_missed(ledger: Ledger) -> None:
+    ledger.hand_over("logs")
+    ledger.emit("root", "agent/rita", RoleRevoked(agent="rita", role="reviewer"))
+    ledger.emit("alice", "session/s", SessionStarted(task="after it"))
+    entries = entries_of(ledger)
+    assert "entries of authority" in problem(ScriptedNode(ledger.id, entries, hides=own(entries, "agent/rita")[-1:]))
+
+
+def test_approval_with_a_key_that_somebody_registered_for_himself_counts_for_nothing(ledger: Ledger) -> None:
+    content = ledger.hand_over("logs", title="Delete production")
+    ledger.keys["mallory"] = key_named("mallory")
+    proof = ledger.keys["mallory"].prove_possession(ledger.id, "rita")
+    key = ledger.keys["mallory"].public.hex()
+    version = compute_version("alice", content)
+    first = append_behind_the_gate(
+        ledger,
+        forged(ledger, "alice", "agent/rita", AgentRegistered(name="rita", key=key, proof=proof, roles=["reviewer"])),
+        forged(ledger, "rita", STREAM, HandoffApproved(version=version), key="mallory"),
+    )
+    with ledger.client() as client:
+        checked = client.streams.read(STREAM)
+    assert isinstance(checked.state, HandoffState)
+    assert checked.state.status == "pending"
+    assert [(one.index, one.code) for one in checked.ignored] == [(first + 1, "KEY_UNKNOWN")]
+
+
+def test_signature_that_does_not_fit_is_refused_though_the_tree_holds_the_entry(
+    ledger: Ledger, entries: list[bytes]
+) -> None:
+    last = own(entries)[-1]
+    entries[last] = changed(entries[last], sig=decode_entry(entries[-1]).sig)
+    assert "signature" in problem(ScriptedNode(ledger.id, entries))
+
+
+def test_event_that_no_rule_admits_counts_for_nothing_and_is_named(ledger: Ledger, entries: list[bytes]) -> None:
+    first = append_behind_the_gate(
+        ledger,
+        forged(ledger, "alice", STREAM, HandoffApproved(version="sha256:" + "0" * 64)),
+        forged(ledger, "bob", STREAM, HandoffLogged(text="goes on")),
+    )
+    with ledger.client() as client:
+        checked = client.streams.read(STREAM)
+    assert [one.index for one in checked.ignored] == [first]
+    assert [index for index, _ in checked.entries] == [*own(entries), first + 1]
+
+
+def test_another_ledger_is_refused_whatever_it_calls_itself(ledger: Ledger, tmp_path: Path) -> None:
+    with Ledger(tmp_path / "other", root="another root") as other:
+        other.hand_over("logs", title="something else")
+        entries = entries_of(other)
+    assert "not of" in problem(ScriptedNode(ledger.id, entries))
+
+
+def test_key_is_judged_by_what_held_at_its_entry(ledger: Ledger, entries: list[bytes]) -> None:
+    bob = ledger.keys["bob"].public.hex()
+    ledger.emit("root", "agent/bob", KeyRevoked(key=bob, reason="lost"))
+    with ledger.client() as client:
+        checked = client.streams.read(STREAM)
+    assert [index for index, _ in checked.entries] == own(entries)  # his claim stands: it was before that
+
+
+def test_authority_is_checked_once_and_kept_in_a_file(node: ScriptedNode, tmp_path: Path) -> None:
+    file = tmp_path / "kept.authority"
+    whole = node.reader(file).read(STREAM)
+    again = node.reader(file)
+    assert again.read(STREAM) == whole
+    assert (node.asked[0]["authority_start"], node.asked[-1]["authority_start"]) == (0, again.authority.start)
+    assert again.authority.start > 0
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\x95\x02\xa0\x80\x90\x80"])
+def test_damaged_file_of_authority_costs_time_and_nothing_else(
+    node: ScriptedNode, tmp_path: Path, content: bytes
+) -> None:
+    file = tmp_path / "kept.authority"
+    file.write_bytes(content)
+    file.chmod(0o600)
+    assert node.reader(file).read(STREAM) == node.reader().read(STREAM)
+    assert file.read_bytes() != content
+
+
+def test_file_of_another_past_is_not_believed(ledger: Ledger, entries: list[bytes], tmp_path: Path) -> None:
+    file = tmp_path / "kept.authority"
+    ScriptedNode(ledger.id, entries).reader(file).read(STREAM)
+    ledger.register("dora")
+    shorter = ScriptedNode(ledger.id, entries[:-3])
+    reader = shorter.reader(file)
+    assert reader.read(STREAM).head.size == len(entries) - 3
+    assert [one["authority_start"] > 0 for one in shorter.asked] == [True, False]
+
+
+def test_reader_goes_on_after_it_was_lied_to(node: ScriptedNode) -> None:
+    reader = node.reader()
+    whole = reader.read(STREAM)
+    node.edits = LIES["an entry stands elsewhere"][0]
+    with pytest.raises(Corrupted):
+        node.reader().read(STREAM)
+    node.edits = lambda page: page
+    assert reader.read(STREAM) == whole
