@@ -19,7 +19,7 @@ from nacl.signing import SigningKey
 
 from ledger.codec import decode_strict
 from ledger.errors import Refused, Unavailable
-from ledger.files import created, open_regular, read_all
+from ledger.files import created, open_regular, read_all, replacing
 from ledger.limits import config_size_max_bytes
 
 POSSESSION_TYPE = "application/vnd.baton.possession.v1"
@@ -116,9 +116,17 @@ def encode_key(key: Key, *, ledger: str, name: str, passphrase: str | None = Non
 
 
 def write_session_key(path: Path, content: KeyFile) -> None:
-    """Write the file of a delegated key, replacing an older one."""
-    path.unlink(missing_ok=True)
-    write_private(path, msgspec.json.encode(content) + b"\n")
+    """Write the file of a delegated key in the place of an older one, which stays until this one is whole.
+
+    Raises:
+        Unavailable: ``STORE_UNAVAILABLE``.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write(msgspec.json.encode(content) + b"\n")
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error}", path=str(path)) from error
 
 
 def read_key_file(path: Path) -> KeyFile:

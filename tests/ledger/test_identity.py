@@ -193,6 +193,26 @@ def session_file(home: Home, key: Key, **scope: object) -> None:
     write_session_key(home.session_file("alice"), msgspec.convert(content | scope, KeyFile))
 
 
+def test_session_key_that_cannot_be_written_leaves_the_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(trusted(tmp_path))
+    write_key(home.key_file("alice"), ALICE, ledger=LEDGER, name="alice")
+    session_file(home, key_named("older"))
+
+    def failing(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing)
+        with pytest.raises(Unavailable) as refused:
+            session_file(home, key_named("newer"))
+    assert refused.value.code == "STORE_UNAVAILABLE"
+    assert read_key_file(home.session_file("alice")).public == key_named("older").public.hex()
+    session_file(home, key_named("newer"))
+    assert read_key_file(home.session_file("alice")).public == key_named("newer").public.hex()
+
+
 def test_session_key_is_used_where_its_scope_covers_the_events(tmp_path: Path) -> None:
     home, session = Home(trusted(tmp_path)), key_named("session")
     write_key(home.key_file("alice"), ALICE, ledger=LEDGER, name="alice")

@@ -61,6 +61,7 @@ SCENES: Final = (
     Scene("three appends of one process", [*LONG_LIVED, "session/long"], "", (1, 2, 3)),
     Scene("a key and its agent", [*BATON, "agent", "add", "carol"], "", (1,)),
     Scene("a key replaced", [*BATON, "key", "rotate", "--as", "alice"], "", (1,)),
+    Scene("a session key replaced", [*BATON, "key", "delegate", "--as", "alice", "--ttl", "12h"], "", (1,)),
     Scene("views folded", [*BATON, "log", "--limit", "1"], "", (), 9),
 )
 COMMIT: Final = "pwrite64 after fdatasync"
