@@ -75,7 +75,8 @@ class Place:
     def run(self, command: Sequence[str], given: str = "", fault: Fault | None = None) -> Ran:
         """Run a command, ``given`` on its standard input."""
         injected = [] if fault is None else ["-e", f"inject={fault.call}:{FAULTS[fault.name].format(fault.number)}"]
-        traced = ["strace", "-f", "-o", str(self._trace), "-e", f"trace={','.join(CALLS)}", *injected, *command]
+        calls = ",".join(f"?{call}" for call in CALLS)  # not every machine has each of them
+        traced = ["strace", "-f", "-o", str(self._trace), "-e", f"trace={calls}", *injected, *command]
         # What Python would compile, and so write, only the first time.
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(

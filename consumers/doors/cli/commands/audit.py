@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ledger.config import Settings
 
 problems_shown_max = 20
-prov_events_max = 20_000
-"""Of W3C PROV a whole document stands in memory."""
+prov_events_max = 10_000
+"""Of W3C PROV a whole document stands in memory, 25 kB an event."""
 
 
 @click.command(cls=Command, only_looks=True)
