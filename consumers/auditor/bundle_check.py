@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from ledger.bundle import Bundle
     from ledger.ends import Ends
 _LENGTH = 2
+_WHOLE_LOG_ONLY = "only the whole log shows that idempotency keys were used once, session keys within their number of \
+events, and that the clock did not jump"
 
 
 def check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Callable[[int, int], None]) -> AuditReport:
@@ -101,7 +103,7 @@ def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRep
         findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
     for index, refusal in sorted((part.notes | part.doubtful).items()):
         findings.note(index, refusal.code, f"entry {index}: {refusal.message}")
-    findings.note(None, "VERIFICATION_FAILED", "only the whole log shows idempotency keys and events of session keys")
+    findings.note(None, "VERIFICATION_FAILED", _WHOLE_LOG_ONLY)
     first_refused = min(part.refused, default=None)
     ledger = None if part.created is None else part.state.ledger
     replay = Replayed(

@@ -2,8 +2,8 @@
 
 A *part* is all of authority with some streams. By their versions its entries show what is left out between them, and
 the rules themselves say which other streams they look at: so a part is shown to be right, or it is named what is
-missing. What only the whole log shows is left out: that an idempotency key was used once, and how many events a
-session key has signed elsewhere.
+missing. What only the whole log shows is left out: that an idempotency key was used once, how many events a session
+key has signed elsewhere, and that the clock did not jump.
 
 Pure: whoever feeds entries has read them, and says that they stand in the log at these indexes.
 """
@@ -135,6 +135,7 @@ class Part:
         self.notes: dict[int, Refused] = {}
         self.missing: list[Missing] = []
         self.suspects: dict[int, int] = {}
+        self._batches: dict[bytes, tuple[int, int]] = {}
         self._clock = Clock(self)
 
     def feed(
@@ -155,6 +156,11 @@ class Part:
             self.authority.append((index, body.author, content))
         if index == 0 and isinstance(content, LedgerCreated):
             self.created = content
+        if entry.batch_size > 1:
+            place = (index - entry.batch_index, entry.accepted_ms)
+            if self._batches.setdefault(entry.sig, place) != place:
+                message = "it has another time than its batch, or does not stand where it belongs in it"
+                self.refused.setdefault(index, Refused("VERIFICATION_FAILED", message))
         self._clock.check(index, entry.accepted_ms, content)
         self._find_gaps(index, body, entry)
         self._nothing.index = index

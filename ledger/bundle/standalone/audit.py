@@ -79,6 +79,7 @@ class Audit:
         self.idems: set[tuple[str, str]] = set()
         self.versions: Counter[str] = Counter()
         self.streams, self.named = dict[str, int](), dict[str, int]()
+        self.batches: dict[bytes, tuple[int, int]] = {}
         self.manifest = read_manifest(members.read("manifest.json"))
         members.check_names(self.manifest)
         self.kinds = Kinds(members.read("schemas.json"))
@@ -156,6 +157,9 @@ class Audit:
         if batch_path is not None:
             top = path_root(leaf_hash(signed), entry.place, entry.batch, batch_path)
             signed = pae(BATCH, entry.batch.to_bytes(8, "big") + top)
+            place = (index - entry.place, entry.accepted_ms)
+            is_one = self.batches.setdefault(entry.signature, place) == place
+            need(is_one, "it differs from its batch in time, or does not stand where it belongs in it")
         need(is_signed(entry.key, signed, entry.signature), "its signature, or that of its batch, does not fit")
         self.signatures += 1
 
@@ -268,9 +272,10 @@ class Audit:
         is_plain = json.dumps(plain, separators=(",", ":"), ensure_ascii=False) == lines[3]
         is_plain = is_plain and all(type(one) is int and one >= 0 for one in counts.values())
         need(is_plain and stream in ends["streams"], "the note of ends is not in its one form, or of another stream")
-        for name, index in self.streams.items():
+        for name in {*counts, *self.streams}:
             if name not in counts or self.versions[name] > counts[name]:
-                self.problem(index, f"{name} is not of the bundle, or has more entries than the ledger signed")
+                wrong = f"{name or 'authority'} is not of the bundle, or has more entries than the ledger signed"
+                self.problem(self.streams.get(name), wrong)
         for name, count in counts.items():
             if self.versions[name] < count:
                 self.missing.append(f"{count - self.versions[name]} of {name or 'authority'} at its end")

@@ -9,12 +9,20 @@ import pytest
 from bundle_mutations import members_of, packed
 from forge import SESSION, Forge
 from judges import alone, ours
+from test_left_out_events import stream_of
 from wrong_logs import WRONG_LOGS, WrongLog
 
 from ledger.envelope import decode_entry
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+NO_ENTRY = {"INVALID_FORMAT", "UNSUPPORTED_VERSION", "a batch is kept whole"}
+SHOWN_BY_ALL = {  # what only the whole log shows
+    "the clock does not jump ahead": "VALID",
+    "a handoff gives its place to one that is there": "PARTIAL",
+}
 
 
 def test_log_that_the_cases_begin_with_is_valid_for_both(tmp_path: Path) -> None:
@@ -62,3 +70,17 @@ def test_member_that_somebody_else_made_fits_no_bundle(name: str, tmp_path: Path
     }
     path.write_bytes(packed([(one, others[one] if one == name else data) for one, data in members.items()]))
     assert (ours(path).word, alone(path).word) == ("INVALID", "INVALID")
+
+
+# What is no entry cannot be exported as one of a stream; what is of no entry, no stream shows.
+OF_STREAMS = [one for one in WRONG_LOGS if one.index is not None and NO_ENTRY.isdisjoint((one.code, one.rule))]
+
+
+@pytest.mark.parametrize("case", OF_STREAMS, ids=lambda case: case.rule.replace(" ", "-"))
+def test_wrong_entry_is_found_in_a_bundle_of_its_stream(case: WrongLog, tmp_path: Path) -> None:
+    forge = Forge(is_begun=case.is_begun)
+    case.make(forge)
+    path = forge.export(tmp_path / "wrong.tar", stream_of(forge, (case.index or 0) % len(forge.entries)))
+    mine, other = ours(path), alone(path)
+    assert mine.word == SHOWN_BY_ALL.get(case.rule, "INVALID"), mine.text
+    assert other.word == (mine.word if case.replayed or mine.word == "PARTIAL" else "VALID"), other.text

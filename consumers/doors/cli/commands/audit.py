@@ -171,7 +171,7 @@ def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False, i
                 "Pass --root with the fingerprint that `baton init` printed, to check that this is the ledger you mean."
             )
         for note in report.notes:
-            click.echo(f"note: {_line(note)}")
+            click.echo(f"note: {note.message}")
 
     app.show(kind, data, text)
 
