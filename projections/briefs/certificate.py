@@ -19,11 +19,3 @@ class Rejected(msgspec.Struct, frozen=True):
     event_id: str
     author: str
     problems: list[CertificateProblem]
-
-    @property
-    def sentence(self) -> str:
-        """Who signed what, and the first thing that is wrong with it."""
-        first, more = self.problems[0], len(self.problems) - 1
-        where = first.field if first.step is None else f"{first.field} of step {first.step}"
-        others = f" (and {more} more)" if more else ""
-        return f"{self.author} signed another in event {self.event_id}, which does not hold: {where}{others}"

@@ -10,9 +10,10 @@ Two things cannot be compared. An embedding of another embedder than ours, and w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from consumers.reasoning.compressor.compress import budget_needed, made_whole, measured, remarks_of
@@ -23,6 +24,8 @@ from projections.briefs.embedding import is_embedding_of
 from projections.briefs.index import index_graph
 from projections.briefs.tokens import tokenizer
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 _COUNTED: Final = ("reasoning_brief", "dropped_steps", "fidelity", "sizes", "budget_needed_for_090")
 _NOT_COMPARED: Final = {"compressor_name", "compressor_version", "tokenizer", "exact", "embedding", "facts", *_COUNTED}
@@ -49,18 +52,19 @@ def check_certificate(
     shown = {fact.step for fact in brief.facts}.difference(brief.layout.others)
     remarks = [remark for remark in remarks_of(index) if remark in brief.remarks]
     true = with_facts(begun, index, shown, remarks, brief.layout)
-    problems = [*_fact_problems(brief.facts, true.facts), *_differences(brief, true, _FROM_GRAPH)]
+    problems = [*_fact_problems(brief.facts, true.facts), *differences(brief, true, _FROM_GRAPH)]
     if not problems and is_comparable(brief):
         true = measured(replace(true, budget_needed_for_090=budget_needed(index, empty)), index)
-        problems = list(_differences(brief, true, _COUNTED))
+        problems = list(differences(brief, true, _COUNTED))
     if brief.embedding is not None and not is_embedding_of(brief.embedding, brief.reasoning_brief):
         problems.append(CertificateProblem("embedding", None, "The vector is not that of the sentences."))
     return problems
 
 
-def _differences(brief: Brief, true: Brief, names: tuple[str, ...]) -> Iterator[CertificateProblem]:
+def differences(said: S, true: S, names: Iterable[str]) -> Iterator[CertificateProblem]:
+    """Yield a problem for each of these fields that is not what it should be."""
     for name in names:
-        if getattr(brief, name) != getattr(true, name):
+        if getattr(said, name) != getattr(true, name):
             yield CertificateProblem(name, None, "It is not what the graph and the facts shown give.")
 
 

@@ -16,14 +16,14 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.certificate import check_certificate, is_comparable
+from consumers.reasoning.compressor.certificate import check_certificate, differences, is_comparable
 from consumers.reasoning.compressor.compress import compress
 from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
 from ledger.author import Author, Draft
 from ledger.client import Ask, read_event
 from ledger.codec import encode_canonical
 from ledger.errors import AS_A_BLOB, Refused
-from ledger.events.brief import Brief, Fidelity, Sizes
+from ledger.events.brief import Fidelity, Sizes
 from ledger.events.session import Vectors
 from ledger.events.snapshot import SnapshotTaken
 from ledger.limits import data_size_max_bytes
@@ -145,10 +145,12 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
 def _held(view: Ask, data: SnapshotTaken) -> tuple[SnapshotTaken, list[CertificateProblem]]:
     """Return a snapshot whose reasoning is what its graph says, made again where it is not, and what was wrong with it.
 
-    Where the graph is not here nobody can tell: then it claims no fidelity, and so a rule asks for the graph.
+    Where the graph is not here nobody can tell: then it claims no fidelity, and so a rule asks for the graph. One that
+    names no graph has no reasoning, whatever it says of one.
     """
+    made = SnapshotTaken(**{name: getattr(data, name) for name in _OF_AUTHOR})
     if data.reasoning_ref is None:
-        return data, []
+        return made, list(differences(data, made, SnapshotTaken.__struct_fields__))
     try:
         fetched = fetch(view, data.reasoning_ref)
     except Refused as refusal:
@@ -160,26 +162,19 @@ def _held(view: Ask, data: SnapshotTaken) -> tuple[SnapshotTaken, list[Certifica
     # Counted by another tokenizer, or with no brief that shows what was chosen: no lie, but nobody can say it holds.
     if not problems and data.briefs and all(map(is_comparable, data.briefs)):
         return data, []
-    made = SnapshotTaken(**{name: getattr(data, name) for name in _OF_AUTHOR})
     return _fitting(_with_reasoning(made, fetched)), problems
 
 
 def _problems(data: SnapshotTaken, fetched: Fetched) -> list[CertificateProblem]:
-    """Return what a snapshot says of its reasoning otherwise than the graph, or than its own briefs."""
+    """Return what a snapshot says otherwise than its graph; that its fields repeat its briefs, the gate has seen to."""
     memory, context, domain = fetched.memory, data.context_summary, data.domain or None
     briefs = [replace(brief, context=context) for brief in data.briefs]
     problems = [each for one in briefs for each in check_certificate(one, memory, context=context, domain=domain)]
     true = replace(data, conclusion=memory.conclusion.strip(), **_evidence(memory))
-    if briefs and not problems:
-        true = replace(true, **_of_last(briefs[-1]))
     vector = data.reasoning_embedding
     if vector is not None and not is_embedding_of(vector, data.reasoning_brief):
         true = replace(true, reasoning_embedding=None)
-    return problems + [
-        CertificateProblem(name, None, "It is not what the graph and the briefs give.")
-        for name in SnapshotTaken.__struct_fields__
-        if getattr(data, name) != getattr(true, name)
-    ]
+    return [*problems, *differences(data, true, SnapshotTaken.__struct_fields__)]
 
 
 def _assessed(session: Mapping[str, Any] | None) -> dict[str, float]:
@@ -200,8 +195,11 @@ def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotT
     last = briefs[-1]
     whole = replace(
         data,
-        **_of_last(last),
+        **{name: getattr(last, name) for name in _SHARED},
         **_evidence(memory),
+        reasoning_tags=[tag.tag for tag in last.tags],
+        reasoning_fidelity=last.fidelity.value,
+        reasoning_size=last.sizes,
         reasoning_embedding=last.embedding,
         reasoning_ref=fetched.ref,
         # The snapshot holds these two once for all of its briefs.
@@ -212,15 +210,6 @@ def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotT
     yield whole
     yield replace(whole, briefs=whole.briefs[-1:])
     yield _measured_bare(replace(whole, briefs=[]), memory)
-
-
-def _of_last(brief: Brief) -> dict[str, Any]:
-    """Return what a snapshot takes over from the last of its briefs."""
-    return {name: getattr(brief, name) for name in _SHARED} | {
-        "reasoning_tags": [tag.tag for tag in brief.tags],
-        "reasoning_fidelity": brief.fidelity.value,
-        "reasoning_size": brief.sizes,
-    }
 
 
 def _evidence(memory: ReasoningMemory) -> dict[str, Any]:

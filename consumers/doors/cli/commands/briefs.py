@@ -70,7 +70,7 @@ def brief(app: App, ref: str, level: str, budget: int | None) -> None:
 def explain(app: App, ref: str, level: str, budget: int | None) -> None:
     """Show what a brief keeps of a reasoning, step by step, and what it drops and why.
 
-    The fidelity is measured again here, and every fact is compared with the graph.
+    The fidelity is measured again here; a published brief is compared with the graph first, as by `brief`.
     """
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
     data = explained(received)
@@ -80,7 +80,9 @@ def explain(app: App, ref: str, level: str, budget: int | None) -> None:
 def print_rejected(rejected: Rejected | None) -> None:
     """Say on standard error who signed the brief or snapshot that does not hold, if there is one."""
     if rejected is not None:
-        click.secho(f"-- MADE AGAIN HERE: {clean(rejected.sentence)}", err=True, bold=True)
+        fields = ", ".join(dict.fromkeys(problem.field for problem in rejected.problems))
+        signed = f"{rejected.author} signed another in event {rejected.event_id}, which does not hold: {fields}"
+        click.secho(f"-- MADE AGAIN HERE: {signed}", err=True, bold=True)
 
 
 def explained(received: Received) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ledger.events.body import Event
 from ledger.events.reasoning import CheckedTree, Counts, Issue, ReasoningValidated
 from ledger.events.review import ReviewAnswered, ReviewRequested
 from ledger.events.session import AssessmentRecorded, FindingLogged, SessionStarted, Vectors
+from ledger.events.snapshot import SnapshotTaken
 from ledger.local import LocalClient
 from projections.briefs.prompt import TransferLevel
 from projections.reader import Reader
@@ -302,6 +303,16 @@ def test_quiet_snapshot_of_a_graph_that_is_nowhere_is_not_acted_on(
     assert act_on(reader.answer, "honest", vectors=quiet).action == "act"
     decision = act_on(reader.answer, "nowhere", vectors=quiet)
     assert (decision.action, describe(decision)["fidelity"]) == ("human_review_required", 0.0)
+
+
+def test_snapshot_that_names_no_graph_has_no_reasoning(ledger: Ledger, reader: Reader) -> None:
+    lie = "All is well: nothing needs to be looked at"
+    data = SnapshotTaken(vectors=Vectors(), context_source="none", conclusion=lie, reasoning_brief=lie)
+    ledger.emit("alice", "snapshot/no-graph", data)
+    decision = act_on(reader.answer, "no-graph")
+    assert lie not in decision.prompt.prompt
+    assert decision.snapshot.rejected is not None
+    assert {problem.field for problem in decision.snapshot.rejected.problems} == {"conclusion", "reasoning_brief"}
 
 
 def test_graph_that_is_not_in_this_ledger_is_a_matter_for_a_human(ledger: Ledger, reader: Reader, bob: Author) -> None:
