@@ -59,7 +59,8 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ``baton serve`` validates every concluded reasoning; ``notify`` holds the tables ``[[notify]]``, whom to tell how
     that something waits for them (``consumers.handoffs.notifier``), and empty tells nobody; ``reports`` says where
     handoff reports are kept beside the log (``consumers.sessions.copies``), and empty leaves that to what the project
-    has.
+    has; ``witness`` says who is to cosign the checkpoints of ``baton serve`` (``consumers.doors.node.witnesses``), and
+    empty asks nobody.
     """
 
     nats_server: str | None = None
@@ -67,6 +68,7 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     validator_tree: str | None = None
     notify: list[dict[str, str | int | float | bool | list[str]]] = []
     reports: dict[str, str | bool] = {}
+    witness: dict[str, str] = {}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -281,15 +281,15 @@ class LocalClient(Resource):
         """Return the last checkpoint that was witnessed, and its size; 0 when there is none of this log."""
         from ledger.checkpoint import note_size_max_bytes, verify_checkpoint  # noqa: PLC0415 - loads keys
 
-        content = read_regular(self.settings.home / WITNESSED_FILE, size_max_bytes=note_size_max_bytes)
-        if content is None:
-            return "", 0
         with suppress(BatonError, UnicodeDecodeError):
+            content = read_regular(self.settings.home / WITNESSED_FILE, size_max_bytes=note_size_max_bytes)
+            if content is None:
+                return "", 0
             note = content.decode()
             checkpoint = verify_checkpoint(note, self._checkpoint_key(snapshot).verifier)
             if snapshot.frontier(checkpoint.size).root() == checkpoint.root:
                 return note, checkpoint.size
-        return "", 0  # of a key that was replaced, or of a log that is no more, after a restore: it counts for nothing
+        return "", 0  # damaged, of a key that was replaced, or of a log that is no more: it counts for nothing
 
     def ends(self, size: int, streams: Collection[str]) -> str:
         """Return the signed note on how many entries streams have in the log of ``size``."""

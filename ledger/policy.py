@@ -41,16 +41,17 @@ class Witness(msgspec.Struct, frozen=True):
 class Witnessed(msgspec.Struct, frozen=True, kw_only=True):
     """What a policy finds in a note: who cosigned it, of how many, and since when that was enough (Unix seconds).
 
-    ``time_s`` is None as long as the quorum is not met, and where none is asked for.
+    ``size`` counts the entries; ``time_s`` is None as long as the quorum is not met, and where none is asked for.
     """
 
+    size: int
     by: list[str]
     of: int
     is_met: bool
     time_s: int | None
 
     def __str__(self) -> str:
-        count = f"{len(self.by)} of {self.of}"
+        count = f"{len(self.by)} of {self.of} ({self.size} entries)"
         if self.time_s is None:
             return f"witnessed by {count}" + ("" if self.is_met else ", which the policy does not call enough")
         return f"witnessed at {datetime.fromtimestamp(self.time_s, UTC):%Y-%m-%dT%H:%M:%SZ} by {count}"
@@ -127,7 +128,20 @@ class Policy(msgspec.Struct, frozen=True):
             if met_s is None and self.quorum != _NONE and self._is_met(by):
                 met_s = time_s
         is_met = self.quorum == _NONE or met_s is not None
-        return Witnessed(by=sorted(by), of=len(self.witnesses), is_met=is_met, time_s=met_s)
+        size = parse_checkpoint(note).size
+        return Witnessed(size=size, by=sorted(by), of=len(self.witnesses), is_met=is_met, time_s=met_s)
+
+    def demand(self, note: str, now_s: float, *, fail_open: bool = False) -> Witnessed:
+        """Return the same, once the quorum is met; or anyway, for who said that it should ``fail_open``.
+
+        Raises:
+            Corrupted: ``NOT_WITNESSED``; as ``judge``.
+        """
+        witnessed = self.judge(note, now_s)
+        if not (witnessed.is_met or fail_open):
+            message = f"the checkpoint is {witnessed}; --fail-open would let it pass"
+            raise Corrupted("NOT_WITNESSED", message, witnessed=msgspec.to_builtins(witnessed))
+        return witnessed
 
     def _is_met(self, by: set[str]) -> bool:
         met = set(by)

@@ -65,8 +65,11 @@ def test_the_example_of_the_specification_needs_two_of_x_and_one_of_y(signers: l
 def test_the_time_is_the_one_since_which_enough_have_cosigned() -> None:
     witnessed = parse(EXAMPLE).judge(cosigned(X[0], X[2], Y[1], Y[2]), TIME_S)
     assert witnessed.time_s == TIME_S + 2  # the third of them made it enough
-    assert str(witnessed) == "witnessed at 2027-01-15T08:00:02Z by 4 of 6"
-    assert str(parse(EXAMPLE).judge(NOTE, TIME_S)) == "witnessed by 0 of 6, which the policy does not call enough"
+    assert str(witnessed) == "witnessed at 2027-01-15T08:00:02Z by 4 of 6 (42 entries)"
+    assert (
+        str(parse(EXAMPLE).judge(NOTE, TIME_S))
+        == "witnessed by 0 of 6 (42 entries), which the policy does not call enough"
+    )
 
 
 def test_without_a_quorum_nobody_needs_to_cosign() -> None:

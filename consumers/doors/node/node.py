@@ -25,6 +25,7 @@ import structlog
 from consumers.doors.node.blob_expiry import drop_now_and_then
 from consumers.doors.node.publication import Publishing
 from consumers.doors.node.users import current_users
+from consumers.doors.node.witnesses import Witnessing, configured_witnesses
 from consumers.handoffs.notifier.settings import configured_channels
 from consumers.handoffs.notifier.store import STORE_FILE
 from consumers.handoffs.notifier.worker import NotifierWorker
@@ -340,6 +341,8 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
         "blobs": partial(drop_now_and_then, client.log),
         "router": RouterWorker(router, reader.answer, path / "router.db", chains).run,
     }
+    if (witnesses := configured_witnesses(actions.witness)) is not None:
+        workers["witness"] = Witnessing(client, witnesses).run
     if actions.validator_tree is not None:
         judge = None if llm is None else ModelJudge(llm)
         author = service_author(client, "validator")

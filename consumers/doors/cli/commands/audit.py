@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from consumers.auditor.report import AuditReport, Problem
     from ledger.config import Settings
+    from ledger.policy import Witnessed
 
 problems_shown_max = 20
 prov_events_max = 10_000
@@ -31,20 +33,29 @@ prov_events_max = 10_000
 @click.option("--root", help="The root key's fingerprint; without it the verdict is 'self-asserted'.")
 @click.option("--partial", is_flag=True, help="With --bundle: exit with 0 even if entries are missing from it.")
 @click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
-def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *, partial: bool, views: bool) -> None:
+@click.option("--policy", "policy_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="The logs and witnesses that count (C2SP tlog-policy).")  # fmt: skip
+@click.option("--fail-open", is_flag=True, help="Let it pass without the policy's quorum, and say so.")
+def verify(
+    app: App, /, bundle: Path | None, root: str | None, note: Path | None, *, partial: bool, views: bool, **given: Any
+) -> None:
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle.
 
     The verdict is VALID, PARTIAL (what a bundle of one stream lacks is named), SUSPECT_KEY (right, and signed with a
     key that was called compromised since) or INVALID.
 
     --root tells whose ledger it is; alone it cannot tell two histories apart which that root key signed. A checkpoint
-    can: --checkpoint FILE holds the ledger against one that you kept, or got from somebody else.
+    can: --checkpoint FILE holds the ledger against one that you kept, or got from somebody else, and --policy FILE
+    against the last one that the policy's witnesses cosigned.
     """
     from consumers.auditor import verify_bundle, verify_log  # noqa: PLC0415 - loads the auditor
 
     if bundle is not None and views:
         raise Refused("USAGE", "a bundle holds no views: leave out --views, or verify the ledger itself")
     trusted = None if note is None else _read_note(note)
+    witnessed = _judge(app, bundle, **given)
+    if witnessed is not None and trusted is None and witnessed[1].time_s is not None:
+        trusted = witnessed[0]
     with progress("verifying", shown=not app.as_json) as step:
         if bundle is not None:
             report = verify_bundle(bundle, root=root, trusted_checkpoint=trusted, progress=step)
@@ -52,7 +63,28 @@ def verify(app: App, bundle: Path | None, root: str | None, note: Path | None, *
             client = app.local_client() if views else app.client()
             settings = app.settings() if views else None
             report = verify_log(client, root=root, trusted_checkpoint=trusted, views=settings, progress=step)
-    conclude(app, "audit", report, views=views, is_partial_enough=partial)
+    found = None if witnessed is None else witnessed[1]
+    conclude(app, "audit", report, views=views, is_partial_enough=partial, witnessed=found)
+
+
+def _judge(app: App, bundle: Path | None, policy_file: Path | None, *, fail_open: bool) -> tuple[str, Witnessed] | None:
+    """Return the last checkpoint that was witnessed, and what a policy says of it; None when no policy is asked."""
+    if policy_file is None:
+        if fail_open:
+            raise Refused("USAGE", "--fail-open goes with --policy: without one, no witness is asked for")
+        return None
+    from consumers.doors.cli.commands.receipts import read_policy  # noqa: PLC0415 - few audits have a policy
+    from ledger.bundle import open_bundle  # noqa: PLC0415 - as above
+
+    policy = read_policy(policy_file)
+    if bundle is None:
+        note = app.client().prove(0).checkpoint_text
+    else:
+        with open_bundle(bundle) as opened:
+            note = opened.read("checkpoint").decode("utf-8", "replace")
+    if policy.logs:
+        policy.verify_log(note)
+    return note, policy.demand(note, time.time(), fail_open=fail_open)
 
 
 @click.command(cls=Command, only_looks=True)
@@ -147,7 +179,15 @@ def _linked(app: App, stream: str | None, tell: Callable[[int, int], None]) -> I
         tell(count, page["total"])
 
 
-def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False, is_partial_enough: bool = False) -> None:
+def conclude(
+    app: App,
+    kind: str,
+    report: AuditReport,
+    *,
+    views: bool = False,
+    is_partial_enough: bool = False,
+    witnessed: Witnessed | None = None,
+) -> None:
     """Print a report; a bad one ends with exit code 6. ``views`` says whether the views were compared, too.
 
     Raises:
@@ -156,6 +196,8 @@ def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False, i
     data: dict[str, Any] = msgspec.to_builtins(report)
     data |= {"ok": report.ok, "outcome": report.outcome, "verdict": report.verdict, "trust": report.trust}
     data["views"] = views
+    if witnessed is not None:
+        data["witnessed"] = msgspec.to_builtins(witnessed)
     if not (report.ok or (is_partial_enough and report.outcome == "PARTIAL")):
         if not app.as_json:
             for problem in report.problems[:problems_shown_max]:
@@ -170,6 +212,8 @@ def conclude(app: App, kind: str, report: AuditReport, *, views: bool = False, i
             click.echo(
                 "Pass --root with the fingerprint that `baton init` printed, to check that this is the ledger you mean."
             )
+        if witnessed is not None:
+            click.echo(str(witnessed))
         for note in report.notes:
             click.echo(f"note: {note.message}")
 

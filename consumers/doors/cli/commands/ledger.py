@@ -8,6 +8,7 @@ import socket
 import sqlite3
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
@@ -194,6 +195,7 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
         yield _entries_check(client)
         if app.settings().server is None:
             yield _trust_check(settings, client)
+            yield from _witness_check(settings, client)
             yield from _key_checks(home)
         yield _gate_check(home, client)
         yield _views_check(client, settings)
@@ -237,6 +239,21 @@ def _memory_check(client: LocalClient) -> Check:
     head = shown(remembered.trusted.size, remembered.trusted.root)
     begun = f"{when(remembered.begun_ms)}, at {remembered.begun_size} entries"
     return Check("memory", ok=True, found=f"{head}; since {begun}, in {memory.path}")
+
+
+def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:
+    """Say what the witnesses have cosigned, where there are any that this folder may ask."""
+    from consumers.doors.node.witnesses import configured_witnesses  # noqa: PLC0415 - few ledgers have witnesses
+
+    try:
+        witnesses = configured_witnesses(trust.actions_of(settings, client).witness)
+        if witnesses is not None:
+            found = witnesses.policy.judge(client.prove(0).checkpoint_text, time.time())
+            fix = "`baton serve` asks them, and its log says what they answered"
+            yield Check("witnesses", found.is_met, f"{found}; without them it fails {witnesses.fail}", fix)
+    except BatonError as error:
+        if error.code != "NOT_TRUSTED":  # which has a line of its own
+            yield Check("witnesses", ok=False, found=error.code, fix=error.message)
 
 
 def _gate_check(home: Home, client: LocalClient) -> Check:

@@ -171,9 +171,8 @@ def _data(checked: Checked) -> dict[str, Any]:
         "tree_head": checked.checkpoint.root.hex(),
         "vkey": checked.vkey,
         "trust": checked.trust,
-        "witnessed": None if witnessed is None else {"by": witnessed.by, "of": witnessed.of,
-                                                     "is_met": witnessed.is_met, "time_s": witnessed.time_s},
-    }  # fmt: skip
+        "witnessed": None if witnessed is None else msgspec.to_builtins(witnessed),
+    }
 
 
 def _print(checked: Checked, data: dict[str, Any]) -> None:

@@ -158,6 +158,9 @@ def _does(folder: Folder, name: str, value: Any) -> Iterator[str]:
         case "reports":
             places = [f"{place} {_inside(home, value[place])}" for place in value if isinstance(value[place], str)]
             yield f"reports are written, and git is run, in {', '.join(places) or 'no place'}"
+        case "witness":
+            urls = [word for word in str(value.get("policy")).split() if "://" in word]
+            yield f"checkpoints (sizes and hashes, no events) are sent to {', '.join(urls) or 'nobody'}"
         case "chains":
             yield "the router signs and creates handoffs as chains.toml says (`baton router check` explains it)"
         case _:  # any setting that is added: a test demands words for it

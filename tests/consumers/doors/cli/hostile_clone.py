@@ -132,6 +132,9 @@ def origin(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Path:
         agents = ["*"]
         webhook = "{sink.url}/hook"
         secret_variable = "STOLEN"
+        [witness]
+        fail = "closed"
+        policy = "quorum none"
         [reports]
         git = "../evil"
         files = "../files"

@@ -16,11 +16,13 @@ from calling import Serving, wait_until
 from hostile_clone import SECRET, Clone, clone, origin, sink
 
 from consumers.doors.cli.commands.trust import _does
+from consumers.doors.node.witnesses import WitnessSettings
 from consumers.handoffs.notifier.settings import ChannelSettings
 from consumers.handoffs.router import chains_file
 from consumers.sdk.llm.model import LlmSettings
 from consumers.sessions.places import ReportsSettings
 from ledger.config import Actions, Config
+from ledger.cosignature import Cosigner
 from ledger.trust import read_folder
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "llm": LlmSettings,
     "notify": ChannelSettings,
     "reports": ReportsSettings,
+    "witness": WitnessSettings,
 }
 """What the free tables of ``Actions`` are converted to by whoever uses them."""
 
@@ -46,6 +49,7 @@ HARMLESS: Final = {
     *(f"notify.{name}" for name in ("agents", "actions", "name", "allow_http")),
     *(f"notify.{name}" for name in ("timeout_s", "attempts_max", "retry_wait_max_s")),
     *(f"chain.{name}" for name in ("name", "when", "where", "hops_max")),
+    "witness.fail",
 }
 
 
@@ -136,6 +140,14 @@ def writes_files_of_reports(clone: Clone) -> bool:
     return any((clone.folder.parent / "files").iterdir())
 
 
+def submits_checkpoints(clone: Clone) -> bool:
+    line = f"witness one {Cosigner('witness.example', bytes(32)).vkey} {clone.sink.url}"
+    clone.configure(f'[witness]\nfail = "open"\npolicy = """\n{line}\nquorum one\n"""\n')
+    clone.trust()
+    with Serving(clone.home):
+        return bool(wait_until(lambda: any("/add-checkpoint\n" in one for one in clone.sink.sent), "it was submitted"))
+
+
 def signs_what_the_chains_say(clone: Clone) -> bool:
     clone.trust()
     create = ["handoff", "create", "--title", "t", "--to", "a", "--reviewer", "rita", "--as", "a"]
@@ -156,6 +168,7 @@ ACTS: Final[dict[str, Callable[[Clone], bool]]] = {
     "notify.secret_variable": sends_to_the_webhook_signed,
     "reports.git": writes_notes_of_reports,
     "reports.files": writes_files_of_reports,
+    "witness.policy": submits_checkpoints,
 } | {f"chain.then.{name}": signs_what_the_chains_say for name in chains_file.Step.__struct_fields__}
 """Each setting that acts, and what shows that it does when it is trusted."""
 
