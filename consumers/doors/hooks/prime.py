@@ -126,8 +126,8 @@ def prime(
 
 
 def page_alone(error: BatonError) -> str:
-    """Return the brief where the ledger cannot be read: the page, and why there is no more."""
-    return f"{agents_page()}\nThe ledger cannot be read now ({error.code}): {one_line(error.message)}\n"
+    """Return the brief where the ledger cannot be read: the page, and why there is no more (a message may quote)."""
+    return f"{agents_page()}\nThe ledger cannot be read now ({error.code}): `baton doctor` says why.\n"
 
 
 class _Packing:
