@@ -146,8 +146,7 @@ class Audit:
         name = f"entries/{index:020d}.tlog-proof"
         path, batch_path = read_proof(read_text(self.members.read(name), "its proof"), index, note)
         need(path_root(leaf_hash(data), index, self.size, path) == root, "its proof does not lead to the root")
-        if event.kind not in AUTHORITY:
-            self.streams[event.stream] = index
+        self.streams["" if event.kind in AUTHORITY else event.stream] = index
         # What the rules of a handoff look at: the handoffs that it waits for, and the one that takes its place.
         mapped = event.data.get("mapped", event.data) if event.stream.startswith("handoff/") else {}
         named = [*(mapped.get("depends_on") or []), *([mapped["by"]] if event.kind == "handoff.superseded" else [])]
@@ -272,10 +271,9 @@ class Audit:
         is_plain = json.dumps(plain, separators=(",", ":"), ensure_ascii=False) == lines[3]
         is_plain = is_plain and all(type(one) is int and one >= 0 for one in counts.values())
         need(is_plain and stream in ends["streams"], "the note of ends is not in its one form, or of another stream")
-        for name in {*counts, *self.streams}:
-            if name not in counts or self.versions[name] > counts[name]:
-                wrong = f"{name or 'authority'} is not of the bundle, or has more entries than the ledger signed"
-                self.problem(self.streams.get(name), wrong)
+        for name, index in self.streams.items():
+            if self.versions[name] > counts.get(name, 0):
+                self.problem(index, f"{name or 'authority'} has more entries here than the ledger signed that it has")
         for name, count in counts.items():
             if self.versions[name] < count:
                 self.missing.append(f"{count - self.versions[name]} of {name or 'authority'} at its end")

@@ -83,4 +83,5 @@ def test_wrong_entry_is_found_in_a_bundle_of_its_stream(case: WrongLog, tmp_path
     path = forge.export(tmp_path / "wrong.tar", stream_of(forge, (case.index or 0) % len(forge.entries)))
     mine, other = ours(path), alone(path)
     assert mine.word == SHOWN_BY_ALL.get(case.rule, "INVALID"), mine.text
+    assert other.index == (mine.index if case.replayed else None)
     assert other.word == (mine.word if case.replayed or mine.word == "PARTIAL" else "VALID"), other.text
