@@ -59,7 +59,7 @@ def is_same(changed: Members, honest: Members) -> bool:
 def test_changed_members_are_judged_alike(stream: str | None, tmp_path: Path, table: Counter[str]) -> None:
     path = tmp_path / "changed.tar"
     honest, others = (members_of(forge.export(path, stream)) for forge in (filled(16), filled(17)))
-    for chance in chances(f"members/{stream}", times(60, 30)):
+    for chance in chances(f"members/{stream}", times(40, 30)):
         change = chance.choice((changed_members, changed_members, changed_text))
         changed = change(honest, others, chance)
         path.write_bytes(packed(changed))
@@ -70,7 +70,7 @@ def test_changed_members_are_judged_alike(stream: str | None, tmp_path: Path, ta
 
 @pytest.mark.timeout(3600)
 def test_changed_entries_under_a_good_checkpoint_are_judged_alike(tmp_path: Path, table: Counter[str]) -> None:
-    for chance in chances("entries", times(100, 20)):
+    for chance in chances("entries", times(60, 20)):
         forge = filled(16)
         changed_entries(forge, chance)
         try:
@@ -84,7 +84,7 @@ def test_changed_entries_under_a_good_checkpoint_are_judged_alike(tmp_path: Path
 @pytest.mark.parametrize("stream", [None, SESSION])
 def test_flipped_bit_anywhere_is_found_by_both(stream: str | None, tmp_path: Path, table: Counter[str]) -> None:
     path = filled(100).export(tmp_path / "flipped.tar", stream)
-    for chance in chances(f"flips/{stream}", times(60, 400)):
+    for chance in chances(f"flips/{stream}", times(35, 400)):
         at = chance.randrange(path.stat().st_size)
         with flipped(path, [at], 1 << chance.randrange(8)):
             assert (ours(path).word, alone(path).word) == ("INVALID", "INVALID"), at

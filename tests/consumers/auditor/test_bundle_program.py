@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,8 @@ def test_program_finds_a_flipped_byte_in_an_unpacked_bundle(
     path: Path = request.getfixturevalue(bundle)
     folder = unpacked(path, tmp_path / "unpacked")
     for name in members(path):
+        if re.match(r"entries/0{17}(0[2-9]|1[2-9]|2)", name):
+            continue  # many alike
         for chance in samples(f"alone/{name}", max(1, FAULTS // 5)):
             file = folder / name
             with flipped(file, [chance.randrange(file.stat().st_size)], chance.choice((1, 32, 128))):

@@ -44,9 +44,9 @@ def test_example_of_each_kind_is_read_by_both() -> None:
 def test_changed_bodies_are_read_alike() -> None:
     kinds, given = program().Kinds(schemas()), bodies()
     counts: Counter[bool] = Counter()
-    for chance in chances("fields", times(1500, 2000)):
+    for chance in chances("fields", times(1000, 2000)):
         text = mutated_text(chance.choice(given), chance)
         is_read = is_read_by_gate(text)
         assert is_read_alone(kinds, text) == is_read, text
         counts[is_read] += 1
-    assert min(counts[True], counts[False]) > 100, counts
+    assert min(counts[True], counts[False]) > 50, counts
