@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgspec
 
 from ledger.errors import Refused
+from ledger.forms import WORDS
 from ledger.limits import json_depth_max, json_integer_max
 
 T = TypeVar("T")
@@ -136,7 +137,10 @@ def schema_error(error: Exception, root: str = "$") -> Refused:
         name = message.split("`")[1]
         return Refused("UNKNOWN_FIELD", f"unknown field {name!r} at {path}", field=name, path=path)
     if isinstance(error, msgspec.ValidationError):
-        return Refused("INVALID_FIELD", f"{message} at {path}", path=path)
+        # Never the value: whoever puts a secret into the wrong field must not read it in a log.
+        message = re.sub(r"^(Invalid (?:enum )?value) .*", r"\1: the schema names those that there are", message)
+        pattern = message.partition(" matching regex ")[2]
+        return Refused("INVALID_FIELD", f"{WORDS.get(pattern, message)} at {path}", path=path)
     return Refused("INVALID_FORMAT", message)
 
 

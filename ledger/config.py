@@ -21,8 +21,9 @@ import msgspec
 from ledger import limits
 from ledger.codec import schema_error
 from ledger.errors import Refused, Unavailable
-from ledger.events.fields import NAME_PATTERN, Name
+from ledger.events.fields import Name
 from ledger.files import read_regular, replaceable_by
+from ledger.forms import NAME_PATTERN
 from ledger.quota import Quota
 
 FOLDER: Final = ".baton"

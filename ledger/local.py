@@ -170,7 +170,7 @@ class LocalClient(Resource):
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream."""
         if _EVENT_ID.match(event_id) is None:
-            raise Refused("INVALID_FIELD", f"{event_id[:80]!r} is not the id of an event", path="$.id")
+            raise Refused("INVALID_FIELD", "an event's id is blake3: and 64 hex digits", path="$.id")
         with self.log.snapshot() as snapshot:
             return snapshot.index_of(stream, event_id)
 

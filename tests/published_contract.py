@@ -28,8 +28,8 @@ from ledger.envelope import DsseEnvelope
 from ledger.errors import CODES, Exit
 from ledger.events import KINDS
 from ledger.events.body import Body
-from ledger.events.fields import STREAM_PATTERN
 from ledger.events.imported import MAPPED, RecordImported
+from ledger.forms import ID
 
 FOLDER: Final = Path(__file__).parent.parent / "proto"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -191,8 +191,7 @@ def _stream_pattern(kind: str) -> str:
         return "^ledger$"
     if kind == "record.imported":
         family = "(" + "|".join(sorted({family, *(KINDS[mapped].stream for mapped in MAPPED)})) + ")"
-    _, _, name = _portable(STREAM_PATTERN).partition("(")
-    return f"^{family}" + name.replace(")?", "").replace("(", "")
+    return f"^{family}/{ID}$"
 
 
 def _definitions(*types: type[msgspec.Struct]) -> dict[str, Any]:

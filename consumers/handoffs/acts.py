@@ -259,7 +259,7 @@ def command_of(item: Mapping[str, Any]) -> str:
         words = ["review", "answer", "--approve"]
     for number in item["arguments"].get("criterion_numbers", ()):
         words += ["--criterion", str(number)]
-    return join(["baton", *words, "--as", item["agent"], *(["--"] if id_.startswith("-") else []), id_])
+    return join(["baton", *words, "--as", item["agent"], id_])
 
 
 def with_commands(answer: Mapping[str, Any]) -> dict[str, Any]:

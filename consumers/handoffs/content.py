@@ -17,6 +17,7 @@ from consumers.handoffs.acts import ACTS
 from consumers.sdk.names import default_id, split_ids
 from consumers.sdk.text import cut
 from ledger.client import read_event
+from ledger.codec import schema_error
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.events.fields import EventData
@@ -255,4 +256,4 @@ def amended(content: kinds.HandoffContent, changes: dict[str, Any], reason: str)
     try:
         return msgspec.convert(fields | {"reason": reason}, kinds.HandoffAmended)
     except msgspec.ValidationError as error:
-        raise Refused("INVALID_FIELD", f"the amendment cannot be made: {error}") from error
+        raise schema_error(error) from error

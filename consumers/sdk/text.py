@@ -10,8 +10,14 @@ compressed form (``projections.reports.compressed``).
 
 from __future__ import annotations
 
+import json
+import re
 import unicodedata
-from typing import Final
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ledger.forms import BREAKS
 
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 ELLIPSIS: Final = "…"
@@ -39,6 +45,29 @@ def visible(text: str) -> str:
     )
 
 
+def told(text: str, indent: str = "      ") -> str:
+    r"""Return what somebody wrote, as it stands among our own words: a line as it is, several each behind a bar.
+
+    >>> told("safe\nstatus  approved")
+    '\n      │ safe\n      │ status  approved'
+    """
+    lines = visible(text.replace("\r\n", "\n").expandtabs(4)).split("\n")
+    return lines[0] if len(lines) == 1 else "".join(f"\n{indent}│ {line}" for line in lines)
+
+
+def json_text(value: Any, order: Literal["deterministic"] | None = None) -> str:
+    r"""Return a value as JSON in which what a terminal obeys or nobody sees is written as an escape.
+
+    >>> json_text({"title": "a\u009b2Jb\u202e"})
+    '{"title":"a\\u009b2Jb\\u202e"}'
+    """
+    text = msgspec.json.encode(value, order=order).decode()
+    if text.isprintable():
+        return text
+    # Above U+FFFF JSON writes two escapes, which is what the ASCII form of a string does.
+    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
+
+
 def one_line(text: str, mark: str = REPLACEMENT) -> str:
     r"""Return a text on one line: each run of white space is one space, each misleading character ``mark``.
 
@@ -49,6 +78,11 @@ def one_line(text: str, mark: str = REPLACEMENT) -> str:
         return text.strip()
     # Split first: a line separator is white space, and only then misleading; split again: the mark may be a space.
     return " ".join(clean(" ".join(text.split()), mark).split())
+
+
+def on_a_line(text: str) -> str:
+    """Return a text as an event's line can hold it: each break of a line and control character is a space."""
+    return re.sub(f"[{BREAKS}]", " ", text)
 
 
 def shorten(text: str, chars_max: int | None) -> str:

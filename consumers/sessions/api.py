@@ -163,7 +163,7 @@ def load_handoff(
         Refused: ``INVALID_FIELD`` for another format, ``REF_AMBIGUOUS``.
     """
     if format not in {"json", "markdown"}:
-        raise Refused("INVALID_FIELD", f"format is json or markdown, not {format!r}", field="format")
+        raise Refused("INVALID_FIELD", "format is json or markdown", field="format")
     with Ledger(**where) as ledger:
         try:
             fields = ledger.ask("reports.show", id=session_id)["report"]

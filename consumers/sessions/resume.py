@@ -61,7 +61,7 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
             ``REF_AMBIGUOUS``.
     """
     if detail_level not in LEVELS:
-        raise _no_choice("detail_level", detail_level, tuple(LEVELS))
+        raise _no_choice("detail_level", tuple(LEVELS))
     rows = _selected(ask, ai_id, resume_mode, session_id, count)
     answer: dict[str, Any] = {
         "sessions": [],
@@ -110,7 +110,7 @@ def whose(ask: Ask, answer: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
 
 def _selected(ask: Ask, ai_id: str | None, mode: str, session_id: str | None, count: int) -> list[dict[str, Any]]:
     if mode not in MODES:
-        raise _no_choice("resume_mode", mode, MODES)
+        raise _no_choice("resume_mode", MODES)
     if mode == "session_id" and not session_id:
         raise Refused("INVALID_FIELD", "resume_mode session_id asks for a session: give session_id", field="session_id")
     if session_id:
@@ -173,8 +173,8 @@ def _counted(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _no_choice(field: str, given: str, choices: tuple[str, ...]) -> Refused:
-    return Refused("INVALID_FIELD", f"{field} is one of {', '.join(choices)}, not {given!r}", field=field)
+def _no_choice(field: str, choices: tuple[str, ...]) -> Refused:
+    return Refused("INVALID_FIELD", f"{field} is one of {', '.join(choices)}", field=field)
 
 
 def source_of(

@@ -120,7 +120,7 @@ def read_overrides(options: Mapping[str, str]) -> Overrides:
         try:
             values[name] = int(text) if name in _INTEGERS else float(text) if name == "threshold" else text
         except ValueError as error:
-            raise Refused("INVALID_FIELD", f"{name} is a number, not {text[:60]!r}", path=f"$.{name}") from error
+            raise Refused("INVALID_FIELD", f"{name} is a number", path=f"$.{name}") from error
     return Overrides(**values)  # type: ignore[arg-type]  # each has its field's type
 
 
@@ -143,7 +143,7 @@ def read_name(names: Mapping[Name, tuple[str, ...]], spelling: str, field: str) 
     """
     name = _find(names, spelling) or _find(names, re.split(r"[（(]", spelling)[0])
     if name is None:
-        raise Refused("INVALID_FIELD", f"{spelling[:60]} is no {field}: {', '.join(names)}", path=f"$.{field}")
+        raise Refused("INVALID_FIELD", f"{field} is one of {', '.join(names)}", path=f"$.{field}")
     return name
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ledger.admission.intent import check_again
 from ledger.envelope import decode_submission
 from ledger.errors import Refused
-from ledger.events.fields import REF_PATTERN
+from ledger.forms import REF_PATTERN
 from ledger.local import now_ms
 from ledger.log.uploads import Held
 
@@ -38,11 +38,11 @@ def take(client: LocalClient, agent: str, ref: str, number: str, payload: bytes)
         Corrupted: ``VERIFICATION_FAILED`` when the whole is not what ``ref`` says.
     """
     if _REF.match(ref) is None or not ref.startswith("blake3:"):
-        raise Refused("INVALID_FIELD", f"{ref[:80]!r} is not the id of a blob (blake3:…)", path=BLOB_HEADER)
+        raise Refused("INVALID_FIELD", "a blob's id is blake3: and 64 hex digits", path=BLOB_HEADER)
     if number == INTENT:
         return _answer(_begin(client, agent, ref, payload))
     if _NUMBER.fullmatch(number) is None:
-        raise Refused("INVALID_FIELD", f"{number[:80]!r} is no chunk's number, nor {INTENT!r}", path=CHUNK_HEADER)
+        raise Refused("INVALID_FIELD", f"here stands a chunk's number, or {INTENT}", path=CHUNK_HEADER)
     digest = bytes.fromhex(ref.partition(":")[2])
     intent = client.log.blobs.intent(agent, digest)
     if intent is not None:

@@ -13,9 +13,10 @@ import msgspec
 from ledger.codec import check_depth, check_strict, encode_sorted, schema_error
 from ledger.errors import Refused
 from ledger.events import KINDS
-from ledger.events.fields import STREAM_PATTERN, Count, EventData, Label, Name, Ref, Time
+from ledger.events.fields import Count, EventData, Label, Name, Ref, Time
 from ledger.events.imported import RecordImported, read_mapped
 from ledger.events.tot import Message, TotLogWritten, TotNodesAdded
+from ledger.forms import STREAM_PATTERN
 from ledger.limits import causes_max, stream_name_max_bytes
 
 LedgerId = Annotated[
@@ -130,12 +131,12 @@ def check_stream(kind: str, stream: str, data: EventData) -> None:
     id_type = wanted.id_type
     if family != wanted.stream or bool(name) == (id_type is None):
         hint = wanted.stream if id_type is None else f"{wanted.stream}/ID"
-        raise Refused("INVALID_FIELD", f"{kind} belongs on a stream {hint}, not {stream!r}", path="$.stream")
+        raise Refused("INVALID_FIELD", f"{kind} belongs on a stream {hint}: $.stream names another", path="$.stream")
     if id_type not in (None, str):
         try:
             msgspec.convert(name, id_type)
         except msgspec.ValidationError as error:
-            raise Refused("INVALID_FIELD", f"{name!r} is no {family}'s id: {error}", path="$.stream") from error
+            raise schema_error(error, "$.stream") from error
 
 
 def check_time(at: str) -> None:
@@ -147,7 +148,7 @@ def check_time(at: str) -> None:
     try:
         date.fromisoformat(at[: len("YYYY-MM-DD")])
     except ValueError as error:
-        raise Refused("INVALID_FIELD", f"{at} is not a time: {error}", path="$.at") from error
+        raise Refused("INVALID_FIELD", "the calendar has no such day at $.at", path="$.at") from error
 
 
 def make_event(body: Body, data: EventData, *, index: int, event_id: str, key: bytes, accepted_ms: int) -> Event:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 
+from ledger.forms import ID_PATTERN, LABEL_PATTERN, LINE_PATTERN, NAME_PATTERN, REF_PATTERN, TIME_PATTERN
 from ledger.limits import json_integer_max
-
-# Patterns end in \Z, because Python's $ would let a trailing newline through, and spell digits out, because \d
-# would take those of every script. The published schemas say $, which in their dialect means the end.
-REF_PATTERN: Final = r"^(blake3|sha256):[0-9a-f]{64}\Z"
-NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,62}\Z"
-DAY_PATTERN: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-TIME_PATTERN: Final = DAY_PATTERN + r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?Z\Z"
-STREAM_PATTERN: Final = r"^[a-z]+(/[^\x00-\x1f\x7f]+)?\Z"
 
 Ref = Annotated[str, msgspec.Meta(pattern=REF_PATTERN, description="A content reference: algorithm and digest.")]
 Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The registered name of an agent.")]
@@ -24,8 +17,13 @@ Signature = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z", description
 TreeHash = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z", description="The SHA-256 root of a tree, in hex.")]
 NatsKey = Annotated[str, msgspec.Meta(pattern=r"^U[A-Z2-7]{55}\Z", description="A NATS user nkey.")]
 
-Label = Annotated[str, msgspec.Meta(min_length=1, max_length=200, description="One short line.")]
-Line = Annotated[str, msgspec.Meta(min_length=1, max_length=2000, description="A sentence or two.")]
+Label = Annotated[
+    str, msgspec.Meta(pattern=LABEL_PATTERN, min_length=1, max_length=200, description="A few words that are all seen.")
+]
+Title = Annotated[str, msgspec.Meta(pattern=LINE_PATTERN, min_length=1, max_length=200, description="One short line.")]
+Line = Annotated[str, msgspec.Meta(pattern=LINE_PATTERN, min_length=1, max_length=2000, description="One line.")]
+Passage = Annotated[str, msgspec.Meta(min_length=1, max_length=2000, description="A sentence or two, or some lines.")]
+OptionalId = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, max_length=400, description="An id; empty: none.")]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="Text of any length an entry holds.")]
 OptionalText = Annotated[str, msgspec.Meta(max_length=40_000, description="Text; empty when there is none.")]
 

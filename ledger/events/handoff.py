@@ -6,12 +6,13 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from ledger.events.fields import DAY_PATTERN, Count, EventData, Label, Line, Name, OptionalText, Position, Ref, Text
+from ledger.events.fields import Count, EventData, Label, Line, Name, OptionalText, Position, Ref, Text, Title
+from ledger.forms import DAY_PATTERN, FILE_ID_PATTERN
 
 HandoffId = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^[^/\\.\s\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*\Z",
+        pattern=FILE_ID_PATTERN,
         max_length=200,
         description="The id of a handoff: the name of its file without .md.",
     ),
@@ -26,7 +27,7 @@ class HandoffContent(EventData, frozen=True):
     ``skeleton`` is the blob with the bytes of its markdown file, as they were when this content was set.
     """
 
-    title: Label
+    title: Title
     to: Name | None = None
     reviewer: Name | None = None
     created: Day | None = None

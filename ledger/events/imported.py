@@ -77,5 +77,6 @@ def read_mapped(data: RecordImported) -> tuple[EventData, EventData] | None:
         return None
     types = MAPPED.get(data.mapped_kind)
     if types is None:
-        raise Refused("INVALID_FIELD", f"{data.mapped_kind} cannot be imported", path="$.data.mapped_kind")
+        message = f"only these can be imported: {', '.join(MAPPED)}"
+        raise Refused("INVALID_FIELD", message, path="$.data.mapped_kind")
     return converted(data.mapped, types[0], "$.data.mapped"), converted(data.claims, types[1], "$.data.claims")

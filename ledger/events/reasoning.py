@@ -16,7 +16,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from ledger.events.brief import Brief, Part, Prose, Tokens
-from ledger.events.fields import Count, EventData, Label, Line, OptionalText, Ref, StepNumber, Text, Unit
+from ledger.events.fields import Count, EventData, Label, OptionalId, OptionalText, Passage, Ref, StepNumber, Text, Unit
 
 StepType = Literal["observation", "inference", "assumption", "hypothesis", "conclusion"]
 ReasoningType = Literal["", "deductive", "inductive", "abductive", "analogical"]
@@ -61,13 +61,13 @@ class Step(EventData, frozen=True):
     type: StepType
     content: Text
     reasoning_type: ReasoningType = ""
-    evidence: list[Line] = []
-    premises: list[Line] = []
-    alternatives_considered: list[Line] = []
-    assumptions: list[Line] = []
+    evidence: list[Passage] = []
+    premises: list[Passage] = []
+    alternatives_considered: list[Passage] = []
+    assumptions: list[Passage] = []
     confidence: Unit = 1.0
     needs_validation: bool | None = None
-    validation_method: Line | None = None
+    validation_method: Passage | None = None
     conclusion: Text | None = None
 
 
@@ -78,7 +78,7 @@ class ReasoningStarted(EventData, frozen=True):
     ai_id: str = ""
     reasoning_strategy: str = ""
     domain: str = ""
-    session: str = ""
+    session: OptionalId = ""
 
 
 class ReasoningExtended(EventData, frozen=True):
@@ -86,7 +86,7 @@ class ReasoningExtended(EventData, frozen=True):
 
     steps: list[Step] = []
     dependencies: dict[StepNumber, list[StepNumber]] = {}
-    assumptions_updated: dict[StepNumber, Line] = {}
+    assumptions_updated: dict[StepNumber, Passage] = {}
 
 
 class ReasoningConcluded(EventData, frozen=True):
@@ -94,7 +94,7 @@ class ReasoningConcluded(EventData, frozen=True):
 
     conclusion: Text
     confidence_in_reasoning: Unit = 1.0
-    known_limitations: list[Line] = []
+    known_limitations: list[Passage] = []
 
 
 class ReasoningBriefed(EventData, frozen=True):

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from ledger.events.fields import EventData, Label, Line, OptionalText, Ref
-from ledger.events.snapshot import SnapshotId
+from ledger.events.fields import EventData, Label, Line, OptionalId, OptionalText, Ref
 
 Verdict: TypeAlias = Literal["approved", "rejected"]
 
@@ -20,7 +19,7 @@ class ReviewRequested(EventData, frozen=True):
     reasons: Annotated[list[Line], msgspec.Meta(max_length=20)] = []
     task: OptionalText = ""
     reasoning_ref: Ref | None = None
-    snapshot_id: SnapshotId = ""
+    snapshot_id: OptionalId = ""
     validations: Annotated[list[Ref], msgspec.Meta(max_length=20)] = []
 
 

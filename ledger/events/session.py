@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ledger.events.fields import Count, EventData, Label, Line, OptionalText, Ref, Text, Unit
+from ledger.events.fields import Count, EventData, Label, Line, OptionalId, OptionalText, Ref, Text, Unit
 
 Phase = Literal["PREFLIGHT", "THINK", "PLAN", "INVESTIGATE", "CHECK", "ACT", "POSTFLIGHT"]
 ReportType = Literal["complete", "investigation", "planning", "preflight_only"]
@@ -41,7 +41,7 @@ class SessionStarted(EventData, frozen=True):
 
     task: OptionalText = ""
     ai_id: str = ""
-    resumes: str = ""
+    resumes: OptionalId = ""
 
 
 class AssessmentRecorded(EventData, frozen=True):

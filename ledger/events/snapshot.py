@@ -12,12 +12,10 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from ledger.events.brief import Brief, Level, PackedEmbedding, Sizes
-from ledger.events.fields import Count, EventData, Label, OptionalText, Ref, Unit
+from ledger.events.fields import Count, EventData, Label, OptionalId, OptionalText, Ref, Unit
 from ledger.events.session import Vectors
 
 ContextSource: TypeAlias = Literal["author", "derived", "none"]
-
-SnapshotId = Annotated[str, msgspec.Meta(max_length=400, description="The name of a stream; empty: none.")]
 
 
 class SnapshotTaken(EventData, frozen=True):
@@ -25,7 +23,7 @@ class SnapshotTaken(EventData, frozen=True):
 
     vectors: Vectors
     context_source: ContextSource
-    session_id: SnapshotId = ""
+    session_id: OptionalId = ""
     context_summary: OptionalText = ""
     domain: OptionalText = ""
     conclusion: OptionalText = ""

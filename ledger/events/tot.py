@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from ledger.events.fields import Count, EventData, Label, Line, Name, OptionalText, PublicKey, Ref, Text, Unit
+from ledger.events.fields import Count, EventData, Label, Name, OptionalText, Passage, PublicKey, Ref, Text, Unit
 
 Role = Literal["orchestrator", "decomposer", "generator", "evaluator", "explorer", "synthesizer"]
 Strategy = Literal["BFS", "DFS"]
@@ -21,7 +21,9 @@ NodeStatus = Literal["pending", "expanded", "pruned", "terminal"]
 TaskId = Annotated[
     str, msgspec.Meta(pattern=r"^tot-[0-9]{8}-[0-9]{6}-[0-9a-z]{6}\Z", description="tot-YYYYMMDD-HHMMSS-xxxxxx")
 ]
-NodeId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}\Z", description="The id of a node in its tree.")]
+NodeId = Annotated[
+    str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}\Z", description="The id of a node in its tree.")
+]
 Score = Annotated[float, msgspec.Meta(ge=0.0, le=10.0, description="A score from 0 to 10.")]
 Depth = Annotated[int, msgspec.Meta(ge=0, le=64, description="A depth; the root is at 0.")]
 Few = Annotated[int, msgspec.Meta(ge=1, le=64)]
@@ -132,9 +134,9 @@ class Decomposition(EventData, frozen=True):
     """The shape of a problem: how fine thoughts are, which steps, how deep, what holds, when it is solved."""
 
     thought_granularity: Label
-    intermediate_steps: list[Line]
+    intermediate_steps: list[Passage]
     depth_estimate: Annotated[int, msgspec.Meta(ge=1, le=64)]
-    constraints: list[Line] = []
+    constraints: list[Passage] = []
     success_criteria: OptionalText = ""
 
 
@@ -181,7 +183,7 @@ class GenerationContext(EventData, frozen=True):
 
     problem: Text
     goal: OptionalText = ""
-    constraints: list[Line] = []
+    constraints: list[Passage] = []
 
 
 class GeneratePayload(EventData, frozen=True):
@@ -238,7 +240,7 @@ class EvaluatePayload(EventData, frozen=True):
     candidates: Annotated[list[ThoughtNode], msgspec.Meta(min_length=1, max_length=64)]
     evaluation_strategy: EvaluationStrategy
     context: EvaluationContext
-    evaluation_criteria: list[Line] = []
+    evaluation_criteria: list[Passage] = []
 
 
 class EvaluateThoughts(Message, frozen=True, kw_only=True):
@@ -293,17 +295,17 @@ class Verification(EventData, frozen=True):
     """Whether the answer holds, and what is wrong with it."""
 
     is_valid: bool
-    validation_errors: list[Line] = []
+    validation_errors: list[Passage] = []
 
 
 class Solution(EventData, frozen=True):
     """The answer, the steps to it, and how far it is trusted."""
 
     answer: Text
-    reasoning_trace: list[Line]
+    reasoning_trace: list[Passage]
     confidence: Unit
     verification: Verification
-    alternative_solutions: list[Line] = []
+    alternative_solutions: list[Passage] = []
 
 
 class FinalSolution(Message, frozen=True, kw_only=True):
@@ -344,14 +346,14 @@ class TotNodesMarked(EventData, frozen=True):
 
     node_ids: Annotated[list[NodeId], msgspec.Meta(min_length=1, max_length=64)]
     status: Literal["pruned", "terminal"]
-    reason: Line
+    reason: Passage
 
 
 class TotBacktracked(EventData, frozen=True):
     """A depth-first search turns back from a node to another."""
 
     node_id: NodeId
-    reason: Line
+    reason: Passage
     to_node_id: NodeId | None = None
 
 
@@ -367,7 +369,7 @@ class LogEntry(EventData, frozen=True):
     """A line for people (``level``, ``msg``, ``data``); its time and place are the ledger's."""
 
     level: Literal["info", "progress", "warning", "error"]
-    msg: Line
+    msg: Passage
     data: dict[str, Any] = {}
 
 

@@ -215,7 +215,7 @@ def to_ms(time: str) -> int:
     try:
         return (datetime.fromisoformat(time) - _EPOCH) // timedelta(milliseconds=1)
     except ValueError as error:
-        raise Refused("INVALID_FIELD", f"{time} is not a time: {error}") from error
+        raise Refused("INVALID_FIELD", "there is no such time: write it as 2026-01-31T12:00:00Z") from error
 
 
 def _matches(patterns: tuple[str, ...] | list[str], name: str) -> bool:

@@ -31,7 +31,7 @@ import msgspec
 from blake3 import blake3
 
 from ledger.errors import Corrupted, Refused
-from ledger.events.fields import REF_PATTERN
+from ledger.forms import REF_PATTERN
 from ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_unreferenced_max_s, blobs_map_size_bytes
 from ledger.log.environment import FILE, Environment
 
@@ -306,7 +306,7 @@ def check_ref(ref: str) -> str:
         Refused: ``INVALID_FIELD``.
     """
     if _REF.match(ref) is None:
-        raise Refused("INVALID_FIELD", f"{ref[:80]!r} is not the ref of a blob", ref=ref[:80])
+        raise Refused("INVALID_FIELD", "a blob's ref is blake3: or sha256: and 64 hex digits")
     return ref
 
 

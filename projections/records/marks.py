@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from ledger.events.body import Event
-from ledger.events.fields import TIME_PATTERN
 from ledger.events.imported import RecordImported
+from ledger.forms import TIME_PATTERN
 
 UNKNOWN: Final = "unknown"
 """Who another tool's records are by where it does not say."""

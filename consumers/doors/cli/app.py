@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 import msgspec
 
+from consumers.sdk.text import json_text
 from ledger import limits
 from ledger.errors import Refused, Unavailable
 
@@ -195,18 +195,7 @@ class App:
 
     def line(self, document: Any) -> None:
         """Print one JSON document on one line."""
-        text = msgspec.json.encode(document, order="deterministic").decode()
-        click.echo(text if text.isprintable() else escaped(text))
-
-
-def escaped(text: str) -> str:
-    r"""Return JSON with the same value, in which what a terminal obeys or nobody sees is written as an escape.
-
-    >>> escaped('{"title":"a\u009b2Jb\u202e"}')
-    '{"title":"a\\u009b2Jb\\u202e"}'
-    """
-    # Above U+FFFF JSON writes two escapes, which is what the ASCII form of a string does.
-    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
+        click.echo(json_text(document, order="deterministic"))
 
 
 def command_line(verb: str, options: dict[str, Any]) -> str:

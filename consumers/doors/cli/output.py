@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from consumers.doors.cli.app import App, command_line
-from consumers.sdk.text import clean
+from consumers.sdk.text import clean, told
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -60,7 +60,7 @@ def print_fields(fields: dict[str, Any], indent: str = "") -> None:
                 click.echo()
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            click.echo(f"{indent}{name.ljust(wide)}  {clean(text)}")
+            click.echo(f"{indent}{name.ljust(wide)}  {told(text)}")
 
 
 def width(text: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 from msgspec.structs import asdict
 
-from consumers.sdk.text import clean
+from consumers.sdk.text import clean, told
 from projections.reasoning.delta import make_delta, measure, write_squashed
 from projections.reasoning.memory import ReasoningMemory
 
@@ -24,7 +24,7 @@ _ref_digits: Final = 19  # of sha256:HEX, as other verbs print a ref
 def print_reasoning(found: dict[str, Any]) -> None:
     """Print a reasoning, one step a paragraph."""
     memory = found["memory"]
-    click.secho(clean(memory["task"]), bold=True)
+    click.secho(told(memory["task"]), bold=True)
     click.echo(f"{found['id']}  [{found['status']}]  by {found['author']}  {found['ref']}")
     print_import(found)
     dependencies = {int(number): rests_on for number, rests_on in memory["dependencies"].items()}
@@ -32,17 +32,17 @@ def print_reasoning(found: dict[str, Any]) -> None:
         rests_on = dependencies.get(one["step_number"], [])
         after = f"  ← {', '.join(map(str, rests_on))}" if rests_on else ""
         click.echo(f"  {one['step_number']}. {one['type']} ({one['confidence']:.2f}){after}")
-        click.echo(f"     {clean(one['content'])}")
+        click.echo(f"     {told(one['content'])}")
         for evidence in one["evidence"]:
-            click.echo(f"       {clean(evidence)}")
+            click.echo(f"       {told(evidence)}")
         if one.get("needs_validation"):
-            click.echo(f"       to be validated: {clean(one.get('validation_method') or 'nobody said how')}")
+            click.echo(f"       to be validated: {told(one.get('validation_method') or 'nobody said how')}")
         if one.get("conclusion"):
-            click.echo(f"       → {clean(one['conclusion'])}")
+            click.echo(f"       → {told(one['conclusion'])}")
     if memory["conclusion"]:
-        click.echo(f"conclusion: {clean(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
+        click.echo(f"conclusion: {told(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
     for limitation in memory["known_limitations"]:
-        click.echo(f"limitation: {clean(limitation)}")
+        click.echo(f"limitation: {told(limitation)}")
 
 
 def print_import(found: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ def print_import(found: dict[str, Any]) -> None:
     click.echo(clean(said_of_import(imported)))
     for name, value in imported["claims"].get("said", {}).items():
         if name.startswith("inferred"):
-            click.echo(f"  {name.replace('_', ' ')}: {clean(value)}")
+            click.echo(f"  {name.replace('_', ' ')}: {told(value)}")
     for dirty in imported["claims"].get("dirty", []):
         click.echo(f"  not read as it was meant: {clean(dirty['path'])}: {clean(dirty['why'])}")
     click.echo(f"  original: {imported['original']}")
@@ -73,7 +73,7 @@ def print_tree(found: dict[str, Any]) -> None:
     steps = {one["step_number"]: one for one in memory["steps"]}
     rests_on = {int(number): wanted for number, wanted in memory["dependencies"].items()}
     supporting = {number for wanted in rests_on.values() for number in wanted}
-    click.secho(clean(memory["conclusion"] or memory["task"]), bold=True)
+    click.secho(told(memory["conclusion"] or memory["task"]), bold=True)
     print_import(found)
     # A stack, not recursion: a chain of two thousand steps is as deep as it is long.
     roots = sorted((number for number in steps if number not in supporting), key=lambda one: (one not in rests_on, one))
@@ -86,9 +86,9 @@ def print_tree(found: dict[str, Any]) -> None:
             click.echo(f"{indent}{number}. (above)")
             continue
         printed.add(number)
-        click.echo(f"{indent}{number}. {one['type']}: {clean(one['content'])}")
+        click.echo(f"{indent}{number}. {one['type']}: {told(one['content'])}")
         for evidence in one["evidence"]:
-            click.echo(f"{indent}     {clean(evidence)}")
+            click.echo(f"{indent}     {told(evidence)}")
         waiting += [(wanted, depth + 1) for wanted in sorted(rests_on.get(number, []), reverse=True)]
 
 

@@ -12,7 +12,7 @@ import click
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import short_key, when
-from consumers.sdk.text import clean
+from consumers.sdk.text import told
 from ledger.client import read_event
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def print_history(history: list[dict[str, Any]]) -> None:
         click.echo(f"  {one['index']}  {when(one['accepted_ms'])}  {one['author']}  {one['kind']}")
         click.echo(f"      {one['key_sort'] or 'unknown'} key {short_key(one['key'])}: ", nl=False)
         click.secho(
-            "the signature fits" if one["is_verified"] else f"NOT COUNTED: {clean(one['problem'])}",
+            "the signature fits" if one["is_verified"] else f"NOT COUNTED: {told(one['problem'])}",
             fg=None if one["is_verified"] else "red",
         )
         if one["text"]:
-            click.echo(f"      {clean(one['text'])}")
+            click.echo(f"      {told(one['text'])}")
 
 
 def _signed(

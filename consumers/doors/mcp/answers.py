@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Annotated, Any, Final
 
-import msgspec
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.types import CallToolResult, TextContent
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from consumers.sdk.quotation import words_of
+from consumers.sdk.text import json_text
 from consumers.sdk.tokens import Budget, cut_to_tokens
 from ledger.errors import BatonError, Refused
 from projections.briefs.tokens import count_tokens
@@ -42,7 +42,7 @@ _CODES: Final = {
 
 def compact(value: Any) -> str:
     """Return a value as the JSON text that a client's model reads."""
-    return msgspec.json.encode(value).decode()
+    return json_text(value)
 
 
 def tokens_of(value: Any) -> int:

@@ -20,7 +20,7 @@ from consumers.sdk.quotation import is_plain, words_of
 from consumers.sdk.tokens import cut_to_tokens
 from ledger.author import Draft
 from ledger.errors import Refused
-from ledger.events.fields import REF_PATTERN
+from ledger.forms import REF_PATTERN
 
 Action = Literal[ToolVerb, "why", "show"]
 Label = Annotated[str, Field(min_length=1, max_length=200)]

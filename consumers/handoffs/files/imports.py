@@ -27,6 +27,7 @@ from consumers.handoffs.files.syntax.lines import Problem
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.sections import is_handoff_id
 from consumers.importers.records import Aside, Record, existing_records, find_files, kept_aside, name_in
+from consumers.sdk.text import on_a_line
 from ledger.client import Ask
 from ledger.errors import Refused, Unavailable
 from ledger.events.handoff import HandoffClaims, HandoffContent
@@ -186,7 +187,10 @@ def _claimed(
 
 
 def _warned(source: Source, problems: tuple[Problem, ...]) -> tuple[Warned, ...]:
-    return tuple(Warned(source.name, problem.line, problem.text) for problem in problems)
+    told = [Warned(source.name, problem.line, problem.text) for problem in problems]
+    lines = enumerate(source.content.decode(errors="replace").split("\n"), 1)
+    odd = [number for number, line in lines if on_a_line(line.rstrip("\r")) != line.rstrip("\r")]
+    return (*told, *(Warned(source.name, number, "a control character, which is read as a space") for number in odd))
 
 
 def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record], int]:

@@ -24,12 +24,12 @@ from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.revision import Revision, revise
 from consumers.handoffs.files.syntax.writer import NewFile, Progress, log_text, render, write
-from consumers.sdk.text import shorten
+from consumers.sdk.text import on_a_line, shorten
 from ledger.client import read_event
-from ledger.codec import encode_canonical
+from ledger.codec import encode_canonical, schema_error
 from ledger.errors import Refused
-from ledger.events.fields import NAME_PATTERN
 from ledger.events.handoff import HandoffClaims, HandoffContent
+from ledger.forms import NAME_PATTERN
 from projections.handoffs.fold import NOT_IN_FILES, HandoffRecord, fold
 
 title_max_chars: Final = 200
@@ -72,7 +72,7 @@ def content_of_file(file: HandoffFile, *, skeleton: str | None, reviewer: str | 
     try:
         return msgspec.convert(fields, HandoffContent)
     except msgspec.ValidationError as error:
-        raise Refused("INVALID_FIELD", f"the file says what no handoff can: {error}") from error
+        raise schema_error(error) from error
 
 
 def content_of_row(row: TableRow, *, reviewer: str | None) -> HandoffContent:
@@ -116,7 +116,7 @@ def day_of(written: str | None) -> str | None:
 
 def shortened(text: str, chars_max: int) -> str:
     """Return a text on one line, its signs as they are, of at most so many characters."""
-    return shorten(" ".join(text.split()), chars_max)
+    return shorten(" ".join(on_a_line(text).split()), chars_max)
 
 
 def _ticked(boxes: Sequence[Checkbox]) -> list[int]:

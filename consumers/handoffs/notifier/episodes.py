@@ -26,7 +26,7 @@ import msgspec
 
 from consumers.handoffs.acts import ENDS
 from consumers.sdk.quotation import Origin, is_plain, words_of
-from consumers.sdk.text import cut, one_line
+from consumers.sdk.text import cut, json_text, one_line
 
 Kind: TypeAlias = Literal["handoff", "review"]
 
@@ -153,7 +153,7 @@ def _line(text: str, chars_max: int = title_max_chars) -> str:
 
 def _document(kind: str, at_ms: int, data: dict[str, Any]) -> bytes:
     moment = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    document = msgspec.json.encode({"type": kind, "timestamp": moment, "data": data})
+    document = json_text({"type": kind, "timestamp": moment, "data": data}).encode()
     if len(document) > notification_max_bytes:
         raise AssertionError("unreachable: every part of a notification is bounded")
     return document

@@ -22,7 +22,7 @@ from consumers.sdk.http import is_loopback
 from ledger.codec import converted
 from ledger.config import CONFIG_FILE, Settings, environment_variable
 from ledger.errors import Refused
-from ledger.events.fields import NAME_PATTERN
+from ledger.forms import NAME_PATTERN
 from ledger.trust import actions_of
 
 if TYPE_CHECKING:

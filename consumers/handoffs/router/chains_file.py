@@ -27,8 +27,9 @@ from consumers.handoffs.router.checks import check_breadth
 from ledger.codec import converted
 from ledger.config import CHAINS_FILE
 from ledger.errors import Refused, Unavailable
-from ledger.events.fields import NAME_PATTERN, Name
+from ledger.events.fields import Name
 from ledger.files import read_regular
+from ledger.forms import NAME_PATTERN
 from ledger.limits import config_size_max_bytes
 
 log = structlog.get_logger("baton.router")

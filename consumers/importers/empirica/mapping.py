@@ -22,8 +22,8 @@ from consumers.sdk.tokens import cut_to_chars
 from consumers.sessions.places import text_of
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
-from ledger.events.fields import STREAM_PATTERN
 from ledger.events.imported import DirtyValue, RecordClaims, RecordImported, read_mapped
+from ledger.forms import STREAM_PATTERN
 from ledger.limits import blob_size_max_bytes, data_size_max_bytes, stream_name_max_bytes
 from projections.briefs.tokens import greatest
 

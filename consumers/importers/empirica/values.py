@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from consumers.sdk.text import on_a_line, one_line
 from consumers.sdk.tokens import cut_to_chars
 from ledger.codec import check_depth
 from ledger.errors import Refused
@@ -84,6 +85,9 @@ class Reading:
         if _LONE.search(text):
             self.complain(name, text, "half a character (a lone surrogate) has no UTF-8 form: replaced by U+FFFD")
             text = _LONE.sub("\ufffd", text)
+        if chars_max <= line_max_chars and (line := on_a_line(text)) != text:
+            self.complain(name, text, "line breaks and control characters stand as spaces: the original has them")
+            text = line
         if len(text) <= chars_max:
             return text
         self.complain(name, text, f"shortened from {len(text)} characters: the original has the whole")
@@ -199,7 +203,7 @@ def _decoded(content: bytes, dirty: list[DirtyValue]) -> str:
 def shown(value: Any, chars_max: int = shown_max_chars) -> str:
     """Return a value on one line: a text as it is, everything else as JSON, shortened; never empty."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    line = " ".join(_LONE.sub("\ufffd", text[: 2 * chars_max]).split()) or '""'
+    line = one_line(text[: 2 * chars_max]) or '""'
     if len(line) <= chars_max:
         return line
     cut = cut_to_chars(line, chars_max)
@@ -235,7 +239,7 @@ def _dirty(path: str, value: Any, why: str) -> DirtyValue:
 
 
 def _label(name: str) -> str:
-    line = _LONE.sub("\ufffd", name)
+    line = one_line(name)
     return line if 0 < len(line) <= label_max_chars else f"{line[: label_max_chars - 1]}…" if line else '""'
 
 

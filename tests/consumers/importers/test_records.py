@@ -201,11 +201,12 @@ def test_import_that_was_cut_off_is_completed_by_the_next(ledger: Ledger) -> Non
     assert (counts.mapped, counts.added) == (200, 200 - records_in_batch_max)
 
 
-def test_other_agents_import_of_the_same_files_is_an_import_of_its_own(ledger: Ledger) -> None:
+def test_files_that_somebody_else_imported_are_his_to_import_again(ledger: Ledger) -> None:
     import_records(author_of(ledger)[0], handoffs(3))
     counts = import_records(author_of(ledger, "bob")[0], handoffs(3))
-    assert (counts.mapped, counts.added) == (3, 3)
-    assert ledger.handoff("h000").importer == "bob"
+    assert (counts.mapped, len(counts.aside)) == (0, 3)
+    assert "alice, who alone imports it again" in counts.aside[0].reason
+    assert ledger.handoff("h000").importer == "alice"
 
 
 @pytest.mark.parametrize("records", [handoffs(3), [kept_aside(REF, "x", "unknown", "no title")]])

@@ -16,7 +16,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.reasoning_text import said_of_import
 from consumers.reasoning.compressor.transfer import Received, describe, receive_brief
-from consumers.sdk.text import clean
+from consumers.sdk.text import clean, told
 from ledger.errors import Corrupted, Refused
 from projections.briefs.critical import critical_numbers
 from projections.briefs.fidelity import measure
@@ -123,9 +123,9 @@ def print_explanation(data: dict[str, Any], rejected: Rejected | None) -> None:
     for one in data["steps"]:
         mark = "+" if one["kept"] else "-"
         after = f"  ← {', '.join(map(str, one['rests_on']))}" if one["rests_on"] else ""
-        click.echo(f"{mark} {one['step']}. {one['type']}{after}: {clean(one['content'])}")
+        click.echo(f"{mark} {one['step']}. {one['type']}{after}: {told(one['content'])}")
         for evidence in one["evidence"]:
-            click.echo(f"      {clean(evidence)}")
+            click.echo(f"      {told(evidence)}")
         if not one["kept"]:
             click.echo(f"      dropped: {one['why']}")
     if data["dropped_sections"]:

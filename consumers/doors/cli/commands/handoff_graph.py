@@ -190,6 +190,6 @@ def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: 
 
 
 def next_page(name: str | None, options: dict[str, Any]) -> str:
-    """Return the command of the next page; an id that looks like an option stands behind `--`."""
-    words = [] if name is None else ["--", name] if name.startswith("-") else [name]
+    """Return the command of the next page."""
+    words = [] if name is None else [name]
     return " ".join([command_line("baton handoff graph", options), *([join(words)] if words else [])])

@@ -17,7 +17,7 @@ from consumers.doors.cli.output import print_lines, show_page, suspect_cell, whe
 from consumers.doors.cli.program import Command
 from consumers.handoffs.acts import with_commands
 from consumers.sdk.quotation import gate_seen
-from consumers.sdk.text import clean, one_line
+from consumers.sdk.text import clean, one_line, told
 from ledger.history import root_digits_shown
 from ledger.lifecycle.handoff import Status
 
@@ -123,23 +123,23 @@ def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -
 
 def print_handoff(found: dict[str, Any]) -> None:
     """Print a handoff in the order of its file."""
-    click.secho(clean(found["title"]), bold=True)
+    click.secho(told(found["title"]), bold=True)
     click.echo(f"{clean(found['id'])}  [{found['status']} → {found['to']}]")
-    click.echo(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}")
+    click.echo(told(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}"))
     click.echo(f"version {found['version']}")
-    click.echo(clean(found["why"]["sentence"]))
+    click.echo(told(found["why"]["sentence"]))
     if found["depends_on"]:
         others = (f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"])
         click.echo(f"depends on {clean(', '.join(others))}")
     _print_relations(found)
     if found["task"]:
-        click.echo(f"\nTask\n{clean(found['task'])}")
+        click.echo(f"\nTask  {told(found['task'], '  ')}")
     _print_lists(found)
     if found["context"]:
-        click.echo(f"\nContext\n{clean(found['context'])}")
+        click.echo(f"\nContext  {told(found['context'], '  ')}")
     click.echo("\nLog")
     for line in found["log"]:
-        click.echo(f"  {clean(line['line'])}")
+        click.echo(f"  {told(line['line'])}")
 
 
 def _print_relations(found: dict[str, Any]) -> None:
@@ -160,9 +160,9 @@ def _print_lists(found: dict[str, Any]) -> None:
             click.echo(f"\n{heading}")
         for number, one in enumerate(rows, 1):
             mark = "x" if one.get("done") or one.get("mark") in ("checked", "claimed") else " "
-            note = f"  (waived: {clean(one['waived_because'])})" if one.get("mark") == "waived" else ""
+            note = f"  (waived: {told(one['waived_because'])})" if one.get("mark") == "waived" else ""
             note = "  (ticked in the imported file)" if one.get("mark") == "claimed" else note
-            click.echo(f"  {number}. [{mark}] {clean(one['text'])}{note}")
+            click.echo(f"  {number}. [{mark}] {told(one['text'])}{note}")
 
 
 def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:

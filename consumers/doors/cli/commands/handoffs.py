@@ -16,7 +16,8 @@ from consumers.handoffs.content import check_version, creation, events_of, of_ve
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
-from ledger.events.fields import REF_PATTERN, EventData
+from ledger.events.fields import EventData
+from ledger.forms import REF_PATTERN
 
 LAZY: Final = {
     "amend": Lazy("handoffs:amend", "Change a handoff before work on it begins."),

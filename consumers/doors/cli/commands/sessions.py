@@ -12,7 +12,7 @@ from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import fields_of, imported_by, page_options, print_table, show_page, when
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and
-from consumers.sdk.text import clean, one_line
+from consumers.sdk.text import clean, one_line, told
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import EventData
@@ -180,18 +180,18 @@ def print_session(session: dict[str, Any]) -> None:
         if left_out:
             click.echo(f"({left_out} assessments between the first and the last ones are not shown: --json has all)")
     findings = [
-        "\n      ".join([f"{clean(event['finding'])}{_weight(event)}", *map(clean, event["evidence"])])
+        "\n      ".join([f"{told(event['finding'])}{_weight(event)}", *map(told, event["evidence"])])
         for event in session["findings"]
     ]
     _print_newest("Findings", findings)
-    _print_newest("Unknowns", [f"{clean(event['unknown'])}{_weight(event)}" for event in session["unknowns"]])
+    _print_newest("Unknowns", [f"{told(event['unknown'])}{_weight(event)}" for event in session["unknowns"]])
     _print_newest("Dead ends", [f"{dead_end_line(event)}{_weight(event)}" for event in session["dead_ends"]])
-    tools = [filter(None, (clean(event["tool"]), clean(event["purpose"]))) for event in session["tools"]]
+    tools = [filter(None, (told(event["tool"]), told(event["purpose"]))) for event in session["tools"]]
     _print_newest("Tools", [": ".join(words) for words in tools])
 
 
 def _print_head(session: dict[str, Any]) -> None:
-    click.secho(clean(session["task"]) or "(no task was said)", bold=True)
+    click.secho(told(session["task"]) or "(no task was said)", bold=True)
     who = session["author"] if session["imported"] is None else clean(session["ai_id"])
     until = "" if session["ended_ms"] is None else f" to {when(session['ended_ms'])}"
     click.echo(f"{clean(session['id'])}  [{session['status']}]  by {who}  {when(session['happened_ms'])}{until}")
@@ -204,7 +204,7 @@ def _print_head(session: dict[str, Any]) -> None:
     if session["resumes"]:
         click.echo(f"  goes on from {clean(session['resumes'])}")
     if session["summary"]:
-        click.echo(f"  summary: {clean(session['summary'])}")
+        click.echo(f"  summary: {told(session['summary'])}")
     click.echo("  " + ", ".join(f"{name.replace('_', ' ')}: {number}" for name, number in session["counts"].items()))
 
 
@@ -266,5 +266,5 @@ def _change(values: Sequence[float | None]) -> str:
 
 def _weight(event: dict[str, Any]) -> str:
     words = [] if event["impact"] is None else [f"impact {event['impact']:.2f}"]
-    words += [clean(event["subject"])] if event["subject"] else []
+    words += [told(event["subject"])] if event["subject"] else []
     return f"  ({', '.join(words)})" if words else ""

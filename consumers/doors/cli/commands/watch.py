@@ -7,7 +7,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.events import describe
@@ -17,6 +16,7 @@ from consumers.sdk.batch import check_kinds
 from consumers.sdk.command import run_command
 from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions
+from consumers.sdk.text import json_text
 from ledger import trust
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def react_by(command: str, event: Event, stop: threading.Event) -> None:
         RuntimeError: it failed or took too long; the reactor counts that and tries again.
     """
     environment = {"BATON_EVENT_ID": event.id, "BATON_EVENT_INDEX": str(event.index)}
-    document = msgspec.json.encode(describe(event)) + b"\n"
+    document = json_text(describe(event)).encode() + b"\n"
     ended = run_command(command, document, environment, limit_s=command_timeout_s, stop=stop)
     if ended.problem is not None:
         raise RuntimeError(ended.problem)

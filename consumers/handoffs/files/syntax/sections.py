@@ -30,8 +30,8 @@ from consumers.handoffs.files.syntax.document import (
     key_name,
 )
 from consumers.handoffs.files.syntax.lines import Blocks, Problem, is_blank, quoted, read_blocks, text_of, trim_blank
-from ledger.events.fields import DAY_PATTERN
 from ledger.events.handoff import HandoffId
+from ledger.forms import DAY_PATTERN
 from ledger.lifecycle.handoff import Status
 
 _ENDING: Final = re.compile(r"\r\n|\r|\n")

@@ -22,7 +22,7 @@ from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, j
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.sections import lines_for, trimmed
 from ledger.errors import Refused
-from ledger.events.fields import DAY_PATTERN
+from ledger.forms import DAY_PATTERN
 
 _STATUS_WORD: Final = re.compile(r"[a-z]+(?:_[a-z]+)*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]+")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -86,17 +85,6 @@ def test_pages_go_on_with_the_command_that_is_printed(baton: Baton, fresh: Fresh
     assert baton("handoff", "graph", names[-1], "--limit", 2, "--cursor", 2).startswith(
         f"… below {names[4]} → {names[3]}:"
     )
-
-
-def test_next_page_of_an_id_that_looks_like_an_option(alone: Baton) -> None:
-    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
-        alone("agent", "add", agent, "--role", role, "--unprotected")
-    for name, before in (("-x", []), ("-y", ["--depends-on", "-x"])):
-        alone("handoff", "create", "--id", name, "--title", "t", *PARTIES, *before)
-    said = alone.run("--json", "handoff", "graph", "--limit", "1", "--", "-y")
-    words = shlex.split(json.loads(said.out)["next"])
-    assert words == ["baton", "handoff", "graph", "--limit", "1", "--cursor", "1", "--", "-y"]
-    assert json.loads(alone.run("--json", *words[1:]).out)["data"]["lines"][0]["id"] == "-x"
 
 
 def test_hostile_title_stays_a_label(baton: Baton, fresh: Fresh) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import msgspec
 from building import Ledger
 
-from consumers.doors.cli.app import App, escaped
+from consumers.doors.cli.app import App
 from consumers.doors.cli.program import run
+from consumers.sdk.text import json_text
 from ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def test_json_holds_no_character_that_a_terminal_obeys(capsys: pytest.CaptureFix
     assert text.isprintable()
     assert json.loads(text) == {"title": HOSTILE, HOSTILE: 1}
     assert "中文 é" in text
-    assert escaped(text) == text
+    assert json_text({"title": text}) == msgspec.json.encode({"title": text}).decode()
 
 
 def test_refused_agent_leaves_no_key(home: Path) -> None:

@@ -1,0 +1,52 @@
+r"""The forms of short texts in events: one line, without what nobody sees; and ids that look like no other.
+
+Each is a fixed set of characters, and none asks Unicode's tables, which grow with every Python: an entry that was
+accepted once is accepted by every replay. So letters that look alike (a Latin and a Cyrillic `a`) are not told apart.
+Patterns end in \Z, because Python's $ would let a trailing newline through, and spell digits out, because \d would
+take those of every script. The published schemas say $, which in their dialect means the end.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+REF_PATTERN: Final = r"^(blake3|sha256):[0-9a-f]{64}\Z"
+NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,62}\Z"
+DAY_PATTERN: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+TIME_PATTERN: Final = DAY_PATTERN + r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?Z\Z"
+
+# What ends a line somewhere, or moves a cursor: controls but the tab, NEL among them, and Unicode's separators.
+BREAKS: Final = r"\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029"
+# What nobody sees: soft hyphen, fillers, zero width, marks of direction, tags.
+_UNSEEN: Final = (
+    r"\xad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff"
+)
+# What makes another id look the same: spaces of other kinds, combining marks, variants, forms for compatibility.
+_ALIKE: Final = (
+    r"\t\xa0\u0300-\u036f\u1100-\u11ff\u1680\u1ab0-\u1aff\u1dc0-\u1dff\u2000-\u200a\u202f\u205f\u20d0-\u20ff\u2800\u3000"
+    r"\u3099\u309a\ufe00-\ufe0f\ufe20-\ufe2f\ufffc-\uffff"
+)
+_NOT_IN_IDS: Final = BREAKS + _UNSEEN + _ALIKE
+
+LINE_PATTERN: Final = rf"^[^{BREAKS}]*\Z"
+LABEL_PATTERN: Final = rf"^[^{BREAKS}{_UNSEEN}]*\Z"
+ID: Final = rf"[^\- {_NOT_IN_IDS}](?: ?[^ {_NOT_IN_IDS}])*"
+STREAM_PATTERN: Final = rf"^[a-z]+(/{ID})?\Z"
+ID_PATTERN: Final = rf"^(?:{ID})?\Z"
+FILE_ID_PATTERN: Final = rf"^[^\-/\\. {_NOT_IN_IDS}](?: ?[^/\\ {_NOT_IN_IDS}])*\Z"
+
+_SEEN: Final = "without characters that nobody sees or that look like others, and with no dash or space at its ends"
+_WORDS: Final = {
+    REF_PATTERN: "a reference is `blake3:` or `sha256:` and 64 hex digits",
+    NAME_PATTERN: "an agent's name begins with a letter or digit and is of a-z, 0-9, _ and -, at most 63",
+    TIME_PATTERN: "a time is written as 2026-01-31T12:00:00Z",
+    LINE_PATTERN: "a line holds no line break and no control character: put a space in its place",
+    LABEL_PATTERN: "a label holds no line break, no control character and none that nobody sees: leave them out",
+    STREAM_PATTERN: f"a stream is FAMILY/ID; an id is one line {_SEEN}: choose another",
+    ID_PATTERN: f"an id is one line {_SEEN}",
+    FILE_ID_PATTERN: f"a handoff's id names its file: one line {_SEEN}, no slash, and no dot at its beginning",
+}
+# By the form in which msgspec names a pattern.
+WORDS: Final = {repr(pattern): words for pattern, words in _WORDS.items()}
+"""What a refusal says instead of a pattern."""

@@ -1,0 +1,85 @@
+"""Lines hold no break, labels nothing unseen, and ids nothing that makes another look the same; refusals say so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from building import Actors
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.sdk.text import on_a_line
+from ledger.author import Draft
+from ledger.codec import converted
+from ledger.errors import Refused
+from ledger.events.body import decode_body
+from ledger.events.fields import Label, Line
+from ledger.events.handoff import HandoffId
+
+BREAKS = ["\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"]
+UNSEEN = ["\u200b", "\u202e", "\u2066", "\ufeff", "\xad", "\U000e0041", "\u3164"]
+ALIKE = ["e\u0301", "\xa0x", "\u3000x", "x\ufe0f", "\u1112\u1161", "-x", " x", "x ", "a  b", "\u2800"]
+
+
+def refusal(text: str, kind: object) -> Refused:
+    """Return the refusal of a text, which it does not repeat."""
+    with pytest.raises(Refused) as refused:
+        converted(text, kind, "$.data.title")  # type: ignore[type-var]  # any field's type
+    assert refused.value.code == "INVALID_FIELD"
+    assert text not in refused.value.message
+    return refused.value
+
+
+@pytest.mark.parametrize("text", [*BREAKS, "\x1b", "\x00", "\x9b"])
+def test_line_holds_no_break(text: str) -> None:
+    assert "put a space in its place at $.data.title" in refusal(f"safe{text}status", Line).message
+    refusal(f"safe{text}status", Label)
+    assert converted(on_a_line(f"safe{text}status"), Line) == "safe status"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", UNSEEN)
+def test_label_holds_nothing_that_nobody_sees(text: str) -> None:
+    refusal(f"safe{text}", Label)
+    assert converted(f"safe{text}", Line)  # type: ignore[arg-type]  # words of any language
+
+
+@pytest.mark.parametrize("text", [*BREAKS, *UNSEEN, *ALIKE])
+@pytest.mark.parametrize("family", ["handoff", "session", "reasoning", "snapshot", "review", "record"])
+def test_id_that_looks_like_another_is_refused_on_every_stream(family: str, text: str) -> None:
+    kind = {
+        "handoff": "handoff.logged", "session": "session.ended", "reasoning": "reasoning.started",
+        "snapshot": "snapshot.taken", "review": "review.answered", "record": "record.imported",
+    }[family]  # fmt: skip
+    data = {
+        "handoff": {"text": "x"}, "session": {}, "reasoning": {"task": "x"}, "review": {"verdict": "approved"},
+        "snapshot": {"vectors": {}, "context_source": "none"},
+        "record": {"original": "sha256:" + "0" * 64, "source": "x", "format": "x"},
+    }[family]  # fmt: skip
+    name = text if text in ALIKE else f"a{text}b"
+    draft = Draft(stream=f"{family}/{name}", kind=kind, data=data)
+    body = Actors().sign("alice", draft).bodies[0]
+    with pytest.raises(Refused) as refused:
+        decode_body(body)
+    assert (refused.value.code, refused.value.details) == ("INVALID_FIELD", {"path": "$.stream"})
+    assert "choose another" in refused.value.message
+    decode_body(
+        body.replace(json.dumps(draft.stream, ensure_ascii=False).encode(), f'"{family}/修复 a-b_c.1"'.encode())
+    )
+
+
+@pytest.mark.parametrize("text", [*UNSEEN, *ALIKE, ".x", "a/b"])
+def test_dependency_has_the_form_of_an_id(text: str) -> None:
+    assert "a handoff's id names its file" in refusal(text, HandoffId).message
+
+
+@given(st.text(min_size=1, max_size=200))
+def test_text_put_on_a_line_is_one(text: str) -> None:
+    assert len(converted(on_a_line(text), Line).splitlines()) == 1  # type: ignore[arg-type]
+
+
+def test_refusal_of_a_choice_does_not_repeat_what_was_chosen() -> None:
+    draft = Draft(stream="review/x", kind="review.answered", data={"verdict": "hunter2-hunter2"})
+    with pytest.raises(Refused) as refused:
+        decode_body(Actors().sign("alice", draft).bodies[0])
+    assert "hunter2" not in str(refused.value)
