@@ -65,6 +65,8 @@ def _handoff(event: Event, state: Layer, life: Life) -> HandoffState:
     match event.data:
         case handoff.HandoffCreated() | handoff.HandoffAmended():
             _check_parties(event, event.data, state)
+            if isinstance(event.data, handoff.HandoffAmended) and event.data.hands_over:
+                _require_reviewing_role(state, event.author)
             _require_reviewer_kept(before, after, event, state)
             _check_cycle(event, after.depends_on, state)
         case RecordImported():

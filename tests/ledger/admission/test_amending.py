@@ -9,7 +9,7 @@ import pytest
 from building import key_named
 
 from ledger.errors import Refused
-from ledger.events.authority import AgentRemoved, RoleRevoked
+from ledger.events.authority import AgentRemoved, RoleGranted, RoleRevoked
 from ledger.events.handoff import (
     HandoffAmended,
     HandoffApproved,
@@ -172,6 +172,11 @@ def test_reviewer_hands_over_and_changes_nothing_else(ledger: Ledger) -> None:
     assert refused(ledger, "alice", "h1", over).code == "SELF_APPROVAL"
     for nobody in (None, "alice", "bob", "rita"):
         assert refused(ledger, "rita", "h1", msgspec.structs.replace(over, reviewer=nobody)).code == "SELF_APPROVAL"
+    for role in ("human", "reviewer"):
+        ledger.emit(ROOT, "agent/rita", RoleRevoked(agent="rita", role=role))
+    ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="agent"))
+    assert refused(ledger, "rita", "h1", over).code == "NOT_AUTHORIZED"
+    ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="reviewer"))
     ledger.emit("rita", "handoff/h1", over)
     assert (ledger.handoff("h1").reviewer, ledger.handoff("h1").status) == ("ruth", "pending")
     assert refused(ledger, "rita", "h1", HandoffApproved(version=ledger.handoff("h1").version)).code == "NOT_AUTHORIZED"
