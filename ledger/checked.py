@@ -27,25 +27,24 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from ledger import trust
 from ledger.admission.check import Candidate
-from ledger.admission.decide import apply
+from ledger.admission.replay import decide_again, is_signed, read_entry
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer
 from ledger.client import Client
 from ledger.codec import encode_packed
 from ledger.config import resolved
-from ledger.envelope import Entry, batch_root_pae, decode_entry, event_id, pae
+from ledger.envelope import Entry
 from ledger.errors import BatonError, Corrupted, Refused
-from ledger.events.body import decode_body
 from ledger.files import read_own, replacing
-from ledger.history import Growth, Proven, StreamPage, Trusted, is_continued, root_digits_shown
-from ledger.identity import verify
+from ledger.history import Growth, Proven, StreamAsked, Trusted, is_continued, root_digits_shown
 from ledger.lifecycle.authority import AgentRecord, KeyRecord
 from ledger.lifecycle.handoff import HandoffState
 from ledger.log.tables import StreamRecord, StreamState, agent_key, decode_record, key_key
-from ledger.merkle import leaf_hash, root_of_path, verify_inclusion
+from ledger.merkle import leaf_hash, verify_inclusion
 
 authority_file_max_bytes: Final = 64 * 1024**2
 _FORMAT: Final = 1
@@ -189,10 +188,10 @@ class StreamReader:
             return checked
 
     def _read(self, stream: str) -> CheckedStream:
-        authority = self.authority
-        known = authority.kept.head
-        page = self._client.stream(stream, authority_start=authority.start, known_size=known.size)
-        if known.size and not is_continued(known, msgspec.structs.replace(page.growth, path=page.known_path)):
+        authority, known = self.authority, self.authority.kept.head
+        asked = StreamAsked(stream, authority_start=authority.start, known_size=known.size)
+        page = self._client.stream(asked)
+        if known.size and not is_continued(known, replace(page.growth, path=page.known_path)):
             # What was kept is of a past that was given up, or of another copy: begin with entry 0.
             self.authority = self._nobody()
             return self._read(stream)
@@ -200,19 +199,12 @@ class StreamReader:
         while True:
             for proven in page.entries:
                 run.take(proven)
-            if page.next_index is None:
+            if page.next_index is None or not page.entries:  # whoever hands over nothing more is asked no more
                 break
-            page = self._next_page(stream, page, authority.start)
+            start = page.next_index
+            page = self._client.stream(replace(asked, start=start, authority_start=start, size=page.growth.size))
         run.end(page.last)
-        return CheckedStream(stream, run.entries, run.ignored, run.state, page.growth.head)
-
-    def _next_page(self, stream: str, page: StreamPage, authority_start: int) -> StreamPage:
-        start = page.next_index or 0
-        following = self._client.stream(stream, start=start, authority_start=authority_start, size=page.growth.size)
-        moves_on = following.next_index is None or following.next_index > start
-        if following.growth.root != page.growth.root or not following.entries or not moves_on:
-            raise unproven("its pages are not of one log", size=page.growth.size)
-        return following
+        return CheckedStream(stream, run.entries, run.ignored, run.state, run.head)
 
     def _nobody(self) -> Authority:
         return Authority(_Kept(_FORMAT, self._client.ledger, Trusted(0, ""), [], {}))
@@ -243,93 +235,64 @@ class _Run:
     def __init__(self, ledger: str, stream: str, authority: Authority, growth: Growth) -> None:
         self.entries: list[tuple[int, bytes]] = []
         self.ignored: list[Ignored] = []
-        self._ledger = ledger
+        self.state: StreamState | None = None
+        self.head = growth.head
+        self.ledger = ledger
         self._stream = stream
         self._authority = authority
-        self._size = growth.size
-        self._root = bytes.fromhex(growth.root)
         self._version = 0
-        self.state: StreamState | None = None
         self._ids: dict[str, int] = {}
         self._last = -1
 
     def take(self, proven: Proven) -> None:
         """Check the next entry, and decide on it."""
         index = proven.index
-        entry = self._entry(proven)
-        try:
-            body, data = decode_body(entry.body)
-        except Refused as refusal:
-            raise unproven(f"entry {index} cannot be read: {refusal.message}", index=index) from refusal
+        entry, candidate = self._entry(proven)
+        body = candidate.body
         is_own, is_authority = body.stream == self._stream, body.kind in AUTHORITY_KINDS
         if index <= self._last or not (is_own or is_authority):
             raise unproven(f"entry {index} was not asked for", index=index)
-        if not _is_signed(entry, proven.batch_path):
+        if not is_signed(entry, proven.batch_path):
             raise unproven(f"the signature of entry {index} does not fit", index=index)
-        self._check_counts(index, entry, is_own=is_own, is_authority=is_authority)
         self._last = index
-        self._decide(index, proven.data, entry, Candidate(body, data, event_id(pae(entry.body)), entry.body))
-
-    def end(self, last: Proven) -> None:
-        """Compare how much authority was read with how much there is at the end of the log."""
-        there_are = self._entry(last).authority_version if last.index == self._size - 1 else -1
-        if there_are != len(self._authority.kept.indexes):
-            read = len(self._authority.kept.indexes)
-            raise unproven(f"{read} of {there_are} entries of authority were handed over", size=self._size)
-
-    def _entry(self, proven: Proven) -> Entry:
-        """Return an entry that stands under the head."""
-        index = proven.index
-        if not verify_inclusion(leaf_hash(proven.data), index, self._size, proven.path, self._root):
-            raise unproven(f"entry {index} is not in the tree of the ledger's head", index=index)
-        try:
-            return decode_entry(proven.data)
-        except Refused as refusal:
-            raise unproven(f"entry {index} cannot be read: {refusal.message}", index=index) from refusal
-
-    def _check_counts(self, index: int, entry: Entry, *, is_own: bool, is_authority: bool) -> None:
-        if entry.authority_version != self._authority.count(index) + is_authority:
-            raise unproven(f"an entry of authority before entry {index} was left out", index=index)
+        version, life, ids = (self._version, self.state, self._ids) if is_own else (entry.stream_version - 1, None, {})
+        ledger = self.ledger if index else None
+        state = Layer(Before(self._authority, index, ledger, body.stream, version, life, ids))
+        judged = decide_again(index, candidate, entry, state, entry.accepted_ms)
+        if judged.misplaced is not None:
+            raise unproven(f"entry {index}: {judged.misplaced.message}: one before it was left out", index=index)
+        if index == 0 and (judged.event is None or state.ledger != self.ledger):
+            # The rule has compared the id that it names with the root key that signed it.
+            raise unproven(f"its first entry is that of the ledger {body.ledger}, not of {self.ledger}", index=0)
+        if is_authority and index >= self._authority.start:
+            self._authority.take(index, state.records)
         if not is_own:
             return
         self._version += 1
-        if entry.stream_version != self._version:
-            message = f"entry {index} is number {entry.stream_version} of {self._stream}, not {self._version}"
-            raise unproven(f"{message}: one before it was left out", index=index)
+        if judged.refused is not None:
+            self.ignored.append(Ignored(index, judged.refused.code, judged.refused.message))
+            return
+        record = state.stream(body.stream)
+        self.state = None if record is None else record.state
+        self._ids[candidate.id] = index
+        self.entries.append((index, proven.data))
 
-    def _decide(self, index: int, raw: bytes, entry: Entry, candidate: Candidate) -> None:
-        body = candidate.body
-        is_own = body.stream == self._stream
-        ledger = self._ledger if index else None
-        life, ids = (self.state, self._ids) if is_own else (None, {})
-        layer = Layer(Before(self._authority, index, ledger, body.stream, entry.stream_version - 1, life, ids))
+    def end(self, last: Proven) -> None:
+        """Compare how much authority was read with how much there is at the end of the log."""
+        there_are = self._entry(last)[0].authority_version if last.index == self.head.size - 1 else -1
+        read = len(self._authority.kept.indexes)
+        if there_are != read:
+            raise unproven(f"{read} of {there_are} entries of authority were handed over", size=self.head.size)
+
+    def _entry(self, proven: Proven) -> tuple[Entry, Candidate]:
+        """Return an entry that stands under the head."""
+        index, root = proven.index, bytes.fromhex(self.head.root)
+        if not verify_inclusion(leaf_hash(proven.data), index, self.head.size, proven.path, root):
+            raise unproven(f"entry {index} is not in the tree of the ledger's head", index=index)
         try:
-            event = apply(candidate, entry.key, layer, entry.accepted_ms)
+            return read_entry(proven.data)
         except Refused as refusal:
-            if index == 0:
-                raise unproven(f"entry 0 is none: {refusal.message}", index=0) from refusal
-            if is_own:
-                self.ignored.append(Ignored(index, refusal.code, refusal.message))
-            layer.records.clear()
-        else:
-            if is_own:
-                record = layer.stream(body.stream)
-                self.state = None if record is None else record.state
-                self._ids[event.id] = index
-                self.entries.append((index, raw))
-        if index == 0 and layer.ledger != self._ledger:
-            # The rule has compared the id that it names with the root key that signed it.
-            raise unproven(f"its first entry is that of the ledger {body.ledger}, not of {self._ledger}", index=0)
-        if body.kind in AUTHORITY_KINDS and index >= self._authority.start:
-            self._authority.take(index, layer.records)
-
-
-def _is_signed(entry: Entry, batch_path: list[bytes]) -> bool:
-    signed = pae(entry.body)
-    if entry.batch_size == 1:
-        return verify(entry.key, signed, entry.sig)
-    root = root_of_path(leaf_hash(signed), entry.batch_index, entry.batch_size, batch_path)
-    return root is not None and verify(entry.key, batch_root_pae(entry.batch_size, root), entry.sig)
+            raise unproven(f"entry {index} cannot be read: {refusal.message}", index=index) from refusal
 
 
 def is_root_pinned(home: Path, ledger: str) -> bool:

@@ -18,7 +18,7 @@ from ledger.envelope import Entry, Submission, batch_pae, batch_root_pae, decode
 from ledger.errors import Corrupted, Refused
 from ledger.events.authority import EpochStarted
 from ledger.events.body import Event, decode_body, make_event
-from ledger.history import Epoch, Growth, Past, StreamPage, answered
+from ledger.history import Epoch, Growth, Past, StreamAsked, StreamPage, answered
 from ledger.lifecycle.authority import ROOT
 from ledger.merkle import hash_size_bytes, leaf_hash, root_of_path
 
@@ -155,13 +155,11 @@ class Client(Protocol):
             Refused: ``INVALID_FIELD`` for a negative ``start``.
         """
 
-    def stream(
-        self, name: str, *, start: int = 0, authority_start: int = 0, size: int | None = None, known_size: int = 0
-    ) -> StreamPage:
-        """Return entries of a stream from ``start`` on, and of authority from ``authority_start`` on, each proven.
+    def stream(self, asked: StreamAsked) -> StreamPage:
+        """Return entries of a stream and of authority, each proven; ``streams`` reads what they say.
 
-        Without a ``size`` they stand under the ledger's head, which goes on from the one this client trusts, and is
-        trusted from now on; with it, under the head that the log had then. ``streams`` reads what they say.
+        Unless a ``size`` is asked for, they stand under the ledger's head, which goes on from the one that this client
+        trusts, and is trusted from now on.
 
         Raises:
             Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a head that the ledger's key did not sign.

@@ -8,7 +8,7 @@ an epoch, new to the reader, that abandons what the reader trusted. Where what w
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -39,6 +39,9 @@ class Growth(msgspec.Struct, frozen=True):
         return Trusted(self.size, self.root, self.epochs)
 
 
+Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Proven(msgspec.Struct, frozen=True):
     """An entry with its path in the tree of a page's head; one of a signed batch with its path in that batch, too."""
 
@@ -48,11 +51,25 @@ class Proven(msgspec.Struct, frozen=True):
     batch_path: list[bytes] = []
 
 
-class StreamPage(msgspec.Struct, frozen=True):
-    """A stretch of one stream, and of the events of authority, in the order of the log and under one head.
+class StreamAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked of one stream: its entries from ``start`` on, and those of authority from ``authority_start`` on.
 
-    ``growth`` leads to that head, ``known_path`` from another one that the reader knows. ``last`` is the last entry
-    under it, whose count says how much authority there is. ``next_index`` is where to go on, None at the end.
+    Under the head that the log had at ``size``, or has; with the paths to it from ``old_size`` and ``known_size``.
+    """
+
+    stream: str
+    start: Size = 0
+    authority_start: Size = 0
+    size: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    old_size: Size = 0
+    known_size: Size = 0
+
+
+class StreamPage(msgspec.Struct, frozen=True):
+    """A stretch of what was asked, in the order of the log and under one head.
+
+    ``growth`` leads to that head from ``old_size``, ``known_path`` from ``known_size``. ``last`` is the last entry of
+    the log, whose count says how much authority there is. ``next_index`` is where to go on, None at the end.
     """
 
     growth: Growth

@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from ledger import limits
 from ledger.client import HeadView, Page, read_epoch, read_event
@@ -19,7 +20,7 @@ from ledger.envelope import Submission, decode_entry
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.files import read_regular
-from ledger.history import Growth, StreamPage, Trusted, tell, trust
+from ledger.history import Growth, StreamAsked, StreamPage, Trusted, tell, trust
 from ledger.lifecycle.authority import AgentRecord
 from ledger.log.blobs import no_blob
 from ledger.log.log import Log
@@ -160,7 +161,7 @@ class LocalClient(Resource):
         """
         with self.log.snapshot() as snapshot:
             note = _signed(snapshot, self._checkpoint_key(snapshot))
-            return msgspec.structs.replace(snapshot.growth(old_size), checkpoint=note)
+            return replace(snapshot.growth(old_size), checkpoint=note)
 
     def entry(self, index: int) -> bytes:
         """Return the bytes of one entry."""
@@ -199,34 +200,25 @@ class LocalClient(Resource):
             entries = [(index, data) for index, data in entries if _matches(data, kinds, stream)]
         return Page(entries, start + len(raw), size, growth)
 
-    def stream(
-        self, name: str, *, start: int = 0, authority_start: int = 0, size: int | None = None, known_size: int = 0
-    ) -> StreamPage:
+    def stream(self, asked: StreamAsked) -> StreamPage:
         """Return proven entries of a stream, and of authority, under a head that goes on from the one trusted."""
         trusted = self._trusted
         with self.log.snapshot() as snapshot:
-            page = snapshot.stream_page(
-                name,
-                start=start,
-                authority_start=authority_start,
-                size=size,
-                old_size=trusted.size if trusted else 0,
-                known_size=known_size,
-            )
-        if size is None and not self.settings.only_looks:
+            page = snapshot.stream_page(replace(asked, old_size=trusted.size if trusted else 0))
+        if asked.size is None and not self.settings.only_looks:
             self._trusted, _ = trust(trusted, page.growth, partial(read_epoch, self), self.memory.where)
         return page
 
-    def signed_stream_page(self, *, size: int | None, **asked: Any) -> StreamPage:
-        """Return what ``Snapshot.stream_page`` does with a signed checkpoint of the head, as it goes over the bus.
+    def signed_stream(self, asked: StreamAsked) -> StreamPage:
+        """Return the same with a signed checkpoint of the head, as it goes over the bus.
 
         Raises:
             Refused: as ``checkpoint``.
         """
         with self.log.snapshot() as snapshot:
-            page = snapshot.stream_page(size=size, **asked)
-            note = "" if size is not None else _signed(snapshot, self._checkpoint_key(snapshot))
-        return msgspec.structs.replace(page, growth=msgspec.structs.replace(page.growth, checkpoint=note))
+            page = snapshot.stream_page(asked)
+            note = "" if asked.size is not None else _signed(snapshot, self._checkpoint_key(snapshot))
+        return replace(page, growth=replace(page.growth, checkpoint=note))
 
     @cached_property
     def streams(self) -> StreamReader:

@@ -25,7 +25,7 @@ from projections.agents.fold import AgentRow, KeyRow
 from projections.agents.suspects import marked
 from projections.handoffs.facts import stage_of
 from projections.handoffs.why import chain_links_max
-from projections.projection import Projection, Row, json_text
+from projections.projection import Projection, Row, row_of
 from projections.query import Answer, Moment
 from projections.runner import Work, read_logged
 from projections.sqlite import in_memory
@@ -131,38 +131,13 @@ class _Question:
                 keys[key] = record
                 waiting.append(record.delegated_by)
         for key, record in keys.items():
-            yield KeyRow(
-                agent=record.agent,
-                key=key,
-                sort="identity" if record.is_identity else "session",
-                since_index=record.since_index,
-                since_ms=0,
-                expires_at=None,
-                kinds=json_text(record.kinds),
-                streams=json_text(record.streams),
-                max_events=record.max_events,
-                delegated_by=record.delegated_by or None,
-                ended_index=record.ended_index,
-                ended_as=record.ended_as,
-                ended_by=None,
-                ended_because=None,
-                suspect_since=record.suspect_since,
-                suspect_index=record.suspect_index,
-            )
+            sort = "identity" if record.is_identity else "session"
+            unknown = dict.fromkeys(("expires_at", "ended_by", "ended_because"))
+            yield row_of(KeyRow, record, key=key, sort=sort, since_ms=0, kinds="[]", streams="[]", **unknown)
         states = (stream.state for stream in self._streams.values())
         for name in dict.fromkeys(state.receiver for state in states if isinstance(state, HandoffState)):
             if (agent := authority.agent(name, end)) is not None:
-                yield AgentRow(
-                    name=name,
-                    roles=json_text(sorted(agent.roles)),
-                    key=agent.key,
-                    nkey=agent.nkey,
-                    ai_id=agent.ai_id,
-                    registered_index=0,
-                    registered_ms=0,
-                    removed_index=agent.removed_index,
-                    removed_because=None,
-                )
+                yield row_of(AgentRow, agent, roles="[]", registered_index=0, registered_ms=0, removed_because=None)
 
     def _now_ms(self, store: Writing) -> int:
         rows = store.rows("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")

@@ -29,7 +29,7 @@ from ledger.codec import encode_arguments
 from ledger.config import Settings
 from ledger.envelope import Submission
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
-from ledger.history import Growth, StreamPage
+from ledger.history import Growth, StreamAsked, StreamPage
 from ledger.home import Home
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import AgentRecord
@@ -85,12 +85,6 @@ class RemoteReads(ABC):
         answer = self._read("range", **_range(start, limit, kinds, stream, wait_s), old_size=old_size)
         with readable():
             return msgspec.convert(answer, Page)
-
-    def stream_page(self, name: str, **asked: Any) -> StreamPage:
-        """Return what ``Snapshot.stream_page`` does; nobody has checked it."""
-        answer = self._read("stream", stream=name, **asked)
-        with readable():
-            return msgspec.convert(answer, StreamPage)
 
     def agents(self) -> list[AgentRecord]:
         """Return the registered agents."""
@@ -163,17 +157,15 @@ class RemoteClient(_Asking, RemoteReads, Resource):
                 self._connection.greet_again()
         self._connection.close()
 
-    def stream(
-        self, name: str, *, start: int = 0, authority_start: int = 0, size: int | None = None, known_size: int = 0
-    ) -> StreamPage:
+    def stream(self, asked: StreamAsked) -> StreamPage:
         """Return proven entries of a stream, and of authority, under a head that goes on from the one trusted."""
         history = self._greeter.history
         trusted = history.trusted
-        page = self.stream_page(
-            name, start=start, authority_start=authority_start, size=size,
-            old_size=trusted.size if trusted else 0, known_size=known_size,
-        )  # fmt: skip
-        if size is None:
+        asked = msgspec.structs.replace(asked, old_size=trusted.size if trusted else 0)
+        answer = self._read("stream", **msgspec.structs.asdict(asked))
+        with readable():
+            page = msgspec.convert(answer, StreamPage)
+        if asked.size is None:
             history.follow(self, page.growth, trusted)
         return page
 

@@ -39,6 +39,7 @@ from ledger.client import Ask
 from ledger.codec import decode_strict
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.fields import Name, Ref
+from ledger.history import StreamAsked
 from ledger.local import LocalClient
 from ledger.log.blobs import page_blobs_max
 from ledger.log.log import Log
@@ -151,17 +152,6 @@ class FindArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str, msgspec.Meta(pattern=r"^blake3:[0-9a-f]{64}\Z")]
 
 
-class StreamArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``read.stream``; ``size`` asks for the head that the log had then, without a signed checkpoint."""
-
-    stream: str
-    start: Annotated[int, msgspec.Meta(ge=0)] = 0
-    authority_start: Annotated[int, msgspec.Meta(ge=0)] = 0
-    size: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    old_size: Annotated[int, msgspec.Meta(ge=0)] = 0
-    known_size: Annotated[int, msgspec.Meta(ge=0)] = 0
-
-
 class BlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of ``read.blob``: one chunk of a blob."""
 
@@ -214,7 +204,7 @@ class Service:
             "head": (msgspec.json.Decoder(NoArguments), self._head),
             "consistency": (msgspec.json.Decoder(ConsistencyArguments), self._consistency),
             "range": (msgspec.json.Decoder(RangeArguments), self._range),
-            "stream": (msgspec.json.Decoder(StreamArguments), self._stream),
+            "stream": (msgspec.json.Decoder(StreamAsked), self._stream),
             "entry": (msgspec.json.Decoder(IndexArguments), self._entry),
             "index": (msgspec.json.Decoder(FindArguments), self._index),
             "proof": (msgspec.json.Decoder(IndexArguments), self._proof),
@@ -353,8 +343,8 @@ class Service:
         )
         return _fields(page)
 
-    def _stream(self, wanted: StreamArguments) -> dict[str, Any]:
-        return _fields(self._client.signed_stream_page(**msgspec.structs.asdict(wanted)))
+    def _stream(self, wanted: StreamAsked) -> dict[str, Any]:
+        return _fields(self._client.signed_stream(wanted))
 
     def _entry(self, wanted: IndexArguments) -> dict[str, Any]:
         return {"entry": self._client.entry(wanted.index)}

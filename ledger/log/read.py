@@ -14,7 +14,7 @@ import msgspec
 from ledger import limits, merkle
 from ledger.envelope import decode_entry, pae
 from ledger.errors import Corrupted, Refused
-from ledger.history import Growth, Proven, StreamPage
+from ledger.history import Growth, Proven, StreamAsked, StreamPage
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.log import tables as layout
 from ledger.log.tables import Head, Tables
@@ -177,17 +177,15 @@ class Snapshot:
         path = self.consistency_proof(old_size, size) if 0 <= old_size <= size else []
         return Growth(size, root.hex(), path, [id_ for id_, index in self.epochs() if index < size])
 
-    def stream_page(
-        self, stream: str, *, start: int, authority_start: int, size: int | None, old_size: int, known_size: int
-    ) -> StreamPage:
-        """Return entries of a stream from ``start`` on and of authority from ``authority_start`` on, each proven."""
-        size = self.size if size is None else size
+    def stream_page(self, asked: StreamAsked) -> StreamPage:
+        """Return entries of a stream and of authority, each proven."""
+        size = self.size if asked.size is None else asked.size
         self._check_size(size)
-        own = (index for index, _ in self.stream_indexes(stream) if start <= index < size)
+        own = (index for index, _ in self.stream_indexes(asked.stream) if asked.start <= index < size)
         batches: dict[int, merkle.SubtreeReader] = {}
         entries: list[Proven] = []
         total, following = 0, None
-        for index in merge(own, self._authority_indexes(authority_start, size)):
+        for index in merge(own, self._authority_indexes(asked.authority_start, size)):
             if entries and index == entries[-1].index:
                 continue  # authority, and of the stream that was asked for
             proven = self._proven(index, size, batches)
@@ -196,9 +194,10 @@ class Snapshot:
                 following = index
                 break
             entries.append(proven)
-        known_path = self.consistency_proof(known_size, size) if known_size <= size else []
-        growth, last = self.growth(old_size, size), self._proven(size - 1, size, batches)
-        return StreamPage(growth, known_path, entries, last, following)
+        known_path = self.growth(asked.known_size, size).path
+        return StreamPage(
+            self.growth(asked.old_size, size), known_path, entries, self._proven(size - 1, size, batches), following
+        )
 
     def _authority_indexes(self, start: int, end: int) -> Iterator[int]:
         """Yield the indexes of the events of authority: where the count that each entry carries grows."""

@@ -8,7 +8,7 @@ import msgspec
 
 from ledger.checked import StreamReader
 from ledger.envelope import decode_entry, pae
-from ledger.history import Growth, Proven, StreamPage
+from ledger.history import Growth, Proven, StreamAsked, StreamPage
 from ledger.merkle import consistency_proof, inclusion_path, inclusion_proof, leaf_hash, root_of, subtrees_of
 
 if TYPE_CHECKING:
@@ -30,17 +30,16 @@ class ScriptedNode:
         self.hides = frozenset(hides)
         self.edits: Callable[[StreamPage], StreamPage] = lambda page: page
         self.page_entries_max = 1_000
-        self.asked: list[dict[str, int]] = []
+        self.asked: list[StreamAsked] = []
 
     def reader(self, file: Path | None = None) -> StreamReader:
         """Return a reader of this node."""
         return StreamReader(self, file)  # type: ignore[arg-type]  # all that it asks is ``stream``
 
-    def stream(
-        self, name: str, *, start: int = 0, authority_start: int = 0, size: int | None = None, known_size: int = 0
-    ) -> StreamPage:
-        self.asked.append({"start": start, "authority_start": authority_start, "known_size": known_size})
-        size = len(self.entries) if size is None else size
+    def stream(self, asked: StreamAsked) -> StreamPage:
+        self.asked.append(asked)
+        name, start, authority_start, known_size = asked.stream, asked.start, asked.authority_start, asked.known_size
+        size = len(self.entries) if asked.size is None else asked.size
         subtree = subtrees_of([leaf_hash(data) for data in self.entries[:size]])
         wanted = []
         for index, data in enumerate(self.entries[:size]):

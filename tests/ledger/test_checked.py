@@ -16,7 +16,7 @@ from ledger.errors import Corrupted
 from ledger.events.authority import AgentRegistered, KeyRevoked, RoleRevoked
 from ledger.events.handoff import HandoffApproved, HandoffLogged
 from ledger.events.session import FindingLogged, SessionStarted
-from ledger.history import StreamPage
+from ledger.history import StreamAsked, StreamPage
 from ledger.lifecycle.handoff import HandoffState, compute_version
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def test_page_that_does_not_prove_itself_is_refused(node: ScriptedNode, lie: str
 
 def test_every_entry_left_out_before_the_last_is_missed(ledger: Ledger, entries: list[bytes]) -> None:
     whole = ScriptedNode(ledger.id, entries)
-    needed = [proven.index for proven in whole.stream(STREAM).entries]
+    needed = [proven.index for proven in whole.stream(StreamAsked(STREAM)).entries]
     for hidden in needed[:-1]:
         assert "left out" in problem(ScriptedNode(ledger.id, entries, hides=[hidden]))
 
@@ -216,7 +216,7 @@ def test_authority_is_checked_once_and_kept_in_a_file(node: ScriptedNode, tmp_pa
     whole = node.reader(file).read(STREAM)
     again = node.reader(file)
     assert again.read(STREAM) == whole
-    assert (node.asked[0]["authority_start"], node.asked[-1]["authority_start"]) == (0, again.authority.start)
+    assert (node.asked[0].authority_start, node.asked[-1].authority_start) == (0, again.authority.start)
     assert again.authority.start > 0
 
 
@@ -238,7 +238,7 @@ def test_file_of_another_past_is_not_believed(ledger: Ledger, entries: list[byte
     shorter = ScriptedNode(ledger.id, entries[:-3])
     reader = shorter.reader(file)
     assert reader.read(STREAM).head.size == len(entries) - 3
-    assert [one["authority_start"] > 0 for one in shorter.asked] == [True, False]
+    assert [one.authority_start > 0 for one in shorter.asked] == [True, False]
 
 
 def test_reader_goes_on_after_it_was_lied_to(node: ScriptedNode) -> None:

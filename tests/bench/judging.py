@@ -1,0 +1,107 @@
+"""Rows of reading to act: a reviewer shows a handoff and approves it, checked from signed entries, against view rows.
+
+The other side is the first build's way in the same code: what is shown is the view's row, and its version is approved.
+Both are whole runs of the command line, `handoff show` and `handoff approve --version`, in the ledger's folder and
+through a server, in a ledger of many handoffs and agents. What a reader checked once it keeps, as any reviewer's does.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+from consumers.sdk.ledger import Ledger
+from ledger.author import Author, Draft
+from ledger.client import open_client
+from ledger.config import Settings
+from ledger.events.authority import AgentRegistered
+from ledger.events.handoff import HandoffCreated
+from ledger.home import Home
+from ledger.identity import open_key
+from tests.bench.delivery import BATON, served
+from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
+from tests.bench.workload import BATCH
+from tests.building import key_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+HANDOFFS: Final = scaled(10_000, 40)
+AGENTS: Final = scaled(500, 5)
+BUDGET: Final = Budget("≤", 1.5)
+BASELINE: Final = "the same two runs from the view's row"
+# The first build's way: every question is answered from the views.
+FROM_ROWS: Final = """
+import sys
+from projections import views
+views.CHECKED = frozenset()
+from consumers.doors.cli.program import main
+main(sys.argv[1:])
+"""
+CHECKED: Final = "import sys\nfrom consumers.doors.cli.program import main\nmain(sys.argv[1:])"
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of this group."""
+    home = bench.folder / "ledger"
+    for words in (("init",), ("agent", "add", "ann"), ("agent", "add", "bob"), ("agent", "add", "rita")):
+        reviews = ("--role", "reviewer") if words[-1] == "rita" else ()
+        subprocess.run((BATON, "--home", home, *words, *reviews), check=True, stdout=subprocess.DEVNULL)
+    bench.say(f"{HANDOFFS} handoffs, {AGENTS} agents")
+    version = fill(home)
+    note = f"{HANDOFFS} handoffs, {AGENTS} agents, byte code and checked authority kept"
+    yield row(bench, "local", home, (), version, note)
+    with served(home) as url:
+        yield row(bench, "remote", home, ("--server", url), version, note)
+
+
+def fill(home: Path) -> str:
+    """Append agents and handoffs; return the version of each handoff, whose contents are equal."""
+    with open_client(Settings(home=home, agent="root")) as client:
+        key = open_key(Home(home).key_file("root"))
+        drafts = []
+        for number in range(AGENTS):
+            name, own = f"agent-{number}", key_named(f"agent-{number}")
+            proof = own.prove_possession(client.ledger, name)
+            data = AgentRegistered(name=name, key=own.public.hex(), proof=proof, roles=["agent"])
+            drafts.append(Draft(stream=f"agent/{name}", data=data))
+        emit(Author(client, "root", lambda *_: key), drafts)
+    with Ledger(home=home, agent="ann") as ledger:
+        data = HandoffCreated(
+            title="Rotate logs", to="bob", reviewer="rita", task="gzip them", criteria=["none is lost"]
+        )
+        emit(ledger.author(), [Draft(stream=f"handoff/h-{number}", data=data) for number in range(HANDOFFS)])
+        return str(ledger.ask("handoffs.facts", id="h-0")["version"])
+
+
+def emit(author: Author, drafts: Sequence[Draft]) -> None:
+    """Append drafts in signed batches."""
+    for start in range(0, len(drafts), BATCH):
+        author.emit(*drafts[start : start + BATCH])
+
+
+def row(bench: Bench, place: str, home: Path, server: Sequence[str], version: str, note: str) -> Row:
+    """Return the row of one place; each round approves handoffs of its own."""
+    bench.say(f"show and approve, {place}")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
+    start = 0 if place == "local" else HANDOFFS // 2
+
+    def run(program: str, number: int) -> float:
+        name = f"h-{start + 2 * number + (program is CHECKED)}"
+        command = (sys.executable, "-c", program, "--home", str(home), *server, "handoff")
+        read = (*command, "show", name, "--as", "rita", "--json")
+        judge = (*command, "approve", name, "--version", version, "--as", "rita")
+
+        def both() -> None:
+            for words in (read, judge):
+                subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+        return seconds(both)
+
+    found = bench.paired(functools.partial(run, CHECKED), functools.partial(run, FROM_ROWS), rounds=bench.rounds * 2)
+    return Row(f"reading to act: show and approve, {place}", ratios(found), BASELINE, BUDGET, note)

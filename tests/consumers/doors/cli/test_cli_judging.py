@@ -1,0 +1,137 @@
+"""Who approves or verifies signs what was read: shown and asked on a terminal, named by its version elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import sqlite3
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from calling import Baton, Place
+
+from ledger.config import VIEWS_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Fresh = Callable[[str], str]
+
+PARTIES = ("--as", "a", "--to", "b", "--reviewer", "rita")
+BAD = ("--title", "Delete production", "--body", "rm -rf /")
+
+
+def create(baton: Baton, name: str) -> str:
+    baton("handoff", "create", "--id", name, "--title", "Rotate logs", "--body", "gzip the old ones", *PARTIES)
+    return name
+
+
+@pytest.mark.served
+def test_approval_of_what_was_amended_since_it_was_read_is_refused_with_what_changed(
+    baton: Baton, fresh: Fresh
+) -> None:
+    name = create(baton, fresh("race"))
+    read = baton.as_read(name)
+    baton("handoff", "amend", name, *BAD, "--as", "a")
+    error = baton.refuses("VERSION_MISMATCH", "handoff", "approve", name, *read, "--as", "rita")
+    assert error["details"]["changed"] == ["title", "task"]
+    assert "title was 'Rotate logs' and is 'Delete production'" in error["message"]
+    assert baton.data("handoff", "show", name)["status"] == "pending"
+    unknown = baton.refuses(
+        "VERSION_MISMATCH", "handoff", "approve", name, "--version", "sha256:" + "0" * 64, "--as", "rita"
+    )
+    assert "was never a version of" in unknown["message"]
+
+
+@pytest.mark.parametrize("verb", ["approve", "verify"])
+def test_off_a_terminal_nobody_judges_what_he_does_not_name(baton: Baton, fresh: Fresh, verb: str) -> None:
+    name = create(baton, fresh("unread"))
+    for options in ((), ("--yes",)):
+        error = baton.refuses("USAGE", "handoff", verb, name, "--as", "rita", *options)
+        assert error["details"]["field"] == "version"
+        assert "`baton handoff show ID --json`" in error["message"]
+        assert "data.version" in error["message"]
+
+
+@pytest.mark.served
+def test_edited_view_changes_nothing_that_somebody_acts_on(place: Place, baton: Baton, fresh: Fresh) -> None:
+    name = fresh("edited")
+    baton("handoff", "create", "--id", name, *BAD, *PARTIES)
+    baton("handoff", "list")
+    with contextlib.closing(sqlite3.connect(place.home / VIEWS_FILE)) as db, db:
+        db.execute("UPDATE handoffs SET title = 'Rotate logs', task = 'gzip' WHERE id = ?", (name,))
+    shown = baton.data("handoff", "show", name)
+    assert (shown["title"], shown["task"]) == ("Delete production", "rm -rf /")
+    assert "Delete production" in baton("handoff", "show", name)
+    assert shown["as_of"]["is_pinned"] is True
+
+
+def created(alone: Baton) -> None:
+    """Make a handoff ``h`` in a ledger of this test's own."""
+    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
+        alone("agent", "add", agent, "--role", role, "--unprotected")
+    create(alone, "h")
+
+
+class Terminal:
+    """A person's terminal on which one verb runs."""
+
+    def __init__(self, home: Path, *words: str) -> None:
+        self._ours, theirs = pty.openpty()
+        command = [sys.executable, "-P", "-m", "consumers.doors.cli", "--home", str(home), *words]
+        self._child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+
+    def until(self, text: str | None) -> str:
+        """Return what is shown until a text, or to the end."""
+        shown = b""
+        with contextlib.suppress(OSError):  # what it was the terminal of has ended
+            while (text is None or text.encode() not in shown) and (part := os.read(self._ours, 4096)):
+                shown += part
+        return shown.decode()
+
+    def answer(self, line: str) -> tuple[int, str]:
+        """Type a line, and return what comes of it."""
+        os.write(self._ours, f"{line}\n".encode())
+        rest = self.until(None)
+        return self.end(), rest
+
+    def end(self) -> int:
+        """Return the exit code."""
+        os.close(self._ours)
+        return self._child.wait(60)
+
+
+def test_person_at_a_terminal_is_shown_the_text_and_asked(alone: Baton) -> None:
+    created(alone)
+    for line, code, status in (("n", 130, "pending"), ("y", 0, "approved")):
+        terminal = Terminal(alone.home, "handoff", "approve", "h", "--as", "rita")
+        shown = terminal.until("approve this version as rita?")
+        assert "Rotate logs" in shown
+        assert "gzip the old ones" in shown
+        assert terminal.answer(line)[0] == code
+        assert alone.data("handoff", "show", "h")["status"] == status
+
+
+def test_sender_who_amends_while_the_reviewer_reads_gets_nothing_signed(alone: Baton) -> None:
+    created(alone)
+    terminal = Terminal(alone.home, "handoff", "approve", "h", "--as", "rita")
+    terminal.until("approve this version as rita?")
+    alone("handoff", "amend", "h", *BAD, "--as", "a")
+    code, rest = terminal.answer("y")
+    assert code == 4
+    assert "h is another version than the one you have read: title was" in rest
+    assert alone.data("handoff", "show", "h")["status"] == "pending"
+
+
+def test_yes_on_a_terminal_shows_the_text_all_the_same(alone: Baton) -> None:
+    created(alone)
+    terminal = Terminal(alone.home, "handoff", "approve", "h", "--as", "rita", "--yes")
+    shown = terminal.until(None)
+    assert "gzip the old ones" in shown
+    assert "h is approved" in shown
+    assert terminal.end() == 0

@@ -1,0 +1,107 @@
+"""A node that lies to whoever reads to act: it edits its view, leaves entries out, or shows an old tree."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from served import Served, failure_of
+
+from ledger import limits
+from ledger.client import read_event
+from ledger.config import VIEWS_FILE
+from ledger.errors import Corrupted
+from ledger.events.handoff import HandoffAmended, HandoffLogged
+from ledger.history import StreamAsked
+from projections.views import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.client import Client
+    from ledger.history import StreamPage
+
+GOOD = {"title": "Rotate logs", "task": "gzip the old ones"}
+BAD = {"title": "Delete production", "task": "rm -rf /"}
+
+
+def show(client: Client) -> dict[str, object]:
+    return ask(client, "handoffs.show", {"id": "logs"})
+
+
+def lie(served: Served, monkeypatch: pytest.MonkeyPatch, edits: Callable[[StreamPage], StreamPage]) -> None:
+    """Let the node edit what it hands over."""
+    honest = served.local.signed_stream
+
+    def signed_stream(asked: StreamAsked) -> StreamPage:
+        return edits(honest(asked))
+
+    monkeypatch.setattr(served.local, "signed_stream", signed_stream)
+
+
+def test_node_with_an_edited_view_shows_a_reviewer_what_was_signed(served: Served) -> None:
+    served.ledger.hand_over("logs", **BAD)
+    served.reader.answer("handoffs.list", {})
+    with contextlib.closing(sqlite3.connect(served.ledger.home.path / VIEWS_FILE)) as db, db:
+        db.execute("UPDATE handoffs SET title = ?, task = ?", (GOOD["title"], GOOD["task"]))
+    client = served.client("bob")
+    assert client.view("handoffs.show", {"id": "logs"})["title"] == GOOD["title"]
+    shown = show(client)
+    assert {name: shown[name] for name in BAD} == BAD
+
+
+def test_node_that_leaves_an_entry_out_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.ledger.hand_over("logs", **GOOD)
+    served.ledger.emit("alice", "handoff/logs", HandoffAmended(to="bob", reviewer="rita", **BAD))
+    served.ledger.emit("alice", "handoff/logs", HandoffLogged(text="and more"))
+    client = served.client("bob")
+    with monkeypatch.context() as patch:
+        lie(served, patch, lambda page: msgspec.structs.replace(page, entries=[*page.entries[:-2], page.entries[-1]]))
+        assert failure_of(lambda: show(client)).code == "VERIFICATION_FAILED"
+    assert show(client)["title"] == BAD["title"]
+
+
+def test_node_that_shows_an_old_tree_again_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.ledger.hand_over("logs", **GOOD)
+    client = served.client("bob")
+    old = served.local.signed_stream(StreamAsked("handoff/logs"))  # signed, and true at that time
+    served.ledger.emit("alice", "handoff/logs", HandoffAmended(to="bob", reviewer="rita", **BAD))
+    assert show(client)["title"] == BAD["title"]
+    with monkeypatch.context() as patch:
+        lie(served, patch, lambda _: old)
+        error = failure_of(lambda: show(client))
+        assert (type(error), error.code) == (Corrupted, "HISTORY_CHANGED")
+
+
+def test_stream_that_ends_early_says_as_of_which_head(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.ledger.hand_over("logs", **GOOD)
+    served.ledger.emit("alice", "handoff/logs", HandoffAmended(to="bob", reviewer="rita", **BAD))
+    client = served.client("bob")
+    lie(served, monkeypatch, lambda page: msgspec.structs.replace(page, entries=page.entries[:-1]))
+    shown = show(client)
+    assert (shown["title"], shown["as_of"]["size"]) == (GOOD["title"], served.ledger.head()[0])
+    # Whoever judges it names that version, and the ledger knows of another one.
+
+
+def test_head_that_was_read_is_remembered_when_the_client_goes(served: Served) -> None:
+    served.ledger.hand_over("logs", **GOOD)
+    client = served.client("bob")
+    served.ledger.emit("alice", "handoff/logs", HandoffLogged(text="after it connected"))
+    show(client)
+    client.close()
+    remembered = client._greeter.history.memory.load()
+    assert remembered is not None
+    assert remembered.trusted.size == served.ledger.head()[0]
+
+
+def test_node_serves_one_stream_to_whoever_asks_page_by_page(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.ledger.hand_over("logs", **GOOD)
+    for number in range(5):
+        served.ledger.emit("alice", "handoff/logs", HandoffLogged(text=str(number)))
+    monkeypatch.setattr(limits, "range_events_max", 2)
+    checked = served.client("bob").streams.read("handoff/logs")
+    kinds = [read_event(index, data).kind for index, data in checked.entries]
+    assert kinds == ["handoff.created", *["handoff.logged"] * 5]

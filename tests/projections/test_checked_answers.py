@@ -1,0 +1,69 @@
+"""What is shown to be acted on is what its signed entries say, in the words of the view where nobody lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.errors import Refused
+from ledger.events.authority import AgentRemoved, KeyCompromised
+from ledger.events.handoff import HandoffAmended, HandoffBlocked
+from ledger.local import LocalClient
+from projections.checked import answer_checked
+from projections.reader import Reader
+from projections.views import CHECKED, ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from building import Ledger
+
+    from ledger.client import Client
+
+
+@pytest.fixture
+def client(ledger: Ledger) -> Iterator[Client]:
+    with LocalClient(ledger.settings(), log=ledger.log, views=Reader) as made:
+        yield made
+
+
+def story(ledger: Ledger) -> None:
+    """Handoffs in every state that a view tells apart, that wait for each other and answer each other."""
+    ledger.finish("first", verify=True, criteria=["it is checked"], tasks=["one", "two"])
+    ledger.hand_over("second", depends_on=["first", "third"], answers="first", title="线程 one")
+    ledger.hand_over("third", depends_on=["fourth", "missing"])
+    ledger.approve("fourth", ledger.hand_over("fourth", to="carol"))
+    ledger.claim("fourth", by="carol", lease_seconds=3600)
+    ledger.emit("carol", "handoff/fourth", HandoffBlocked(reason="no machine"))
+    ledger.emit("alice", "handoff/second", HandoffAmended(title="x", to="bob", reviewer="rita", depends_on=["third"]))
+    ledger.approve("fifth", ledger.hand_over("fifth", to="dora"))
+    ledger.emit("root", "agent/dora", AgentRemoved(agent="dora", reason="gone"))
+    ledger.approve("sixth", ledger.hand_over("sixth"))
+    rita = ledger.keys["rita"].public.hex()
+    ledger.emit("root", "agent/rita", KeyCompromised(key=rita, since=ledger.head()[0] - 1, reason="stolen"))
+
+
+NAMES = ("first", "second", "third", "fourth", "fifth", "sixth")
+
+
+def test_checked_answers_are_those_of_the_views_where_nobody_lies(ledger: Ledger, client: Client) -> None:
+    for name in ("carol", "dora"):
+        ledger.register(name)
+    story(ledger)
+    for query in sorted(CHECKED):
+        for name in NAMES:
+            wanted, checked = client.view(query, {"id": name}), answer_checked(client, query, {"id": name})
+            as_of = checked.pop("as_of")
+            assert checked == wanted, (query, name)
+            assert (as_of["size"], as_of["root"]) == (client.head().size, client.head().root)
+
+
+def test_thing_is_found_by_the_beginning_of_its_id_and_by_its_file(ledger: Ledger, client: Client) -> None:
+    ledger.hand_over("2026-02-12-logs")
+    for asked in ("2026-02-12-logs", "handoff/2026-02-12-logs", "2026-02-12-logs.md", "2026-02-12"):
+        assert ask(client, "handoffs.facts", {"id": asked})["id"] == "2026-02-12-logs"
+    for asked in ("nothing", ""):
+        with pytest.raises(Refused) as refused:
+            ask(client, "handoffs.show", {"id": asked})
+        assert refused.value.code == "NOT_FOUND"
