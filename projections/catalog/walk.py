@@ -156,7 +156,7 @@ def _causes(moment: Moment, event: Answer) -> list[Answer]:
 def _effects(moment: Moment, event: Answer) -> list[Answer]:
     """Return the events that name an event, what it made, or its stream as it was until its next step."""
     index = event["event_index"]
-    named, given = "r.ref = ?", [event.get("id", event["ref"] if index is None else "")]
+    named, given = "r.ref = ?", [event["ref"] if index is None else event["id"]]
     if index is not None:
         named += " OR r.ref = ? OR r.ref IN (SELECT ref FROM reasoning_versions WHERE event_index = ?)"
         given += [event["body_ref"], index]

@@ -87,17 +87,17 @@ def test_a_review_rests_on_its_snapshot_and_the_validations_it_weighed(ledger, r
     assert answer["unresolved"] == [{"ref": UNKNOWN, "via": "validation", "depth": 1, "of": taken + 1}]
 
 
-def test_every_step_back_is_a_step_forward_of_the_other(ledger, reader):
+def test_every_step_back_is_a_step_forward_of_the_other_and_the_other_way_round(ledger, reader):
     ledger.fill()
-    pairs = 0
+    pairs = {"back": set(), "forward": set()}
     for index in range(ledger.size):
-        for cause in reader.answer("catalog.why", {"ref": str(index), "direction": "back", "depth": 1})["causes"]:
-            asked = {"ref": str(cause["event_index"]), "direction": "forward", "depth": 1, "limit": 500}
-            effects = reader.answer("catalog.why", asked)["effects"]
-            assert index in [effect["event_index"] for effect in effects]
-            assert cause["event_index"] < index
-            pairs += 1
-    assert pairs > 30
+        for direction, steps in (("back", "causes"), ("forward", "effects")):
+            asked = {"ref": str(index), "direction": direction, "depth": 1, "limit": 500}
+            found = [step["event_index"] for step in reader.answer("catalog.why", asked)[steps]]
+            pairs[direction] |= {(index, other) if direction == "back" else (other, index) for other in found}
+    assert pairs["back"] == pairs["forward"]
+    assert all(later > earlier for later, earlier in pairs["back"])
+    assert len(pairs["back"]) > 30
 
 
 def test_a_walk_says_what_leads_nowhere_and_where_it_stopped(ledger, reader):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import lmdb
 import msgspec
 import pytest
 from building import Ledger
 
 from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.events.session import FindingLogged, SessionStarted
+from ledger.log.environment import translated
 from ledger.log.log import Log
 from ledger.log.tables import HEAD_KEY, Head, index_key
 from ledger.merkle import leaf_hash, root_of
@@ -191,3 +193,11 @@ def test_lost_entry_in_the_middle_is_found_when_it_is_read(home: Path) -> None:
             snapshot.entry(1)
         with pytest.raises(Corrupted), ledger.log.snapshot() as snapshot:
             snapshot.inclusion_proof(0)
+
+
+def test_store_that_this_process_can_use_no_more_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable) as stopped, translated(tmp_path):
+        raise lmdb.PanicError  # LMDB's answer to everything once it could not write the page by which it commits
+    assert stopped.value.code == "STORE_STOPPED"
+    with pytest.raises(Corrupted), translated(tmp_path):
+        raise lmdb.CorruptedError
