@@ -208,9 +208,11 @@ def why(
 
 def _print_walk(answer: dict[str, Any]) -> None:
     click.echo(_step_line(answer["event"]))
-    for name, heading in (("causes", "rests on"), ("effects", "led to")):
+    for name, heading, flag in (("causes", "rests on", "--back"), ("effects", "led to", "--forward")):
         if answer[name]:
-            click.echo(f"{heading} ({answer[f'{name}_total']}):")
+            total = answer[f"{name}_total"]
+            more = f", of which these are {len(answer[name])}; {flag} goes on" if total > len(answer[name]) else ""
+            click.echo(f"{heading} ({total}{more}):")
         for step in answer[name]:
             click.echo(f"{'  ' * step['depth']}{_step_line(step)}  [{step['via']} of {step['of']}]")
     for step in answer["unresolved"]:

@@ -59,6 +59,7 @@ def test_a_page_ends_with_the_command_that_goes_on(baton: Baton, chain: list[dic
     assert indexes(document["data"]["effects"]) + indexes(rest["effects"]) == [one["index"] for one in chain[1:]]
     assert document["next"] in baton("why", chain[0]["index"], "--forward", "--limit", 2)
     assert baton.refuses("USAGE", "why", chain[0]["index"], "--cursor", 2)
+    assert "led to (3, of which these are 1; --forward goes on):\n" in baton("why", chain[0]["index"], "--limit", 1)
 
 
 def test_a_blob_that_is_named_is_told_from_what_is_not_here(
