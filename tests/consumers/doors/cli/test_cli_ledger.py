@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from calling import Baton, call, emit_finding, start_session
+from calling import Baton, Place, call, emit_finding, start_session
 from nacl.pwhash import argon2id
 
 from consumers.doors.cli.app import App
@@ -224,6 +225,18 @@ def test_doctor_finds_a_sound_ledger_in_order(alone: Baton, passphrase: Callable
     assert all(one["ok"] for one in checks.values())
     assert checks["gate"]["found"].startswith("open")
     assert "root" in checks["gate"]["found"]
+
+
+def test_doctor_finds_a_copy_that_was_written_to_as_well(alone: Baton, tmp_path: Path) -> None:
+    alone("agent", "add", "a")
+    shutil.copytree(alone.home, tmp_path / "copied" / ".baton")
+    copied = Baton(alone._capsys, Place(tmp_path / "copied" / ".baton"))
+    copied("trust", "--yes")
+    for baton in (copied, alone):
+        baton("emit", "session.started", "--stream", f"session/{baton.home.parent.name}", "--as", "a", "--data", "{}")
+    for baton, other in ((alone, copied), (copied, alone)):
+        (line,) = [line for line in baton.run("doctor").out.splitlines() if "WRONG memory" in line]
+        assert f"{other.home} holds this ledger too, with another past: use one" in line
 
 
 def test_doctor_says_which_extras_are_not_there(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
