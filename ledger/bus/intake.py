@@ -231,6 +231,8 @@ class Intake:
             door.subscription = None
             with bus_errors("moving the window of an agent"):
                 await subscription.drain()  # type: ignore[no-untyped-call]  # what came is served
+            if door.answered:  # some of it was shed: a flood, let in piece by piece
+                door.flooded_s = asyncio.get_running_loop().time()
             if self._doors.get(agent) is door:
                 await self._open(agent)
 
