@@ -235,13 +235,16 @@ class Audit:
         program = digest_of("sha256", self.members.read("verify.py"))
         need(program == self.manifest["verify_py"], "verify.py is another program")
 
+    def checkpoint_key(self) -> bytes:
+        """Return the key that signs for a tree of this size: the last one named within it."""
+        need(self.authority.root, "entry 0 names no keys")
+        return [key for index, key in self.authority.checkpoints if index < self.size][-1]
+
     def checkpoint(self, leaves: list[bytes] | None) -> None:
         """Check the checkpoint, the manifest and the key files against entry 0 and the tree."""
         authority, manifest, read = self.authority, self.manifest, self.members.read
-        need(authority.root, "entry 0 names no keys")
-        named = [key for index, key in authority.checkpoints if index < self.size]
         note = read_text(read("checkpoint"), "the checkpoint")
-        size, root = read_head(read_note(note, authority.origin, named[-1]), authority.origin)
+        size, root = read_head(read_note(note, authority.origin, self.checkpoint_key()), authority.origin)
         need(size == self.size and root.hex() == manifest["root"], "checkpoint and manifest differ")
         need(leaves is None or tree_root(leaves) == root, "the entries do not lead to the root of the checkpoint")
         is_ours = manifest["ledger"] == authority.ledger and manifest["origin"] == authority.origin
@@ -259,10 +262,8 @@ class Audit:
 
     def ends(self, root: bytes) -> None:
         """Compare where the streams end with the ledger's word on it, and see that all which are named are there."""
-        authority, stream = self.authority, self.manifest["stream"]
-        need(authority.root, "entry 0 names no keys")
-        key = [key for index, key in authority.checkpoints if index < self.size][-1]
-        lines = read_note(read_text(self.members.read("ends"), "the note of ends"), authority.origin, key)
+        stream, text = self.manifest["stream"], read_text(self.members.read("ends"), "the note of ends")
+        lines = read_note(text, self.authority.origin, self.checkpoint_key())
         need(len(lines) == 4 and read_head(lines, ENDS) == (self.size, root), "the note of ends is of another tree")
         ends = read_json(lines[3].encode())
         counts = {"": ends["authority"], **ends["streams"]}
