@@ -8,7 +8,7 @@ Rules: nothing in a note is believed before its signature is verified, over the 
 keys are skipped, as the note format demands (a log may rotate its key, witnesses may add lines), but a line that
 claims our key and does not verify spoils the note. A log signs under its origin: key name and first line are equal.
 
-Left out: ECDSA and ML-DSA. The lines of witnesses, signed over more than the text, are ``ledger.cosignature``'s.
+Left out: ECDSA and ML-DSA. The lines of witnesses, signed over more than the text, are ``ledger.policy``'s.
 """
 
 from __future__ import annotations

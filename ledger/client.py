@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 import msgspec
 
 from ledger import limits
-from ledger.envelope import Entry, Submission, batch_pae, batch_root_pae, decode_entry, event_id, pae
+from ledger.envelope import Entry, Submission, batch_pae, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.events.authority import EpochStarted
 from ledger.events.body import Event, decode_body, make_event
 from ledger.history import Epoch, Growth, Past, StreamAsked, StreamPage, answered
 from ledger.lifecycle.authority import ROOT
-from ledger.merkle import hash_size_bytes, leaf_hash, root_of_path
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -275,18 +274,6 @@ def is_signed(reads: EntryReads, index: int, entry: Entry) -> bool:
     # A server could answer with one event here and sign another one's batch there.
     is_member = len(members) == entry.batch_size and members[entry.batch_index] == signed
     return is_member and verify(entry.key, batch_pae(members), entry.sig)
-
-
-def is_signed_in_batch(entry: Entry, path: bytes) -> bool:
-    """Return whether the signature of an entry fits it; that of a batch by the ``path`` to its root, hashes joined."""
-    from ledger.identity import verify  # noqa: PLC0415 - as above
-
-    signed = pae(entry.body)
-    if entry.batch_size == 1:
-        return not path and verify(entry.key, signed, entry.sig)
-    hashes = [path[start : start + hash_size_bytes] for start in range(0, len(path), hash_size_bytes)]
-    root = root_of_path(leaf_hash(signed), entry.batch_index, entry.batch_size, hashes)
-    return root is not None and verify(entry.key, batch_root_pae(entry.batch_size, root), entry.sig)
 
 
 def read_epoch(client: Client, event: str) -> Epoch:

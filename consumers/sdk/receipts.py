@@ -6,8 +6,8 @@ key that signs checkpoints. So one file answers what was said, by whom, in whose
 
 What is checked: the entry's own signature; the path to the checkpoint; the checkpoint's signature, by a key that
 somebody named (``Anchors``) or, *self-asserted*, that the receipt itself leads to; and the witnesses of a policy.
-What a receipt cannot say: that the author's key was valid (the log's rules decide that), or that the log still begins
-with this tree. ``hold`` asks the latter: of a ledger at hand, or of published tiles.
+What a receipt cannot say: that the author's key was valid (the log's rules decide that), that the log's key was not
+replaced since, or that the log still begins with this tree. ``hold`` asks the last of a ledger at hand, or of tiles.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from ledger import limits
+from ledger.admission.replay import batch_path, is_signed
 from ledger.bus.remote_history import Chain
-from ledger.checkpoint import Checkpoint, CheckpointVerifier, parse_checkpoint, verify_checkpoint
-from ledger.client import Page, is_signed_in_batch, read_event
+from ledger.checkpoint import Checkpoint, CheckpointVerifier
+from ledger.client import Page, read_event
 from ledger.codec import check_strict, decode_base64, decode_strict
-from ledger.envelope import decode_entry, pae
+from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.events.authority import LedgerCreated
 from ledger.history import Growth, GrowthSince, Trusted, changed, is_continued
 from ledger.identity import ledger_id
-from ledger.merkle import inclusion_path, leaf_hash
+from ledger.log.tiles import HASH_SIZE
+from ledger.merkle import leaf_hash
 from ledger.receipt import Receipt
 from ledger.trust import fingerprint
 
@@ -54,8 +56,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Anchors(msgspec.Struct, frozen=True, kw_only=True):
     """What whoever checks a receipt knows of its own: a vkey, root, a policy, the event it is to be of.
 
-    ``root`` are the first digits of root's fingerprint, or the key in hex; ``event`` is an entry's exact bytes or a
-    DSSE JSON envelope.
+    ``root`` are the first digits of its fingerprint or key, ``event`` an entry or a DSSE JSON envelope.
     """
 
     vkey: str | None = None
@@ -64,7 +65,7 @@ class Anchors(msgspec.Struct, frozen=True, kw_only=True):
     event: bytes | None = None
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class Checked(msgspec.Struct, frozen=True):
     """What a receipt proves; ``trust`` says whose word for the log's key was taken, ``witnessed`` what a policy found.
 
     ``is_signed`` says whether the author's signature was checked: of a batch it cannot be without its other events.
@@ -123,8 +124,8 @@ def check(receipt: Receipt, anchors: Anchors, *, fail_open: bool = False, known:
     evidence = evidence_in(receipt)
     data, batch = _entry(receipt, evidence, anchors.event)
     event, entry = read_event(receipt.index, data), decode_entry(data)
-    is_signed = entry.batch_size == 1 or batch is not None
-    if is_signed and not is_signed_in_batch(entry, batch or b""):
+    is_checkable, path = entry.batch_size == 1 or batch is not None, batch or b""
+    if is_checkable and not is_signed(entry, [path[at : at + HASH_SIZE] for at in range(0, len(path), HASH_SIZE)]):
         raise Corrupted("VERIFICATION_FAILED", "the signature of the receipt's entry does not fit it")
     verifier, ledger, by = _verifier(receipt, evidence, anchors, known)
     if ledger and event.ledger != ledger:
@@ -132,15 +133,7 @@ def check(receipt: Receipt, anchors: Anchors, *, fail_open: bool = False, known:
     checkpoint = receipt.verify(leaf_hash(data), verifier)
     note, policy = receipt.checkpoint_text, anchors.policy
     witnessed = None if policy is None else policy.demand(note, time.time(), fail_open=fail_open)
-    return Checked(
-        event=event,
-        is_signed=is_signed,
-        vkey=verifier.vkey,
-        checkpoint=checkpoint,
-        ledger=ledger,
-        trust=by,
-        witnessed=witnessed,
-    )
+    return Checked(event, is_checkable, verifier.vkey, checkpoint, ledger, by, witnessed)
 
 
 def hold(checkpoint: Checkpoint, client: Client) -> None:
@@ -189,8 +182,7 @@ def _entry(receipt: Receipt, evidence: Evidence | None, given: bytes | None) -> 
             raise Corrupted("VERIFICATION_FAILED", "the receipt is of another entry than the one that was given")
         return given, receipt.extra if evidence is None else evidence.batch  # a bundle's receipts hold the path alone
     if evidence is None:
-        message = "the receipt does not carry its entry: give the entry's exact bytes with --event FILE"
-        raise Refused("USAGE", message)
+        raise Refused("USAGE", "the receipt does not carry its entry: give its exact bytes with --event FILE")
     if given is not None:
         envelope: Any = check_strict(given)
         body = decode_base64(str(envelope.get("payload")), "payload of the envelope")
@@ -204,60 +196,54 @@ def _verifier(
 ) -> tuple[CheckpointVerifier, str, Literal["vkey", "policy", "root", "self-asserted"]]:
     """Return the key that must have signed the checkpoint, the ledger (empty if unknown), and whose word it is."""
     chained = None if evidence is None else _chained(evidence, known)
-    if anchors.root is not None and (chained is None or not _is_root(anchors.root, chained[2])):
+    if anchors.root is not None and (chained is None or not any(one.startswith(anchors.root) for one in chained[2:])):
         raise Corrupted("VERIFICATION_FAILED", "the receipt does not lead to the root key that you named")
     ledger = "" if chained is None else chained[1]
     if anchors.vkey is not None:
         return CheckpointVerifier.from_vkey(anchors.vkey), ledger, "vkey"
     if anchors.policy is not None and anchors.policy.logs:
-        origin = parse_checkpoint(receipt.checkpoint_text).origin
-        for verifier in anchors.policy.logs:
-            with suppress(Corrupted):
-                verify_checkpoint(receipt.checkpoint_text, verifier)
-                return verifier, ledger, "policy"
-        raise Corrupted("VERIFICATION_FAILED", f"no log of the policy signed for {origin!r}", origin=origin)
+        return anchors.policy.verify_log(receipt.checkpoint_text), ledger, "policy"
     if chained is None:
-        message = "nothing says whose log this is: give --vkey, or a --policy that names the log"
-        raise Refused("USAGE", message)
+        raise Refused("USAGE", "nothing says whose log this is: give --vkey, or a --policy that names the log")
     return chained[0], ledger, "self-asserted" if anchors.root is None else "root"
 
 
-def _is_root(wanted: str, root: str) -> bool:
-    return wanted == root or fingerprint(bytes.fromhex(root)).startswith(wanted)
-
-
-def _chained(evidence: Evidence, known: str) -> tuple[CheckpointVerifier, str, str]:
-    """Return the checkpoint key that root's entries lead to, the ledger, and the first root key (hex)."""
+def _chained(evidence: Evidence, known: str) -> tuple[CheckpointVerifier, str, str, str]:
+    """Return the checkpoint key that root's entries lead to, the ledger, its first root key and that fingerprint."""
     chain = _Held(dict(evidence.chain))
     created = read_event(0, chain.entry(0)).data
     if not isinstance(created, LedgerCreated):
         raise Corrupted("VERIFICATION_FAILED", "the receipt's first entry is not that of a ledger")
-    ledger = ledger_id(bytes.fromhex(created.root))
-    return Chain(chain, ledger).checkpoint_verifier(known), ledger, created.root
+    root = bytes.fromhex(created.root)
+    ledger = ledger_id(root)
+    return Chain(chain, ledger).checkpoint_verifier(known), ledger, created.root, fingerprint(root)
 
 
 class _Held:
-    """The entries that a receipt carries, as reads (``client.Reads``): nobody vouches for them."""
+    """The entries that a receipt carries, as reads (``client.EntryReads``): nobody vouches for them."""
 
     def __init__(self, entries: dict[int, bytes]) -> None:
-        self._entries = entries
+        self._entries = dict(sorted(entries.items()))
 
     def entry(self, index: int) -> bytes:
         if index not in self._entries:
             raise Corrupted("VERIFICATION_FAILED", f"the receipt lacks the entry {index}")
         return self._entries[index]
 
-    def entries(self, start: int, *, limit: int = limits.range_events_max, kinds: Collection[str] = (),
-                stream: str | None = None, **_: Any) -> Page:  # fmt: skip
-        held = [(index, data) for index, data in sorted(self._entries.items()) if index >= start]
-        read = [(index, data, read_event(index, data)) for index, data in held]
-        matching = [
-            (index, data)
-            for index, data, event in read
-            if (not kinds or event.kind in kinds) and stream in {None, event.stream}
-        ]
-        end = max(self._entries, default=0) + 1
-        return Page(matching[:limit], max(end, start + 1), end)
+    def entries(
+        self,
+        start: int,
+        *,
+        limit: int = limits.range_events_max,
+        kinds: Collection[str] = (),
+        stream: str | None = None,
+    ) -> Page:
+        matching = []
+        for index, data in self._entries.items():
+            event = read_event(index, data)
+            if index >= start and (not kinds or event.kind in kinds) and stream in {None, event.stream}:
+                matching.append((index, data))
+        return Page(matching[:limit], max(self._entries) + 1, max(self._entries) + 1)
 
 
 def _evidence(client: Client, index: int) -> Evidence:
@@ -269,11 +255,8 @@ def _evidence(client: Client, index: int) -> Evidence:
         for row in client.view("catalog.find", {"kind": kind, "stream": stream, "limit": 500})["events"]
     ]
     chain = sorted({companion for one in [0, *rows] for companion in _batch_of(one, client.entry(one))})
-    entry, batch = decode_entry(data), b""
-    if entry.batch_size > 1:
-        bodies = [decode_entry(client.entry(one)).body for one in _batch_of(index, data)]
-        batch = b"".join(inclusion_path([leaf_hash(pae(body)) for body in bodies], entry.batch_index))
-    return Evidence(entry=data, batch=batch, chain=[(one, client.entry(one)) for one in chain])
+    path = b"".join(batch_path(client.entry, index, decode_entry(data)) or [])
+    return Evidence(entry=data, batch=path, chain=[(one, client.entry(one)) for one in chain])
 
 
 def _batch_of(index: int, data: bytes) -> range:

@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from witnessing import PROGRAM, WitnessProcess, make, proof, root, run
 
-from ledger.checkpoint import Checkpoint, CheckpointKey, CheckpointVerifier, sign_checkpoint, split_note
-from ledger.cosignature import Cosigner
+from ledger.checkpoint import (
+    COSIGNATURE_KEY,
+    Checkpoint,
+    CheckpointKey,
+    CheckpointVerifier,
+    parse_vkey,
+    sign_checkpoint,
+    vkey_of,
+)
 from ledger.merkle import leaf_hash, verify_consistency
+from ledger.policy import Witness
 
 sys.path.insert(0, str(PROGRAM.parent))
 import witness as program
@@ -61,12 +69,12 @@ def witness(state: Path) -> Iterator[WitnessProcess]:
 
 
 def test_it_cosigns_a_log_that_grows(witness: WitnessProcess) -> None:
-    key, cosigner, last = KEYS["grows"], Cosigner.from_vkey(witness.vkey), 0
+    key, last = KEYS["grows"], 0
+    cosigner = Witness(*parse_vkey(witness.vkey, COSIGNATURE_KEY))
     for size in (1, 2, 7, 7, 8, 40):
         status, _, line = witness.ask(request(key, LEAVES[:size], last))
         assert status == 200, line
-        text, lines = split_note(note_of(key, LEAVES[:size]) + line)
-        [time_s] = cosigner.times(text, lines)
+        [time_s] = cosigner.times(note_of(key, LEAVES[:size]) + line)
         assert abs(time_s - time.time()) < 3600
         last = size
     assert witness.ask(request(key, LEAVES, 7)) == (409, "text/x.tlog.size", "40\n")
@@ -199,7 +207,7 @@ def test_a_witness_whose_database_is_gone_does_not_begin_again(tmp_path: Path) -
 
 def test_logs_are_added_by_vkeys_of_logs_alone(tmp_path: Path) -> None:
     make(tmp_path / "state")
-    for vkey in ("x", Cosigner("w", bytes(32)).vkey, CheckpointVerifier("l", bytes(32)).vkey[:-4]):
+    for vkey in ("x", vkey_of("w", COSIGNATURE_KEY, bytes(32)), CheckpointVerifier("l", bytes(32)).vkey[:-4]):
         assert run("add", tmp_path / "state", vkey).returncode == 1
     assert run("init", tmp_path / "other", "--name", "a b").returncode == 1
 

@@ -342,7 +342,8 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
         "router": RouterWorker(router, reader.answer, path / "router.db", chains).run,
     }
     if (witnesses := configured_witnesses(actions.witness)) is not None:
-        workers["witness"] = Witnessing(client, witnesses).run
+        policy, fail_closed = witnesses
+        workers["witness"] = Witnessing(client, policy, fail_closed=fail_closed).run
     if actions.validator_tree is not None:
         judge = None if llm is None else ModelJudge(llm)
         author = service_author(client, "validator")

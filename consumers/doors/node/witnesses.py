@@ -32,7 +32,7 @@ import structlog
 
 from consumers.sdk.http import NoAnswer, is_loopback, request
 from ledger import limits
-from ledger.checkpoint import Checkpoint, note_size_max_bytes, parse_checkpoint, split_note
+from ledger.checkpoint import Checkpoint, note_size_max_bytes, parse_checkpoint
 from ledger.codec import converted, decode_decimal, encode_base64
 from ledger.config import WITNESSED_FILE
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
@@ -55,15 +55,8 @@ class WitnessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     policy: str
 
 
-class Witnesses(msgspec.Struct, frozen=True):
-    """A policy whose witnesses can be asked, and whether outsiders see what they have not cosigned."""
-
-    policy: Policy
-    fail: Literal["open", "closed"]
-
-
-def configured_witnesses(table: dict[str, str]) -> Witnesses | None:
-    """Return what ``[witness]`` says; None when it is not there.
+def configured_witnesses(table: dict[str, str]) -> tuple[Policy, bool] | None:
+    """Return the policy of ``[witness]``, and whether it fails closed; None when there is no such table.
 
     Raises:
         Refused: ``INVALID_FIELD``, ``UNKNOWN_FIELD``, or the policy's.
@@ -79,11 +72,11 @@ def configured_witnesses(table: dict[str, str]) -> Witnesses | None:
         if not is_safe or not url.hostname or url.username is not None:
             message = f"the witness {name} needs the URL it answers at: https://…, or http://… on this machine"
             raise Refused("INVALID_FIELD", message, path="$.witness.policy", witness=name)
-    return Witnesses(policy, given.fail)
+    return policy, given.fail == "closed"
 
 
 class _Asked(msgspec.Struct):
-    """What is known of a witness: the size it cosigned last, its line on the present note, when it is asked again."""
+    """What is known of a witness: the size it cosigned last, its line on the present note, when to ask it again."""
 
     name: str
     witness: Witness
@@ -97,11 +90,11 @@ class _Asked(msgspec.Struct):
 class Witnessing:
     """Has checkpoints of one log cosigned, for as long as ``run`` is not stopped."""
 
-    def __init__(self, client: LocalClient, witnesses: Witnesses) -> None:
-        client.needs_witnesses = witnesses.fail == "closed"
+    def __init__(self, client: LocalClient, policy: Policy, *, fail_closed: bool) -> None:
+        client.needs_witnesses = fail_closed
         self._client = client
-        self._policy = witnesses.policy
-        self._asked = [_Asked(name, witness) for name, witness in witnesses.policy.witnesses.items()]
+        self._policy = policy
+        self._asked = [_Asked(name, witness) for name, witness in policy.witnesses.items()]
         self._note, self._kept = "", ""
 
     def run(self, stop: threading.Event) -> None:
@@ -164,23 +157,16 @@ or an older copy was put back (`baton recover --from-stream`)"
     def _submit(self, asked: _Asked, checkpoint: Checkpoint) -> tuple[int, bytes]:
         path = self._client.consistency(asked.size, checkpoint.size).path
         body = f"old {asked.size}\n" + "".join(f"{encode_base64(one)}\n" for one in path) + "\n" + self._note
-        answer = request(
-            "POST",
-            asked.witness.url.rstrip("/") + "/add-checkpoint",
-            body.encode(),
-            limit_s=limits.witness_answer_max_s,
-            answer_max_bytes=note_size_max_bytes,
-            read=frozenset({_OK, _CONFLICT}),
-        )
+        url, read = asked.witness.url.rstrip("/") + "/add-checkpoint", frozenset({_OK, _CONFLICT})
+        limit_s, limit_bytes = limits.witness_answer_max_s, note_size_max_bytes
+        answer = request("POST", url, body.encode(), limit_s=limit_s, answer_max_bytes=limit_bytes, read=read)
         return answer.status, answer.body
 
     def _believed(self, asked: _Asked, answer: str) -> str:
         """Return the witness' line out of what it answered."""
         line, time_s = _line_of(asked.witness, self._note, answer)
         if not line:
-            message = (
-                f"its answer holds no cosignature of the key that the policy names ({asked.witness.cosigner.vkey})"
-            )
+            message = "its answer holds no cosignature of the key that the policy names"
             raise Corrupted("VERIFICATION_FAILED", message, witness=asked.name)
         if abs(time_s - time.time()) > limits.witness_clock_ahead_max_s:
             message = (
@@ -212,10 +198,8 @@ def _line_of(witness: Witness, note: str, lines: str) -> tuple[str, int]:
     Raises:
         Corrupted: a line claims to be, and does not fit. Refused: there is a line that is none.
     """
-    text, _ = split_note(note)
-    for line in lines.rpartition("\n\n")[2].split("\n"):
-        if line:
-            times = witness.cosigner.times(*split_note(f"{text}\n{line}\n"))
-            if times:
-                return f"{line}\n", times[0]
+    text, _, _ = note.rpartition("\n\n")
+    for line in filter(None, lines.rpartition("\n\n")[2].split("\n")):
+        if times := witness.times(f"{text}\n\n{line}\n"):
+            return f"{line}\n", times[0]
     return "", 0

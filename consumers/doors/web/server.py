@@ -54,24 +54,15 @@ async def publishing(client: LocalClient, listening: socket.socket) -> AsyncIter
         Unavailable: ``STORE_UNAVAILABLE`` when the server does not start.
     """
     host, port = listening.getsockname()[:2]
-    app = Starlette(
-        routes=routes_of(client),
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts(client, host), www_redirect=False)],
-    )
+    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts(client, host), www_redirect=False)
+    app = Starlette(routes=routes_of(client), middleware=[trusted])
     app.router.redirect_slashes = False  # a redirect would lead to the Host that was sent
-    server = _Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            limit_concurrency=connections_max,
-            timeout_keep_alive=keep_alive_max_s,
-            timeout_graceful_shutdown=stop_wait_max_s,
-            h11_max_incomplete_event_size=request_head_max_bytes,
-        )
-    )
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="off", server_header=False,
+        limit_concurrency=connections_max, timeout_keep_alive=keep_alive_max_s,
+        timeout_graceful_shutdown=stop_wait_max_s, h11_max_incomplete_event_size=request_head_max_bytes,
+    )  # fmt: skip
+    server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     starting = asyncio.create_task(server.answers.wait())
     try:

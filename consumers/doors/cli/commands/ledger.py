@@ -248,9 +248,11 @@ def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:
     try:
         witnesses = configured_witnesses(trust.actions_of(settings, client).witness)
         if witnesses is not None:
-            found = witnesses.policy.judge(client.prove(0).checkpoint_text, time.time())
+            policy, fail_closed = witnesses
+            witnessed = policy.judge(client.prove(0).checkpoint_text, time.time())
+            found = f"{witnessed}; without them it fails {'closed' if fail_closed else 'open'}"
             fix = "`baton serve` asks them, and its log says what they answered"
-            yield Check("witnesses", found.is_met, f"{found}; without them it fails {witnesses.fail}", fix)
+            yield Check("witnesses", witnessed.is_met, found, fix)
     except BatonError as error:
         if error.code != "NOT_TRUSTED":  # which has a line of its own
             yield Check("witnesses", ok=False, found=error.code, fix=error.message)

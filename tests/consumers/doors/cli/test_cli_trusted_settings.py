@@ -21,8 +21,8 @@ from consumers.handoffs.notifier.settings import ChannelSettings
 from consumers.handoffs.router import chains_file
 from consumers.sdk.llm.model import LlmSettings
 from consumers.sessions.places import ReportsSettings
+from ledger.checkpoint import COSIGNATURE_KEY, vkey_of
 from ledger.config import Actions, Config
-from ledger.cosignature import Cosigner
 from ledger.trust import read_folder
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def writes_files_of_reports(clone: Clone) -> bool:
 
 
 def submits_checkpoints(clone: Clone) -> bool:
-    line = f"witness one {Cosigner('witness.example', bytes(32)).vkey} {clone.sink.url}"
+    line = f"witness one {vkey_of('witness.example', COSIGNATURE_KEY, bytes(32))} {clone.sink.url}"
     clone.configure(f'[witness]\nfail = "open"\npolicy = """\n{line}\nquorum one\n"""\n')
     clone.trust()
     with Serving(clone.home):

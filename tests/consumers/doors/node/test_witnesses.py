@@ -79,7 +79,7 @@ def process(tmp_path: Path, ledger: Ledger) -> Iterator[WitnessProcess]:
 def witnessing(client: LocalClient, policy: str, fail: str = "open") -> Witnessing:
     witnesses = configured_witnesses({"policy": policy, "fail": fail})
     assert witnesses is not None
-    return Witnessing(client, witnesses)
+    return Witnessing(client, witnesses[0], fail_closed=witnesses[1])
 
 
 def ask(witnessing: Witnessing, *, rounds: int = 1) -> list[str]:

@@ -1,0 +1,157 @@
+"""Taking receipts from a ledger that lies, and what they prove of keys that were replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from building import Ledger, key_named
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from consumers.sdk.receipts import Anchors, check, evidence_in, take
+from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
+from ledger.errors import BatonError, Corrupted, Refused
+from ledger.events.authority import CheckpointKeyRotated, KeyRotated
+from ledger.events.session import FindingLogged, SessionStarted
+from ledger.identity import write_key
+from ledger.lifecycle.authority import CHECKPOINT, ROOT
+from ledger.local import LocalClient
+from ledger.merkle import leaf_hash
+from ledger.receipt import Receipt
+from projections.reader import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+class Node:
+    """A client whose answers a test changes."""
+
+    def __init__(self, client: LocalClient, **lies: Callable[..., Any]) -> None:
+        self._client, self._lies = client, lies
+
+    def __getattr__(self, name: str) -> Any:
+        return self._lies.get(name, getattr(self._client, name))
+
+
+@pytest.fixture
+def filled(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ledger.emit("alice", "session/s", SessionStarted())
+    for number in range(5):
+        ledger.emit("alice", "session/s", FindingLogged(finding=f"finding {number}"))
+    return ledger
+
+
+@pytest.fixture
+def client(filled: Ledger) -> Iterator[LocalClient]:
+    filled.write_keys()
+    with LocalClient(filled.settings(), log=filled.log, views=Reader) as made:
+        yield made
+
+
+def signed(client: LocalClient, key: CheckpointKey, size: int, root: bytes, index: int) -> Receipt:
+    receipt = client.prove(index)
+    return msgspec.structs.replace(receipt, checkpoint_text=sign_checkpoint(Checkpoint(key.origin, size, root), key))
+
+
+def test_a_node_that_lies_about_a_receipt_is_refused(filled: Ledger, client: LocalClient, tmp_path: Path) -> None:
+    size, root = filled.head()
+    key, other = filled.checkpoint_key, CheckpointKey(filled.checkpoint_key.origin, bytes(32))
+    with Ledger(tmp_path / "other", root="another root") as stranger:
+        stranger.write_keys()
+        with LocalClient(stranger.settings(), log=stranger.log, views=Reader) as elsewhere:
+            theirs = take(elsewhere, 3)
+    evidence = evidence_in(theirs)
+    assert evidence is not None
+    lies: list[dict[str, Callable[..., Any]]] = [
+        {"prove": lambda index: client.prove(index - 1)},
+        {"prove": lambda index: signed(client, other, size, root, index)},
+        {"prove": lambda index: signed(client, key, size, leaf_hash(b"x"), index)},
+        {"prove": lambda index: signed(client, key, size + 1, root, index)},
+        {"prove": lambda _: theirs},
+        {"prove": lambda _: theirs, "entry": lambda index: dict(evidence.chain)[index]},
+        {"entry": lambda index: client.entry(index - 1 if index else 0)},
+    ]
+    for lie in lies:
+        with pytest.raises((Corrupted, KeyError)) as refused:
+            take(Node(client, **lie), 8)  # type: ignore[arg-type]  # what it is asked is there
+        assert not isinstance(refused.value, Corrupted) or refused.value.code == "VERIFICATION_FAILED"
+    assert take(client, 8).index == 8
+
+
+def test_a_node_that_shows_another_branch_to_the_receipt_than_to_the_memory_is_refused(
+    filled: Ledger, client: LocalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both branches are signed by the log's own key, as only its operator can."""
+    client.remember()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # or the fork would be met at once
+    with Ledger(tmp_path / "fork") as fork:
+        fork.emit("alice", "session/s", SessionStarted())
+        while fork.head()[0] < filled.head()[0] + 2:
+            fork.emit("alice", "session/s", FindingLogged(finding=f"otherwise {fork.head()[0]}"))
+        fork.write_keys()
+        with LocalClient(fork.settings(), log=fork.log, views=Reader) as branch:
+            taken = take(branch, 8)
+            with pytest.raises(Corrupted, match="HISTORY_CHANGED"):
+                take(Node(branch, memory=client.memory), 8)  # type: ignore[arg-type]
+            # Even if it proves the memory's head by the old branch.
+            lie = Node(branch, memory=client.memory, consistency=client.consistency)
+            with pytest.raises(BatonError):
+                take(lie, 8)  # type: ignore[arg-type]
+    assert check(taken, Anchors()).event.index == 8
+
+
+def rotate(ledger: Ledger, key_name: str) -> CheckpointKey:
+    """Replace the key of checkpoints, and put the new one in place."""
+    new = key_named(key_name)
+    proof = new.prove_possession(ledger.id, CHECKPOINT)
+    ledger.emit(ROOT, "ledger", CheckpointKeyRotated(key=new.public.hex(), proof=proof))
+    path = ledger.home.key_file(CHECKPOINT)
+    path.unlink()
+    write_key(path, new, ledger=ledger.id, name=CHECKPOINT)
+    return CheckpointKey(ledger.checkpoint_key.origin, new.seed)
+
+
+def test_a_receipt_leads_from_root_to_the_key_that_took_the_place_of_others(
+    filled: Ledger, client: LocalClient
+) -> None:
+    fingerprint = filled.root_fingerprint()
+    before = take(client, 8)
+    root = key_named("root anew")
+    filled.emit(ROOT, "agent/root", KeyRotated(agent=ROOT, key=root.public.hex(),
+                                               proof=root.prove_possession(filled.id, ROOT)))  # fmt: skip
+    filled.keys[ROOT] = root
+    new = rotate(filled, "checkpoint anew")
+    receipt = take(client, 8)
+    checked = check(receipt, Anchors(root=fingerprint))
+    assert (checked.vkey, checked.trust) == (new.verifier.vkey, "root")
+    assert check(before, Anchors(root=fingerprint)).vkey == filled.checkpoint_key.verifier.vkey
+    evidence = evidence_in(receipt)
+    assert evidence is not None
+    for left_out in range(len(evidence.chain)):
+        chain = [one for place, one in enumerate(evidence.chain) if place != left_out]
+        less = msgspec.json.encode(msgspec.structs.replace(evidence, chain=chain))
+        with pytest.raises(Corrupted):
+            check(msgspec.structs.replace(receipt, extra=less), Anchors(root=fingerprint))
+    old = msgspec.structs.replace(evidence, chain=evidence.chain[:-1])  # a stolen key, and its end left out
+    with pytest.raises(Corrupted, match="hides entries"):
+        check(msgspec.structs.replace(before, extra=msgspec.json.encode(old)), Anchors(), known=new.verifier.vkey)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_evidence_that_was_changed_is_refused_or_says_the_same(client: LocalClient, data: st.DataObject) -> None:
+    receipt = take(client, 8)
+    root = check(receipt, Anchors())
+    extra = bytearray(receipt.extra or b"")
+    place = data.draw(st.integers(0, len(extra) - 1))
+    extra[place] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        checked = check(msgspec.structs.replace(receipt, extra=bytes(extra)), Anchors())
+    except (Corrupted, Refused):
+        return
+    assert (checked.event, checked.checkpoint, checked.vkey) == (root.event, root.checkpoint, root.vkey)
