@@ -16,7 +16,7 @@ from consumers.sdk.receipts import Anchors, Checked, check, evidence_in, hold, h
 from consumers.sdk.text import clean
 from consumers.sdk.tiles import PublishedLog
 from ledger.checkpoint import CheckpointVerifier
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import Refused, Unavailable
 from ledger.files import read_regular, replacing
 from ledger.limits import policy_size_max_bytes, request_size_max_bytes
 from ledger.policy import Policy
@@ -107,20 +107,18 @@ def _anchors(root: str | None, vkey: str | None, policy_file: Path | None, event
 
 
 def _hold_here(app: App, checked: Checked) -> bool:
-    """Hold the receipt against the ledger of this run, if it is of that one."""
+    """Hold the receipt against the ledger of this run, if there is one and the receipt is of it."""
     try:
-        settings = app.settings()
-    except BatonError as error:
-        if error.code != "NO_LEDGER" or app.home is not None:
+        if app.settings().server is None and not app.ledger_home().is_local():
+            return False
+        client = app.client()
+    except (Refused, Unavailable):
+        if app.home is not None or app.server is not None:
             raise
-        return False  # offline, and nothing to compare with
-    if settings.server is None and not app.ledger_home().is_local():
-        return False
-    client = app.client()
-    if client.ledger != checked.ledger:
-        return False
-    hold(checked.checkpoint, client)
-    return True
+        return False  # checking is offline: whatever lies around here, or is away, does not keep anybody from it
+    if client.ledger == checked.ledger:
+        hold(checked.checkpoint, client)
+    return client.ledger == checked.ledger
 
 
 def write_receipt(app: App, index: int, path: Path, *, policy: Policy | None = None) -> None:

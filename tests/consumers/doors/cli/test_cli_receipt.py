@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,6 @@ from ledger.receipt import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Fresh = Callable[[str], str]
 
@@ -96,6 +96,19 @@ def test_a_stranger_verifies_it_without_any_ledger(alone: Baton, stranger: Baton
     stranger.refuses("USAGE", "receipt", "verify", kept, "--fail-open")
     stranger.refuses("NOT_FOUND", "receipt", "verify", f"{kept}.gone")
     stranger.refuses("NO_LEDGER", "receipt", "12")
+
+
+def test_a_server_that_is_away_keeps_nobody_from_checking(
+    stranger: Baton, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (Path.cwd() / ".baton").mkdir()
+    (Path.cwd() / ".baton" / "config.toml").write_text("what is this")
+    assert "self-asserted" in stranger("receipt", "verify", kept)
+    (Path.cwd() / ".baton" / "config.toml").unlink()
+    monkeypatch.setenv("BATON_SERVER", "nats://127.0.0.1:1")
+    monkeypatch.setenv("BATON_AGENT", "a")
+    assert "self-asserted" in stranger("receipt", "verify", kept)
+    stranger.refuses("KEY_FILE_MISSING", "receipt", "verify", kept, "--server", "nats://127.0.0.1:1")
 
 
 def test_it_is_of_the_event_that_was_given_and_of_no_other(alone: Baton, stranger: Baton, kept: Path) -> None:
