@@ -15,6 +15,7 @@ from hypothesis import settings
 pytest.register_assert_rewrite("checking", "client_suite", "given")
 
 from building import Ledger  # noqa: E402 - what is rewritten is named first
+from faults import is_long_run, table  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +47,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if marked[item.path]:
             item.add_marker(pytest.mark.process)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what the long run of faults came to."""
+    if is_long_run:
+        terminalreporter.section("faults")
+        passed, failed = (terminalreporter.stats.get(outcome, []) for outcome in ("passed", "failed"))
+        for line in table(passed, failed):
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,15 +8,46 @@ from __future__ import annotations
 
 import os
 import random
-from typing import Final
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pytest
 
 FAULTS: Final = int(os.environ.get("BATON_FAULTS", "1"))
 is_long_run: Final = FAULTS > 1
 
+# How often tests asked for, by their names without parameters.
+_asked: Final = Counter[str]()
+# A test that is run as often as is asked for counts its runs by a parameter of one of these names.
+_COUNTED: Final = re.compile(r"\[(number|seed)?\d+\]$")
+
 
 def times(quick: int, each: int) -> int:
     """Return ``quick``, or in the long run ``each`` as many times as were asked for."""
-    return each * FAULTS if is_long_run else quick
+    count = each * FAULTS if is_long_run else quick
+    if test := os.environ.get("PYTEST_CURRENT_TEST"):
+        _asked[_name(test.rpartition(" ")[0])] += count
+    return count
+
+
+def table(passed: Sequence[pytest.TestReport], failed: Sequence[pytest.TestReport]) -> Iterator[str]:
+    """Yield what a run came to, a line a test: how often its faults were made, and how many states were found bad."""
+    runs, bad = Counter[str](), Counter(_name(report.nodeid) for report in failed)
+    for report in [*passed, *failed]:
+        if _name(report.nodeid) in _asked or _COUNTED.search(report.nodeid):
+            runs[_name(report.nodeid)] += 1
+    yield f"{'faults':>9}  {'bad':>4}  what must hold"
+    for name, count in sorted(runs.items()):
+        yield f"{max(count, _asked[name]):>9,}  {bad[name]:>4}  {name.rpartition('::test_')[2].replace('_', ' ')}"
+    yield f"{sum(max(count, _asked[name]) for name, count in runs.items()):>9,}  {bad.total():>4}  together"
+
+
+def _name(test: str) -> str:
+    return test.partition("[")[0]
 
 
 def chances(name: str, count: int) -> list[random.Random]:

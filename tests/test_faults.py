@@ -1,0 +1,33 @@
+"""The table at the end of the long run of faults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import faults
+import pytest
+from faults import table, times
+
+
+def report(nodeid: str, outcome: Any = "passed") -> pytest.TestReport:
+    return pytest.TestReport(nodeid, (nodeid, 0, nodeid), {}, outcome, None, "call")
+
+
+def test_each_line_counts_what_was_asked_for_or_how_often_a_test_was_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "_asked", faults.Counter())
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/a.py::test_kills_lose_nothing[local] (call)")
+    asked = times(5, each=100) + times(7, each=100)
+    passed = [
+        report("tests/a.py::test_kills_lose_nothing[local]"),
+        report("tests/b.py::test_flip_is_seen[0]"),
+        report("tests/b.py::test_flip_is_seen[1]"),
+        report("tests/b.py::test_no_fault_at_all[name]"),
+    ]
+
+    lines = list(table(passed, [report("tests/b.py::test_flip_is_seen[2]", "failed")]))
+
+    assert [line.split(maxsplit=2) for line in lines[1:]] == [
+        [f"{asked:,}", "0", "kills lose nothing"],
+        ["3", "1", "flip is seen"],
+        [f"{asked + 3:,}", "1", "together"],
+    ]
