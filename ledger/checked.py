@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from ledger import trust
 from ledger.admission.check import Candidate
-from ledger.admission.replay import decide_again, is_signed, read_entry
+from ledger.admission.replay import decide_again, read_entry
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer
 from ledger.client import Client
@@ -45,6 +45,7 @@ from ledger.lifecycle.authority import AgentRecord, KeyRecord
 from ledger.lifecycle.handoff import HandoffState
 from ledger.log.tables import StreamRecord, StreamState, agent_key, decode_record, key_key
 from ledger.merkle import leaf_hash, verify_inclusion
+from ledger.signature import is_signed
 
 authority_file_max_bytes: Final = 64 * 1024**2
 _FORMAT: Final = 1

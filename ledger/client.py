@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 import msgspec
 
 from ledger import limits
-from ledger.envelope import Entry, Submission, batch_pae, decode_entry, event_id, pae
+from ledger.envelope import Entry, Submission, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.events.authority import EpochStarted
 from ledger.events.body import Event, decode_body, make_event
 from ledger.history import Epoch, Growth, Past, StreamAsked, StreamPage, answered
 from ledger.lifecycle.authority import ROOT
+from ledger.merkle import inclusion_path, leaf_hash
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -257,23 +258,21 @@ def read_event(index: int, data: bytes) -> Event:
     )
 
 
-def is_signed(reads: EntryReads, index: int, entry: Entry) -> bool:
-    """Return whether the signature of an entry fits it; that of a batch, all of its events."""
-    from ledger.identity import verify  # noqa: PLC0415 - loads keys, which reading does not need
+def read_batch_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:
+    """Return the path of the entry at ``index`` within its signed batch, of which every event is read.
 
-    signed = pae(entry.body)
+    It is empty for an event of no batch, and where the rest of the batch is not to be had: then no signature fits. A
+    server that answers with one event and signs another one's batch gives a path that does not lead to its root.
+    """
     if entry.batch_size == 1:
-        return verify(entry.key, signed, entry.sig)
-    start = index - entry.batch_index
-    members: list[bytes] = []
-    while len(members) < entry.batch_size:
-        page = reads.entries(start + len(members), limit=entry.batch_size - len(members))
+        return []
+    start, bodies = index - entry.batch_index, list[bytes]()
+    while len(bodies) < entry.batch_size:
+        page = reads.entries(start + len(bodies), limit=entry.batch_size - len(bodies))
         if not page.entries:
-            return False
-        members += [pae(decode_entry(data).body) for _, data in page.entries]
-    # A server could answer with one event here and sign another one's batch there.
-    is_member = len(members) == entry.batch_size and members[entry.batch_index] == signed
-    return is_member and verify(entry.key, batch_pae(members), entry.sig)
+            return []
+        bodies += [decode_entry(data).body for _, data in page.entries]
+    return inclusion_path([leaf_hash(pae(body)) for body in bodies], entry.batch_index)
 
 
 def read_epoch(client: Client, event: str) -> Epoch:

@@ -38,6 +38,7 @@ from ledger.log.blobs import check_blob
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from ledger.merkle import leaf_hash, root_of, verify_inclusion
 from ledger.receipt import Receipt
+from ledger.signature import split_hashes
 
 if TYPE_CHECKING:
     from consumers.auditor.report import Anchor, AuditReport, Findings
@@ -88,7 +89,7 @@ def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRep
             findings.problem(index, "CORRUPTED", f"the proof of entry {index} cannot be used: {message_of(error)}")
             continue
         if verify_inclusion(leaf_hash(data), index, manifest.size, receipt.path, root):
-            part.feed(index, data, _split_hashes(receipt.extra))
+            part.feed(index, data, split_hashes(receipt.extra or b""))
         else:
             message = f"entry {index} is not in the tree of the checkpoint"
             findings.problem(index, "VERIFICATION_FAILED", message)
@@ -127,12 +128,6 @@ def _read_proof(proof: bytes, index: int, note: bytes) -> Receipt:
     if receipt.checkpoint_text.encode() != note:
         raise Refused("VERIFICATION_FAILED", "it is under another checkpoint")
     return receipt
-
-
-def _split_hashes(extra: bytes | None) -> list[bytes] | None:
-    if extra is None:
-        return None
-    return [extra[start : start + HASH_SIZE] for start in range(0, len(extra), HASH_SIZE)]
 
 
 def _read_ends(bundle: Bundle, part: Part, findings: Findings) -> Ends | None:

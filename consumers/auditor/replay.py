@@ -22,7 +22,7 @@ from consumers.auditor.signatures import Batches, Signatures
 from ledger.admission.check import Candidate
 from ledger.admission.replay import decide_again
 from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.admission.state import Layer
+from ledger.admission.state import Layer, NoLog
 from ledger.codec import encode_packed
 from ledger.envelope import decode_entry, event_id, pae
 from ledger.errors import Refused
@@ -70,7 +70,7 @@ class Replay:
         self._findings = findings
         self._signatures = Signatures(findings, expected_events)
         self._batches = Batches(findings)
-        self._clock = Clock(findings)
+        self._clock = Clock(findings.problem, findings.note)
         self.frontier: Frontier | None = Frontier.empty()
         self._roots_at = frozenset(roots_at)
         self._observe = observe
@@ -206,14 +206,11 @@ class Replay:
         (self._findings.problem if self.lost_from is None else self._findings.note)(index, code, message)
 
 
-class PackedState:
-    """A ``Base`` without a log."""
+class PackedState(NoLog):
+    """The state after a replay, packed."""
 
     def __init__(self) -> None:
-        self.size = 0
-        self.ledger: str | None = None
-        self.now_ms: int | None = None
-        self.authority_version = 0
+        super().__init__()
         self.packed: dict[bytes, bytes] = {}
         self.indexes: dict[bytes, int] = {}
         self._decoded: dict[bytes, Any] = {}
@@ -228,10 +225,6 @@ class PackedState:
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event, or None."""
         return self.indexes.get(bytes.fromhex(event_id[7:]))
-
-    def key_at(self, index: int) -> bytes:
-        """Never asked: a replay refuses every duplicate before it would matter."""
-        raise KeyError(index)
 
     def take(self, layer: Layer) -> None:
         """Take over the records decided in ``layer``; ids are recorded one by one with ``remember``."""

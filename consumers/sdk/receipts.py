@@ -20,19 +20,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from ledger import limits
-from ledger.admission.replay import batch_path, is_signed
 from ledger.bus.remote_history import Chain
 from ledger.checkpoint import Checkpoint, CheckpointVerifier
-from ledger.client import Page, read_event
+from ledger.client import Page, read_batch_path, read_event
 from ledger.codec import check_strict, decode_base64, decode_strict
 from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.events.authority import LedgerCreated
 from ledger.history import Growth, GrowthSince, Trusted, changed, is_continued
 from ledger.identity import ledger_id
-from ledger.log.tiles import HASH_SIZE
 from ledger.merkle import leaf_hash
 from ledger.receipt import Receipt
+from ledger.signature import is_signed, split_hashes
 from ledger.trust import fingerprint
 
 if TYPE_CHECKING:
@@ -124,8 +123,8 @@ def check(receipt: Receipt, anchors: Anchors, *, fail_open: bool = False, known:
     evidence = evidence_in(receipt)
     data, batch = _entry(receipt, evidence, anchors.event)
     event, entry = read_event(receipt.index, data), decode_entry(data)
-    is_checkable, path = entry.batch_size == 1 or batch is not None, batch or b""
-    if is_checkable and not is_signed(entry, [path[at : at + HASH_SIZE] for at in range(0, len(path), HASH_SIZE)]):
+    is_checkable = entry.batch_size == 1 or batch is not None
+    if is_checkable and not is_signed(entry, split_hashes(batch or b"")):
         raise Corrupted("VERIFICATION_FAILED", "the signature of the receipt's entry does not fit it")
     verifier, ledger, by = _verifier(receipt, evidence, anchors, known)
     if ledger and event.ledger != ledger:
@@ -255,8 +254,8 @@ def _evidence(client: Client, index: int) -> Evidence:
         for row in client.view("catalog.find", {"kind": kind, "stream": stream, "limit": 500})["events"]
     ]
     chain = sorted({companion for one in [0, *rows] for companion in _batch_of(one, client.entry(one))})
-    path = b"".join(batch_path(client.entry, index, decode_entry(data)) or [])
-    return Evidence(entry=data, batch=path, chain=[(one, client.entry(one)) for one in chain])
+    batch = b"".join(read_batch_path(client, index, decode_entry(data)))
+    return Evidence(entry=data, batch=batch, chain=[(one, client.entry(one)) for one in chain])
 
 
 def _batch_of(index: int, data: bytes) -> range:

@@ -24,7 +24,7 @@ import msgspec
 from blake3 import blake3
 
 from ledger.admission.authority import OF_KIND
-from ledger.admission.state import Layer
+from ledger.admission.state import Layer, NoLog
 from ledger.envelope import Entry, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.events.body import Body, Event, decode_body, make_event
@@ -108,26 +108,17 @@ def folded_agent(snapshot: Snapshot, name: str) -> dict[bytes, Any]:
     return layer.records
 
 
-class _Others:
+class _Others(NoLog):
     """A ``Base`` in which whoever the fold is not about was allowed to do what he did."""
 
     def __init__(self, name: str) -> None:
-        self.size = 0
-        self.ledger: str | None = None
-        self.now_ms: int | None = None
-        self.authority_version = 0
+        super().__init__()
         self._own = agent_key(name)
 
     def record(self, key: bytes) -> Any:
         if key[:1] != b"a" or key == self._own:
             return None
         return AgentRecord(key[1:].decode(), "", frozenset({"admin"}))
-
-    def index_of(self, _stream: str, _event_id: str) -> int | None:
-        return None
-
-    def key_at(self, index: int) -> bytes:
-        raise KeyError(index)  # no rule of authority asks who signed an entry
 
 
 def _events(snapshot: Snapshot, stream: str) -> Iterator[Event]:

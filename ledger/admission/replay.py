@@ -11,7 +11,7 @@ Pure: whoever feeds entries has read them, and says that they stand in the log a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,18 +19,17 @@ import msgspec
 from ledger.admission.check import Candidate
 from ledger.admission.decide import apply, check_versions, count_refused
 from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.admission.state import Layer
-from ledger.envelope import Entry, batch_root_pae, decode_entry, event_id, pae
+from ledger.admission.state import Layer, NoLog
+from ledger.envelope import Entry, decode_entry, event_id, pae
 from ledger.errors import Refused
 from ledger.events import EventData
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import Body, Event, decode_body
-from ledger.identity import verify
 from ledger.lifecycle.authority import suspect_at
 from ledger.lifecycle.clock import Clock
 from ledger.limits import body_size_max_bytes
 from ledger.log.tables import StreamRecord
-from ledger.merkle import inclusion_path, leaf_hash, root_of_path
+from ledger.signature import is_signed
 
 
 class Judged(NamedTuple):
@@ -76,26 +75,6 @@ def read_entry(data: bytes) -> tuple[Entry, Candidate]:
     return entry, Candidate(body, content, event_id(pae(entry.body)), entry.body)
 
 
-def is_signed(entry: Entry, batch_path: Sequence[bytes] | None = None) -> bool:
-    """Return whether the signature of an entry fits it; one of a signed batch needs its path within the batch."""
-    signed: bytes | None = pae(entry.body)
-    if entry.batch_size > 1:
-        root = root_of_path(leaf_hash(pae(entry.body)), entry.batch_index, entry.batch_size, list(batch_path or ()))
-        signed = None if root is None else batch_root_pae(entry.batch_size, root)
-    elif batch_path:
-        return False
-    return signed is not None and verify(entry.key, signed, entry.sig)
-
-
-def batch_path(reads: Callable[[int], bytes], index: int, entry: Entry) -> list[bytes] | None:
-    """Return the path of the entry at ``index`` within its signed batch, of which ``reads`` gives every entry."""
-    if entry.batch_size == 1:
-        return None
-    start = index - entry.batch_index
-    bodies = [decode_entry(reads(member)).body for member in range(start, start + entry.batch_size)]
-    return inclusion_path([leaf_hash(pae(body)) for body in bodies], entry.batch_index)
-
-
 class Missing(msgspec.Struct, frozen=True):
     """Entries ``first`` to ``last`` (None: and those after) of a stream, or of authority (None), that a part lacks.
 
@@ -136,11 +115,9 @@ class Part:
         self.missing: list[Missing] = []
         self.suspects: dict[int, int] = {}
         self._batches: dict[bytes, tuple[int, int]] = {}
-        self._clock = Clock(self)
+        self._clock = Clock(self._refuse, self._note)
 
-    def feed(
-        self, index: int, data: bytes, batch_path: Sequence[bytes] | None = None, *, is_verified: bool = False
-    ) -> None:
+    def feed(self, index: int, data: bytes, batch_path: Sequence[bytes] = (), *, is_verified: bool = False) -> None:
         """Decide the next entry; ``is_verified``: whoever feeds it has seen that its signature fits."""
         try:
             entry, candidate = read_entry(data)
@@ -148,7 +125,7 @@ class Part:
             self.refused.setdefault(index, refusal)
             return
         if not (is_verified or is_signed(entry, batch_path)):
-            self.refused.setdefault(index, Refused("SIGNATURE_INVALID", "its signature does not fit"))
+            self._refuse(index, "SIGNATURE_INVALID", "its signature does not fit")
             return
         body, content = candidate.body, candidate.data
         self.kinds[body.kind] += 1
@@ -160,7 +137,7 @@ class Part:
             place = (index - entry.batch_index, entry.accepted_ms)
             if self._batches.setdefault(entry.sig, place) != place:
                 message = "it has another time than its batch, or does not stand where it belongs in it"
-                self.refused.setdefault(index, Refused("VERIFICATION_FAILED", message))
+                self._refuse(index, "VERIFICATION_FAILED", message)
         self._clock.check(index, entry.accepted_ms, content)
         self._find_gaps(index, body, entry)
         self._nothing.index = index
@@ -195,12 +172,10 @@ class Part:
             if suspect is not None:
                 self.suspects[event.index] = suspect
 
-    def problem(self, index: int, code: str, message: str) -> None:
-        """Note what the clock refuses."""
+    def _refuse(self, index: int, code: str, message: str) -> None:
         self.refused.setdefault(index, Refused(code, message))
 
-    def note(self, index: int, code: str, message: str) -> None:
-        """Note what the clock says."""
+    def _note(self, index: int, code: str, message: str) -> None:
         self.notes.setdefault(index, Refused(code, message))
 
     def _find_gaps(self, index: int, body: Body, entry: Entry) -> None:
@@ -223,7 +198,7 @@ class Part:
                 message = (
                     f"{stream or 'authority'} has {version} entries, and the ledger signed that it has {ends[stream]}"
                 )
-                self.refused.setdefault(last_index, Refused("VERIFICATION_FAILED", message))
+                self._refuse(last_index, "VERIFICATION_FAILED", message)
             elif version != ends.get(stream):
                 self._miss(stream, ends.get(stream), size)
 
@@ -239,27 +214,15 @@ class Part:
         return (0, -1) if record is None else (record.version, record.last_index)
 
 
-class _Nothing:
-    """The ``Base`` under a part: what no entry of it gives is not there; which streams were looked at, is noted."""
-
-    size = 0
-    ledger: str | None = None
-    now_ms: int | None = None
-    authority_version = 0
+class _Nothing(NoLog):
+    """What lies under a part: nothing; which streams were looked at, is noted."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.index = 0
         self.looked_at: dict[str, int] = {}
 
     def record(self, key: bytes) -> Any:
-        """Return nothing, and note the stream that was looked at."""
+        """Return None, and note the stream that was looked at."""
         if key[:1] == b"s":
             self.looked_at.setdefault(key[1:].decode(), self.index)
-
-    def index_of(self, _stream: str, _event_id: str) -> int | None:
-        """Return None: what stands in the part, the layer above knows."""
-        return None
-
-    def key_at(self, index: int) -> bytes:
-        """Never asked: a replay refuses every duplicate before it would matter."""
-        raise KeyError(index)

@@ -51,6 +51,28 @@ class Base(Protocol):
         """Return the key that signed the entry at ``index``."""
 
 
+class NoLog:
+    """A ``Base`` without a log: nothing is there but what a subclass says."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.ledger: str | None = None
+        self.now_ms: int | None = None
+        self.authority_version = 0
+
+    def record(self, _key: bytes) -> Any:
+        """Return None."""
+        return None
+
+    def index_of(self, _stream: str, _event_id: str) -> int | None:
+        """Return None: what was decided anew, the layer above knows."""
+        return None
+
+    def key_at(self, index: int) -> bytes:
+        """Never asked: a replay refuses every duplicate before it would matter."""
+        raise KeyError(index)
+
+
 class Layer:
     """State as it would be after what was decided so far in this layer."""
 

@@ -16,7 +16,7 @@ from types import MappingProxyType
 import msgspec
 from blake3 import blake3
 
-from ledger.admission.replay import Part, batch_path
+from ledger.admission.replay import Part
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.bundle.archive import ending, header, padding
 from ledger.bundle.layout import (
@@ -34,7 +34,7 @@ from ledger.bundle.layout import (
 )
 from ledger.bundle.program import program_digest, schemas, verify_program
 from ledger.checkpoint import parse_checkpoint
-from ledger.client import Client, read_event
+from ledger.client import Client, read_batch_path, read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events import EventData
@@ -269,8 +269,8 @@ def _members(
     for index in manifest.indexes:
         data = client.entry(index)
         path = tuple(inclusion_proof(index, manifest.size, survey.tree.subtree))
-        batch = batch_path(client.entry, index, decode_entry(data))
-        receipt = Receipt(index, path, given["checkpoint"].decode(), None if batch is None else b"".join(batch))
+        batch = b"".join(read_batch_path(client, index, decode_entry(data))) or None
+        receipt = Receipt(index, path, given["checkpoint"].decode(), batch)
         yield from zip(entry_names(index), (data, receipt.to_text().encode()), strict=True)
     yield from ((name, given[name]) for name in map(home_name, sorted(manifest.files)))
     yield from sorted(key_members(survey.authority).items())

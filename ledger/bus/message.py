@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from ledger.codec import decode_base64, decode_decimal, encode_base64
-from ledger.envelope import ED25519, ENTRY_VERSION, Entry, batch_root_pae, decode_entry, event_id, pae
+from ledger.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
 from ledger.errors import Corrupted, Refused, message_of
-from ledger.identity import verify
-from ledger.merkle import leaf_hash, root_of_path
+from ledger.signature import is_signed
 
 INDEX: Final = "Baton-Index"
 ID: Final = "Baton-Id"
@@ -60,11 +59,7 @@ def entry_of(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
     published = {name: value for name, value in headers.items() if name.startswith("Baton-")}
     if published != headers_of(index, entry, path):
         raise Corrupted("VERIFICATION_FAILED", "the message's headers are not those of its entry", index=index)
-    signed: bytes | None = pae(payload)
-    if entry.batch_size > 1:
-        root = root_of_path(leaf_hash(pae(payload)), entry.batch_index, entry.batch_size, path)
-        signed = None if root is None else batch_root_pae(entry.batch_size, root)
-    if signed is None or not verify(entry.key, signed, entry.sig):
+    if not is_signed(entry, path):
         raise Corrupted("VERIFICATION_FAILED", f"the message of entry {index} is not what was signed", index=index)
     return index, entry
 

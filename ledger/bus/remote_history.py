@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
-from ledger.client import is_signed, read_event
+from ledger.client import read_batch_path, read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted
 from ledger.events.authority import CheckpointKeyRotated, EpochStarted, KeyRotated, LedgerCreated
@@ -18,6 +18,7 @@ from ledger.history import Epoch, Growth, Trusted, tell, trust
 from ledger.identity import ledger_id
 from ledger.lifecycle.authority import ROOT
 from ledger.memory import Memory
+from ledger.signature import is_signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,9 +126,13 @@ class Chain:
         created = event.data
         if not isinstance(created, LedgerCreated) or ledger_id(bytes.fromhex(created.root)) != self._ledger:
             raise Corrupted("VERIFICATION_FAILED", f"the node's first entry is not that of the ledger {self._ledger}")
-        if event.key != created.root or not is_signed(self._reads, 0, decode_entry(data)):
+        if event.key != created.root or not self._is_signed(0, data):
             raise Corrupted("VERIFICATION_FAILED", "the root key did not sign the node's first entry", index=0)
         return created
+
+    def _is_signed(self, index: int, data: bytes) -> bool:
+        entry = decode_entry(data)
+        return is_signed(entry, read_batch_path(self._reads, index, entry))
 
     def _root_at(self, index: int) -> str:
         """Return the root key that signs the entry at ``index``: one that was replaced signs nothing after that."""
@@ -136,7 +141,7 @@ class Chain:
             for at, data in _entries(self._reads, "key.rotated", f"agent/{ROOT}"):
                 event = read_event(at, data)
                 is_next = event.key == roots[-1][1] and isinstance(event.data, KeyRotated)
-                if is_next and event.data.agent == ROOT and is_signed(self._reads, at, decode_entry(data)):
+                if is_next and event.data.agent == ROOT and self._is_signed(at, data):
                     roots.append((at, event.data.key))
             self._roots = roots
         return next(key for since, key in reversed(self._roots) if since < index)
@@ -145,7 +150,7 @@ class Chain:
         """Yield the events of a kind that a root key signed."""
         for index, data in _entries(self._reads, kind, stream):
             event = read_event(index, data)
-            if event.key == self._root_at(index) and is_signed(self._reads, index, decode_entry(data)):
+            if event.key == self._root_at(index) and self._is_signed(index, data):
                 yield event
 
 

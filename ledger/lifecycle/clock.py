@@ -17,7 +17,7 @@ Refused: correcting the times of entries. They are what was recorded, and decisi
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,8 @@ from ledger.events.authority import ClockSet, EpochStarted
 from ledger.limits import clock_backward_max_ms, clock_forward_max_ms, clock_max_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledger.events import EventData
 
 forward_days_max: Final = clock_forward_max_ms // 86_400_000
@@ -95,14 +97,8 @@ def is_jump(before_ms: int, after_ms: int) -> bool:
     return after_ms - before_ms > clock_forward_max_ms
 
 
-class Report(Protocol):
-    """Where a replay says what it finds of an entry."""
-
-    def problem(self, index: int, code: str, message: str) -> None:
-        """Say what must not be."""
-
-    def note(self, index: int, code: str, message: str) -> None:
-        """Say what a reader should know."""
+Say: TypeAlias = "Callable[[int, str, str], None]"
+"""Takes what is found of an entry: its index, a code, and words."""
 
 
 class Clock:
@@ -113,8 +109,8 @@ class Clock:
     clock back before it, that it was wrong, is a note: what was granted meanwhile holds no longer.
     """
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
+    def __init__(self, problem: Say, note: Say) -> None:
+        self._problem, self._note = problem, note
         self._before = 0
         self._changed_at = 0
         self._doubt: tuple[int, int] | None = None
@@ -152,14 +148,14 @@ class Clock:
         self._settle()
         for index in self._jumps:
             message = f"the time of entry {index} is more than {forward_days_max} days after the one before it"
-            self._report.problem(index, "CLOCK_JUMPED", f"{message}, and the root did not set the clock")
+            self._problem(index, "CLOCK_JUMPED", f"{message}, and the root did not set the clock")
 
     def _set(self, index: int, accepted_ms: int) -> None:
         self._settle()
         for jump in [jump for jump, jump_ms in self._jumps.items() if jump_ms > accepted_ms]:
             del self._jumps[jump]
             message = f"entry {jump} was accepted under a wrong clock, which the root set right at entry {index}"
-            self._report.note(jump, "CLOCK_JUMPED", message)
+            self._note(jump, "CLOCK_JUMPED", message)
         self._before = self.now = accepted_ms
         self._changed_at = index
 
@@ -171,4 +167,4 @@ class Clock:
 
     def _blame(self, index: int) -> None:
         self._jumps.pop(index, None)
-        self._report.problem(index, "VERIFICATION_FAILED", f"the time of entry {index} does not fit those beside it")
+        self._problem(index, "VERIFICATION_FAILED", f"the time of entry {index} does not fit those beside it")

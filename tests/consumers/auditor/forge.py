@@ -144,9 +144,9 @@ class Forge(Actors):
         root = root_of([leaf_hash(entry) for entry in self.entries[:size]])
         return sign_ends(Ends(size, root, counts), CheckpointKey(self.checkpoint_key.origin, self.checkpoint_with.seed))
 
-    def page(self, start: int) -> Page:
-        """Return all entries from ``start`` on."""
-        return Page(list(enumerate(self.entries))[start:], len(self.entries), len(self.entries))
+    def page(self, start: int, *, limit: int | None = None) -> Page:
+        """Return entries from ``start`` on."""
+        return Page(list(enumerate(self.entries))[start:][:limit], len(self.entries), len(self.entries))
 
     def export(self, path: Path, stream: str | None = None, *, leave_out: Collection[int] = ()) -> Path:
         """Export the log, or one stream of it but for some entries, as its dishonest keeper would."""

@@ -9,8 +9,9 @@ import pytest
 from building import key_named
 from checking import stored_entries, stored_state
 
-from ledger.admission.replay import Missing, Part, batch_path
+from ledger.admission.replay import Missing, Part
 from ledger.author import Draft
+from ledger.client import read_batch_path
 from ledger.codec import encode_packed
 from ledger.envelope import decode_entry
 from ledger.errors import Refused
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from building import Ledger
 
 ENDS = {"handoff/a": 5, "handoff/b": 4, "handoff/top": 3}
-PATHS: dict[bytes, list[bytes] | None] = {}
+PATHS: dict[bytes, list[bytes]] = {}
 
 
 @pytest.fixture
@@ -42,9 +43,10 @@ def entries(ledger: Ledger) -> dict[int, bytes]:
 def given(ledger: Ledger) -> dict[int, bytes]:
     """Return all entries but those of sessions, and keep the paths of all within their batches."""
     entries = stored_entries(ledger.log)
-    for index, data in enumerate(entries):
-        entry = decode_entry(data)
-        PATHS[entry.body] = batch_path(entries.__getitem__, index, entry)
+    with ledger.client() as client:
+        for index, data in enumerate(entries):
+            entry = decode_entry(data)
+            PATHS[entry.body] = read_batch_path(client, index, entry)
     return {index: data for index, data in enumerate(entries) if b'"session/' not in data}
 
 

@@ -260,14 +260,11 @@ def write_prov(app: App, file: Path, events: Iterable[dict[str, Any]]) -> None:
 
 def envelope_of(app: App, index: int) -> dict[str, Any]:
     """Return an event as a DSSE JSON envelope, with its path if it was signed in a batch."""
-    from ledger.envelope import pae, to_dsse  # noqa: PLC0415 - only --dsse needs them
-    from ledger.merkle import inclusion_path, leaf_hash  # noqa: PLC0415 - only --dsse needs them
+    from ledger.client import read_batch_path  # noqa: PLC0415 - only --dsse needs it
+    from ledger.envelope import to_dsse  # noqa: PLC0415 - only --dsse needs it
 
     entry = decode_entry(app.client().entry(index))
-    start = index - entry.batch_index
-    batch = [decode_entry(app.client().entry(one)).body for one in range(start, start + entry.batch_size)]
-    path = inclusion_path([leaf_hash(pae(body)) for body in batch], entry.batch_index)
-    return to_dsse(entry, path)
+    return to_dsse(entry, read_batch_path(app.client(), index, entry))
 
 
 def describe(event: Event) -> dict[str, Any]:
