@@ -1,13 +1,9 @@
 """Where streams end: the ledger's signed word on how many entries some streams, and authority, have in a log of a size.
 
 A tree proves what stands in a log, never that nothing more does: whoever holds some streams cannot see by their entries
-what follows the last ones. This note says it, under the key of the log's checkpoints and about one of its trees (C2SP
-signed-note, with a text of its own). A ledger that signs it wrongly is convicted by the entries that it hides.
-
-    application/vnd.baton.ends.v1
-    SIZE
-    ROOT, base64
-    {"authority":NUMBER,"streams":{NAME:NUMBER,…}}      RFC 8785
+what follows the last ones. This note says it, under the key of the log's checkpoints and about one of its trees: a C2SP
+signed note of two lines, ``TYPE`` and the fields of ``Ends`` in their RFC 8785 form. A ledger that signs it wrongly is
+convicted by the entries that it hides.
 
 Refused: a tree over the streams' ends beside that of the log, paid for at every append, for what few ask.
 """
@@ -19,33 +15,27 @@ from typing import Annotated, Final
 import msgspec
 
 from ledger.checkpoint import CheckpointKey, CheckpointVerifier, note_size_max_bytes, open_note, sign_note
-from ledger.codec import decode_base64, decode_decimal, decode_strict, encode_base64, encode_canonical
+from ledger.codec import decode_strict, encode_canonical
 from ledger.errors import Refused
 
 TYPE: Final = "application/vnd.baton.ends.v1"
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many entries are of authority, and of each of some streams."""
+class Ends(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many entries a log of ``size`` under ``root`` (hex) has of authority, and of each of some streams."""
 
+    size: Count
+    root: str
     authority: Count
     streams: dict[str, Count]
 
-
-class Ends(msgspec.Struct, frozen=True):
-    """What a log of ``size`` entries under ``root`` has."""
-
-    size: int
-    root: bytes
-    counts: Counts
-
     def text(self) -> str:
         """Return the text that is signed."""
-        return f"{TYPE}\n{self.size}\n{encode_base64(self.root)}\n{encode_canonical(self.counts).decode()}\n"
+        return f"{TYPE}\n{encode_canonical(self).decode()}\n"
 
 
-_decoder = msgspec.json.Decoder(Counts)
+_decoder = msgspec.json.Decoder(Ends)
 
 
 def sign_ends(ends: Ends, key: CheckpointKey) -> str:
@@ -56,7 +46,7 @@ def sign_ends(ends: Ends, key: CheckpointKey) -> str:
     """
     note = sign_note(ends.text(), key)
     if len(note.encode()) > note_size_max_bytes:
-        raise Refused("TOO_LARGE", f"a note has no room for the ends of {len(ends.counts.streams)} streams")
+        raise Refused("TOO_LARGE", f"a note has no room for the ends of {len(ends.streams)} streams: ask for fewer")
     return note
 
 
@@ -68,11 +58,7 @@ def open_ends(note: str, verifier: CheckpointVerifier) -> Ends:
         Refused: it is no such note in its one form.
     """
     text = open_note(note, verifier)
-    lines = text.split("\n")
-    if len(lines) != len((TYPE, "size", "root", "counts", "")):
-        raise Refused("INVALID_FORMAT", "the note about ends has four lines")
-    counts = decode_strict(lines[3].encode(), _decoder)
-    ends = Ends(decode_decimal(lines[1], "size of the log"), decode_base64(lines[2], "root of the log"), counts)
+    ends = decode_strict(text.removeprefix(f"{TYPE}\n").encode(), _decoder)
     if ends.text() != text:
         raise Refused("INVALID_FORMAT", "the note about ends is not in its one form")
     return ends

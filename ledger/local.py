@@ -285,12 +285,15 @@ class LocalClient(Resource):
 
     def ends(self, size: int, streams: Collection[str]) -> str:
         """Return the signed note on how many entries streams have in the log of ``size``."""
-        from ledger.ends import Counts, Ends, sign_ends  # noqa: PLC0415 - loads keys
+        from ledger.ends import Ends, sign_ends  # noqa: PLC0415 - loads keys
 
         with self.log.snapshot() as snapshot:
-            root, authority = snapshot.frontier(size).root(), decode_entry(snapshot.entry(size - 1)).authority_version
+            root, authority = (
+                snapshot.frontier(size).root().hex(),
+                decode_entry(snapshot.entry(size - 1)).authority_version,
+            )
             versions = {name: sum(index < size for index, _ in snapshot.stream_indexes(name)) for name in streams}
-            return sign_ends(Ends(size, root, Counts(authority, versions)), self._checkpoint_key(snapshot))
+            return sign_ends(Ends(size, root, authority, versions), self._checkpoint_key(snapshot))
 
     def checkpoint_key(self) -> str:
         """Return the key (hex) that signs checkpoints now."""

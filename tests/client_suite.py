@@ -239,9 +239,9 @@ class ClientSuite:
         ledger.submit(found(ledger, "1"))
         notes = [client.ends(at, [stream, "session/none"]) for at in (size, size + 1)]
         early, late = (open_ends(note, ledger.checkpoint_key.verifier) for note in notes)
-        assert (early.size, late.size, late.root.hex()) == (size, size + 1, client.head().root)
-        assert late.counts.streams == {stream: early.counts.streams[stream] + 1, "session/none": 0}
-        assert late.counts.authority == decode_entry(client.entry(size)).authority_version
+        assert (early.size, late.size, late.root) == (size, size + 1, client.head().root)
+        assert late.streams == {stream: early.streams[stream] + 1, "session/none": 0}
+        assert late.authority == decode_entry(client.entry(size)).authority_version
         with pytest.raises(Refused, match="NOT_FOUND"):
             client.ends(size + 9, [stream])
 

@@ -95,9 +95,9 @@ def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRep
             findings.problem(index, "VERIFICATION_FAILED", message)
     ends = _read_ends(bundle, part, findings)
     if ends is not None:
-        part.finish(ends.counts.streams, ends.counts.authority, ends.size)
+        part.finish(ends.streams, ends.authority, ends.size)
         for event in part.events:
-            if event.kind not in AUTHORITY_KINDS and event.stream not in ends.counts.streams:
+            if event.kind not in AUTHORITY_KINDS and event.stream not in ends.streams:
                 message = f"entry {event.index} is of the stream {event.stream}, which is not one of the bundle's"
                 findings.problem(event.index, "INVALID_FIELD", message)
     for index, refusal in sorted(part.refused.items()):
@@ -139,7 +139,7 @@ def _read_ends(bundle: Bundle, part: Part, findings: Findings) -> Ends | None:
         key = checkpoint_keys(part.authority).at(manifest.size)
         note = bundle.read("ends").decode("utf-8")
         ends = open_ends(note, CheckpointVerifier(created.origin, bytes.fromhex(key)))
-        if (ends.size, ends.root.hex()) != (manifest.size, manifest.root) or manifest.stream not in ends.counts.streams:
+        if (ends.size, ends.root) != (manifest.size, manifest.root) or manifest.stream not in ends.streams:
             raise Refused("VERIFICATION_FAILED", "it is of another tree or stream")
     except (BatonError, UnicodeDecodeError) as error:
         findings.problem(None, "VERIFICATION_FAILED", f"where the streams end cannot be told: {message_of(error)}")

@@ -172,14 +172,11 @@ def check_versions(entry: Entry, stream: str, layer: Layer) -> None:
     Raises:
         Refused: ``VERIFICATION_FAILED``.
     """
-    stream_version, authority_version = _versions(layer, stream)
-    if entry.stream_version != stream_version:
-        message = f"it says that it is entry {entry.stream_version} of {stream}, and is entry {stream_version}"
-        raise Refused("VERIFICATION_FAILED", message, expected=stream_version)
-    if entry.authority_version != authority_version:
-        message = f"it says that it stands on {entry.authority_version} entries of authority, and there are \
-{authority_version}"
-        raise Refused("VERIFICATION_FAILED", message, expected=authority_version)
+    given, right = (entry.stream_version, entry.authority_version), _versions(layer, stream)
+    if given != right:
+        message = f"it says that it is entry {given[0]} of {stream}, on {given[1]} entries of authority, and is entry \
+{right[0]}, on {right[1]}"
+        raise Refused("VERIFICATION_FAILED", message, expected=list(right))
 
 
 def _count(body: Body, layer: Layer, index: int, life: Life) -> None:

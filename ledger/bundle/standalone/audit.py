@@ -28,7 +28,7 @@ from ledger.bundle.standalone.proofs import (
     need,
     pae,
     path_root,
-    read_head,
+    read_checkpoint,
     read_note,
     read_proof,
     read_text,
@@ -244,7 +244,7 @@ class Audit:
         """Check the checkpoint, the manifest and the key files against entry 0 and the tree."""
         authority, manifest, read = self.authority, self.manifest, self.members.read
         note = read_text(read("checkpoint"), "the checkpoint")
-        size, root = read_head(read_note(note, authority.origin, self.checkpoint_key()), authority.origin)
+        size, root = read_checkpoint(note, authority.origin, self.checkpoint_key())
         need(size == self.size and root.hex() == manifest["root"], "checkpoint and manifest differ")
         need(leaves is None or tree_root(leaves) == root, "the entries do not lead to the root of the checkpoint")
         is_ours = manifest["ledger"] == authority.ledger and manifest["origin"] == authority.origin
@@ -264,14 +264,15 @@ class Audit:
         """Compare where the streams end with the ledger's word on it, and see that all which are named are there."""
         stream, text = self.manifest["stream"], read_text(self.members.read("ends"), "the note of ends")
         lines = read_note(text, self.authority.origin, self.checkpoint_key())
-        need(len(lines) == 4 and read_head(lines, ENDS) == (self.size, root), "the note of ends is of another tree")
-        ends = read_json(lines[3].encode())
+        need(len(lines) == 2 and lines[0] == ENDS, "the note of ends has another form")
+        ends = read_json(lines[1].encode())
         counts = {"": ends["authority"], **ends["streams"]}
+        need(all(type(one) is int and one >= 0 for one in counts.values()), "the note of ends has odd numbers")
         names = sorted(ends["streams"], key=lambda name: name.encode("utf-16-be"))  # RFC 8785
-        plain = {"authority": ends["authority"], "streams": {name: counts[name] for name in names}}
-        is_plain = json.dumps(plain, separators=(",", ":"), ensure_ascii=False) == lines[3]
-        is_plain = is_plain and all(type(one) is int and one >= 0 for one in counts.values())
-        need(is_plain and stream in ends["streams"], "the note of ends is not in its one form, or of another stream")
+        plain = {"authority": counts[""], "root": root.hex(), "size": self.size}
+        plain["streams"] = {name: counts[name] for name in names}
+        is_plain = json.dumps(plain, separators=(",", ":"), ensure_ascii=False) == lines[1]
+        need(is_plain and stream in names, "the note of ends is of another tree or stream, or not in its one form")
         for name, index in self.streams.items():
             if self.versions[name] > counts.get(name, 0):
                 self.problem(index, f"{name or 'authority'} has more entries here than the ledger signed that it has")

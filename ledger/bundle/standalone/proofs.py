@@ -123,7 +123,7 @@ def read_note(note: str, origin: str, key: bytes) -> list[str]:
     text, separator, signatures = note.rpartition("\n\n")
     need(separator and signatures.endswith("\n"), "the checkpoint does not end in signature lines")
     lines = text.split("\n")
-    need(len(lines) >= 3 and all(lines), "the checkpoint has too few lines")
+    need(len(lines) >= 2 and all(lines), "the checkpoint has too few lines")
     signed, ours = signatures.removesuffix("\n").split("\n"), []
     need(len(signed) <= NOTE_SIGNATURES_MAX, "the checkpoint has too many signatures")
     for line in signed:
@@ -140,10 +140,12 @@ def read_note(note: str, origin: str, key: bytes) -> list[str]:
     return lines
 
 
-def read_head(lines: list[str], kind: str) -> tuple[int, bytes]:
-    """Return (size, root) of which a note of this kind speaks: of a checkpoint the first line is the log's origin."""
+def read_checkpoint(note: str, origin: str, key: bytes) -> tuple[int, bytes]:
+    """Return (size, root) of a C2SP tlog-checkpoint."""
+    lines = read_note(note, origin, key)
+    need(len(lines) >= 3 and lines[0] == origin, "the checkpoint is not of this ledger")
     root = read_base64(lines[2])
-    need(lines[0] == kind and len(root) == 32, "the checkpoint is not of this ledger")
+    need(len(root) == 32, "the checkpoint's root is no hash")
     return read_decimal(lines[1]), root
 
 

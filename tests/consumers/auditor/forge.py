@@ -19,7 +19,7 @@ from ledger.author import Draft, body_of
 from ledger.bundle import export, export_bundle
 from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
 from ledger.client import Page
-from ledger.ends import Counts, Ends, sign_ends
+from ledger.ends import Ends, sign_ends
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry, Submission, batch_pae, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.events.session import SessionStarted
@@ -140,9 +140,9 @@ class Forge(Actors):
 
     def ends(self, size: int, streams: Collection[str]) -> str:
         """Return the signed note on where streams end."""
-        counts = Counts(self.authority, {name: self.streams[name] for name in streams})
-        root = root_of([leaf_hash(entry) for entry in self.entries[:size]])
-        return sign_ends(Ends(size, root, counts), CheckpointKey(self.checkpoint_key.origin, self.checkpoint_with.seed))
+        root = root_of([leaf_hash(entry) for entry in self.entries[:size]]).hex()
+        ends = Ends(size, root, self.authority, {name: self.streams[name] for name in streams})
+        return sign_ends(ends, CheckpointKey(self.checkpoint_key.origin, self.checkpoint_with.seed))
 
     def page(self, start: int, *, limit: int | None = None) -> Page:
         """Return entries from ``start`` on."""
