@@ -22,6 +22,7 @@ is_long_run: Final = FAULTS > 1
 
 # How often tests asked for, by their names without parameters.
 _asked: Final = Counter[str]()
+_notes: Final[list[str]] = []
 # A test that is run as often as is asked for counts its runs by a parameter of one of these names.
 _COUNTED: Final = re.compile(r"\[(number|seed)?\d+\]$")
 
@@ -34,12 +35,18 @@ def times(quick: int, each: int) -> int:
     return count
 
 
+def note(text: str) -> None:
+    """Have lines printed at the end of a long run, above its table."""
+    _notes.append(text)
+
+
 def table(passed: Sequence[pytest.TestReport], failed: Sequence[pytest.TestReport]) -> Iterator[str]:
     """Yield what a run came to, a line a test: how often its faults were made, and how many states were found bad."""
     runs, bad = Counter[str](), Counter(_name(report.nodeid) for report in failed)
     for report in [*passed, *failed]:
         if _name(report.nodeid) in _asked or _COUNTED.search(report.nodeid):
             runs[_name(report.nodeid)] += 1
+    yield from _notes
     yield f"{'faults':>9}  {'bad':>4}  what must hold"
     for name, count in sorted(runs.items()):
         yield f"{max(count, _asked[name]):>9,}  {bad[name]:>4}  {name.rpartition('::test_')[2].replace('_', ' ')}"

@@ -15,6 +15,7 @@ def report(nodeid: str, outcome: Any = "passed") -> pytest.TestReport:
 
 def test_each_line_counts_what_was_asked_for_or_how_often_a_test_was_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "_asked", faults.Counter())
+    monkeypatch.setattr(faults, "_notes", [])
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/a.py::test_kills_lose_nothing[local] (call)")
     asked = times(5, each=100) + times(7, each=100)
     passed = [

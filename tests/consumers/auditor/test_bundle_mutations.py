@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from bundle_mutations import Members, changed_entries, changed_members, changed_text, filled, members_of, packed
 from bundles import members
-from faults import chances, is_long_run, times
+from faults import chances, is_long_run, note, times
 from forge import SESSION
 from judges import alone, ours
 from tampering import flipped
@@ -31,8 +31,7 @@ def table() -> Counter[str]:
     """What was changed and what was said, shown after the last of the tests in a long run."""
     counts: Counter[str] = Counter()
     yield counts
-    if is_long_run:
-        print("\n" + "\n".join(f"{count:8,}  {what}" for what, count in sorted(counts.items())))
+    note("\n".join(f"{count:>9,}  {what}" for what, count in sorted(counts.items())))
 
 
 def agreement(path: Path) -> str:

@@ -18,7 +18,7 @@ import inside
 import pytest
 from building import MAP_SIZE
 from checking import check_log
-from faults import is_long_run
+from faults import is_long_run, note
 from injection import FAULTS, Fault, Place, Ran, Table, need_strace
 
 from ledger.log.log import Log
@@ -159,7 +159,7 @@ def all_faults(stage: Place) -> Iterator[tuple[Scene, Fault]]:
 
 @pytest.mark.timeout(4 * 3600 if is_long_run else 120)
 def test_what_was_acknowledged_outlives_every_failed_call_and_every_kill_and_the_next_append_works(
-    stage: Place, capsys: pytest.CaptureFixture[str]
+    stage: Place,
 ) -> None:
     table = Table()
     for scene, fault in all_faults(stage) if is_long_run else sample(stage):
@@ -171,8 +171,6 @@ def test_what_was_acknowledged_outlives_every_failed_call_and_every_kill_and_the
             table.add(scene.name, fault, ran, f"{type(error).__name__}: {error}")
         else:
             table.add(scene.name, fault, ran)
-    if is_long_run:
-        with capsys.disabled():
-            print(f"\n{table}")
+    note(str(table))
     assert table.bad == []
     assert table.missed == []
