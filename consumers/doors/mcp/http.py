@@ -28,10 +28,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from consumers.doors.mcp.server import BatonServer
 from consumers.doors.mcp.tool_ledger import ToolLedger
-from ledger.errors import Refused, Unavailable
+from consumers.doors.web.server import LOOPBACK, Server
+from ledger.errors import Refused
 from ledger.identity import read_private, write_private
 
-HOST: Final = "127.0.0.1"
 PATH: Final = "/mcp"
 TOKEN_FILE: Final = "mcp.token"  # noqa: S105 - the name of a file
 body_size_max_bytes: Final = 1024**2
@@ -78,36 +78,20 @@ def read_token(path: Path) -> str:
     return token
 
 
-def bind(port: int) -> socket.socket:
-    """Return a socket that listens on the loopback interface; port 0 takes a free one.
-
-    Raises:
-        Unavailable: ``STORE_IN_USE`` when the port is taken.
-    """
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((HOST, port))
-    except OSError as error:
-        listening.close()
-        raise Unavailable("STORE_IN_USE", f"port {port} of {HOST} is taken: {error.strerror}", port=port) from error
-    return listening
-
-
 def url_of(listening: socket.socket) -> str:
     """Return the address of the server on a socket."""
-    return f"http://{HOST}:{listening.getsockname()[1]}{PATH}"
+    return f"http://{LOOPBACK}:{listening.getsockname()[1]}{PATH}"
 
 
 async def serve_http(ledger: ToolLedger, listening: socket.socket, token: str, ready: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM; ``ready`` is called when calls are answered."""
     port = listening.getsockname()[1]
-    hosts = [f"{name}:{port}" for name in (HOST, "localhost")]
+    hosts = [f"{name}:{port}" for name in (LOOPBACK, "localhost")]
     origins = [f"http://{host}" for host in hosts]
     server = BatonServer(
         ledger,
         # Nobody issues tokens here; the SDK asks for an address none the less, and tells it to nobody.
-        auth=AuthSettings(issuer_url=AnyHttpUrl(f"http://{HOST}:{port}"), resource_server_url=None),
+        auth=AuthSettings(issuer_url=AnyHttpUrl(f"http://{LOOPBACK}:{port}"), resource_server_url=None),
         token_verifier=OneToken(token),
     )
     app = server.streamable_http_app(
@@ -134,12 +118,8 @@ def _unheard(app: Starlette) -> ASGIApp:
     return serve
 
 
-class _Serving(uvicorn.Server):
-    """A uvicorn server that says when it answers, and ends with its process's own exit code."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
+class _Serving(Server):
+    """A server that ends at SIGINT and SIGTERM, with its process's own exit code."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -148,9 +128,3 @@ class _Serving(uvicorn.Server):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and say so."""
-        await super().startup(sockets=sockets)
-        if self.started:
-            self._ready()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
 import uvicorn
@@ -62,9 +62,10 @@ async def publishing(client: LocalClient, listening: socket.socket) -> AsyncIter
         limit_concurrency=connections_max, timeout_keep_alive=keep_alive_max_s,
         timeout_graceful_shutdown=stop_wait_max_s, h11_max_incomplete_event_size=request_head_max_bytes,
     )  # fmt: skip
-    server = _Server(config)
+    answers = asyncio.Event()
+    server = Server(config, answers.set)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
-    starting = asyncio.create_task(server.answers.wait())
+    starting = asyncio.create_task(answers.wait())
     try:
         await asyncio.wait((serving, starting), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
@@ -86,18 +87,20 @@ def hosts(client: LocalClient, bound: str) -> list[str]:
     return [bound, LOOPBACK, "localhost", origin.split("/")[0].lower() or LOOPBACK]
 
 
-class _Server(uvicorn.Server):
-    """A uvicorn server that leaves the process's signals to the node, and says when it answers."""
+class Server(uvicorn.Server):
+    """A uvicorn server that leaves the process's signals to who runs it, and calls ``ready`` when it answers."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self.answers = asyncio.Event()
+        self._ready = ready
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Leave them alone."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and say so."""
         await super().startup(sockets=sockets)
         if self.started:
-            self.answers.set()
+            self._ready()

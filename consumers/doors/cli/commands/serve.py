@@ -136,11 +136,12 @@ def serve_stdio(ledger: ToolLedger) -> None:
 def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Path | None) -> None:
     """Serve over HTTP on this machine; the first line says where, and where the token is."""
     from consumers.doors.mcp import http  # noqa: PLC0415 - loads uvicorn
+    from consumers.doors.web.server import bind  # noqa: PLC0415 - as above
 
     trust.demand(ledger.settings.home)  # also a token that a stranger left there is the stranger's
     path = token_file or ledger.settings.home / http.TOKEN_FILE
     token = http.read_token(path)
-    with http.bind(port) as listening:
+    with bind(str(port)) as listening:
         url = http.url_of(listening)
 
         def ready() -> None:
