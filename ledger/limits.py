@@ -138,7 +138,7 @@ policy_lines_max: Final = 1024
 witness_clock_ahead_max_s: Final = 300
 """A cosignature from further in the future is refused: that clock, or ours, is wrong."""
 
-witness_answer_max_s: Final = 10.0
+witness_answer_max_s: Final = 5.0
 witness_retry_max_s: Final = 60.0
 receipt_wait_max_s: Final = 30.0
 """So long does a receipt wait for witnesses, where it must have them."""

@@ -16,6 +16,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from witnessing import PROGRAM, WitnessProcess, make, proof, root, run
 
 from ledger.checkpoint import (
@@ -120,16 +122,29 @@ def test_unknown_logs_and_signatures_that_do_not_fit_are_refused(witness: Witnes
     assert witness.ask(body(0, [], note + note.splitlines()[-1][:-6] + "AAAAA=\n"))[0] in {400, 403}
 
 
-@pytest.mark.parametrize("given", [
+@pytest.mark.parametrize("asked", [
     b"", b"\n", b"old\n\n", b"old -1\n\n", b"old 01\n\n", b"old 1", b"old 0\n\nx\n", b"\xff\xfe", b"old 0\nx\n\n",
     b"old 99999999999999999999\n\n", b"new 0\n\n",
 ])  # fmt: skip
-def test_what_is_no_request_is_refused(witness: WitnessProcess, given: bytes) -> None:
+def test_what_is_no_request_is_refused(witness: WitnessProcess, asked: bytes) -> None:
     note = note_of(KEYS["limits"], LEAVES[:2]).encode()
-    assert witness.ask(given)[0] == 400
-    assert witness.ask(given + note)[0] == 400
+    assert witness.ask(asked)[0] == 400
+    assert witness.ask(asked + note)[0] == 400
     many = body(0, [bytes(32)] * 64, note.decode())
     assert witness.ask(many)[0] == 400
+
+
+@settings(max_examples=200)
+@given(st.one_of(st.binary(max_size=300), st.lists(st.sampled_from(
+    ["old ", "0", "1", "\n", "\n\n", "— ", "log ", "A" * 43 + "=", "AAAAAAAA", " ", "\u2028", "x"])).map(
+    lambda words: "".join(words).encode())))  # fmt: skip
+def test_any_bytes_are_a_request_or_a_bad_one(given: bytes) -> None:
+    try:
+        old_size, proof_, checkpoint = program.parse_request(given)
+    except ValueError:
+        return
+    assert (old_size >= 0, checkpoint.size >= 0, len(checkpoint.root)) == (True, True, 32)
+    assert all(len(one) == 32 for one in proof_)
 
 
 def test_limits_of_size_length_and_path(witness: WitnessProcess) -> None:
@@ -219,11 +234,11 @@ def test_its_arithmetic_agrees_with_ours() -> None:
         for old in range(new + 1):
             path = proof(LEAVES[:new], old)
             cases = ((roots[old], path), (bytes(32), path), (roots[old], path[:-1]), (roots[old], [*path, bytes(32)]))
-            for old_root, given in cases:
-                expected = verify_consistency(old, old_root, new, roots[new], given)
+            for old_root, path_ in cases:
+                expected = verify_consistency(old, old_root, new, roots[new], path_)
                 if old == 0 and old_root != roots[0]:
                     continue  # of an empty log it keeps no root
-                assert program.is_grown(old, old_root, new, roots[new], given) == expected, (old, new)
+                assert program.is_grown(old, old_root, new, roots[new], path_) == expected, (old, new)
 
 
 def test_the_program_needs_nothing_of_ours() -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -115,7 +116,9 @@ class Witnessing:
             self._client.remember()  # before anybody is told: from this head the log must go on
             self._note, kept = note, self._client.checkpoint()
             for asked in self._asked:
-                asked.line = _line_of(asked.witness, note, kept)[0]  # of an earlier run, if it was of this head
+                asked.line = ""
+                with suppress(BatonError):  # of an earlier run, if it was of this head; damaged, it is asked for again
+                    asked.line = _line_of(asked.witness, note, kept)[0]
         due = [asked for asked in self._asked if not asked.line and asked.again_s <= time.monotonic()]
         list(threads.map(self._ask, due))
         self._keep()
@@ -139,10 +142,8 @@ class Witnessing:
         checkpoint = parse_checkpoint(self._note)
         for _ in range(2):
             if asked.size > checkpoint.size:
-                message = (
-                    f"it has cosigned {asked.size} entries, and the log has {checkpoint.size}: entries were lost, \
-or an older copy was put back (`baton recover --from-stream`)"
-                )
+                sizes = f"it has cosigned {asked.size} entries, and the log has {checkpoint.size}"
+                message = f"{sizes}: some were lost, or an older copy was put back (`baton recover --from-stream`)"
                 raise Corrupted("HISTORY_CHANGED", message, witness=asked.name, size=asked.size)
             status, body = self._submit(asked, checkpoint)
             if status != _CONFLICT:
@@ -169,9 +170,7 @@ or an older copy was put back (`baton recover --from-stream`)"
             message = "its answer holds no cosignature of the key that the policy names"
             raise Corrupted("VERIFICATION_FAILED", message, witness=asked.name)
         if abs(time_s - time.time()) > limits.witness_clock_ahead_max_s:
-            message = (
-                f"it says that it cosigned at {time_s}, which is not now: its clock is wrong, or it repeats itself"
-            )
+            message = f"it says that it cosigned at {time_s}, which is not now: its clock is wrong, or it repeats"
             raise Corrupted("VERIFICATION_FAILED", message, witness=asked.name, time_s=time_s)
         return line
 

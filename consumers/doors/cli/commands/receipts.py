@@ -154,33 +154,25 @@ def _read(path: Path, size_max_bytes: int) -> bytes:
 
 
 def _data(checked: Checked) -> dict[str, Any]:
-    event, witnessed = checked.event, checked.witnessed
-    return {
-        "index": event.index,
-        "id": event.id,
-        "kind": event.kind,
-        "stream": event.stream,
-        "author": event.author,
+    names = ("index", "id", "kind", "stream", "author", "accepted_ms")
+    checkpoint = checked.checkpoint
+    return {name: getattr(checked.event, name) for name in names} | {
         "author_verified": checked.is_signed,
-        "accepted_ms": event.accepted_ms,
         "ledger": checked.ledger,
-        "origin": checked.checkpoint.origin,
-        "size": checked.checkpoint.size,
-        "tree_head": checked.checkpoint.root.hex(),
+        "origin": checkpoint.origin,
+        "size": checkpoint.size,
+        "tree_head": checkpoint.root.hex(),
         "vkey": checked.vkey,
         "trust": checked.trust,
-        "witnessed": None if witnessed is None else msgspec.to_builtins(witnessed),
+        "witnessed": None if checked.witnessed is None else msgspec.to_builtins(checked.witnessed),
     }
 
 
 def _print(checked: Checked, data: dict[str, Any]) -> None:
-    event, checkpoint = checked.event, checked.checkpoint
-    click.echo(
-        f"entry {event.index} of {checkpoint.size} in the log {clean(checkpoint.origin)}: VALID, {checked.trust}"
-    )
-    shown = {"event": event.id, "kind": event.kind, "stream": clean(event.stream), "author": event.author,
-             "accepted": when(event.accepted_ms), "log key": data["vkey"]}  # fmt: skip
-    print_fields(shown)
+    event, origin = checked.event, clean(checked.checkpoint.origin)
+    click.echo(f"entry {event.index} of {checked.checkpoint.size} in the log {origin}: VALID, {checked.trust}")
+    print_fields({"event": event.id, "kind": event.kind, "stream": clean(event.stream), "author": event.author,
+                  "accepted": when(event.accepted_ms), "log key": checked.vkey})  # fmt: skip
     if not checked.is_signed:
         click.echo("note: the author's signature covers a batch, whose other events are not here: it was not checked")
     if checked.witnessed is not None:

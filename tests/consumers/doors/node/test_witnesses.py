@@ -201,6 +201,12 @@ def test_a_late_witness_is_added_to_the_note_that_others_made_enough(
     ask(again)
     assert len(liar.received) == asked
     assert witnessed(ledger) == note
+    damaged = LIAR.line(note, int(time.time()), signed_time_s=1)
+    (ledger.home.path / WITNESSED_FILE).write_text(note[: note.index("— liar")] + damaged)
+    ask(witnessing(client, text))  # what was damaged is asked for again
+    kept = witnessed(ledger)
+    assert kept is not None
+    assert policy.judge(kept, time.time()).by == ["liar", "one"]
 
 
 def test_a_witness_that_has_seen_less_gets_the_proof_from_there(
