@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Final
 
 from ledger import Author, Draft, Home, LocalClient, open_key
 from ledger.config import read_settings
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import Unavailable
 from ledger.events.session import SessionStarted
 
-settings = read_settings()
-key = open_key(Home(settings.home).key_file("alice"))
-code = 0
-with LocalClient(settings) as client:
-    author = Author(client, "alice", lambda kinds: key)
-    for number in range(3):
-        try:
-            (accepted,) = author.emit(Draft(stream=f"{sys.argv[1]}-{number}", data=SessionStarted()))
-        except Unavailable as refusal:
-            print(refusal, file=sys.stderr)
-            code = refusal.exit_code
-        except BatonError as error:
-            sys.exit(f"not {error}")
-        else:
-            sys.stdout.write(f"{accepted.index}  {accepted.id}\n")
-            sys.stdout.flush()
-sys.exit(code)
+OUT, ERR = 1, 2
+unavailable: Final = 7
+
+
+def append(stream: str) -> int:
+    """Append to three streams, whatever becomes of each; return the exit code."""
+    settings, code = read_settings(), 0
+    key = open_key(Home(settings.home).key_file("alice"))
+    with LocalClient(settings) as client:
+        author = Author(client, "alice", lambda kinds: key)
+        for number in range(3):
+            try:
+                (accepted,) = author.emit(Draft(stream=f"{stream}-{number}", data=SessionStarted()))
+            except Unavailable as refusal:
+                os.write(ERR, f"{refusal}\n".encode())
+                code = unavailable
+            else:
+                os.write(OUT, f"{accepted.index}  {accepted.id}\n".encode())
+    return code
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(append(sys.argv[1]))
+    except (Unavailable, OSError):  # the folder cannot be opened, or nobody can be told
+        sys.exit(unavailable)

@@ -62,7 +62,7 @@ SCENES: Final = (
     Scene("a key and its agent", [*BATON, "agent", "add", "carol"], "", (1,)),
     Scene("a key replaced", [*BATON, "key", "rotate", "--as", "alice"], "", (1,)),
     Scene("a session key replaced", [*BATON, "key", "delegate", "--as", "alice", "--ttl", "12h"], "", (1,)),
-    Scene("views folded", [*BATON, "log", "--limit", "1"], "", (), 9),
+    Scene("views folded", [*BATON, "log", "--limit", "1"], "", (), 31),
 )
 COMMIT: Final = "pwrite64 after fdatasync"
 """LMDB commits by writing a meta page, once the pages that it counts are on disk."""
