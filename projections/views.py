@@ -59,7 +59,6 @@ _QUERIES: Final = {
     "catalog.quarantined": "catalog.queries.list_quarantined",
     "catalog.show": "catalog.queries.show_event",
     "catalog.streams": "catalog.queries.list_streams",
-    "catalog.linked": "catalog.walk.linked_events",
     "catalog.why": "catalog.walk.why_event",
     "handoffs.board": "handoffs.queries.board",
     "handoffs.existing": "handoffs.queries.existing_handoffs",

@@ -26,7 +26,7 @@ Row = dict[str, Any]
 def write_provenance(file: Path, events: Iterable[Row], *, ledger: str, humans: Collection[str]) -> int:
     """Write PROV-N to a file whose name ends in ``.provn``, else PROV-JSON; return how many events it tells of.
 
-    ``events`` are rows of ``catalog.linked`` or ``catalog.why``; whoever is not in ``humans`` is a program.
+    ``events`` are rows of ``catalog.why``; whoever is not in ``humans`` is a program.
 
     Raises:
         Unavailable: ``EXTRA_MISSING``; ``STORE_UNAVAILABLE`` when the file cannot be written.

@@ -10,17 +10,14 @@ import msgspec
 
 from ledger.errors import Refused
 from projections.catalog.fold import STEPS
-from projections.catalog.queries import LISTING, refs_of
-from projections.query import Answer, Arguments, ByRef, Limit, Moment, Where, list_of
+from projections.catalog.queries import refs_of
+from projections.query import Answer, Arguments, ByRef, Limit, Moment
 from projections.resolve import resolve
 
-depth_max: Final = 32
 events_walked_max: Final = 2_000
 # What a stream was, when an event named it: a step of its life, or a snapshot, which is all of its stream.
 _MEANT: Final = (*STEPS, "snapshot.taken")
 _MARKS: Final = ", ".join("?" for _ in _MEANT)
-
-Depth = Annotated[int, msgspec.Meta(ge=1, le=depth_max, description="Steps from the event asked about.")]
 
 
 class WhyEvent(Arguments, frozen=True):
@@ -31,17 +28,9 @@ class WhyEvent(Arguments, frozen=True):
 
     ref: str
     direction: Literal["back", "forward", "both"] = "both"
-    depth: Depth = 8
+    depth: Annotated[int, msgspec.Meta(ge=1, le=32)] = 8
     after: Annotated[int, msgspec.Meta(ge=0, le=events_walked_max)] = 0
     limit: Limit = 100
-
-
-class LinkedFilter(Arguments, frozen=True):
-    """The events of a stream, or all; ``after`` is an index, and the page begins behind it."""
-
-    stream: str | None = None
-    after: int = -1
-    limit: Limit = 50
 
 
 def why_event(moment: Moment, asked: WhyEvent) -> Answer:
@@ -74,38 +63,20 @@ class _Walk:
     def __init__(self, start: Answer, depth: int, steps_from: Callable[[Answer], list[Answer]]) -> None:
         self.events: list[Answer] = []
         self.unresolved: list[Answer] = []
+        seen, waiting = {None, start["event_index"]}, [start | {"depth": 0}] if depth else []
         self.is_complete = True
-        seen, layer = {start["event_index"]}, [start]
-        for distance in range(1, depth + 1):
-            layer = self._layer(layer, distance, seen, steps_from)
-            self.events += layer
-        if depth:  # is anything new behind the last of them?
-            behind = [step for event in layer for step in steps_from(event)]
-            self.is_complete &= all(step["event_index"] in {None, *seen} for step in behind)
-
-    def _layer(
-        self, layer: list[Answer], distance: int, seen: set[int | None], steps_from: Callable[[Answer], list[Answer]]
-    ) -> list[Answer]:
-        beyond: list[Answer] = []
-        for event in layer:
+        for event in waiting:  # which grows meanwhile
+            far = event["depth"] + 1
             for step in steps_from(event):
-                place = {"depth": distance, "of": event["event_index"]}
-                if step["event_index"] is None:
+                index, place = step["event_index"], {"depth": far, "of": event["event_index"]}
+                if index is None and far <= depth:
                     self.unresolved.append({"ref": step["ref"], "via": step["via"]} | place)
-                elif step["event_index"] in seen:
-                    continue
-                elif len(seen) > events_walked_max:
+                elif index not in seen and (far > depth or len(waiting) > events_walked_max):
                     self.is_complete = False
-                else:
-                    seen.add(step["event_index"])
-                    beyond.append(step | place)
-        return beyond
-
-
-def linked_events(moment: Moment, asked: LinkedFilter) -> Answer:
-    """Return ``{"events", "total", "next"}`` in the order of the log, each event with the ``refs`` of a walk."""
-    read = partial(_linked, moment)
-    return list_of(moment, LISTING, Where(asked, "stream"), asked, of="events", read=read)
+                elif index not in seen:
+                    seen.add(index)
+                    waiting.append(step | place)
+        self.events = waiting[1:]
 
 
 def _start(moment: Moment, asked: str) -> Answer:

@@ -139,13 +139,3 @@ def test_pages_of_one_direction_give_every_event_once(ledger, reader):
     with pytest.raises(Refused) as refused:
         reader.answer("catalog.why", {"ref": start.id, "after": 3})
     assert refused.value.code == "USAGE"
-
-
-def test_linked_events_page_in_the_order_of_the_log_with_what_they_rest_on(ledger, reader):
-    ledger.approve("h", ledger.hand_over("h"))
-    created = ledger.size - 2
-    page = reader.answer("catalog.linked", {"stream": "handoff/h", "limit": 1})
-    assert [event["event_index"] for event in page["events"]] == [created]
-    assert (page["total"], page["next"]) == (2, created)
-    (approved,) = reader.answer("catalog.linked", {"stream": "handoff/h", "after": created})["events"]
-    assert [(ref["via"], ref["event_index"]) for ref in approved["refs"]] == [("stream", created)]

@@ -10,21 +10,16 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.commands.events import rows_max, write_prov
 from consumers.doors.cli.output import progress
 from consumers.doors.cli.program import Command
 from ledger.errors import Corrupted, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from consumers.auditor.report import AuditReport, Problem
     from ledger.config import Settings
     from ledger.policy import Witnessed
 
 problems_shown_max = 20
-prov_events_max = 10_000
-"""Of W3C PROV a whole document stands in memory, 25 kB an event."""
 
 
 @click.command(cls=Command, only_looks=True)
@@ -133,18 +128,12 @@ def checkpoint(app: App) -> None:
 @click.command(cls=Command, only_looks=True)
 @click.argument("file", metavar="FILE|DIR/")
 @click.option("--stream", help="Only this stream, with the proofs of its events.")
-@click.option("--prov", is_flag=True, help="Write W3C PROV, which proves nothing: JSON, or PROV-N to a FILE.provn.")
-def export(app: App, file: str, *, stream: str | None, prov: bool) -> None:
+def export(app: App, file: str, stream: str | None) -> None:
     """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Baton.
 
     With a slash at its end, or when it is an empty folder, it becomes a folder that any web server can publish: the
     log as C2SP tlog-tiles, which `baton receipt verify F --against URL` reads.
     """
-    if prov:
-        with progress("exporting", shown=not app.as_json) as step:
-            events = list(_linked(app, stream, step))
-        write_prov(app, Path(file), events)
-        return
     from ledger.bundle import export_bundle  # noqa: PLC0415 - loads what only bundles need
 
     with progress("exporting", shown=not app.as_json) as step:
@@ -164,19 +153,6 @@ def export(app: App, file: str, *, stream: str | None, prov: bool) -> None:
         click.echo(f"Anyone can check it: {how}")
 
     app.show("bundle", data, text)
-
-
-def _linked(app: App, stream: str | None, tell: Callable[[int, int], None]) -> Iterator[dict[str, Any]]:
-    after: int | None = -1
-    count = 0
-    while after is not None:
-        page = app.query("catalog.linked", stream=stream, after=after, limit=rows_max)
-        if page["total"] > prov_events_max:
-            message = f"PROV is written of at most {prov_events_max} events: name a --stream, or `baton why REF --prov`"
-            raise Refused("TOO_LARGE", message, size=page["total"], limit=prov_events_max)
-        yield from page["events"]
-        after, count = page["next"], count + len(page["events"])
-        tell(count, page["total"])
 
 
 def conclude(

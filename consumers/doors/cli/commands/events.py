@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import join
 from typing import Any, Final
@@ -189,7 +189,12 @@ def why(
     direction = "both" if back == forward else "back" if back else "forward"
     asked = {"ref": ref, "direction": direction, "depth": depth}
     if prov is not None:
-        write_prov(app, prov, _walked(app, asked))
+        from consumers.auditor.provenance import write_provenance  # noqa: PLC0415 - for this one answer
+
+        humans = {agent["name"] for agent in app.query("agents.list")["agents"] if "human" in agent["roles"]}
+        count = write_provenance(prov, _walked(app, asked), ledger=app.client().ledger, humans=humans)
+        data = {"file": str(prov), "events": count}
+        app.show("provenance", data, lambda: click.echo(f"{count} events in {clean(str(prov))}"))
         return
     answer = app.query("catalog.why", **asked, limit=limit, after=cursor)
     answer["unresolved"] = [step | {"blob_bytes": _blob_size(app, step["ref"])} for step in answer["unresolved"]]
@@ -245,17 +250,6 @@ def _walked(app: App, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from (step for step in (page["event"], *page["causes"], *page["effects"]) if "id" in step)
             if (after := page["next"]) is None:
                 break
-
-
-def write_prov(app: App, file: Path, events: Iterable[dict[str, Any]]) -> None:
-    """Write W3C PROV of events (rows of ``catalog.why`` or ``catalog.linked``), and say how many."""
-    from consumers.auditor.provenance import write_provenance  # noqa: PLC0415 - for this one answer
-
-    humans = {agent["name"] for agent in app.query("agents.list")["agents"] if "human" in agent["roles"]}
-    count = write_provenance(file, events, ledger=app.client().ledger, humans=humans)
-    app.show(
-        "provenance", {"file": str(file), "events": count}, lambda: click.echo(f"{count} events in {clean(str(file))}")
-    )
 
 
 def envelope_of(app: App, index: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`baton why` and `baton export --prov`: what something rests on, what it led to, and both for tools of W3C PROV."""
+"""`baton why`: what something rests on, what it led to, and both for tools of W3C PROV."""
 
 from __future__ import annotations
 
@@ -92,39 +92,35 @@ def test_prov_of_a_walk_is_read_back_by_the_library(
     assert ProvDocument.deserialize(str(again)) == document
 
 
-def test_prov_of_the_log_has_every_event_and_who_did_it(
+def test_prov_says_what_was_derived_from_what_and_who_did_it(
     baton: Baton, chain: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    assert baton.data("export", "--prov", tmp_path / "log.json")["events"] == baton.size()
-    document = ProvDocument.deserialize(str(tmp_path / "log.json"))
+    baton("why", chain[-1]["index"], "--prov", tmp_path / "why.json")
+    document = ProvDocument.deserialize(str(tmp_path / "why.json"))
     derived = [record for record in document.get_records() if record.get_type().localpart == "Derivation"]
     pairs = {tuple(str(value) for _, value in record.formal_attributes[:2]) for record in derived}
-    assert {(later["id"], earlier["id"]) for earlier, later in itertools.pairwise(chain)} <= pairs
+    assert pairs == {(later["id"], earlier["id"]) for earlier, later in itertools.pairwise(chain)}
     agents = {str(one.identifier): one.get_asserted_types() for one in document.get_records() if one.is_element()}
     assert {str(kind) for kind in agents["baton:agent/a"]} == {"prov:SoftwareAgent"}
 
 
-def test_prov_of_a_stream_in_prov_n(baton: Baton, chain: list[dict[str, Any]], tmp_path: Path) -> None:
-    stream = baton.data("show", chain[0]["index"])["stream"]
-    assert baton.data("export", "--prov", "--stream", stream, tmp_path / "log.provn")["events"] == len(chain) + 1
-    text = (tmp_path / "log.provn").read_text("utf-8")
+def test_prov_n_is_written_where_the_name_asks_for_it(
+    baton: Baton, chain: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    baton("why", chain[0]["index"], "--prov", tmp_path / "why.provn")
+    text = (tmp_path / "why.provn").read_text("utf-8")
     assert text.startswith("document\n")
     assert f"wasAttributedTo({chain[0]['id']}, baton:agent/a)" in text
 
 
-@pytest.mark.parametrize("verb", [["why", "0", "--prov"], ["export", "--prov"]])
 def test_without_its_library_prov_is_refused_with_how_to_install_it(
-    baton: Baton, verb: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "prov.model", None)
-    error = baton.refuses("EXTRA_MISSING", *verb, tmp_path / "log.json")
+    error = baton.refuses("EXTRA_MISSING", "why", 0, "--prov", tmp_path / "why.json")
     assert "pip install 'baton-ledger[prov]'" in error["message"]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_prov_that_cannot_be_written_or_is_too_large_is_refused(
-    baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    baton.refuses("STORE_UNAVAILABLE", "export", "--prov", tmp_path / "no" / "log.json")
-    monkeypatch.setattr("consumers.doors.cli.commands.audit.prov_events_max", 3)
-    baton.refuses("TOO_LARGE", "export", "--prov", tmp_path / "log.json")
+def test_prov_that_cannot_be_written_is_refused(baton: Baton, tmp_path: Path) -> None:
+    baton.refuses("STORE_UNAVAILABLE", "why", 0, "--prov", tmp_path / "no" / "why.json")
