@@ -11,19 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from ledger.errors import Unavailable
 from ledger.files import replacing
 
-if TYPE_CHECKING:
-    from prov.model import ProvDocument
 
-Row = dict[str, Any]
-
-
-def write_provenance(file: Path, events: Iterable[Row], *, ledger: str, humans: Collection[str]) -> int:
+def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: str, humans: Collection[str]) -> int:
     """Write PROV-N to a file whose name ends in ``.provn``, else PROV-JSON; return how many events it tells of.
 
     ``events`` are rows of ``catalog.why``; whoever is not in ``humans`` is a program.
@@ -31,8 +26,35 @@ def write_provenance(file: Path, events: Iterable[Row], *, ledger: str, humans: 
     Raises:
         Unavailable: ``EXTRA_MISSING``; ``STORE_UNAVAILABLE`` when the file cannot be written.
     """
+    try:
+        from prov.model import PROV_TYPE, ProvDocument  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        message = "PROV needs the package prov: pip install 'baton-ledger[prov]'"
+        raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="prov") from error
     rows = {row["event_index"]: row for row in events}
-    document = _document(rows, ledger, humans)
+    document = ProvDocument()
+    baton = document.add_namespace("baton", f"urn:baton:{ledger}:")
+    for algorithm in ("blake3", "sha256"):
+        document.add_namespace(algorithm, f"urn:{algorithm}:")
+    for author in sorted({row["author"] for row in rows.values()}):
+        kind = document.valid_qualified_name("prov:Person" if author in humans else "prov:SoftwareAgent")
+        document.agent(f"baton:agent/{author}", {PROV_TYPE: kind})
+    for index, row in sorted(rows.items()):
+        activity, author = f"baton:entry/{index}", f"baton:agent/{row['author']}"
+        moment = datetime.fromtimestamp(row["accepted_ms"] / 1000, UTC)
+        document.activity(activity, moment, moment, {"baton:claimed_time": row["at"], "baton:key": row["key"]})
+        document.wasAssociatedWith(activity, author)
+        what: dict[Any, Any] = {PROV_TYPE: baton[row["kind"]], "baton:stream": row["stream"], "baton:index": index}
+        document.entity(row["id"], what)
+        document.wasGeneratedBy(row["id"], activity, moment)
+        document.wasAttributedTo(row["id"], author)
+        for ref in row["refs"]:
+            # What no event here made is named by its hash as it stands, or by its stream without odd characters.
+            other = ref["ref"] if "/" not in ref["ref"] else f"baton:stream/{quote(ref['ref'])}"
+            source = rows[ref["event_index"]]["id"] if ref["event_index"] in rows else other
+            document.used(activity, source, moment)
+            how = {"baton:via": ref["via"], "baton:ref": ref["ref"]}
+            document.wasDerivedFrom(row["id"], source, activity, other_attributes=how)
     text = document.serialize(format="provn" if file.suffix == ".provn" else "json")
     try:
         with replacing(file, mode=0o644) as out:
@@ -40,50 +62,3 @@ def write_provenance(file: Path, events: Iterable[Row], *, ledger: str, humans: 
     except OSError as error:
         raise Unavailable("STORE_UNAVAILABLE", f"{file} cannot be written: {error.strerror}", path=str(file)) from error
     return len(rows)
-
-
-def _document(rows: dict[int, Row], ledger: str, humans: Collection[str]) -> ProvDocument:
-    try:
-        from prov.model import PROV_TYPE, ProvDocument  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        message = "PROV needs the package prov: pip install 'baton-ledger[prov]'"
-        raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="prov") from error
-    document = ProvDocument()
-    baton = document.add_namespace("baton", f"urn:baton:{ledger}:")
-    for algorithm in ("blake3", "sha256"):
-        document.add_namespace(algorithm, f"urn:{algorithm}:")
-    for author in sorted({row["author"] for row in rows.values()}):
-        kind = "prov:Person" if author in humans else "prov:SoftwareAgent"
-        document.agent(f"baton:agent/{author}", {PROV_TYPE: document.valid_qualified_name(kind)})
-    named: set[str] = set()
-    for index, row in sorted(rows.items()):
-        activity, author, moment = f"baton:entry/{index}", f"baton:agent/{row['author']}", _moment(row["accepted_ms"])
-        document.activity(activity, moment, moment, {"baton:claimed_time": row["at"], "baton:key": row["key"]})
-        document.wasAssociatedWith(activity, author)
-        place: dict[Any, Any] = {
-            "baton:index": index,
-            "baton:stream": row["stream"],
-            "baton:stream_version": row["stream_version"],
-        }
-        document.entity(row["id"], place | {PROV_TYPE: baton[row["kind"]]})
-        document.wasGeneratedBy(row["id"], activity, moment)
-        document.wasAttributedTo(row["id"], author)
-        for ref in row["refs"]:
-            cause = rows.get(ref["event_index"])
-            source = _name(ref["ref"]) if cause is None else cause["id"]
-            if cause is None and source not in named:
-                named.add(source)
-                document.entity(source)
-            how = {"baton:via": ref["via"]} | ({} if source == ref["ref"] else {"baton:ref": ref["ref"]})
-            document.used(activity, source, moment)
-            document.wasDerivedFrom(row["id"], source, activity, other_attributes=how)
-    return document
-
-
-def _name(ref: str) -> str:
-    """Return the name of what no event of the document made: a hash as it stands, a stream without odd characters."""
-    return ref if ref.startswith(("blake3:", "sha256:")) else f"baton:stream/{quote(ref)}"
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

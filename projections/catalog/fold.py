@@ -39,7 +39,6 @@ STEPS: Final = (
     *("review.requested", "review.answered"),
 )
 """The kinds by which a handoff, a reasoning or a review goes on: each rests on the one before it in its stream."""
-_STEPS: Final = frozenset(STEPS)
 _WITH_STEPS: Final = ("handoff/", "reasoning/", "review/")
 
 
@@ -125,7 +124,7 @@ def fold(state: StreamState, event: Event) -> StreamState:
     first = event.index if state.version == 0 else state.first_index
     if not event.stream.startswith(_WITH_STEPS):
         return StreamState(state.stream, state.version + 1, first, event.index)
-    step = event.id if event.kind in _STEPS else state.step
+    step = event.id if event.kind in STEPS else state.step
     depends_on = state.depends_on
     if isinstance(event.data, HandoffContent):
         depends_on = tuple(f"handoff/{one}" for one in event.data.depends_on)
