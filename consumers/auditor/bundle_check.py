@@ -105,12 +105,18 @@ def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRep
     for index, refusal in sorted((part.notes | part.doubtful).items()):
         findings.note(index, refusal.code, f"entry {index}: {refusal.message}")
     findings.note(None, "VERIFICATION_FAILED", _WHOLE_LOG_ONLY)
-    first_refused = min(part.refused, default=None)
-    ledger = None if part.created is None else part.state.ledger
     replay = Replayed(
-        manifest.size, {manifest.size: root}, None, part.kinds, part.created, ledger, part.authority, first_refused,
-        len(part.events), sorted(part.suspects),
-    )  # fmt: skip
+        size=manifest.size,
+        roots={manifest.size: root},
+        frontier=None,
+        kinds=part.kinds,
+        created=part.created,
+        ledger=part.state.ledger,
+        authority=part.authority,
+        lost_from=min(part.refused, default=None),
+        verified=len(part.events),
+        suspects=sorted(part.suspects),
+    )
     checkpoint = _check_members(bundle, replay, findings)
     return anchor.report(
         "bundle",

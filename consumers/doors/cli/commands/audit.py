@@ -12,6 +12,7 @@ import msgspec
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import progress
 from consumers.doors.cli.program import Command
+from consumers.sdk.text import clean
 from ledger.errors import Corrupted, Refused
 
 if TYPE_CHECKING:
@@ -177,11 +178,11 @@ def conclude(
     if not (report.ok or (is_partial_enough and report.outcome == "PARTIAL")):
         if not app.as_json:
             for problem in report.problems[:problems_shown_max]:
-                click.echo(_line(problem), err=True)
-        raise Corrupted("VERIFICATION_FAILED", report.verdict, report=data)
+                click.echo(clean(_line(problem)), err=True)
+        raise Corrupted("VERIFICATION_FAILED", clean(report.verdict), report=data)
 
     def text() -> None:
-        click.echo(report.verdict + (", views equal what the log gives" if views else ""))
+        click.echo(clean(report.verdict) + (", views equal what the log gives" if views else ""))
         if report.tree_head is not None:
             click.echo(f"tree head {report.tree_head}")
         if not report.anchored:
@@ -191,7 +192,7 @@ def conclude(
         if witnessed is not None:
             click.echo(str(witnessed))
         for note in report.notes:
-            click.echo(f"note: {note.message}")
+            click.echo(f"note: {clean(note.message)}")
 
     app.show(kind, data, text)
 
