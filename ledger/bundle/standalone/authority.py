@@ -165,7 +165,6 @@ class Authority:
         self.on_stream(event, name)
         need(name not in self.agents and name not in RESERVED, f"{name} is registered twice")
         self.prove(event, name, data)
-        self.put_bus_key(data)
         self.agents[name] = Agent(self.put(name, data["key"], event.index), set(data["roles"]))
 
     def agent_removed(self, event: Event, data: Any) -> None:
@@ -215,7 +214,6 @@ class Authority:
         may = author == "root" or (author == name != "root") or (self.is_admin(event) and is_worker)
         need(may, f"the key of {name} is replaced by somebody who may not")
         self.prove(event, name, data)
-        self.put_bus_key(data)
         agent.key.end(event.index)
         agent.key = self.put(name, data["key"], event.index)
 
@@ -264,16 +262,12 @@ class Authority:
         proof = bytes.fromhex(data["proof"])
         need(is_signed(bytes.fromhex(key), text, proof), f"no proof that the key is {name}'s")
         need(data.get("nkey") not in self.bus_keys, "a bus key is used twice")
+        self.bus_keys |= {data["nkey"]} if data.get("nkey") else set()  # nothing is asked after this
 
     def put(self, name: str, key: str, index: int) -> Key:
         """Let a key sign for a name."""
         self.lines.append(vkey(name, bytes.fromhex(key)))
         return self.keys.setdefault(key, Key(name, index))
-
-    def put_bus_key(self, data: Any) -> None:
-        """Let nobody have a bus key again."""
-        if data.get("nkey") is not None:
-            self.bus_keys.add(data["nkey"])
 
     def put_checkpoint_key(self, event: Event, key: str) -> None:
         """Let a key sign the checkpoints of all trees that hold this entry."""

@@ -13,7 +13,7 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from blake3 import blake3
 
@@ -105,14 +105,9 @@ def integer(digits: str) -> int:
 
 
 def number(digits: str) -> float:
-    """Refuse a number that is infinite for who reads it."""
-    need(math.isfinite(float(digits)), f"the number {digits[:24]} is too large")
+    """Refuse a number that is infinite for who reads it, and what is none."""
+    need(math.isfinite(float(digits)), f"the number {digits[:24]} is too large, or none")
     return float(digits)
-
-
-def no_constant(name: str) -> NoReturn:
-    """Refuse NaN and infinities."""
-    raise WrongError(f"{name} is not JSON")
 
 
 def read_json(text: bytes) -> Any:
@@ -124,7 +119,7 @@ def read_json(text: bytes) -> Any:
     try:
         value = json.loads(
             text.decode("utf-8"), object_pairs_hook=unique, parse_int=integer, parse_float=number,
-            parse_constant=no_constant,
+            parse_constant=number,
         )  # fmt: skip
         json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8
     except (ValueError, RecursionError) as error:
