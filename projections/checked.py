@@ -26,15 +26,29 @@ from projections.agents.suspects import marked
 from projections.handoffs.facts import stage_of
 from projections.handoffs.why import chain_links_max
 from projections.projection import Projection, Row, row_of
-from projections.query import Answer, Moment
+from projections.query import Answer, Moment, Query
 from projections.runner import Work, read_logged
 from projections.sqlite import in_memory
 from projections.store import Changes, Slot, Writing
 from projections.views import QUERIES
 
+graph_events_max: Final = 256
+"""Of a longer graph rows answer: its fold makes a ref of each version, 12 s for 1,000 (measured). What is fetched
+by a ref is hashed by whoever fetches it all the same."""
+
 # The lists in an answer that only a view can give: what points to the thing from elsewhere.
 _LISTED: Final = {"handoffs.show": ("dependents", "answered_by")}
-_VIEWS: Final = {"handoffs": ("catalog", "agents", "handoffs")}
+# The views that the queries of a family read, beside the catalog and the agents.
+_VIEWS: Final = {
+    "handoffs": ("handoffs",),
+    "reasoning": ("reasoning",),
+    "reviews": ("reviews",),
+    "snapshots": ("snapshots", "reasoning"),
+    "validations": ("reasoning", "validations"),
+}
+# Which argument names a thing of what sort; an ``id`` one of the family's own.
+_NAMES: Final = {"ref": "reasoning", "have": "reasoning", "reasoning_ref": "reasoning"}
+_SORTS: Final = {"handoffs": "handoff", "reasoning": "reasoning", "reviews": "review", "snapshots": "snapshot"}
 
 
 def answer_checked(client: Client, query: str, arguments: dict[str, Any]) -> Answer:
@@ -47,10 +61,12 @@ def answer_checked(client: Client, query: str, arguments: dict[str, Any]) -> Ans
         Refused: as the query.
         Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: what was handed over does not prove itself.
     """
-    id_ = arguments.get("id")
-    if set(arguments) != {"id"} or not isinstance(id_, str):
+    found = QUERIES[query]
+    try:
+        msgspec.convert(arguments, found.arguments)
+    except msgspec.ValidationError:
         return client.view(query, arguments)  # which refuses it
-    return _Question(client).answer(query, id_)
+    return _Question(client).answer(query, found, arguments)
 
 
 class _Question:
@@ -60,39 +76,51 @@ class _Question:
         self._client = client
         self._streams: dict[str, CheckedStream] = {}
 
-    def answer(self, query: str, asked: str) -> Answer:
-        """Return the answer about one thing."""
+    def answer(self, query: str, found: Query, arguments: dict[str, Any]) -> Answer:
+        """Return the answer about what the arguments name."""
         family = query.partition(".")[0]
-        name = self._found(family.removesuffix("s"), asked.removeprefix("handoff/"))
-        if query != "handoffs.facts":
-            self._gather(name)
-        views: list[Projection[Any]] = [import_module(f"projections.{one}.fold").VIEW for one in _VIEWS[family]]
+        for argument, asked in arguments.items():
+            sort = _NAMES.get(argument) or (_SORTS[family] if argument == "id" else "")
+            if sort and isinstance(asked, str):
+                names = self._found(sort, asked)
+                arguments = arguments | ({"id": names[0]} if sort == "handoff" else {})
+        if family != "handoffs" and sum(len(one.entries) for one in self._streams.values()) > graph_events_max:
+            return self._client.view(query, arguments)
+        if query != "handoffs.facts" and family == "handoffs":
+            self._gather(str(arguments["id"]))
+        folds = (f"projections.{view}.fold" for view in ("catalog", "agents", *_VIEWS[family]))
+        views: list[Projection[Any]] = [import_module(fold).VIEW for fold in folds]
         rows = self._rows(views)
         with in_memory(table for view in views for table in view.tables) as store:
             for view in views:
                 own = {table.row: rows.get(table.row, []) for table in view.tables}
                 store.write(Slot(view.name, view.version, True, 0, ""), view, Changes(own, []))  # noqa: FBT003 - live
-            found = QUERIES[query]
             moment = Moment(store, self._now_ms(store))
-            answer = marked(moment, query, found.run(moment, found.arguments(id=name)))
+            answer = marked(moment, query, found.run(moment, msgspec.convert(arguments, found.arguments)))
         if listed := _LISTED.get(query):
-            seen = self._client.view(query, {"id": name})
+            seen = self._client.view(query, arguments)
             answer |= {of: seen[of] for of in listed}
-        return answer | {"as_of": self._as_of(f"{family.removesuffix('s')}/{name}")}
+        return answer | {"as_of": self._as_of()}
 
     def _read(self, stream: str) -> CheckedStream:
         if stream not in self._streams:
             self._streams[stream] = self._client.streams.read(stream)
         return self._streams[stream]
 
-    def _found(self, sort: str, asked: str) -> str:
-        """Return the id of what is asked for; what an abbreviation means is the view's to say."""
-        if asked and self._read(f"{sort}/{asked}").entries:
-            return asked
-        name = str(self._client.view(f"{sort}s.facts", {"id": asked})["id"])
-        if not self._read(f"{sort}/{name}").entries:
-            raise unproven(f"it names {sort} {name}, and hands over no entry of it that counts", id=name)
-        return name
+    def _found(self, sort: str, asked: str) -> list[str]:
+        """Return the ids of what is asked for; what an abbreviation or a ref means is the view's to say."""
+        name = asked.removeprefix(f"{sort}/")
+        if name and self._read(f"{sort}/{name}").entries:
+            return [name]
+        if sort == "reasoning":
+            names: list[str] = self._client.view("reasoning.origins", {"ref": asked})["ids"]
+        else:
+            query = "handoffs.facts" if sort == "handoff" else f"{sort}s.show"
+            names = [self._client.view(query, {"id": asked})["id"]]
+        for name in names:
+            if not self._read(f"{sort}/{name}").entries:
+                raise unproven(f"it names {sort} {name}, and hands over no entry of it that counts", id=name)
+        return names
 
     def _gather(self, name: str, links: int = chain_links_max) -> None:
         """Read what a handoff waits for: all of it, and of each only up to the first that holds it up."""
@@ -141,13 +169,13 @@ class _Question:
 
     def _now_ms(self, store: Writing) -> int:
         rows = store.rows("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
-        return ledger_now(int(rows[0]["accepted_ms"]), time.time_ns() // 1_000_000)
+        return ledger_now(int(rows[0]["accepted_ms"]) if rows else 0, time.time_ns() // 1_000_000)
 
-    def _as_of(self, stream: str) -> Answer:
-        checked = self._streams[stream]
+    def _as_of(self) -> Answer:
+        first = next(stream for stream in self._streams.values() if stream.entries or len(self._streams) == 1)
         return {
-            "size": checked.head.size,
-            "root": checked.head.root,
+            "size": first.head.size,
+            "root": first.head.root,
             "is_pinned": self._client.streams.is_pinned,
-            "ignored": msgspec.to_builtins(checked.ignored),
+            "ignored": msgspec.to_builtins(first.ignored),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import partial
 from heapq import merge
 from itertools import islice
 from typing import Any, Final
@@ -182,22 +183,20 @@ class Snapshot:
         size = self.size if asked.size is None else asked.size
         self._check_size(size)
         own = (index for index, _ in self.stream_indexes(asked.stream) if asked.start <= index < size)
-        batches: dict[int, merkle.SubtreeReader] = {}
+        prove = partial(self._proven, size, subtree_reader(self._tables, self._txn, self.size), {})
         entries: list[Proven] = []
         total, following = 0, None
         for index in merge(own, self._authority_indexes(asked.authority_start, size)):
             if entries and index == entries[-1].index:
                 continue  # authority, and of the stream that was asked for
-            proven = self._proven(index, size, batches)
+            proven = prove(index)
             total += len(proven.data) + merkle.hash_size_bytes * (len(proven.path) + len(proven.batch_path))
             if len(entries) == limits.range_events_max or (entries and total > limits.range_size_max_bytes):
                 following = index
                 break
             entries.append(proven)
         known_path = self.growth(asked.known_size, size).path
-        return StreamPage(
-            self.growth(asked.old_size, size), known_path, entries, self._proven(size - 1, size, batches), following
-        )
+        return StreamPage(self.growth(asked.old_size, size), known_path, entries, prove(size - 1), following)
 
     def _authority_indexes(self, start: int, end: int) -> Iterator[int]:
         """Yield the indexes of the events of authority: where the count that each entry carries grows."""
@@ -211,7 +210,9 @@ class Snapshot:
     def _authority_version(self, index: int) -> int:
         return decode_entry(self.entry(index)).authority_version
 
-    def _proven(self, index: int, size: int, batches: dict[int, merkle.SubtreeReader]) -> Proven:
+    def _proven(
+        self, size: int, subtree: merkle.SubtreeReader, batches: dict[int, merkle.SubtreeReader], index: int
+    ) -> Proven:
         data = self.entry(index)
         entry, batch_path = decode_entry(data), []
         if entry.batch_size > 1:
@@ -220,7 +221,7 @@ class Snapshot:
                 bodies = [decode_entry(self.entry(first + at)).body for at in range(entry.batch_size)]
                 batches[first] = merkle.subtrees_of([merkle.leaf_hash(pae(body)) for body in bodies])
             batch_path = merkle.inclusion_proof(entry.batch_index, entry.batch_size, batches[first])
-        return Proven(index, data, self.inclusion_proof(index, size), batch_path)
+        return Proven(index, data, merkle.inclusion_proof(index, size, subtree), batch_path)
 
     def epochs(self) -> list[tuple[str, int]]:
         """Return the id and index of each ``ledger.epoch_started``, in order.

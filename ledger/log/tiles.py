@@ -7,6 +7,7 @@ each time a tile below it is full: 255 of 256 appends write none. Level 0 also f
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import islice
 from typing import Final
 
@@ -63,8 +64,8 @@ def _store_complete(tables: Tables, txn: lmdb.Transaction, level: int, number: i
 
 
 def subtree_reader(tables: Tables, txn: lmdb.Transaction, size: int) -> SubtreeReader:
-    """Return the function that proofs over the first ``size`` entries read their hashes from."""
-    return tiled(lambda level, tile: tile_hashes(tables, txn, level, tile, size))
+    """Return the function that proofs over the first ``size`` entries read their hashes from, each tile once."""
+    return cache(tiled(cache(lambda level, tile: tile_hashes(tables, txn, level, tile, size))))
 
 
 def tile_hashes(tables: Tables, txn: lmdb.Transaction, level: int, number: int, size: int) -> list[bytes]:

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from ledger.errors import Corrupted
+from ledger.errors import Corrupted, Refused
 from projections.briefs.tokens import count_tokens, tokenizer
 from projections.query import (
     Answer,
@@ -202,13 +202,21 @@ def existing(moment: Moment, asked: ByIds) -> Answer:
 
 
 def origins(moment: Moment, asked: ByRef) -> Answer:
-    """Return ``{"own", "imported"}``: how many reasonings that have this version were recorded here, and imported."""
+    """Return ``{"own", "imported", "ids"}``: how many reasonings with a version were recorded here, and imported."""
+    try:
+        name, version = find_version(moment, asked.ref)
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        return {"own": 0, "imported": 0, "ids": []}
     sql = (
-        "SELECT count(DISTINCT id) AS number, count(DISTINCT CASE WHEN original IS NULL THEN id END) AS own "
-        "FROM reasonings JOIN reasoning_versions ON reasoning_id = id WHERE reasoning_versions.ref = ?"
+        "SELECT DISTINCT id, original IS NULL AS is_own FROM reasonings JOIN reasoning_versions ON reasoning_id = id "
+        "WHERE reasoning_versions.ref = (SELECT ref FROM reasoning_versions WHERE reasoning_id = ? AND version = ?) "
+        "ORDER BY id"
     )
-    (row,) = moment.rows(sql, (asked.ref,))
-    return {"own": row["own"], "imported": row["number"] - row["own"]}
+    rows = moment.rows(sql, (name, version))
+    own = sum(row["is_own"] for row in rows)
+    return {"own": own, "imported": len(rows) - own, "ids": [row["id"] for row in rows]}
 
 
 def _deltas(moment: Moment, name: str, version: int) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
@@ -17,11 +18,13 @@ import msgspec
 
 from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
 from consumers.sdk.ledger import Ledger
+from ledger.client import Ask
 from ledger.errors import BatonError, Refused
 from ledger.events import handoff, reasoning
 from ledger.events.authority import Role
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory, memory_from_dict
+from projections.views import ask
 
 AUDIT: Final = "jwt-audit"
 DOMAIN: Final = "security"
@@ -102,14 +105,18 @@ class Actor:
         )
         return self._emit(stream, done)
 
+    @property
+    def _view(self) -> Ask:
+        return partial(ask, self.ledger.client)
+
     def receive_brief(self, name: str, level: str) -> dict[str, Any]:
         """Receive the brief of a reasoning and say which rule asks for the whole graph, if any."""
-        return describe(receive_brief(self.ledger.client.view, name, TransferLevel(level)))
+        return describe(receive_brief(self._view, name, TransferLevel(level)))
 
     def fetch_graph(self, ref: str) -> dict[str, Any]:
         """Fetch a graph by its ref, recompute its hash, and compare the published brief with it."""
-        fetched = fetch(self.ledger.client.view, ref)
-        holds = receive_brief(self.ledger.client.view, ref, TransferLevel.STANDARD).rejected is None
+        fetched = fetch(self._view, ref)
+        holds = receive_brief(self._view, ref, TransferLevel.STANDARD).rejected is None
         return {"ref": fetched.ref, "verified": holds and fetched.ref == ref, "steps": len(fetched.memory.steps)}
 
     def _emit(self, stream: str, data: Any) -> int:

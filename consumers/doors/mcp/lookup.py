@@ -8,6 +8,7 @@ hashed, or with ``have`` the delta that was sent.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -22,6 +23,7 @@ from ledger.errors import Refused
 from projections.briefs.gates import check_level, choose_level
 from projections.briefs.prompt import TransferLevel
 from projections.briefs.tokens import count_tokens, greatest, tokenizer
+from projections.views import ask
 
 LOSSLESS: Final = 1.0
 
@@ -115,7 +117,7 @@ class LookupTools:
         cursor: Annotated[str, Field(max_length=100, description="The `next` of the page before.")] = "",
     ) -> FetchedReasoning:
         """Read what another agent reasoned, as briefly as may be relied on."""
-        view = self._ledger.client.view
+        view = partial(ask, self._ledger.client)
         at, ref = read_cursor(cursor, ref)
         memory = fetch(view, ref).memory
         lower = (TransferLevel.MINIMAL, TransferLevel.STANDARD)
@@ -136,7 +138,7 @@ class LookupTools:
         return FetchedReasoning.model_validate(answer)
 
     def _add_graph(self, answer: dict[str, Any], found: Received, have: str | None, at: int) -> None:
-        view, ref = self._ledger.client.view, found.brief.reasoning_ref
+        view, ref = partial(ask, self._ledger.client), found.brief.reasoning_ref
         base = None if have is None else fetch(view, have).memory
         graph = fetch(view, ref, have=base)
         text = graph.canonical

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
@@ -44,6 +45,7 @@ from consumers.reasoning.compressor.transfer import receive_brief
 from consumers.sessions.resume import whole
 from ledger.errors import BatonError, Refused
 from projections.briefs.prompt import TransferLevel
+from projections.views import ask
 
 _log: Final = logging.getLogger(__name__)
 
@@ -239,7 +241,7 @@ def _add_resources(server: BatonServer, ledger: ToolLedger) -> None:
     )
     def brief(ref: str) -> str:
         def read() -> str:
-            found = receive_brief(ledger.client.view, ref, TransferLevel.STANDARD)
+            found = receive_brief(partial(ask, ledger.client), ref, TransferLevel.STANDARD)
             return ledger.quote(found.author, found.at_ms, found.prompt.prompt)
 
         return _read(read)

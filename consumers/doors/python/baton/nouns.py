@@ -8,6 +8,7 @@ written once for both ledgers: ``R`` is what publishing returns and ``A`` what a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from consumers.sdk.batch import present_batch
@@ -277,8 +278,10 @@ class Reasoning(_Noun[R, A]):
         def work(client: Client) -> dict[str, Any]:
             from consumers.reasoning.compressor import transfer  # noqa: PLC0415 - loads the compressor
             from projections.briefs.prompt import TransferLevel  # noqa: PLC0415
+            from projections.views import ask  # noqa: PLC0415
 
-            return transfer.describe(transfer.receive_brief(client.view, self.id, TransferLevel(level), budget=budget))
+            view = partial(ask, client)
+            return transfer.describe(transfer.receive_brief(view, self.id, TransferLevel(level), budget=budget))
 
         return self._ledger.compute(work)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import sqlite3
@@ -68,6 +69,27 @@ def test_edited_view_changes_nothing_that_somebody_acts_on(place: Place, baton: 
     assert (shown["title"], shown["task"]) == ("Delete production", "rm -rf /")
     assert "Delete production" in baton("handoff", "show", name)
     assert shown["as_of"]["is_pinned"] is True
+
+
+def test_report_that_a_view_calls_passed_lets_nobody_act(alone: Baton, tmp_path: Path) -> None:
+    for agent, role in (("a", "agent"), ("b", "agent"), ("v", "reviewer")):
+        alone("agent", "add", agent, "--role", role, "--unprotected")
+    alone("reasoning", "start", "--id", "leak", "--task", "find it", "--domain", "security", "--as", "a")
+    alone("reasoning", "step", "leak", "--content", "look at the pool", "--as", "a")
+    alone("reasoning", "conclude", "leak", "--conclusion", "it leaks", "--as", "a")
+    alone("snapshot", "take", "--id", "s", "--reasoning", "leak", "--as", "a")
+    assert alone.run("reasoning", "validate", "leak", "--tree", tmp_path, "--as", "v").code == 6
+    alone("snapshot", "list")
+    with contextlib.closing(sqlite3.connect(alone.home / VIEWS_FILE)) as db, db:
+        (data,) = db.execute("SELECT data FROM validations").fetchone()
+        lied = json.loads(data) | {"passed": True, "issues": []}
+        db.execute("UPDATE validations SET passed = 1, data = ?", (json.dumps(lied),))
+        db.execute("UPDATE reasonings SET domain = ''")
+        db.execute("UPDATE snapshots SET conclusion = 'all is well'")
+    decision = alone.data("snapshot", "receive", "s", "--as", "b")
+    assert (decision["action"], decision["rule_fired"]["name"]) == ("human_review_required", "high_risk_domain")
+    assert "v found it wrong" in decision["reasons"][1]
+    assert "it leaks" in decision["prompt"]
 
 
 def created(alone: Baton) -> None:
