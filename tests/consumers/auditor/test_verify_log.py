@@ -131,6 +131,14 @@ def test_self_made_admin_is_named(ledger: Ledger) -> None:
     assert [(one.index, one.code) for one in audit(ledger).problems] == [(index, "NOT_AUTHORIZED")]
 
 
+def test_dependency_of_which_no_entry_counts_is_missing(ledger: Ledger) -> None:
+    ledger.approve("top", ledger.hand_over("top", depends_on=["ghost"]))
+    ghost = forged(ledger, "rita", "handoff/ghost", HandoffApproved(version="sha256:" + "0" * 64))
+    index = append_behind_the_gate(ledger, ghost, forged(ledger, "bob", "handoff/top", HandoffClaimed()))
+    problems = [(one.index, one.code) for one in audit(ledger).problems]
+    assert problems == [(index, "TRANSITION_NOT_ALLOWED"), (index + 1, "DEPENDENCY_MISSING")]
+
+
 def test_event_twice_in_the_log_is_named(ledger: Ledger) -> None:
     fill(ledger)
     entries = entries_of(ledger)
