@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from consumers.sdk.receipts import Anchors, check, evidence_in, take
 from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
+from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.events.authority import CheckpointKeyRotated, KeyRotated
 from ledger.events.session import FindingLogged, SessionStarted
 from ledger.identity import write_key
 from ledger.lifecycle.authority import CHECKPOINT, ROOT
 from ledger.local import LocalClient
-from ledger.merkle import leaf_hash
+from ledger.merkle import inclusion_path, leaf_hash, root_of
 from ledger.receipt import Receipt
 from projections.reader import Reader
 
@@ -65,6 +66,8 @@ def test_a_node_that_lies_about_a_receipt_is_refused(filled: Ledger, client: Loc
         stranger.write_keys()
         with LocalClient(stranger.settings(), log=stranger.log, views=Reader) as elsewhere:
             theirs = take(elsewhere, 3)
+            with pytest.raises(Corrupted, match="VERIFICATION_FAILED"):  # all of it is right, and of another ledger
+                take(Node(elsewhere, ledger=client.ledger, memory=client.memory), 3)  # type: ignore[arg-type]
     evidence = evidence_in(theirs)
     assert evidence is not None
     lies: list[dict[str, Callable[..., Any]]] = [
@@ -103,6 +106,25 @@ def test_a_node_that_shows_another_branch_to_the_receipt_than_to_the_memory_is_r
             with pytest.raises(BatonError):
                 take(lie, 8)  # type: ignore[arg-type]
     assert check(taken, Anchors()).event.index == 8
+
+
+def test_an_entry_in_the_tree_whose_author_did_not_sign_it_is_refused(filled: Ledger, client: LocalClient) -> None:
+    """Only the log's operator can make such a receipt: path and checkpoint are right."""
+    receipt = take(client, 8)
+    evidence = evidence_in(receipt)
+    assert evidence is not None
+    entry = decode_entry(evidence.entry)
+    forged = msgspec.structs.replace(entry, sig=bytes(64)).encode()
+    leaves = [*(leaf_hash(client.entry(index)) for index in range(8)), leaf_hash(forged)]
+    key = filled.checkpoint_key
+    made = Receipt(
+        8,
+        tuple(inclusion_path(leaves, 8)),
+        sign_checkpoint(Checkpoint(key.origin, 9, root_of(leaves)), key),
+        msgspec.json.encode(msgspec.structs.replace(evidence, entry=forged)),
+    )
+    with pytest.raises(Corrupted, match="the signature of the receipt's entry does not fit"):
+        check(made, Anchors())
 
 
 def rotate(ledger: Ledger, key_name: str) -> CheckpointKey:
