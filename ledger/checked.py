@@ -181,7 +181,7 @@ class StreamReader:
             try:
                 checked = self._read(stream)
             except BatonError:
-                self.authority = self._nobody()  # it may hold what was not proven to the end
+                self.authority = self._loaded()  # this one may hold what was not proven to the end
                 raise
             self.authority.kept.head = checked.head
             if len(self.authority.kept.indexes) != before:

@@ -207,8 +207,9 @@ def test_key_is_judged_by_what_held_at_its_entry(ledger: Ledger, entries: list[b
     bob = ledger.keys["bob"].public.hex()
     ledger.emit("root", "agent/bob", KeyRevoked(key=bob, reason="lost"))
     with ledger.client() as client:
-        checked = client.streams.read(STREAM)
-    assert [index for index, _ in checked.entries] == own(entries)  # his claim stands: it was before that
+        for _ in range(2):  # the second time all of authority is known before the first entry is judged
+            checked = client.streams.read(STREAM)
+            assert [index for index, _ in checked.entries] == own(entries)  # his claim stands: it was before that
 
 
 def test_authority_is_checked_once_and_kept_in_a_file(node: ScriptedNode, tmp_path: Path) -> None:
