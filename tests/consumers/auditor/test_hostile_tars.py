@@ -14,6 +14,7 @@ from forge import SESSION, Forge
 from judges import alone, ours
 
 from ledger.bundle.archive import ending, header, padding
+from ledger.events.session import FindingLogged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,6 +152,8 @@ def test_pipe_in_place_of_a_bundle_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_what_a_stranger_wrote_moves_no_character_of_the_verdict(tmp_path: Path) -> None:
     forge = Forge()
-    forge.emit("alice", "session/\u202e\u200bx\x9b2J", {"task": "x"}, kind="session.started")
-    text = alone(forge.export(tmp_path / "odd.tar", "session/\u202e\u200bx\x9b2J")).text
-    assert "session/\\u202e\\u200bx\\x9b2J" in text
+    finding = FindingLogged(finding="x")
+    forge.edited("alice", SESSION, finding, '"finding":"x"', '"finding":"x","\u202e\u200bx\x9b2J":1')
+    text = alone(forge.export(tmp_path / "odd.tar")).text
+    assert "unknown field \\u202e\\u200bx\\x9b2J" in text
+    assert text.replace("\n", "").isprintable()
