@@ -27,14 +27,14 @@ _ALIKE: Final = (
     r"\t\xa0\u0300-\u036f\u1100-\u11ff\u1680\u1ab0-\u1aff\u1dc0-\u1dff\u2000-\u200a\u202f\u205f\u20d0-\u20ff\u2800\u3000"
     r"\u3099\u309a\ufe00-\ufe0f\ufe20-\ufe2f\ufffc-\uffff"
 )
-_NOT_IN_IDS: Final = BREAKS + _UNSEEN + _ALIKE
+NOT_IN_IDS: Final = BREAKS + _UNSEEN + _ALIKE
 
 LINE_PATTERN: Final = rf"^[^{BREAKS}]*\Z"
 LABEL_PATTERN: Final = rf"^[^{BREAKS}{_UNSEEN}]*\Z"
-ID: Final = rf"[^\- {_NOT_IN_IDS}](?: ?[^ {_NOT_IN_IDS}])*"
+ID: Final = rf"[^\- {NOT_IN_IDS}](?: ?[^ {NOT_IN_IDS}])*"
 STREAM_PATTERN: Final = rf"^[a-z]+(/{ID})?\Z"
 ID_PATTERN: Final = rf"^(?:{ID})?\Z"
-FILE_ID_PATTERN: Final = rf"^[^\-/\\. {_NOT_IN_IDS}](?: ?[^/\\ {_NOT_IN_IDS}])*\Z"
+FILE_ID_PATTERN: Final = rf"^[^\-/\\. {NOT_IN_IDS}](?: ?[^/\\ {NOT_IN_IDS}])*\Z"
 
 _SEEN: Final = "without characters that nobody sees or that look like others, and with no dash or space at its ends"
 _WORDS: Final = {

@@ -110,9 +110,10 @@ BAD_DATA: Final[dict[str, BadData]] = {name: BadData(*one) for name, one in BAD_
     ),
     "a private key in a list": BadData(
         "SECRET_DETECTED",
-        "finding.logged",
+        "report.generated",
         STREAM,
-        b'{"evidence":["a.pem",%b],"finding":"x"}' % json.dumps(pem("RSA PRIVATE KEY")).encode(),
+        b'{"ai_id":"alice","calibration_status":"not_assessable","key_findings":["a.pem",%b],"recommended_next_steps":["x"],'
+        b'"report_type":"complete","task_summary":"x"}' % json.dumps(pem("RSA PRIVATE KEY")).encode(),
     ),
     "unknown kind": BadData("UNKNOWN_KIND", "finding.dreamt", STREAM, FINDING),
     "unknown field": BadData("UNKNOWN_FIELD", "finding.logged", STREAM, b'{"finding":"x","mood":"good"}'),

@@ -7,6 +7,7 @@ a chain does not decide is the default reviewer, which is the ledger's.
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ from consumers.sdk.text import shorten
 from ledger.codec import converted, encode_canonical
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffCreated
+from ledger.forms import NOT_IN_IDS
 from ledger.limits import data_size_max_bytes
 
 if TYPE_CHECKING:
@@ -153,7 +155,8 @@ def read_lineage(corr: str | None) -> Lineage:
 
 def handoff_id(text: str) -> str:
     """Return an id a handoff can have, as like ``text`` as possible; empty when nothing of it can stand in one."""
-    name = re.sub(r"[/\\]", "-", one_line(text)).lstrip(". \t\u3000").removesuffix(".md").strip()
+    name = re.sub(r"[/\\]", "-", one_line(unicodedata.normalize("NFC", text).replace("\u3000", " ")))
+    name = " ".join(re.sub(f"[{NOT_IN_IDS}]", "", name).removesuffix(".md").split()).lstrip("-. ")
     return _cut(name, _digest(name))
 
 

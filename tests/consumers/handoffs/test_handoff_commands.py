@@ -29,8 +29,8 @@ def test_an_act_is_a_command_line(more, command):
 
 
 def test_a_command_can_be_pasted_whatever_the_id_is():
-    id_ = "-rf $(reboot); 東西 'x'"
-    assert shlex.split(command_of(ITEM | {"id": id_})) == ["baton", "handoff", "approve", "--as", "rita", "--", id_]
+    id_ = "$(reboot); 東西 'x' --json"
+    assert shlex.split(command_of(ITEM | {"id": id_})) == ["baton", "handoff", "approve", "--as", "rita", id_]
 
 
 def test_a_reader_sees_the_command_in_place_of_the_act():

@@ -118,12 +118,12 @@ class Baton:
         assert (error["code"], error["recoverable"]) == (code, CODES[code].recoverable)
         return error
 
-    def refuses_verification(self, *arguments: object) -> dict[str, Any]:
+    def refuses_verification(self, *arguments: object, verdict: str = "INVALID") -> dict[str, Any]:
         """Call a verb that fails to verify something; return its report."""
         said = self.run(*arguments)
         assert said.code == CODES["VERIFICATION_FAILED"].exit
         assert said.out == ""
-        assert "VERIFICATION_FAILED: INVALID" in said.err
+        assert f"VERIFICATION_FAILED: {verdict}" in said.err
         said = self.run(*arguments, "--json")
         assert said.code == CODES["VERIFICATION_FAILED"].exit
         report: dict[str, Any] = json.loads(said.out)["error"]["details"]["report"]

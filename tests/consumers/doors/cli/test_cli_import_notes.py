@@ -137,7 +137,7 @@ def test_an_import_that_meets_its_quota_midway_goes_on_where_it_was(alone: Baton
     again = alone.data(*command)
     assert (again["read"], again["added"], again["lost"]) == (300, left, 0)
     assert alone.data("import", "list", "--limit", 1)["total"] == 300
-    assert alone("verify").startswith("ok: ")
+    assert alone("verify").startswith("VALID: ")
 
 
 def test_an_imported_ledger_verifies_with_its_views(alone: Baton, tmp_path: Path) -> None:

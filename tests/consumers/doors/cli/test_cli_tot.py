@@ -169,7 +169,7 @@ def test_proof_names_the_request_signer_key_and_index_of_each_answer(shell: Bato
 
 def test_agent_that_never_ran_is_said_and_resume_lets_it_run(shell: Baton, solved: Solved, tmp_path: Path) -> None:
     lonely = stopped_task(shell, solved.data["keys"])
-    report = shell.refuses_verification("tot", "prove", lonely)
+    report = shell.refuses_verification("tot", "prove", lonely, verdict="FAILED: never ran")
     assert report["missing"] == ["decomposer"]
     resumed = shell.data("tot", "resume", lonely[:20], "--logs", tmp_path)
     assert (resumed["task_id"], resumed["answer"]) == (lonely, solved.data["answer"])

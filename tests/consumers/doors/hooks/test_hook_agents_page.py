@@ -89,8 +89,9 @@ def _start(place: Place, agent: str, handoff: str | None) -> None:
 
 
 def _let_reviewer_act(place: Place) -> None:
-    """The reviewer runs what `baton next` says, once for all that waits."""
+    """The reviewer reads what waits and runs what `baton next` says, once for all; a terminal would show it and ask."""
     items: list[dict[str, Any]] = place.data("next", "--as", "rita")["items"]
     assert items
     for item in items:
-        place.baton(*shlex.split(item["command"])[1:])
+        read = place.data("handoff", "show", item["id"])["version"]
+        place.baton(*shlex.split(item["command"])[1:], "--version", read)

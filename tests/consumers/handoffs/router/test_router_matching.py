@@ -155,14 +155,17 @@ def test_loop_is_stopped_at_its_hop_whatever_the_chain_is_called(name: str) -> N
     ("text", "name"),
     [
         ("a b", "a b"),
-        ("../../etc/passwd", "-..-etc-passwd"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("--all", "all"),
+        ("x \u0301\u200b y\u3000z", "x y z"),
+        ("e\u0301t\u00e9", "\u00e9t\u00e9"),
         ("..", ""),
         ("a/b\\c\nd", "a-b-c d"),
         ("  x.md ", "x"),
         ("\u202e", ""),
     ],
 )
-def test_id_cannot_leave_its_folder(text: str, name: str) -> None:
+def test_id_cannot_leave_its_folder_nor_look_like_another(text: str, name: str) -> None:
     assert handoff_id(text) == name
 
 
