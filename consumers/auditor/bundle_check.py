@@ -114,7 +114,7 @@ def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRep
         ledger=part.state.ledger,
         authority=part.authority,
         lost_from=min(part.refused, default=None),
-        verified=len(part.events),
+        verified=part.kinds.total(),
         suspects=sorted(part.suspects),
     )
     checkpoint = _check_members(bundle, replay, findings)
