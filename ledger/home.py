@@ -19,9 +19,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from nacl import utils
@@ -39,6 +40,8 @@ from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, covers, is_delega
 from ledger.log.data_file import check_data_file
 from ledger.log.environment import FILE, translated
 from ledger.log.log import Log
+
+_SEED: Final = re.compile("SU[A-D][A-Z2-7]{55}")
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -143,11 +146,15 @@ class Home(msgspec.Struct, frozen=True):
         """Return the nkey seed of an agent's bus connection, or (``is_new``) the one that is to take its place.
 
         Raises:
-            Refused: ``NOT_TRUSTED``, ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
+            Refused: ``NOT_TRUSTED``, ``KEY_FILE_MISSING``, ``KEY_FILE_MODE`` or ``INVALID_FORMAT``.
         """
         trust.demand(self.path)
-        path = self.nkey_file(name)
-        return read_private(pending(path) if is_new else path).decode("ascii", "replace").strip()
+        path = pending(self.nkey_file(name)) if is_new else self.nkey_file(name)
+        seed = read_private(path).decode("ascii", "replace").strip()
+        if _SEED.fullmatch(seed) is None:  # of an empty file, say, the connection would only say that it failed
+            message = f"{path} holds no key of a bus connection: put a copy of it back"
+            raise Refused("INVALID_FORMAT", message, path=str(path))
+        return seed
 
 
 def pending(path: Path) -> Path:

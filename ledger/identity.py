@@ -133,9 +133,14 @@ def read_key_file(path: Path) -> KeyFile:
     """Return the content of a key file, still sealed if it is.
 
     Raises:
-        Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE`` or ``INVALID_FORMAT``.
+        Refused: as ``read_private`` and ``decode_strict``.
     """
-    return decode_strict(read_private(path), _decoder)
+    content = read_private(path)
+    try:
+        return decode_strict(content, _decoder)
+    except Refused as refusal:
+        message = f"{path} is no key file ({refusal.message}): put a copy of it back"
+        raise Refused(refusal.code, message, **refusal.details, file=str(path)) from refusal
 
 
 def open_key(path: Path, passphrase: str | None = None) -> Key:

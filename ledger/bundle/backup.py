@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from ledger.bundle.export import export_bundle
 from ledger.bundle.layout import HomeFile, Manifest
-from ledger.errors import Refused, Unavailable
+from ledger.config import read_file
+from ledger.errors import Refused
 from ledger.home import Home
 from ledger.identity import read_private, seal_files
 from ledger.local import LocalClient
@@ -42,16 +42,12 @@ def write_backup(
     """Write a backup of the ledger to a tar at ``path``; with a passphrase, its keys are in it, sealed by that.
 
     Raises:
-        Refused: the codes of a key file, when that of the checkpoint key is not here or a key cannot be read.
+        Refused: the codes of a key file, when that of the checkpoint key is not here or a key cannot be read; as
+            ``config.read_file``.
         Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
     """
-    files: dict[HomeFile, bytes] = {}
-    try:
-        for name in SETTINGS:
-            with suppress(FileNotFoundError):
-                files[name] = (home.path / name).read_bytes()
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{error.filename} cannot be read: {error.strerror}") from error
+    settings = {name: read_file(home.path, name) for name in SETTINGS}
+    files = {name: content for name, content in settings.items() if content}
     if passphrase is not None:
         files[KEYS] = seal_files({key.name: read_private(key) for key in key_files(home)}, passphrase)
     return export_bundle(client, path, files=files, progress=progress)

@@ -187,7 +187,7 @@ class Restore:
         for path, content in paths.items():
             name = str(path.relative_to(self.home.path))
             if path.is_symlink() or path.exists():
-                if path.is_symlink() or path.read_bytes() != content:
+                if path.is_symlink() or not path.is_file() or path.read_bytes() != content:
                     kept.append(name)
                 continue
             write_private(path, content)

@@ -22,7 +22,7 @@ import lmdb
 from ledger import limits
 from ledger.config import FOLDER
 from ledger.errors import BatonError, Corrupted, Unavailable
-from ledger.files import can_write
+from ledger.files import can_write, check_regular
 from ledger.log.data_file import RESTORE, check_data_file
 
 FILE: Final = "data.mdb"
@@ -183,7 +183,13 @@ class Environment:
 
 
 def is_read_only(path: Path) -> bool:
-    """Tell whether the environment in ``path`` can be read and not written."""
+    """Tell whether the environment in ``path`` can be read and not written.
+
+    Raises:
+        Refused: its lock is a link, say: LMDB writes over whatever that leads to, also when it only reads.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        check_regular(path / _LOCK_FILE)
     return not (can_write(path / FILE) and can_write(path / _LOCK_FILE))
 
 

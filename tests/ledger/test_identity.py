@@ -14,7 +14,7 @@ from building import key_named, trusted
 from nacl import pwhash
 
 from ledger import identity
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import BatonError, Refused, Unavailable
 from ledger.home import Home
 from ledger.identity import (
     Key,
@@ -174,7 +174,18 @@ def test_truncated_key_file_is_refused(tmp_path: Path) -> None:
     whole = (tmp_path / "alice.key").read_bytes()
     for length in (0, 1, len(whole) // 2):
         (tmp_path / "alice.key").write_bytes(whole[:length])
-        assert code_of(tmp_path / "alice.key") == "INVALID_FORMAT"
+        with pytest.raises(Refused, match=str(tmp_path / "alice.key")) as refused:
+            open_key(tmp_path / "alice.key")
+        assert refused.value.code == "INVALID_FORMAT"
+
+
+@pytest.mark.parametrize("content", ["", "x", "SU" + "A" * 57, "SO" + "A" * 56, "\xff" * 58])
+def test_bus_key_that_is_none_is_refused_and_named(tmp_path: Path, content: str) -> None:
+    home = Home(trusted(tmp_path))
+    write_private(home.nkey_file("alice"), content.encode("latin-1"))
+    with pytest.raises(Refused, match=str(home.nkey_file("alice"))) as refused:
+        home.bus_seed("alice")
+    assert refused.value.code == "INVALID_FORMAT"
 
 
 def test_corrupted_seal_does_not_open(tmp_path: Path) -> None:

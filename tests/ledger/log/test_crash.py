@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,27 +23,16 @@ class Killed:
     """A writer that was killed: what it had acknowledged, and whether it was inside an append."""
 
     def __init__(self, home: Path, name: str, appends: int, delay_s: float) -> None:
-        program = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "writing_program.py"), str(home), "appending", name],
+        words = (str(home), "appending", name, str(appends), f"{delay_s:.6f}")
+        ended = subprocess.run(
+            [sys.executable, str(Path(__file__).parent / "writing_program.py"), *words],
             env=os.environ | {"PYTHONPATH": str(TESTS)},
             stdout=subprocess.PIPE,
             text=True,
+            check=False,
         )
-        assert program.stdout is not None
-        lines: list[str] = []
-        for line in program.stdout:
-            lines.append(line)
-            if line == "append\n":
-                appends -= 1
-            if appends == 0:
-                break
-        until = time.perf_counter() + delay_s
-        while time.perf_counter() < until:
-            pass  # a sleep would be longer than a whole append
-        os.kill(program.pid, signal.SIGKILL)
-        lines += program.stdout.read().splitlines(keepends=True)
-        program.stdout.close()
-        assert program.wait() == -signal.SIGKILL
+        assert ended.returncode == -signal.SIGALRM
+        lines = ended.stdout.splitlines(keepends=True)
         whole = [line.split() for line in lines if line.endswith("\n")]
         self.acknowledged = {int(words[1]): words[2] for words in whole if words[0] == "committed"}
         self.was_inside = whole[-1] == ["append"]
@@ -58,7 +46,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Killed]
     runs: list[Killed] = []
     acknowledged: dict[int, str] = {}
     for number in range(times(4, 12)):
-        run = Killed(home, str(number), 1 + chance.randrange(12), chance.random() * 0.0006)
+        run = Killed(home, str(number), 1 + chance.randrange(12), 0.000_01 + chance.random() * 0.0006)
         runs.append(run)
         acknowledged |= run.acknowledged
         with Ledger(home) as ledger:

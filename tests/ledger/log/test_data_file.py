@@ -140,6 +140,16 @@ def test_pipe_or_folder_in_place_of_the_file_is_refused_at_once(home: Path) -> N
         Log(home)
 
 
+def test_lock_that_is_a_link_is_refused_and_what_it_leads_to_is_not_written_over(home: Path) -> None:
+    Ledger(home).close()
+    (home / "mine").write_text("x" * 100)
+    (home / "log" / "lock.mdb").unlink()
+    (home / "log" / "lock.mdb").symlink_to(home / "mine")
+    with pytest.raises(Refused, match="is a link"):
+        Log(home)
+    assert (home / "mine").read_text() == "x" * 100
+
+
 def test_file_that_is_replaced_while_it_is_open_is_written_no_more(home: Path) -> None:
     with Ledger(home) as ledger:
         file = home / "log" / "data.mdb"

@@ -1,10 +1,11 @@
-"""A process of its own that writes into a ledger: ``appending`` until it is killed, or ``contesting`` claims.
+"""A process of its own that writes into a ledger: ``appending`` until it is ended, or ``contesting`` claims.
 
 It prints ``append`` when a transaction has begun to write, and ``committed INDEX ID`` when the caller was told so.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,13 +38,21 @@ def sizes() -> Iterator[int]:
         yield from (1, 7, 1, 2, 40, 1, 3)
 
 
-def append_until_killed(ledger: Ledger, run: str) -> None:
-    """Append and append; the parent ends this process."""
+def append_until_ended(ledger: Ledger, run: str, appends: int, delay_s: float) -> None:
+    """Append and append; so long after that many appends have begun, the kernel ends this process.
+
+    By a signal that nobody handles, as SIGKILL is, and of a timer of its own: another process that is to send it comes
+    too late on a machine that has no processor for it.
+    """
     appender: Any = ledger.log.appender
     write = appender.append
 
     def announced(*arguments: Any) -> Any:
+        nonlocal appends
         say("append")
+        appends -= 1
+        if appends == 0:
+            signal.setitimer(signal.ITIMER_REAL, delay_s)
         return write(*arguments)
 
     appender.append = announced
@@ -74,6 +83,6 @@ if __name__ == "__main__":
     home, task, name, *rest = sys.argv[1:]
     with Ledger(Path(home)) as opened:
         if task == "appending":
-            append_until_killed(opened, name)
+            append_until_ended(opened, name, int(rest[0]), float(rest[1]))
         else:
             contest(opened, name, int(rest[0]))

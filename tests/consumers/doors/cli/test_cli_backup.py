@@ -326,6 +326,16 @@ def test_pipe_in_the_place_of_a_backup_is_refused_at_once(elsewhere: Baton, tmp_
     assert not elsewhere.home.exists()
 
 
+def test_pipe_in_the_place_of_settings_holds_up_neither_backup_nor_restore(full: Baton, tmp_path: Path) -> None:
+    chains = full.home / "chains.toml"
+    chains.write_text("# none\n")
+    full("backup", tmp_path / "ledger.tar")
+    chains.unlink()
+    os.mkfifo(chains)
+    full.refuses("INVALID_FORMAT", "backup", tmp_path / "other.tar")
+    assert "left as they were: chains.toml" in full("restore", tmp_path / "ledger.tar", "--replace")
+
+
 def test_full_disk_leaves_no_half_backup(full: Baton, tmp_path: Path) -> None:
     (tmp_path / "ledger.tar").write_bytes(b"the one before")
     program = f'ulimit -f 40; exec "{sys.executable}" -m consumers.doors.cli "$@"'
