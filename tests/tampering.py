@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from building import Ledger
-from faults import FAULTS
+from faults import chances, times
 
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.author import Draft, body_of
@@ -21,6 +20,7 @@ from ledger.log import tables as layout
 from ledger.log.log import Pending
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -148,7 +148,7 @@ def samples(name: str, count: int, *, slow: int = 0) -> list[random.Random]:
 
     Of what starts processes for each sample, ``slow`` are enough unless more faults are asked for.
     """
-    return [random.Random(f"{name}/{number}") for number in range(slow if slow and FAULTS == 1 else count * FAULTS)]
+    return chances(name, times(slow or count, count))
 
 
 def named(report: AuditReport) -> set[int]:

@@ -179,6 +179,14 @@ def check_versions(entry: Entry, stream: str, layer: Layer) -> None:
         raise Refused("VERIFICATION_FAILED", message, expected=list(right))
 
 
+def go_on_from(entry: Entry, stream: str, layer: Layer) -> None:
+    """Count on from the versions that an entry carries."""
+    record = layer.stream(stream)
+    if record is not None:
+        layer.put_stream(stream, msgspec.structs.replace(record, version=entry.stream_version))
+    layer.authority_version = entry.authority_version
+
+
 def _count(body: Body, layer: Layer, index: int, life: Life) -> None:
     before = layer.stream(body.stream)
     layer.put_stream(body.stream, StreamRecord(1 if before is None else before.version + 1, index, life))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ledger.admission.check import Candidate
-from ledger.admission.decide import apply, check_versions, count_refused
+from ledger.admission.decide import apply, check_versions, count_refused, go_on_from
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer, NoLog
 from ledger.envelope import Entry, decode_entry, event_id, pae
@@ -59,6 +59,7 @@ def decide_again(index: int, candidate: Candidate, entry: Entry, state: Layer, n
         check_versions(entry, candidate.body.stream, state)
     except Refused as refusal:
         misplaced = refusal
+        go_on_from(entry, candidate.body.stream, state)  # what one damaged entry shifts is said of the next one alone
     return Judged(event, refused, misplaced)
 
 

@@ -170,14 +170,19 @@ def test_last_entry_behind_the_clock_is_named_with_the_one_before_it(ledger: Led
 
 
 @pytest.mark.parametrize("field", ["stream_version", "authority_version"])
-def test_wrong_version_in_the_tree_is_named_with_the_right_one(ledger: Ledger, tmp_path: Path, field: str) -> None:
+def test_wrong_version_in_the_tree_is_named_with_the_right_one_and_shifts_only_the_next(
+    ledger: Ledger, tmp_path: Path, field: str
+) -> None:
     fill(ledger)
     entries = entries_of(ledger)
     right = getattr(decode_entry(entries[14]), field)
     entries[14] = changed(entries[14], **{field: right + 1})
     with rebuilt(ledger, tmp_path / "copy", entries) as other:
         report = audit(other)
-    assert [(one.index, one.code) for one in report.problems] == [(14, "VERIFICATION_FAILED")]
+    assert [(one.index, one.code) for one in report.problems] == [
+        (14, "VERIFICATION_FAILED"),
+        (15, "VERIFICATION_FAILED"),
+    ]
     assert f"{right + 1}" in report.problems[0].message
     assert f" {right}" in report.problems[0].message
 
