@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from building import Ledger
 from bundles import members, run_alone, unpacked
+from faults import FAULTS
 from judges import alone
-from tampering import FAULTS, flipped, samples
+from tampering import flipped, samples
 
 from ledger import limits
 from ledger.admission.rules import AUTHORITY_KINDS

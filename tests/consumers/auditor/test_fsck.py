@@ -8,8 +8,8 @@ import lmdb
 import msgspec
 import pytest
 from building import Ledger
+from faults import is_long_run
 from tampering import (
-    FAULTS,
     append_behind_the_gate,
     entries_of,
     fill,
@@ -91,7 +91,7 @@ def test_flipped_byte_of_the_clock_is_named_though_no_signature_covers_it(
     folder, entries = closed
     data = folder / "log" / "data.mdb"
     index %= len(entries)
-    for byte, mask in CLOCK_FLIPS if FAULTS > 1 else [CLOCK_FLIPS[index % len(CLOCK_FLIPS)]]:
+    for byte, mask in CLOCK_FLIPS if is_long_run else [CLOCK_FLIPS[index % len(CLOCK_FLIPS)]]:
         places = [place + len(entries[index]) + byte for place in places_of(data, entries[index])]
         with flipped(data, places, mask):
             report = fsck(folder)
@@ -268,7 +268,7 @@ def test_flipped_byte_of_a_blob_is_found(ledger: Ledger) -> None:
 def test_file_whose_first_pages_are_lost_is_reported(
     ledger: Ledger, spoiled: slice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if FAULTS == 1:
+    if not is_long_run:
         # Where the size is lost, too, two processes are started for each bit of what it could be.
         monkeypatch.setattr("consumers.auditor.fsck._SIZE_UNKNOWN", 2**10)
     fill(ledger)
