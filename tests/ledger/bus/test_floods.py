@@ -128,6 +128,30 @@ def test_node_that_does_not_run_is_sent_no_more_of_an_agent_than_its_window(
         assert served.client().head().size == ledger.head()[0]
 
 
+def test_window_that_is_used_up_while_it_moves_on_is_moved_on_again(
+    served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, flush = served.service._reads._doors["alice"], served.nats.flush
+    message = flooding.message_of(read_subject(ledger.id, "alice", "head"), "alice", b"")
+    heard, is_used_up = threading.Event(), threading.Event()
+
+    async def flush_late() -> None:
+        await flush()
+        heard.set()
+        monkeypatch.undo()
+        await until(lambda: door.read == door.allowed)
+        is_used_up.set()
+
+    half = limits.door_window_max // 2
+    with flooding.connect(int(served.url.rpartition(":")[2]), bus_seed("alice")) as connection:
+        monkeypatch.setattr(served.nats, "flush", flush_late)
+        connection.sendall(b"SUB _INBOX_alice.> 1\r\n" + message * half)
+        assert heard.wait(20)
+        connection.sendall(message * limits.door_window_max)
+        assert is_used_up.wait(20)
+    assert served.client().head().size == ledger.head()[0]
+
+
 def test_one_agents_windows_fit_into_what_the_server_holds_for_a_node() -> None:
     lanes, largest = 2, limits.agent_payload_max_bytes + control_line_max_bytes
     assert lanes * limits.door_window_max * largest < limits.connection_pending_max_bytes
