@@ -162,7 +162,7 @@ class Intake:
             door.read += 1
             if self._is_over(door, size):
                 self._close(agent, door)
-            else:
+            elif door.left is None and door.allowed - door.read <= limits.door_window_max // 2:
                 self._extend(agent, door)
         for flooder, refused in shed:
             if isinstance(refused, Msg):
@@ -210,9 +210,8 @@ class Intake:
         self._close(agent, door)
 
     def _extend(self, agent: str, door: _Door) -> None:
-        """Let more through a door, if it is open and half of its window was read."""
-        is_due = door.left is None and door.allowed - door.read <= limits.door_window_max // 2
-        if is_due and door.subscription is not None and not door.is_extending:
+        """Let more through a door, if it is open."""
+        if door.subscription is not None and not door.is_extending:
             door.is_extending = True
             _keep(self._closing, self._allow(agent, door, door.subscription))
 
@@ -224,7 +223,9 @@ class Intake:
             await self._nats.allow(subscription, door.allowed)
             # Answered in order: what the server passed on before it heard of the new count lies here by then.
             await self._nats.flush()
-            is_open = door.read + subscription.pending_msgs != before
+            # At the old end the server ends a subscription a moment after the message that was the last, also when it
+            # hears of the new end in that moment. And what was read while we waited moved nothing.
+            is_open = door.read + subscription.pending_msgs < before
         except (nats.errors.Error, OSError):
             is_open = False
         door.is_extending = False
@@ -236,8 +237,6 @@ class Intake:
                 door.flooded_s = asyncio.get_running_loop().time()
             if self._doors.get(agent) is door:
                 await self._open(agent)
-        # What was read meanwhile moved nothing, and may have been the last that this window lets through.
-        self._extend(agent, door)
 
     def _close(self, agent: str, door: _Door) -> None:
         """Close a door for a while, if it is open."""
