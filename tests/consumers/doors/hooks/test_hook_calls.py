@@ -299,7 +299,12 @@ def test_the_log_of_hooks_stays_within_two_files(tmp_path: Path) -> None:
 
 
 def test_hooks_at_the_same_time_open_one_session(place: Place) -> None:
-    command = [sys.executable, "-P", "-m", "consumers.doors.hooks", "codex", "--as", "codex"]
+    # With time enough: each would end at its deadline on a machine that has others to run, and open none.
+    program = (
+        "from consumers.doors.hooks import __main__, supervisor\nsupervisor.deadline_s = 60\n"
+        "__main__.main(['codex', '--as', 'codex'])"
+    )
+    command = [sys.executable, "-P", "-c", program]
     children = [
         subprocess.Popen(command, cwd=place.project, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)
     ]
