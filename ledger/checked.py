@@ -35,7 +35,7 @@ from ledger.admission.replay import decide_again, read_entry
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer
 from ledger.client import Client
-from ledger.codec import encode_packed
+from ledger.codec import UNREADABLE, encode_packed
 from ledger.config import resolved
 from ledger.envelope import Entry
 from ledger.errors import BatonError, Corrupted, Refused
@@ -215,7 +215,7 @@ class StreamReader:
         try:
             content = None if self._file is None else read_own(self._file, size_max_bytes=authority_file_max_bytes)
             kept = msgspec.msgpack.decode(content or b"", type=_Kept)
-        except (BatonError, msgspec.MsgspecError):
+        except (BatonError, *UNREADABLE):
             return self._nobody()
         return Authority(kept) if (kept.format, kept.ledger) == (_FORMAT, self._client.ledger) else self._nobody()
 

@@ -23,6 +23,9 @@ from ledger.limits import json_depth_max, json_integer_max
 
 T = TypeVar("T")
 
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises of bytes that are not what they should be; its own error is not of text that is not UTF-8."""
+
 _sorted_json = msgspec.json.Encoder(order="sorted")
 _msgpack = msgspec.msgpack.Encoder(order="deterministic")  # sets have an order of their own in every process
 decimal_max: Final = 2**63 - 1
@@ -120,7 +123,7 @@ def decode_strict(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     check_depth(text)
     try:
         value = decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         check_strict(text)  # the more basic fault is the one to report
         raise schema_error(error) from error
     # A type without bounds keeps a large integer as it is, so form alone does not tell: look at every long number.
@@ -169,7 +172,7 @@ def decode_packed(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
     """
     try:
         value = decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Refused("INVALID_FORMAT", f"this is not the msgpack expected here: {error}") from error
     if _msgpack.encode(value) != data:
         raise Refused("INVALID_FORMAT", "the msgpack is not in its minimal form")

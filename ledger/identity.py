@@ -17,7 +17,7 @@ from blake3 import blake3
 from nacl import bindings, exceptions, pwhash, secret, utils
 from nacl.signing import SigningKey
 
-from ledger.codec import decode_strict
+from ledger.codec import UNREADABLE, decode_strict
 from ledger.errors import Refused, Unavailable
 from ledger.files import created, open_regular, read_all, replacing
 from ledger.limits import config_size_max_bytes
@@ -194,7 +194,7 @@ def open_sealed_files(content: bytes, passphrase: str) -> dict[str, bytes]:
         given = _sealed_decoder.decode(content)
         box = secret.SecretBox(_stretch(passphrase, bytes.fromhex(given.salt)))
         return _files_decoder.decode(box.decrypt(given.sealed))
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise Refused("INVALID_FORMAT", "these are no sealed files") from error
     except exceptions.CryptoError as error:
         raise Refused("KEY_LOCKED", "this is not the passphrase that the files were sealed with") from error

@@ -31,6 +31,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from ledger.codec import UNREADABLE
 from ledger.config import state_folder
 from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.files import replacing
@@ -266,7 +267,7 @@ class Memory:
     def _decode(self, path: Path, content: bytes) -> Remembered:
         try:
             return _decoder.decode(content)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise _garbage(path, str(error)) from error
 
     @contextlib.contextmanager

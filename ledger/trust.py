@@ -36,6 +36,7 @@ import msgspec
 from blake3 import blake3
 
 from ledger import limits
+from ledger.codec import UNREADABLE
 from ledger.config import CHAINS_FILE, CONFIG_FILE, Actions, beside, config_folder, declared, read_file, resolved
 from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Refused, Unavailable
@@ -325,7 +326,7 @@ def _decoded(content: bytes, file: Path) -> list[Record]:
             elif line and not line.startswith("#"):
                 wrong = wrong or line
         records = msgspec.convert(tables, list[Record])
-    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+    except UNREADABLE as error:
         wrong, records = str(error), []
     if wrong:
         message = f"{shown(file)} is not as Baton writes it ({wrong[:80]!r}): look at it, delete it, and trust anew"

@@ -11,11 +11,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from blake3 import blake3
 
 from consumers.auditor.page_reader import PageReader, UnreadableError
 from consumers.auditor.report import Findings
+from ledger.codec import UNREADABLE
 from ledger.log.blobs import DIGEST_BYTES, FOLDER, intent_decoder, record_decoder
 from ledger.log.environment import FILE
 from ledger.log.tables import FORMAT, HEAD_KEY, QUOTA_PREFIX, Head, decode_record, head_decoder, stream_digest
@@ -139,7 +139,7 @@ def _compare_blobs(
         name = f"blob blake3:{digest.hex()}"
         try:
             record = record_decoder.decode(value)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             findings.problem(None, "CORRUPTED", f"the record of {name} cannot be read: {error}")
             continue
         wanted = (record.size, record.blake3, record.sha256)
@@ -171,7 +171,7 @@ def read_head(reader: PageReader) -> Head | None:
         return None
     try:
         head = head_decoder.decode(found[1])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
     is_possible = head.format == FORMAT and len(head.frontier) == 32 * head.size.bit_count() and head.size >= 0
     return head if is_possible else None
@@ -181,7 +181,7 @@ def _check_head(value: bytes, replay: Replay, findings: Findings) -> None:
     frontier = replay.frontier
     try:
         head = head_decoder.decode(value)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         findings.problem(None, "CORRUPTED", f"the head cannot be decoded: {error}")
         return
     wrong = [
@@ -207,7 +207,7 @@ def is_same_record(key: bytes, wanted: bytes, value: bytes) -> bool:
     """Return whether two encodings are of one record: the roles of an agent are a set, in no order."""
     try:
         return bool(decode_record(key, wanted) == decode_record(key, value))
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
 
 

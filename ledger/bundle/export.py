@@ -35,6 +35,7 @@ from ledger.bundle.layout import (
 from ledger.bundle.program import program_digest, schemas, verify_program
 from ledger.checkpoint import parse_checkpoint
 from ledger.client import Client, read_batch_path, read_event
+from ledger.codec import UNREADABLE
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events import EventData
@@ -250,7 +251,7 @@ def _looked_at(client: Client, survey: _Survey, stream: str) -> tuple[list[str],
 def _decode_head(index: int, data: bytes) -> _Head:
     try:
         return _head_decoder.decode(decode_entry(data).body)
-    except (msgspec.DecodeError, Refused) as error:
+    except (*UNREADABLE, Refused) as error:
         raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {message_of(error)}", index=index) from error
 
 

@@ -29,6 +29,7 @@ from ledger.bus.connection import bus_errors
 from ledger.bus.message import headers_of
 from ledger.bus.stream import Incarnation, raise_degraded, scrub_quick, stream_info
 from ledger.bus.subjects import event_subject
+from ledger.codec import UNREADABLE
 from ledger.envelope import decode_entry, pae
 from ledger.errors import Corrupted, Unavailable
 from ledger.log.log import Log
@@ -230,7 +231,7 @@ class StreamPublisher:
             )
         try:
             return msgspec.json.decode(answer.data, type=_Answer)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise Unavailable("BUS_UNAVAILABLE", f"the stream's answer cannot be read: {error}") from error
 
 

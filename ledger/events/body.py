@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ledger.codec import check_depth, check_strict, encode_sorted, schema_error
+from ledger.codec import UNREADABLE, check_depth, check_strict, encode_sorted, schema_error
 from ledger.errors import Refused
 from ledger.events import KINDS
 from ledger.events.fields import Count, EventData, Label, Name, Ref, Time
@@ -98,7 +98,7 @@ def decode_body(text: bytes) -> tuple[Body, EventData]:
         decoder = _data[body.kind]
         root = "$.data"
         data = None if decoder is None else decoder.decode(body.data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         check_strict(text)  # the more basic fault is the one to report
         raise schema_error(error, root) from error
     if data is None:

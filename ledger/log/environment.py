@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -20,6 +21,7 @@ from typing import Final, cast
 import lmdb
 
 from ledger import limits
+from ledger.codec import UNREADABLE
 from ledger.config import FOLDER
 from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.files import can_write, check_regular
@@ -27,6 +29,7 @@ from ledger.log.data_file import RESTORE, check_data_file
 
 FILE: Final = "data.mdb"
 _LOCK_FILE: Final = "lock.mdb"
+_free_min_bytes: Final = 1024**2
 
 
 def no_log(path: Path) -> Unavailable:
@@ -209,5 +212,10 @@ def translated(path: Path, setting: str = "map_size_bytes") -> Iterator[None]:
         raise Unavailable("STORE_STOPPED", message, path=str(path)) from error
     except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError) as error:
         raise Corrupted("CORRUPTED", f"the store in {path} is damaged ({error}): {RESTORE}") from error
+    except UNREADABLE as error:
+        raise Corrupted("CORRUPTED", f"the store in {path} holds a record that is none ({error}): {RESTORE}") from error
     except (lmdb.Error, OSError) as error:
+        if "Input/output error" in str(error) and shutil.disk_usage(path).free < _free_min_bytes:
+            # What LMDB says of a write that was cut short, as a disk does on which some of it still found room.
+            raise Unavailable("STORE_FULL", f"the disk of the store in {path} is full: free disk space") from error
         raise Unavailable("STORE_UNAVAILABLE", f"the store in {path} cannot be used: {error}") from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ledger.codec import encode_packed
+from ledger.codec import UNREADABLE, encode_packed
 from ledger.envelope import decode_entry
 from ledger.errors import Refused
 from ledger.limits import blob_chunk_bytes, blob_unreferenced_max_s, range_events_max, range_size_max_bytes
@@ -73,7 +73,7 @@ def refs_in(entry: bytes) -> list[str]:
         return []
     try:
         data = _data_decoder.decode(decode_entry(entry).body).data
-    except (msgspec.DecodeError, Refused):
+    except (*UNREADABLE, Refused):
         return []  # a damaged entry: `baton fsck` names it, and its neighbours are to be read all the same
     return [ref.decode() for ref in dict.fromkeys(REFS.findall(bytes(data)))]
 

@@ -13,6 +13,7 @@ import lmdb
 import msgspec
 
 from ledger import limits, merkle
+from ledger.codec import UNREADABLE
 from ledger.envelope import decode_entry, pae
 from ledger.errors import Corrupted, Refused
 from ledger.history import Growth, Proven, StreamAsked, StreamPage
@@ -254,5 +255,5 @@ _kind_decoder: Final = msgspec.json.Decoder(_KindOf)
 def _is_epoch(data: bytes) -> bool:
     try:
         return _kind_decoder.decode(decode_entry(data).body).kind == "ledger.epoch_started"
-    except (Refused, msgspec.MsgspecError):
+    except (Refused, *UNREADABLE):
         return False  # a damaged entry, which is not for whoever only starts to tell of

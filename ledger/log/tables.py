@@ -20,6 +20,7 @@ import msgspec
 from blake3 import blake3
 
 from ledger import limits
+from ledger.codec import UNREADABLE
 from ledger.errors import Corrupted, Refused
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.lifecycle.handoff import HandoffState
@@ -171,7 +172,7 @@ class Tables(Environment):
             return None
         try:
             head = head_decoder.decode(data)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise Corrupted("CORRUPTED", f"the head of the log cannot be read: {error}") from error
         if head.format != FORMAT:
             message = f"the log has format {head.format}, this software reads {FORMAT}: upgrade baton"

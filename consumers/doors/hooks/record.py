@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from consumers.sdk.files import TEMPORARY, remove_file, settled_for_s, write_file
+from ledger.codec import UNREADABLE
 from ledger.config import state_folder
 from ledger.errors import Unavailable
 
@@ -65,7 +66,7 @@ def read_record(path: Path) -> Record | None:
     """Return a record; None when there is none, or none that can be read: then only what the files say counts."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Record)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
 
 

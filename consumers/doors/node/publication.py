@@ -20,6 +20,7 @@ from ledger.bus.history import lost_history
 from ledger.bus.publisher import Outbox, StreamPublisher
 from ledger.bus.service import News
 from ledger.bus.stream import Incarnation, next_incarnation, open_stream
+from ledger.codec import UNREADABLE
 from ledger.errors import BatonError, Unavailable, message_of
 from ledger.files import read_regular, replacing
 from ledger.limits import config_size_max_bytes
@@ -167,7 +168,7 @@ def _read(record: Path, ledger: str) -> Incarnation:
         if content is None:
             return Incarnation(ledger)
         incarnation = msgspec.json.decode(content, type=Incarnation)
-    except (msgspec.MsgspecError, BatonError) as error:
+    except (*UNREADABLE, BatonError) as error:
         # Not the folder: its streams may hold what the log has lost. They are found again without the record.
         message = f"{record} cannot be used ({message_of(error)}): delete this file, and keep the folder"
         raise Unavailable("STORE_UNAVAILABLE", message, path=str(record)) from error

@@ -31,6 +31,7 @@ from ledger.bus.history import LostHistory, abandoned_head, entry_at, epochs, lo
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.server_config import BusUsers
 from ledger.bus.stream import Incarnation
+from ledger.codec import UNREADABLE
 from ledger.config import VIEWS_FILE, Settings
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events.authority import EpochStarted
@@ -235,7 +236,7 @@ def _ledger_of_bus(home: Home) -> str:
     try:
         content = read_regular(home.bus / "incarnation.json", size_max_bytes=config_size_max_bytes)
         return msgspec.json.decode(content or b"", type=Incarnation).ledger
-    except (BatonError, msgspec.MsgspecError):
+    except (BatonError, *UNREADABLE):
         return "0" * 32
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from ledger.codec import check_strict
+from ledger.codec import UNREADABLE, check_strict
 from ledger.errors import Refused
 from ledger.limits import json_integer_max
 
@@ -119,7 +119,7 @@ _blocks = msgspec.json.Decoder(list[_Block])
 def _decoded(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T | None:
     try:
         return decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 

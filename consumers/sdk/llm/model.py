@@ -25,7 +25,7 @@ import msgspec
 
 from consumers.sdk.http import NoAnswer, is_loopback, request
 from consumers.sdk.thinking.response import read_tags
-from ledger.codec import check_depth, decode_strict, encode_sorted, encode_utf8
+from ledger.codec import UNREADABLE, check_depth, decode_strict, encode_sorted, encode_utf8
 from ledger.config import environment_variable
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import Label
@@ -265,7 +265,7 @@ def _decode(body: bytes, form: type[T]) -> T:
         check_depth(body)
         content = encode_utf8(_json_part(_content(_completion.decode(body))), "answer")
         return decode_strict(content, msgspec.json.Decoder(form))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise Unavailable("LLM_INVALID", "the endpoint's answer is not a chat completion in JSON") from error
     except Refused as refusal:
         message = f"the model's answer is not what was asked for: {refusal.message}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import lmdb
@@ -13,7 +15,7 @@ from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.events.session import FindingLogged, SessionStarted
 from ledger.log.environment import translated
 from ledger.log.log import Log
-from ledger.log.tables import HEAD_KEY, Head, index_key
+from ledger.log.tables import HEAD_KEY, Head, agent_key, index_key
 from ledger.merkle import leaf_hash, root_of
 
 if TYPE_CHECKING:
@@ -92,6 +94,26 @@ def test_full_store_of_blobs_takes_no_half_of_one_and_leaves_the_log_its_room(ho
         assert len(fill(ledger)) > 20
 
 
+@pytest.mark.parametrize(("free", "code"), [(56 * 1024, "STORE_FULL"), (2**30, "STORE_UNAVAILABLE")])
+def test_write_that_was_cut_short_is_that_of_a_full_disk(
+    home: Path, monkeypatch: pytest.MonkeyPatch, free: int, code: str
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(Unavailable) as refused, translated(home):
+        raise lmdb.Error("mdb_txn_commit: Input/output error")
+    assert refused.value.code == code
+
+
+def test_record_that_is_no_text_is_damage_and_no_fault_of_ours(ledger: Ledger) -> None:
+    tables = ledger.log.tables
+    with tables.writing() as txn:
+        stored = tables.get(txn, tables.state, agent_key("alice"))
+        assert stored is not None
+        txn.put(agent_key("alice"), stored.replace(b"alice", b"\xff" * 5), db=tables.state)
+    with pytest.raises(Corrupted, match="a record that is none"), ledger.log.snapshot() as snapshot:
+        snapshot.agent("alice")
+
+
 def test_share_of_the_map_in_use_is_known(home: Path) -> None:
     with Ledger(home, map_size=SMALL) as ledger:
         assert 0 < ledger.log.tables.used_ratio() < 0.5
@@ -166,6 +188,7 @@ def packed(head: Head, **change: Any) -> bytes:
         (lambda head: packed(head, frontier=b""), "CORRUPTED"),
         (lambda head: packed(head, frontier=head.frontier[:-1]), "CORRUPTED"),
         (lambda head: packed(head, format=2), "UNSUPPORTED_VERSION"),
+        (lambda head: packed(head).replace(head.ledger.encode(), b"\xff" * 32), "CORRUPTED"),
     ],
 )
 def test_head_that_does_not_fit_the_entries_stops_the_start(
