@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
 import shutil
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -56,6 +58,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         passed, failed = (terminalreporter.stats.get(outcome, []) for outcome in ("passed", "failed"))
         for line in table(passed, failed):
             terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_server_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """End the servers of nodes that were killed by a test which then failed: nobody else will."""
+    yield
+    for file in tmp_path_factory.getbasetemp().rglob("server.pid"):
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or its folder goes just now
+            pid = int(file.read_text())
+            if str(file.parent).encode() in Path("/proc", str(pid), "cmdline").read_bytes():
+                os.kill(pid, signal.SIGTERM)
 
 
 @pytest.fixture(scope="session", autouse=True)
