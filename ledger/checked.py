@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -49,6 +50,7 @@ from ledger.signature import is_signed
 
 authority_file_max_bytes: Final = 64 * 1024**2
 _FORMAT: Final = 1
+_DIGEST_SIZE: Final = 32
 _AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"n"})
 # What a rule finds where it asks for another stream: one that stands in nobody's way.
 _DONE: Final = StreamRecord(1, 0, HandoffState("", "", "", "verified", "", (), "completed", (), ()))
@@ -76,7 +78,7 @@ class CheckedStream(msgspec.Struct, frozen=True):
 
 
 class _Kept(msgspec.Struct, array_like=True):
-    """The file of checked authority: under which head, the index of each of its events, every record's history."""
+    """The file of checked authority, after its digest: under which head, each event's index, every record's history."""
 
     format: int
     ledger: str
@@ -214,7 +216,10 @@ class StreamReader:
         """Return what the file keeps; nothing when it is not there, or not as it was written."""
         try:
             content = None if self._file is None else read_own(self._file, size_max_bytes=authority_file_max_bytes)
-            kept = msgspec.msgpack.decode(content or b"", type=_Kept)
+            digest, packed = (content or b"")[:_DIGEST_SIZE], (content or b"")[_DIGEST_SIZE:]
+            if digest != sha256(packed).digest():  # else the ledger would be blamed for one damaged bit in it
+                return self._nobody()
+            kept = msgspec.msgpack.decode(packed, type=_Kept)
         except (BatonError, *UNREADABLE):
             return self._nobody()
         return Authority(kept) if (kept.format, kept.ledger) == (_FORMAT, self._client.ledger) else self._nobody()
@@ -225,7 +230,8 @@ class StreamReader:
             return
         try:
             with replacing(self._file, is_durable=False) as file:
-                file.write(msgspec.msgpack.encode(self.authority.kept))
+                packed = msgspec.msgpack.encode(self.authority.kept)
+                file.write(sha256(packed).digest() + packed)
         except OSError:
             self._file = None  # it saves time, and nothing rests on it
 

@@ -232,6 +232,16 @@ def test_damaged_file_of_authority_costs_time_and_nothing_else(
     assert file.read_bytes() != content
 
 
+def test_damaged_bit_in_the_file_of_authority_is_not_blamed_on_the_ledger(node: ScriptedNode, tmp_path: Path) -> None:
+    file = tmp_path / "kept.authority"
+    whole = node.reader(file).read(STREAM)
+    written = file.read_bytes()
+    for place in range(0, len(written), 29):
+        file.write_bytes(written[:place] + bytes([written[place] ^ 1]) + written[place + 1 :])
+        assert node.reader(file).read(STREAM) == whole
+        assert file.read_bytes() == written
+
+
 def test_file_of_another_past_is_not_believed(ledger: Ledger, entries: list[bytes], tmp_path: Path) -> None:
     file = tmp_path / "kept.authority"
     ScriptedNode(ledger.id, entries).reader(file).read(STREAM)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.errors import Refused
+from ledger.errors import Corrupted, Refused
 from ledger.events.authority import AgentRemoved, KeyCompromised
 from ledger.events.handoff import HandoffAmended, HandoffBlocked
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
@@ -96,3 +96,16 @@ def test_thing_is_found_by_the_beginning_of_its_id_and_by_its_file(ledger: Ledge
         with pytest.raises(Refused) as refused:
             ask(client, "handoffs.show", {"id": asked})
         assert refused.value.code == "NOT_FOUND"
+
+
+def test_view_that_names_another_handoff_than_was_asked_for_is_not_believed(
+    ledger: Ledger, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("logs", "production"):
+        ledger.hand_over(name)
+    monkeypatch.setattr(client, "view", lambda *_: {"id": "production"})
+    assert ask(client, "handoffs.facts", {"id": "prod"})["id"] == "production"
+    for asked in ("log", "log.md", "handoff/log"):
+        with pytest.raises(Corrupted, match="names production") as refused:
+            ask(client, "handoffs.facts", {"id": asked})
+        assert refused.value.code == "VERIFICATION_FAILED"

@@ -33,7 +33,7 @@ def routes_of(client: LocalClient) -> list[Route]:
         return _answer(request, lambda: client.published_checkpoint().encode(), _FOR_NOW, "text/plain; charset=utf-8")
 
     def tile(request: Request) -> Response:
-        return _answer(request, lambda: _tile(client, request.url.path[1:]), _FOR_EVER, "application/octet-stream")
+        return _answer(request, lambda: _tile(client, request.scope["path"][1:]), _FOR_EVER, "application/octet-stream")
 
     return [Route("/checkpoint", checkpoint), Route("/tile/{path:path}", tile)]
 

@@ -167,7 +167,8 @@ def test_tiles_may_be_kept_for_ever_and_the_checkpoint_not_at_all(published: Pub
     "/tile/0/x000/000", "/tile/0/000.p/256", "/tile/0/000.p/0", "/tile/0/000.p/01", "/tile/0/000.p/", "/tile/0/003",
     "/tile/1/000", "/tile/1/000.p/3", "/tile/2/000.p/1", "/tile/entries/003", "/tile/0/x999/x999/x999/x999/999",
     "/tile/0/" + "x999/" * 400 + "999", "/tile/0/../../../etc/passwd", "/tile/0/%2e%2e/000", "/tile/-1/000",
-    "/tile/0/000%00", "/manifest.json", "/keys/root.vkey", "/tile/0/%D9%A0%D9%A0%D9%A0",
+    "/tile/0/000%00", "/tile/0/000%0A", "/tile/0/0%0900", "/tile/0/%D9%A0%D9%A0%D9%A0", "/manifest.json",
+    "/keys/root.vkey",
 ])  # fmt: skip
 def test_whatever_is_no_tile_is_not_found(published: Published, path: str) -> None:
     assert ask(published, "GET", path)[0] in {400, 404}
