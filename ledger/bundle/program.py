@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -28,6 +29,7 @@ from ledger.events.imported import MAPPED
 
 PARTS: Final = ("proofs", "form", "authority", "members", "audit")
 _TOLD: Final = frozenset({"title", "description", "default"})
+_NEEDS: Final = 'sys.exit(f"{error}: this program needs two packages: python -m pip install blake3 pynacl")'
 
 
 @cache
@@ -77,7 +79,10 @@ def verify_program() -> bytes:
         about = [f"# {line}".rstrip() for line in (ast.get_docstring(tree) or "").splitlines()]
         bodies.append("\n".join([f"# {part.upper()}", "#", *about, "", *text.splitlines()[end:]]).rstrip())
     foreign = sorted(module for module in names if module != "__future__" and not module.startswith("ledger."))
-    froms = [f"from {module} import {', '.join(sorted(names[module]))}" for module in foreign]
+    lines = {module: f"from {module} import {', '.join(sorted(names[module]))}" for module in foreign}
+    froms = [line for module, line in lines.items() if module.split(".")[0] in sys.stdlib_module_names]
+    needed = "\n".join(f"    {line}" for line in lines.values() if line not in froms)
+    froms.append(f"\ntry:\n{needed}\nexcept ImportError as error:\n    {_NEEDS}")
     docstring = folder.joinpath("__init__.py").read_text("utf-8")
     head = "\n".join([docstring, "from __future__ import annotations\n", *sorted(imports), *froms])
     program = "\n\n\n".join([head, *bodies]) + "\n"

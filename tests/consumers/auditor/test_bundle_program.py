@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -107,6 +108,15 @@ def test_program_in_the_bundle_finds_files_that_do_not_belong(whole: Path, tmp_p
     (folder / "tile" / "more").write_text("x")
     answer = run_alone(folder)
     assert (answer.returncode, "tile/more" in answer.stdout) == (6, True)
+
+
+def test_program_in_the_bundle_says_what_to_install_where_its_packages_are_missing(whole: Path, tmp_path: Path) -> None:
+    program = unpacked(whole, tmp_path / "unpacked") / "verify.py"
+    command = [sys.executable, "-I", "-S", str(program)]  # -S: no installed packages
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert "pip install blake3 pynacl" in answer.stderr
+    assert "Traceback" not in answer.stderr
 
 
 def test_program_in_the_bundle_refuses_what_is_no_bundle(whole: Path, tmp_path: Path) -> None:
