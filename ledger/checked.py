@@ -302,8 +302,8 @@ class _Run:
             raise unproven(f"entry {index} cannot be read: {refusal.message}", index=index) from refusal
 
 
-def is_root_pinned(home: Path, ledger: str) -> bool:
-    """Whether this user knows the root key of the ledger in, or behind, a folder: else it vouches for itself.
+def pinned_root(home: Path, ledger: str) -> str | None:
+    """Return the fingerprint that this user pinned for the ledger in, or behind, a folder; else it vouches for itself.
 
     Raises:
         Corrupted: ``VERIFICATION_FAILED`` when another root was pinned there.
@@ -311,16 +311,16 @@ def is_root_pinned(home: Path, ledger: str) -> bool:
     try:
         record = trust.find_record(resolved(home))
     except BatonError:
-        return False
+        return None
     if record is None:
-        return False
+        return None
     if not trust.is_same_root(record.root, ledger):
         given = trust.shown(home)
         pinned = record.root[:root_digits_shown]
         message = f"the ledger {ledger} is not the one whose root is pinned for {given}, {pinned}…: \
 ask whoever runs it for its root fingerprint, and say `baton trust --root FINGERPRINT --home {given}` if it is right"
         raise Corrupted("VERIFICATION_FAILED", message, ledger=ledger, root=record.root)
-    return len(record.root) > len(ledger)  # a shorter one is what the folder itself said at its first use
+    return record.root if len(record.root) > len(ledger) else None  # a shorter one: what the folder said at first
 
 
 def unproven(what: str, **details: Any) -> Corrupted:

@@ -223,10 +223,10 @@ class LocalClient(Resource):
     @cached_property
     def streams(self) -> StreamReader:
         """What reads streams from signed entries."""
-        from ledger.checked import StreamReader, is_root_pinned  # noqa: PLC0415 - loads the rules, which few reads need
+        from ledger.checked import StreamReader, pinned_root  # noqa: PLC0415 - loads the rules, which few reads need
 
         file = None if self.settings.only_looks else self.memory.authority_file
-        return StreamReader(self, file, is_pinned=is_root_pinned(self.settings.home, self.ledger))
+        return StreamReader(self, file, is_pinned=pinned_root(self.settings.home, self.ledger) is not None)
 
     def agents(self) -> list[AgentRecord]:
         """Return the registered agents."""

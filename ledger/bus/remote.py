@@ -23,7 +23,7 @@ from ledger.bus import subjects
 from ledger.bus.connection import AsyncConnection, Connection, Exchange, answer_in, readable
 from ledger.bus.remote_history import RemoteHistory
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, INTENT
-from ledger.checked import StreamReader, is_root_pinned
+from ledger.checked import StreamReader, pinned_root
 from ledger.client import HeadView, Page, Progress
 from ledger.codec import encode_arguments
 from ledger.config import Settings
@@ -173,7 +173,7 @@ class RemoteClient(_Asking, RemoteReads, Resource):
     def streams(self) -> StreamReader:
         """What reads streams from signed entries."""
         file = None if self.settings.only_looks else self._greeter.history.memory.authority_file
-        return StreamReader(self, file, is_pinned=is_root_pinned(self.settings.home, self.ledger))
+        return StreamReader(self, file, is_pinned=pinned_root(self.settings.home, self.ledger) is not None)
 
     def submit(self, submission: Submission) -> list[Accepted]:
         """Admit a submission; when this returns, it is on the ledger's disk."""

@@ -25,8 +25,8 @@ problems_shown_max = 20
 
 @click.command(cls=Command, only_looks=True)
 @click.option("--views", is_flag=True, help="Also rebuild the views from the log and compare them with the live ones.")
-@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Verify this exported bundle instead.")
-@click.option("--root", help="The root key's fingerprint; without it the verdict is 'self-asserted'.")
+@click.option("--bundle", type=click.Path(path_type=Path), help="Verify this exported bundle instead.")
+@click.option("--root", help="The root key's fingerprint (of a server: the pinned one); without it, 'self-asserted'.")
 @click.option("--partial", is_flag=True, help="With --bundle: exit with 0 even if entries are missing from it.")
 @click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path, dir_okay=False),
@@ -45,9 +45,12 @@ def verify(
     against the last one that the policy's witnesses cosigned.
     """
     from consumers.auditor import verify_bundle, verify_log  # noqa: PLC0415 - loads the auditor
+    from ledger.checked import pinned_root  # noqa: PLC0415 - loads the rules
 
     if bundle is not None and views:
         raise Refused("USAGE", "a bundle holds no views: leave out --views, or verify the ledger itself")
+    if bundle is not None and bundle.is_dir():
+        raise Refused("USAGE", f"{bundle} is a folder: run `python verify.py` in it, or export to a file")
     trusted = None if note is None else _read_note(note)
     witnessed = _judge(app, bundle, **given)
     if witnessed is not None and trusted is None and witnessed[1].time_s is not None:
@@ -58,6 +61,8 @@ def verify(
         else:
             client = app.local_client() if views else app.client()
             settings = app.settings() if views else None
+            if root is None and app.settings().server is not None:
+                root = pinned_root(app.settings().home, client.ledger)
             report = verify_log(client, root=root, trusted_checkpoint=trusted, views=settings, progress=step)
     found = None if witnessed is None else witnessed[1]
     conclude(app, "audit", report, views=views, is_partial_enough=partial, witnessed=found)

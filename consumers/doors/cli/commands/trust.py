@@ -71,7 +71,7 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
     if reason is not None and named is None:
         raise trusting.refusal(home, f"must be named to be trusted: {reason}")
     if not yes:
-        _ask(app, home, data)
+        _ask(app, home, data, pinned)
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     trusting.remember(trusting.record_of(folder, root, at))
     data |= {"state": "trusted", "reason": ""}
@@ -175,10 +175,11 @@ def _inside(home: Path, value: str) -> str:
     return str(path)
 
 
-def _ask(app: App, home: Path, data: dict[str, Any]) -> None:
+def _ask(app: App, home: Path, data: dict[str, Any], pinned: str | None) -> None:
     """Show a folder and ask whether to trust it; only a person at a terminal can answer."""
     if app.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        show, yes = (f"`baton trust --{word} --home {trusting.shown(home)}`" for word in ("show", "yes"))
+        words = ("show", "yes" if pinned is None else f"yes --root {pinned}")
+        show, yes = (f"`baton trust --{word} --home {trusting.shown(home)}`" for word in words)
         raise Refused("USAGE", f"there is nobody to ask: look at {show}, then say {yes}")
     _print(data)
     if not click.confirm("Trust this folder?", default=False, err=True):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import inside
 import pytest
-from calling import Baton, call, emit_finding, start_session
+from calling import Baton, Place, call, emit_finding, start_session
 
 from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
 
@@ -21,9 +22,26 @@ if TYPE_CHECKING:
 @pytest.mark.served
 def test_verify_says_what_was_verified(baton: Baton) -> None:
     answer = baton.data("verify")
-    assert (answer["ok"], answer["trust"], answer["views"]) == (True, "self-asserted", False)
+    trust = "self-asserted" if baton.place is None or baton.place.server is None else "anchored"  # by the pinned root
+    assert (answer["ok"], answer["trust"], answer["views"]) == (True, trust, False)
     assert answer["signatures"] == answer["size"]
     assert baton("verify").startswith("VALID: ")
+
+
+def test_verify_of_a_server_holds_it_against_the_root_that_is_pinned(
+    served: Place, baton: Baton, tmp_path: Path
+) -> None:
+    home = tmp_path / "remote"
+    shutil.copytree(served.home / "keys", home / "keys")
+    baton.place = Place(home, served.server)
+    baton("trust", "--yes")
+    assert baton.data("verify", "--as", "a")["trust"] == "self-asserted"
+    root = baton.data("verify", "--as", "a")["root_fingerprint"]
+    baton("trust", "--yes", "--root", root)
+    assert baton.data("verify", "--as", "a")["trust"] == "anchored"
+    baton("trust", "--yes", "--root", "0" * 64)
+    assert "is pinned" in baton.refuses("VERIFICATION_FAILED", "verify", "--as", "a")["message"]
+    assert f"--yes --root {root} " in baton.refuses("USAGE", "trust", "--root", root)["message"]
 
 
 def test_verify_holds_the_log_against_an_earlier_checkpoint(alone: Baton, tmp_path: Path) -> None:
