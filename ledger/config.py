@@ -141,13 +141,16 @@ def read_settings(
     is_named = home is not None or named_home(environment) is not None
     start = start or (Path() if is_named else present_folder())
     folder = home or find_home(start, environment)
+    server = server or environment.get("BATON_SERVER") or None
     if folder is None:
-        message = f"there is no {FOLDER} in {start} or any folder above it: run `baton init`, or name one with --home"
+        how = "run `baton init`, or name one with --home"
+        if server is not None:
+            how = f"put NAME.key and NAME.nkey into {FOLDER}/keys, and say `baton trust`; or name one with --home"
+        message = f"there is no {FOLDER} in {start} or any folder above it: {how}"
         raise Unavailable("NO_LEDGER", message, folder=str(start))
     agent = agent or environment.get("BATON_AGENT") or None
     if agent is not None:
         check_name(agent)
-    server = server or environment.get("BATON_SERVER") or None
     if server is not None:
         check_server(server)
     folder = resolved(folder)

@@ -29,7 +29,8 @@ class PublishedLog:
         """Return what tells how the log grew up to its checkpoint as it is now, by proofs made of its tiles.
 
         Raises:
-            Corrupted: the checkpoint is not signed by this key. Refused: it is none.
+            Corrupted: the checkpoint is not signed by this key; ``HISTORY_CHANGED``, from what is returned, for a log
+                that is shorter than the tree it is asked about. Refused: it is no checkpoint, or no log is there.
             Unavailable: it cannot be read.
         """
         note = self._read("checkpoint", note_size_max_bytes).decode("utf-8", "replace")
@@ -44,8 +45,11 @@ class PublishedLog:
             return tiles[level, number]
 
         def growth(old_size: int) -> Growth:
-            is_within = 0 <= old_size <= checkpoint.size
-            path = consistency_proof(old_size, checkpoint.size, tiled(read)) if is_within else []
+            if old_size > checkpoint.size:
+                message = f"{self._place} holds {checkpoint.size} entries, and {old_size} were signed for: it was \
+published earlier, or entries were taken from it. Ask whoever publishes it for the log as it is now"
+                raise Corrupted("HISTORY_CHANGED", message, size=checkpoint.size, trusted_size=old_size)
+            path = consistency_proof(old_size, checkpoint.size, tiled(read))
             return Growth(checkpoint.size, checkpoint.root.hex(), path, checkpoint=note)
 
         return growth
@@ -53,6 +57,10 @@ class PublishedLog:
     def _read(self, name: str, size_max_bytes: int) -> bytes:
         where = f"{self._place}/{name}"
         if not self._is_url:
+            if not Path(self._place).is_dir():
+                message = f"there is no folder {self._place}: `baton export DIR/` makes one; a bundle that is one file \
+has to be unpacked"
+                raise Refused("NOT_FOUND", message, path=self._place)
             content = read_regular(Path(where), size_max_bytes=size_max_bytes, follow=True)
             if content is None:
                 raise Refused("NOT_FOUND", f"there is no {where}", path=where)

@@ -170,6 +170,6 @@ def _read_header(block: bytes, position: int, last: str, path: Path) -> tuple[st
     if not 0 <= member.size <= limit:
         raise Refused("TOO_LARGE", f"{name} has {member.size} bytes; it may have {limit}", member=name)
     if header(name, member.size) != block:
-        message = f"the header of {name} is not in its one form: was the bundle packed anew?"
+        message = f"the header of {name} is not in its one form: unpack what was packed anew, and run its verify.py"
         raise Refused("INVALID_FORMAT", message, member=name)
     return name, member.size

@@ -143,7 +143,7 @@ def read_first(app: App, verb: Verb, id_: str, *, asks: bool) -> dict[str, Any]:
         Refused: ``USAGE`` off a terminal, where nobody reads it now.
     """
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        read = "`baton handoff show ID --json` tells it as `data.version`"
+        read = "`baton handoff show ID` prints it, with `--json` as `data.version`"
         raise Refused("USAGE", f"{spelled(verb)} signs what you have read: say its --version ({read})", field="version")
     from consumers.doors.cli.commands.handoff_list import print_handoff  # noqa: PLC0415 - only who reads needs it
 

@@ -163,6 +163,7 @@ def _data(checked: Checked) -> dict[str, Any]:
         "size": checkpoint.size,
         "tree_head": checkpoint.root.hex(),
         "vkey": checked.vkey,
+        "outcome": "VALID",  # nothing else is shown: whatever is wrong was refused
         "trust": checked.trust,
         "witnessed": None if checked.witnessed is None else msgspec.to_builtins(checked.witnessed),
     }
@@ -170,7 +171,8 @@ def _data(checked: Checked) -> dict[str, Any]:
 
 def _print(checked: Checked, data: dict[str, Any]) -> None:
     event, origin = checked.event, clean(checked.checkpoint.origin)
-    click.echo(f"entry {event.index} of {checked.checkpoint.size} in the log {origin}: VALID, {checked.trust}")
+    trust = checked.trust if checked.trust == "self-asserted" else f"anchored by the {checked.trust}"
+    click.echo(f"entry {event.index} of {checked.checkpoint.size} in the log {origin}: VALID ({trust})")
     print_fields({"event": event.id, "kind": event.kind, "stream": clean(event.stream), "author": event.author,
                   "accepted": when(event.accepted_ms), "log key": checked.vkey})  # fmt: skip
     if not checked.is_signed:

@@ -54,7 +54,7 @@ def test_off_a_terminal_nobody_judges_what_he_does_not_name(baton: Baton, fresh:
     for options in ((), ("--yes",)):
         error = baton.refuses("USAGE", "handoff", verb, name, "--as", "rita", *options)
         assert error["details"]["field"] == "version"
-        assert "`baton handoff show ID --json`" in error["message"]
+        assert "`baton handoff show ID`" in error["message"]
         assert "data.version" in error["message"]
 
 

@@ -41,7 +41,8 @@ def test_receipt_verifies_offline_with_the_log_s_key_alone(baton: Baton, fresh: 
     assert receipt.verify(leaf_hash(evidence.entry), verifier).size > accepted["index"]
     baton("receipt", accepted["id"], "-o", tmp_path / "r.tlog-proof")
     checked = baton.data("receipt", "verify", tmp_path / "r.tlog-proof", "--vkey", verifier.vkey)
-    assert (checked["id"], checked["trust"], checked["author_verified"]) == (accepted["id"], "vkey", True)
+    assert (checked["id"], checked["outcome"], checked["trust"]) == (accepted["id"], "VALID", "vkey")
+    assert checked["author_verified"] is True
     assert checked["held_against"] == ["the ledger here"]
 
 
@@ -52,7 +53,7 @@ def test_emit_writes_the_receipt_of_its_event(baton: Baton, fresh: Fresh, tmp_pa
     accepted = emit_finding(baton, stream, "kept", "--receipt", path)
     text = baton("receipt", "verify", path)
     assert text.startswith(f"entry {accepted['index']} of ")
-    assert ": VALID, ledger\n" in text
+    assert ": VALID (anchored by the ledger)\n" in text
     assert "it is in the history of the ledger here" in text
 
 
@@ -87,7 +88,7 @@ def kept(alone: Baton, tmp_path: Path) -> Path:
 def test_a_stranger_verifies_it_without_any_ledger(alone: Baton, stranger: Baton, kept: Path) -> None:
     root = fingerprint_of(alone)
     assert "self-asserted" in stranger("receipt", "verify", kept)
-    assert "VALID, root" in stranger("receipt", "verify", kept, "--root", root)
+    assert "VALID (anchored by the root)" in stranger("receipt", "verify", kept, "--root", root)
     assert stranger.data("receipt", "verify", kept, "--root", root[:32])["held_against"] == []
     stranger.refuses("VERIFICATION_FAILED", "receipt", "verify", kept, "--root", "0" * 64)
     other = CheckpointVerifier("ledger.example", bytes(32)).vkey
@@ -185,7 +186,12 @@ def test_an_exported_folder_is_whole_or_not_there_and_bears_the_receipt_out(
     emit_finding(alone, "session/work", "later")
     later = tmp_path / "later"
     alone("receipt", 4, "-o", later)
-    stranger.refuses("HISTORY_CHANGED", "receipt", "verify", later, "--against", site)
+    older = stranger.refuses("HISTORY_CHANGED", "receipt", "verify", later, "--against", site)
+    assert "published earlier" in older["message"]  # and nothing of recovering: that log is not the reader's
+    for place in (kept, tmp_path / "none"):
+        error = stranger.refuses("NOT_FOUND", "receipt", "verify", kept, "--against", place)
+        assert "`baton export DIR/`" in error["message"]
+    assert "verify.py" in stranger.refuses("USAGE", "verify", "--bundle", site)["message"]
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".") and path.name != ".baton"] == []
     told = subprocess.run([sys.executable, site / "verify.py"], cwd=site, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout + told.stderr

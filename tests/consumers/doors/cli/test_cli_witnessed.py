@@ -74,7 +74,7 @@ def test_receipts_are_taken_and_checked_by_policy(alone: Baton, policy: Path, tm
     path = tmp_path / "kept"
     alone("receipt", 2, "--policy", policy, "-o", path)
     said = alone("receipt", "verify", path, "--policy", policy)
-    assert "VALID, policy" in said
+    assert "VALID (anchored by the policy)" in said
     assert " by 1 of 1 (3 entries)" in said
     emit_finding(alone, "session/work", "not witnessed")
     alone("receipt", 3, "-o", path)
