@@ -16,6 +16,7 @@ from blake3 import blake3
 from consumers.auditor.page_reader import PageReader, UnreadableError
 from consumers.auditor.report import Findings
 from ledger.codec import UNREADABLE
+from ledger.events.blob import blobs_of
 from ledger.log.blobs import DIGEST_BYTES, FOLDER, intent_decoder, record_decoder
 from ledger.log.environment import FILE
 from ledger.log.tables import FORMAT, HEAD_KEY, QUOTA_PREFIX, Head, decode_record, head_decoder, stream_digest
@@ -23,6 +24,7 @@ from ledger.log.tables import FORMAT, HEAD_KEY, QUOTA_PREFIX, Head, decode_recor
 if TYPE_CHECKING:
     from consumers.auditor.page_reader import Record
     from consumers.auditor.replay import Replay
+    from ledger.admission.check import Candidate
 
 _ID_KEY_BYTES = 48
 _CHUNK_NUMBER_BYTES = 4
@@ -33,15 +35,21 @@ _NAMED = {b"s": "stream", b"a": "agent"}
 
 
 class StreamMarks:
-    """16 bytes for each entry: the digest of its stream, as the ids table keys it; zeros where it is unknown."""
+    """16 bytes for each entry: the digest of its stream, as the ids table keys it; zeros where it is unknown.
+
+    ``blobs`` are those that entries rest on, each with the index of the first such entry.
+    """
 
     def __init__(self) -> None:
         self._marks = bytearray()
+        self.blobs: dict[str, int] = {}
 
-    def observe(self, index: int, stream: str, _event_id: str) -> None:
-        """Remember the stream of an entry."""
+    def observe(self, index: int, candidate: Candidate) -> None:
+        """Remember the stream of an entry, and its blobs."""
         self._marks.extend(bytes(16 * (index + 1) - len(self._marks)))
-        self._marks[16 * index :] = stream_digest(stream)
+        self._marks[16 * index :] = stream_digest(candidate.body.stream)
+        for ref in blobs_of(candidate.data):
+            self.blobs.setdefault(ref, index)
 
     def of(self, index: int) -> bytes:
         """Return the mark of an entry."""
@@ -102,10 +110,11 @@ def check_ids(reader: PageReader, replay: Replay, marks: StreamMarks, findings: 
         place = seen.find(0, place + 1)
 
 
-def check_blobs(home: Path, findings: Findings) -> None:
-    """Hash every blob; uploads that were not finished are only a note: they expire."""
+def check_blobs(home: Path, marks: StreamMarks, findings: Findings) -> None:
+    """Hash every blob; one that is not here is a note, as are uploads that were not finished: they expire."""
     if not (home / FOLDER / FILE).is_file():
-        return  # no blob was ever put
+        _note_missing({}, {}, marks, findings)
+        return
     reader = PageReader(home, FOLDER)
     for _ in range(attempts_max):
         found = Findings()
@@ -117,12 +126,21 @@ def check_blobs(home: Path, findings: Findings) -> None:
         _compare_blobs(*before, hashed, found)
         if not found.problems or before == _blob_tables(reader, Findings()):
             findings.merge(found)
+            _note_missing(*before[:2], marks, findings)
             return
         # A blob was stored or dropped meanwhile, and may look damaged for that: look again.
     findings.note(None, "STORE_IN_USE", "blobs are being stored too fast to be compared: they were not")
 
 
 Table = dict[bytes, bytes]
+
+
+def _note_missing(records: Table, aliases: Table, marks: StreamMarks, findings: Findings) -> None:
+    here = {f"{name}:{key.hex()}" for name, table in (("blake3", records), ("sha256", aliases)) for key in table}
+    if missing := sorted((index, ref) for ref, index in marks.blobs.items() if ref not in here):
+        index, ref = missing[0]
+        message = f"{len(missing)} blobs that entries rest on are not here, the first {ref}: copy them from a backup"
+        findings.note(index, "NOT_FOUND", message)
 
 
 def _blob_tables(reader: PageReader, findings: Findings) -> tuple[Table, Table, Table]:

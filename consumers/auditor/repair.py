@@ -19,6 +19,7 @@ import msgspec
 from consumers.auditor.derived import is_same_record
 from consumers.auditor.replay import Replay
 from consumers.auditor.report import Findings, Problem
+from ledger.admission.check import Candidate
 from ledger.errors import Corrupted
 from ledger.limits import range_events_max, range_size_max_bytes
 from ledger.log.log import Log
@@ -57,8 +58,8 @@ def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | 
             return Repaired(0, 0, 0, [])
         ids: dict[bytes, bytes] = {}
 
-        def observe(index: int, stream: str, event_id: str) -> None:
-            ids.setdefault(id_key(stream, event_id), index_key(index))
+        def observe(index: int, candidate: Candidate) -> None:
+            ids.setdefault(id_key(candidate.body.stream, candidate.id), index_key(index))
 
         replay = Replay(findings, head.size, observe=observe)
         try:

@@ -44,9 +44,9 @@ records_decoded_max: Final = 50_000
 class Replay:
     """One pass over a log. Feed it all entries in order, then call ``finish``.
 
-    ``roots_at`` are sizes whose roots are wanted (``roots``); ``observe`` is called with the index, stream and id of
-    every entry whose body could be decoded. ``size`` entries were fed; ``frontier`` is that of their tree, None after
-    one that could not be read.
+    ``roots_at`` are sizes whose roots are wanted (``roots``); ``observe`` is called with the index of every entry
+    whose body could be decoded, and with that. ``size`` entries were fed; ``frontier`` is that of their tree, None
+    after one that could not be read.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Replay:
         expected_events: int,
         *,
         roots_at: Collection[int] = (),
-        observe: Callable[[int, str, str], None] | None = None,
+        observe: Callable[[int, Candidate], None] | None = None,
     ) -> None:
         """Report into ``findings``; ``expected_events`` decides whether signatures are verified by workers."""
         self.state = PackedState()
@@ -199,7 +199,7 @@ class Replay:
             self._report(index, judged.misplaced.code, f"entry {index}: {judged.misplaced.message}")
         self.state.remember(candidate.id, index)
         if self._observe is not None:
-            self._observe(index, body.stream, candidate.id)
+            self._observe(index, candidate)
 
     def _report(self, index: int, code: str, message: str) -> None:
         """Report what rules say of an entry; when one before it is lost, only as a note."""

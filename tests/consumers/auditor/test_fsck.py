@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import lmdb
@@ -25,6 +26,7 @@ from tampering import (
 from consumers.auditor.fsck import fsck
 from ledger.author import Draft
 from ledger.errors import Unavailable
+from ledger.events.handoff import HandoffCreated
 from ledger.events.session import SessionStarted
 from ledger.log import tables as layout
 from ledger.log.tiles import tile_key
@@ -261,6 +263,19 @@ def test_flipped_byte_of_a_blob_is_found(ledger: Ledger) -> None:
     with flipped(data, [place + 3], 1):
         report = fsck(ledger.home.path)
     assert [one.message for one in report.problems] == [f"blob {ref} is damaged"]
+
+
+def test_blob_that_an_entry_rests_on_and_that_is_not_here_is_told(ledger: Ledger) -> None:
+    ref = ledger.put_blob("alice", b"the whole of a file")
+    created = HandoffCreated(title="t", to="bob", reviewer="rita", skeleton=ref)
+    index = ledger.emit("alice", "handoff/h1", created).index
+    ledger.close()
+    assert fsck(ledger.home.path).notes == []
+    shutil.rmtree(ledger.home.path / "blobs")
+    report = fsck(ledger.home.path)
+    assert report.problems == []
+    assert [(one.index, one.code) for one in report.notes] == [(index, "NOT_FOUND")]
+    assert ref in report.notes[0].message
 
 
 @pytest.mark.usefixtures("unmeasured")
