@@ -99,11 +99,11 @@ def test_origins_tell_what_was_only_imported(made: tuple[ViewLedger, Reader]) ->
     ledger, reader = made
     ledger.emit_all("alice", "reasoning/theirs", *all_imported())
     ref = reader.answer("reasoning.show", {"id": "theirs"})["ref"]
-    assert reader.answer("reasoning.origins", {"ref": ref}) == {"own": 0, "imported": 1}
+    assert reader.answer("reasoning.origins", {"ref": ref}) == {"own": 0, "imported": 1, "ids": ["theirs"]}
     ledger.emit_all("bob", "reasoning/own", *OWN)
     assert reader.answer("reasoning.show", {"id": "own"})["ref"] == ref
-    assert reader.answer("reasoning.origins", {"ref": ref}) == {"own": 1, "imported": 1}
-    assert reader.answer("reasoning.origins", {"ref": REF}) == {"own": 0, "imported": 0}
+    assert reader.answer("reasoning.origins", {"ref": ref}) == {"own": 1, "imported": 1, "ids": ["own", "theirs"]}
+    assert reader.answer("reasoning.origins", {"ref": REF}) == {"own": 0, "imported": 0, "ids": []}
 
 
 def test_importers_validation_is_never_independent(made: tuple[ViewLedger, Reader]) -> None:
