@@ -9,12 +9,15 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from ledger.errors import Refused
+from ledger.limits import causes_max
 from projections.catalog.fold import STEPS
 from projections.catalog.queries import refs_of
 from projections.query import Answer, Arguments, ByRef, Limit, Moment
 from projections.resolve import resolve
 
 events_walked_max: Final = 2_000
+steps_walked_max: Final = events_walked_max * causes_max
+"""Of how many refs from event to event a walk looks at where they lead: where all name all, they are millions."""
 # What a stream was, when an event named it: a step of its life, or a snapshot, which is all of its stream.
 _MEANT: Final = (*STEPS, "snapshot.taken")
 _MARKS: Final = ", ".join("?" for _ in _MEANT)
@@ -38,8 +41,8 @@ def why_event(moment: Moment, asked: WhyEvent) -> Answer:
 
     Each is an event's row with its ``refs``, its ``depth``, the neighbour ``of`` which it was found, the ``ref`` that
     led there, and ``via`` (``catalog.fold``); ``causes_total`` and ``effects_total`` count all. ``unresolved`` lists
-    refs that lead to no event here. ``is_complete`` is false where the walk ended at ``depth`` or at 2,000 events. Of a
-    ref that is no event of this ledger, but that some name, ``event`` is the ``ref`` alone.
+    refs that lead to no event here. ``is_complete`` is false where the walk ended at ``depth``, at 2,000 events or at
+    128,000 refs. Of a ref that is no event of this ledger, but that some name, ``event`` is the ``ref`` alone.
     """
     if asked.after and asked.direction == "both":
         raise Refused("USAGE", "pages go in one direction: ask for the causes (back) or the effects (forward)")
@@ -47,7 +50,7 @@ def why_event(moment: Moment, asked: WhyEvent) -> Answer:
     answer: Answer = {"event": start, "unresolved": [], "is_complete": True, "next": None}
     for name, direction, steps_from in (("causes", "back", _causes), ("effects", "forward", _effects)):
         is_asked = asked.direction in {direction, "both"}
-        walk = _Walk(start, asked.depth if is_asked else 0, partial(steps_from, moment))
+        walk = _Walk(moment, start, asked.depth if is_asked else 0, partial(steps_from, moment))
         end = asked.after + asked.limit
         answer |= {name: walk.events[asked.after : end], f"{name}_total": len(walk.events)}
         if is_asked:
@@ -58,16 +61,21 @@ def why_event(moment: Moment, asked: WhyEvent) -> Answer:
 
 
 class _Walk:
-    """Goes from event to event, nearest first; ``steps_from`` gives those next to one, each with its ``ref``."""
+    """Goes from event to event, nearest first; ``steps_from`` gives where one leads: ``event_index``, ``ref``, ``via``.
 
-    def __init__(self, start: Answer, depth: int, steps_from: Callable[[Answer], list[Answer]]) -> None:
+    An event is read when it is met first: a dense graph names each of them thousands of times.
+    """
+
+    def __init__(self, moment: Moment, start: Answer, depth: int, steps_from: Callable[[Answer], list[Answer]]) -> None:
         self.events: list[Answer] = []
         self.unresolved: list[Answer] = []
         seen, waiting = {None, start["event_index"]}, [start | {"depth": 0}] if depth else []
-        self.is_complete = True
+        self.is_complete, left = True, steps_walked_max
         for event in waiting:  # which grows meanwhile
-            far = event["depth"] + 1
-            for step in steps_from(event):
+            far, steps = event["depth"] + 1, steps_from(event) if left else []
+            self.is_complete &= 0 < left >= len(steps)
+            steps, left = steps[:left], max(0, left - len(steps))
+            for step in steps:
                 index, place = step["event_index"], {"depth": far, "of": event["event_index"]}
                 if index is None and far <= depth:
                     self.unresolved.append({"ref": step["ref"], "via": step["via"]} | place)
@@ -75,7 +83,7 @@ class _Walk:
                     self.is_complete = False
                 elif index not in seen:
                     seen.add(index)
-                    waiting.append(step | place)
+                    waiting.append(_linked(moment, _row(moment, index)) | step | place)
         self.events = waiting[1:]
 
 
@@ -116,16 +124,14 @@ def _index_behind(moment: Moment, ref: str, before: int) -> int | None:
     return found
 
 
-def _causes(moment: Moment, event: Answer) -> list[Answer]:
-    """Return the events that an event's refs lead to, and of those that lead nowhere the ref alone."""
-    return [
-        ref | {"refs": []} if ref["event_index"] is None else _linked(moment, _row(moment, ref["event_index"])) | ref
-        for ref in event["refs"]
-    ]
+def _causes(_moment: Moment, event: Answer) -> list[Answer]:
+    """Return where an event's refs lead; those of no event here lead to the index None."""
+    refs: list[Answer] = event["refs"]
+    return refs
 
 
 def _effects(moment: Moment, event: Answer) -> list[Answer]:
-    """Return the events that name an event, what it made, or its stream as it was until its next step."""
+    """Return which events name an event, what it made, or its stream as it was until its next step."""
     index = event["event_index"]
     named, given = "r.ref = ?", [event["ref"] if index is None else event["id"]]
     if index is not None:
@@ -136,6 +142,5 @@ def _effects(moment: Moment, event: Answer) -> list[Answer]:
         named += f" OR (r.ref = ? AND r.event_index > ? AND r.event_index <= coalesce(({until}), r.event_index))"
         given += [event["stream"], index, event["stream"], index, *_MEANT]
     # The texts are fixed here; what is asked for is bound.
-    sql = f"SELECT e.*, r.ref, r.via FROM event_refs r JOIN events e ON e.event_index = r.event_index WHERE {named}"  # noqa: S608
-    rows = moment.rows(f"{sql} ORDER BY e.event_index LIMIT ?", (*given, events_walked_max + 1))
-    return [_linked(moment, row) for row in rows]
+    sql = f"SELECT r.event_index, r.ref, r.via FROM event_refs r WHERE {named} ORDER BY r.event_index LIMIT ?"  # noqa: S608
+    return moment.rows(sql, (*given, events_walked_max + 1))

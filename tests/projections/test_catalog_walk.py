@@ -7,6 +7,7 @@ import pytest
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffCompleted, HandoffSuperseded
 from ledger.events.session import FindingLogged, SessionStarted
+from projections.catalog import walk
 
 UNKNOWN = "sha256:" + "0" * 64
 
@@ -139,3 +140,23 @@ def test_pages_of_one_direction_give_every_event_once(ledger, reader):
     with pytest.raises(Refused) as refused:
         reader.answer("catalog.why", {"ref": start.id, "after": 3})
     assert refused.value.code == "USAGE"
+
+
+def test_where_all_name_all_each_event_is_read_once_and_the_walk_ends(ledger, reader, monkeypatch):
+    ledger.emit("bob", "session/s", SessionStarted())
+    first = ledger.emit("bob", "session/s", FindingLogged(finding="0"))
+    layer = [first.id]
+    for number in range(1, 4):
+        layer = [
+            ledger.emit("bob", "session/s", FindingLogged(finding=f"{number}.{one}"), causes=layer).id
+            for one in range(6)
+        ]
+    read, row_of = [], walk._row
+    monkeypatch.setattr(walk, "_row", lambda moment, index: read.append(index) or row_of(moment, index))
+    asked = {"ref": first.id, "direction": "forward"}
+    answer = reader.answer("catalog.why", asked)
+    assert (answer["effects_total"], answer["is_complete"]) == (18, True)
+    assert sorted(read) == list(range(first.index, first.index + 19))
+    monkeypatch.setattr(walk, "steps_walked_max", 8)
+    answer = reader.answer("catalog.why", asked)
+    assert (answer["effects_total"], answer["is_complete"]) == (8, False)
