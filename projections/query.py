@@ -19,6 +19,10 @@ from projections.store import Reading, Value
 page_rows_max: Final = 500
 candidates_max: Final = 10
 prefix_digits_min: Final = 12
+_LISTS: Final = {
+    "agent": "agent list", "event": "log", "event, reasoning or stream": "log", "handoff": "handoff list",
+    "reasoning": "reasoning list", "session": "session list", "snapshot": "snapshot list",
+}  # fmt: skip
 _REF: Final = re.compile(rf"(?:(blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})")
 
 Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=page_rows_max, description="Rows of a page.")]
@@ -196,7 +200,8 @@ def only_match(matches: Sequence[str], asked: str, what: str) -> str:
         Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with up to ten ``candidates``.
     """
     if not matches:
-        raise Refused("NOT_FOUND", f"there is no {what} {asked}", asked=asked)
+        advice = f": `baton {_LISTS[what]}` lists what there is" if what in _LISTS else ""
+        raise Refused("NOT_FOUND", f"there is no {what} {asked}{advice}", asked=asked)
     if len(matches) > 1:
         candidates = list(matches[:candidates_max])
         message = f"{asked} fits more than one {what}: {', '.join(candidates)}"

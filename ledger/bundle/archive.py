@@ -79,7 +79,7 @@ class Bundle(Resource):
             with open_regular(path, follow=True) as descriptor:
                 self._file = os.fdopen(os.dup(descriptor), "rb")
         except OSError as error:
-            raise Refused("NOT_FOUND", f"{path} cannot be read: {error}", path=str(path)) from error
+            raise Refused("NOT_FOUND", f"{path} cannot be read: {error.strerror}", path=str(path)) from error
         try:
             self._members = self._scan(path)
             self.manifest = self._read_manifest()

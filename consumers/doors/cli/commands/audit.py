@@ -49,6 +49,8 @@ def verify(
 
     if bundle is not None and views:
         raise Refused("USAGE", "a bundle holds no views: leave out --views, or verify the ledger itself")
+    if partial and bundle is None:
+        raise Refused("USAGE", "--partial goes with --bundle: a ledger is always verified whole")
     if bundle is not None and bundle.is_dir():
         raise Refused("USAGE", f"{bundle} is a folder: run `python verify.py` in it, or export to a file")
     trusted = None if note is None else _read_note(note)
@@ -214,4 +216,5 @@ def _read_note(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused("NOT_FOUND", f"{path} cannot be read: {error}", path=str(path)) from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise Refused("NOT_FOUND", f"{path} cannot be read: {reason}", path=str(path)) from error

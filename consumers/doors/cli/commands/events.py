@@ -162,8 +162,10 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
         envelope = envelope_of(app, index)
         app.show("dsse", envelope, lambda: app.line(envelope))
         return
+    versions = {name: getattr(entry, name) for name in ("stream_version", "authority_version")}
     batch = {"index": entry.batch_index, "size": entry.batch_size}
-    data = describe(event) | Suspects(app).mark(event) | {"sig": entry.sig.hex(), "batch": batch, "bytes": len(raw)}
+    data = describe(event) | Suspects(app).mark(event) | versions
+    data |= {"sig": entry.sig.hex(), "batch": batch, "bytes": len(raw)}
     app.show("event", data, lambda: print_fields(data))
 
 

@@ -102,3 +102,6 @@ def test_bundle_of_one_stream_verifies(baton: Baton, fresh: Fresh, tmp_path: Pat
     report = baton.data("verify", "--bundle", file)
     assert (report["outcome"], report["stream"], report["missing"]) == ("VALID", stream, [])
     baton.refuses("NOT_FOUND", "export", tmp_path / "other.tar", "--stream", "session/nobody-started-this")
+    assert "--bundle" in baton.refuses("USAGE", "verify", "--partial")["message"]
+    for option in ("--bundle", "--checkpoint"):
+        assert "Errno" not in baton.refuses("NOT_FOUND", "verify", option, tmp_path / "none")["message"]

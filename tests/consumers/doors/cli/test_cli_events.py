@@ -58,6 +58,8 @@ def test_lines_of_standard_input_are_one_batch_under_one_signature(
     first, second = (baton.data("show", one["index"]) for one in accepted)
     assert (first["batch"], second["batch"]) == ({"index": 0, "size": 2}, {"index": 1, "size": 2})
     assert first["sig"] == second["sig"]
+    assert (first["stream_version"], second["stream_version"]) == (1, 2)
+    assert first["authority_version"] == second["authority_version"] >= 1
     assert second["corr"] == "c"
 
 

@@ -226,7 +226,8 @@ def test_handoff_that_cannot_be_is_not_created(baton: Baton, fresh: Fresh) -> No
 def test_unknown_handoff_is_not_found_by_any_verb(baton: Baton) -> None:
     read = ["--version", "sha256:" + "0" * 64]
     for verb in (["show"], ["why"], ["approve", *read], ["claim"], ["complete"], ["verify", *read], ["check", "--all"]):
-        baton.refuses("NOT_FOUND", "handoff", verb[0], "no-such-handoff", *verb[1:], "--as", "b")
+        error = baton.refuses("NOT_FOUND", "handoff", verb[0], "no-such-handoff", *verb[1:], "--as", "b")
+        assert "`baton handoff list`" in error["message"]
 
 
 def test_list_filters_and_goes_on_with_the_command_it_prints(baton: Baton, fresh: Fresh) -> None:
