@@ -18,6 +18,7 @@ import msgspec
 from ledger.checked import CheckedStream, unproven
 from ledger.client import Client
 from ledger.events.body import Event
+from ledger.history import tell
 from ledger.lifecycle.authority import KeyRecord
 from ledger.lifecycle.clock import ledger_now
 from ledger.lifecycle.handoff import HandoffState, is_unlocked
@@ -34,7 +35,7 @@ from projections.views import QUERIES
 
 graph_events_max: Final = 256
 """Of a longer graph rows answer: its fold makes a ref of each version, 12 s for 1,000 (measured). What is fetched
-by a ref is hashed by whoever fetches it all the same."""
+by a ref is hashed by whoever fetches it all the same, and whoever is shown rows is told so."""
 
 # The lists in an answer that only a view can give: what points to the thing from elsewhere.
 _LISTED: Final = {"handoffs.show": ("dependents", "answered_by")}
@@ -85,6 +86,8 @@ class _Question:
                 names = self._found(sort, asked)
                 arguments = arguments | ({"id": names[0]} if sort == "handoff" else {})
         if family != "handoffs" and sum(len(one.entries) for one in self._streams.values()) > graph_events_max:
+            longest = max(self._streams.values(), key=lambda one: len(one.entries)).name
+            tell(f"{longest} has more than {graph_events_max} events: this is the word of a view, and was not checked")
             return self._client.view(query, arguments)
         if query != "handoffs.facts" and family == "handoffs":
             self._gather(str(arguments["id"]))

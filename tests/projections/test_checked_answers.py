@@ -11,6 +11,7 @@ from ledger.events.authority import AgentRemoved, KeyCompromised
 from ledger.events.handoff import HandoffAmended, HandoffBlocked
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from ledger.local import LocalClient
+from projections import checked
 from projections.checked import answer_checked
 from projections.reader import Reader
 from projections.views import CHECKED, ask
@@ -54,9 +55,9 @@ def test_checked_answers_are_those_of_the_views_where_nobody_lies(ledger: Ledger
     story(ledger)
     for query in sorted(query for query in CHECKED if query.startswith("handoffs.")):
         for name in NAMES:
-            wanted, checked = client.view(query, {"id": name}), answer_checked(client, query, {"id": name})
-            as_of = checked.pop("as_of")
-            assert checked == wanted, (query, name)
+            wanted, answer = client.view(query, {"id": name}), answer_checked(client, query, {"id": name})
+            as_of = answer.pop("as_of")
+            assert answer == wanted, (query, name)
             assert (as_of["size"], as_of["root"]) == (client.head().size, client.head().root)
 
 
@@ -75,9 +76,9 @@ def test_checked_reasoning_is_that_of_the_views_by_its_id_its_ref_and_the_beginn
     asked += [("reasoning.fetch", {"ref": "leak", "have": base}), ("reasoning.origins", {"ref": ref})]
     asked += [("validations.list", {"ref": ref, "independent": True}), ("snapshots.domains", {"reasoning_ref": ref})]
     for query, arguments in asked:
-        checked = ask(client, query, arguments)
-        assert checked.pop("as_of")["size"] == client.head().size
-        assert checked == client.view(query, arguments), (query, arguments)
+        answer = ask(client, query, arguments)
+        assert answer.pop("as_of")["size"] == client.head().size
+        assert answer == client.view(query, arguments), (query, arguments)
     for query, arguments in (
         ("reasoning.show", {"id": "none"}),
         ("reasoning.fetch", {"ref": "leak", "have": "f" * 64}),
@@ -109,3 +110,18 @@ def test_view_that_names_another_handoff_than_was_asked_for_is_not_believed(
         with pytest.raises(Corrupted, match="names production") as refused:
             ask(client, "handoffs.facts", {"id": asked})
         assert refused.value.code == "VERIFICATION_FAILED"
+
+
+def test_graph_too_long_to_be_folded_is_the_word_of_the_view_and_said_to_be(
+    ledger: Ledger, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger.emit("alice", "reasoning/leak", ReasoningStarted(task="find it"))
+    step = Step(step_number=1, type="inference", content="look at the pool")
+    ledger.emit("alice", "reasoning/leak", ReasoningExtended(steps=[step]))
+    assert "as_of" in ask(client, "reasoning.show", {"id": "leak"})
+    assert caplog.messages == []
+    monkeypatch.setattr(checked, "graph_events_max", 1)
+    assert "as_of" not in ask(client, "reasoning.show", {"id": "leak"})
+    (notice,) = caplog.messages
+    assert "reasoning/leak" in notice
+    assert "was not checked" in notice
