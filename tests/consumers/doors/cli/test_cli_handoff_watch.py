@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -164,10 +165,14 @@ def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(
         with watcher:
             assert watcher.signal(signal.SIGKILL).code == -signal.SIGKILL
     once(place, folder, "b")
-    log = [one["text"] for one in baton.data("handoff", "show", name)["log"] if one["kind"] == "handoff.logged"]
-    assert sorted(log) == sorted([f"{what} {number}." for what in ("note", "event") for number in range(rounds)])
-    ticks = sum(one == "task_checked b" for one in events(baton, name))
-    assert ticks == rounds
+    log = [(one["kind"], one["text"]) for one in baton.data("handoff", "show", name)["log"]]
+    noted = [text for kind, text in log if kind == "handoff.logged"]
+    assert sorted(noted) == sorted([f"{what} {number}." for what in ("note", "event") for number in range(rounds)])
+    signed = Counter(text.split()[-1] for kind, text in log if kind == "handoff.task_checked")
+    for step, edits in Counter(str(number % 5) for number in range(rounds)).items():
+        # Two edits of one box that no watcher lived to see are none; fewer than all is only what was taken back so.
+        assert signed[step] <= edits
+        assert (edits - signed[step]) % 2 == 0
     assert is_in_step(baton, folder, name)
     before = baton.written()
     assert once(place, folder, "b") == ""
