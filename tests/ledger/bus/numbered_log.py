@@ -56,7 +56,7 @@ async def check_stream(client: Client, incarnation: Incarnation, size: int) -> N
         f"baton.{L}.event.>", stream=incarnation.name, ordered_consumer=True
     )
     for index in range(incarnation.first_seq - 1, size):
-        stored = await subscription.next_msg(timeout=5)
+        stored = await subscription.next_msg(timeout=60)
         assert stored.metadata.sequence.stream == index + 1
         expected = message(index)
         assert (stored.subject, stored.data) == (expected.subject, expected.payload)

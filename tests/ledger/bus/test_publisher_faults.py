@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from faults import times
+from faults import FAULTS, times
 from numbered_log import FIRST, NumberedLog, check_stream, opened, publish_all, until
 
 from ledger.bus.publisher import StreamPublisher
@@ -61,7 +61,7 @@ def test_an_answer_that_was_lost_is_found_in_the_stream(bus: Bus, monkeypatch: p
 
 
 def test_killed_publishers_leave_no_gap_and_no_duplicate(bus: Bus) -> None:
-    program, size_max, size = Path(__file__).with_name("publishing_program.py"), times(30_000, 30_000), 0
+    program, size_max, size = Path(__file__).with_name("publishing_program.py"), 30_000 * FAULTS, 0
     chance = random.Random(os.environ.get("BATON_SEED"))
 
     def command(grown_to: int, until: int) -> list[str]:
