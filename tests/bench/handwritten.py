@@ -56,6 +56,7 @@ _EMPTY: Final[dict[str, Any]] = dict.fromkeys(HANDOFFS.columns) | {
     "skeleton_index": 0,
     "is_announced": False,
     "approval_key": "",
+    "completion": "",
     "updated_ms": 0,
 }
 TURNS: Final = ("approved_index", "approval_index", "claimed_index", "completed_index")
