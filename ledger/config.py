@@ -14,7 +14,7 @@ import pwd
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -65,7 +65,7 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     nats_server: str | None = None
-    llm: dict[str, str | int | float | bool] = {}
+    llm: dict[str, Any] = {}
     validator_tree: str | None = None
     notify: list[dict[str, str | int | float | bool | list[str]]] = []
     reports: dict[str, str | bool] = {}

@@ -8,13 +8,14 @@
 - redirects are not followed, and no proxy or password file of the environment is used: the settings alone decide where
   something goes, and so who sees a key, a secret or a text.
 
-Problems are told in our own words: what a server writes could repeat a key. A call runs its own event loop, so from
-inside another one it must be made in a thread.
+What a server says of a failure is handed on as bytes: it could repeat a key, which only the caller knows. A call runs
+its own event loop, so from inside another one it must be made in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
@@ -30,6 +31,7 @@ connect_timeout_s: Final = 10.0
 retry_wait_first_s: Final = 0.5
 retry_wait_max_s: Final = 8.0
 retry_after_max_digits: Final = 6
+failure_max_bytes: Final = 16 * 1024
 
 _OK: Final = frozenset({200})
 
@@ -43,7 +45,10 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """No answer that can be used, after so many ``attempts``; ``may_pass`` tells an outage from a wrong form."""
+    """No answer that can be used, after so many ``attempts``; ``may_pass`` tells an outage from a wrong form.
+
+    ``body`` is the beginning of what was answered instead, where the caller reads what is said of failures.
+    """
 
     def __init__(self, problem: str, *, may_pass: bool, status: int | None = None, wait_s: float | None = None) -> None:
         """Say what happened, and, of an answer that may pass, its status and how long the server asks to wait."""
@@ -53,6 +58,7 @@ class NoAnswer(Exception):
         self.status = status
         self.wait_s = wait_s
         self.attempts = 1
+        self.body = b""
 
 
 def request(
@@ -65,11 +71,12 @@ def request(
     attempts_max: int = 1,
     passing: frozenset[int] = frozenset(),
     answer_max_bytes: int | None = None,
-    read: frozenset[int] = _OK,
+    read: frozenset[int] | None = _OK,
 ) -> Answer:
     """Return what a server answers to ``body``; statuses of ``passing`` and lost connections are tried again.
 
-    The bodies of the statuses in ``read`` are read, up to ``answer_max_bytes`` where that is given.
+    The bodies of the statuses in ``read`` are read, up to ``answer_max_bytes`` where that is given; None reads all, of
+    failures only the first ``failure_max_bytes``.
 
     Raises:
         NoAnswer: the last attempt had none. TimeoutError: ``limit_s`` passed.
@@ -130,7 +137,7 @@ async def _try_once(
     request: httpx.Request,
     passing: frozenset[int],
     answer_max_bytes: int | None,
-    read: frozenset[int],
+    read: frozenset[int] | None,
 ) -> Answer:
     import httpx  # noqa: PLC0415 - loaded by whoever calls this
 
@@ -139,14 +146,32 @@ async def _try_once(
         try:
             status = response.status_code
             wait_s = retry_after_s(response.headers.get("retry-after"), datetime.now(UTC))
+            told = await _beginning(response) if read is None and status not in _OK else b""
             if status in passing:
-                raise NoAnswer(f"the endpoint answered {status}", may_pass=True, status=status, wait_s=wait_s)
-            is_read = status in read and answer_max_bytes is not None
+                failure = NoAnswer(f"the endpoint answered {status}", may_pass=True, status=status, wait_s=wait_s)
+                failure.body = told
+                raise failure
+            if told:
+                return Answer(status, told, wait_s)
+            is_read = status in (_OK if read is None else read) and answer_max_bytes is not None
             return Answer(status, await _read(response, answer_max_bytes or 0) if is_read else b"", wait_s)
         finally:
             await response.aclose()
     except httpx.TransportError as error:
         raise NoAnswer(f"the connection failed ({type(error).__name__})", may_pass=True) from error
+
+
+async def _beginning(response: httpx.Response) -> bytes:
+    """Return the beginning of what is said of a failure: as much as is worth it, whatever becomes of the rest."""
+    import httpx  # noqa: PLC0415 - loaded by whoever calls this
+
+    body = bytearray()
+    with contextlib.suppress(httpx.TransportError):
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) >= failure_max_bytes:
+                break
+    return bytes(body[:failure_max_bytes]) if response.headers.get("content-encoding") is None else b""
 
 
 async def _read(response: httpx.Response, size_max_bytes: int) -> bytes:

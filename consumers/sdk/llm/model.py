@@ -9,21 +9,34 @@
   ``<`` and ``>`` escaped, so that none can spell the mark that ends the data. Models obey data all the same: every
   answer is checked, too.
 
-Errors say what happened in our own words: what a server writes about an error could repeat the key.
+An error gives the server's own reason on one line, bounded, and without any word that repeats part of the key.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from consumers.sdk.http import Answer as HttpAnswer
 from consumers.sdk.http import NoAnswer, is_loopback, request
+from consumers.sdk.llm.family import (
+    MANNERS,
+    Family,
+    answer_in,
+    body_of,
+    family_of,
+    fields_of,
+    headers_of,
+    reason_in,
+    without_refused,
+)
 from consumers.sdk.thinking.response import read_tags
 from ledger.codec import UNREADABLE, check_depth, decode_strict, encode_sorted, encode_utf8
 from ledger.config import environment_variable
@@ -41,6 +54,7 @@ request_size_max_bytes: Final = 1024**2
 
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 _DENIED: Final = frozenset({401, 403})
+_WRONG_FORM: Final = frozenset({400, 422})
 _OK: Final = 200
 _FENCED: Final = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n```", re.DOTALL)
 api_key_max_chars: Final = 4_096
@@ -63,18 +77,25 @@ def prompt_digest(messages: list[Message]) -> str:
 class LlmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What an operator says of an endpoint, as in the table ``[llm]`` of ``config.toml``.
 
-    ``base_url`` is what stands before ``/chat/completions``; ``timeout_s`` bounds a whole call with its retries;
-    ``json_mode`` asks for JSON by ``response_format``, which some servers do not know.
+    ``base_url`` is what stands before ``/chat/completions`` or ``/messages`` (default: the vendor's own, by
+    ``family``); ``timeout_s`` bounds a whole call with its retries; ``parallel_max`` is how many texts are asked for at
+    a time. ``token_field``, ``temperature`` and ``json_mode`` are the family's unless named; ``"none"`` leaves one out.
+    ``fields`` are sent as they stand.
     """
 
-    base_url: str
     model: Label
+    family: Family | None = None
+    base_url: str = ""
     api_key_file: str | None = None
     api_key_variable: Annotated[str, msgspec.Meta(pattern=_VARIABLE_PATTERN)] | None = None
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 60.0
     attempts_max: Annotated[int, msgspec.Meta(ge=1, le=10)] = 4
-    answer_tokens_max: Annotated[int, msgspec.Meta(ge=16, le=32_768)] = 2_048
-    json_mode: bool = True
+    answer_tokens_max: Annotated[int, msgspec.Meta(ge=16, le=131_072)] | None = None
+    token_field: Literal["max_tokens", "max_completion_tokens", "none"] | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | Literal["none"] | None = None
+    json_mode: bool | None = None
+    parallel_max: Annotated[int, msgspec.Meta(ge=1, le=32)] = 4
+    fields: dict[str, Any] = {}
 
 
 class ApiKey:
@@ -102,26 +123,55 @@ class ApiKey:
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A checked endpoint: the URL that is posted to, the key if there is one, and the settings."""
+    """A checked endpoint: the URL that is posted to, its family, the settings, and where variables are read.
+
+    The key is read when it is needed: one that is missing stops the model's part and nothing else, and one that is
+    renewed needs no new start.
+    """
 
     url: str
+    family: Family
     settings: LlmSettings
-    api_key: ApiKey | None = None
+    variable: Callable[[str], str | None]
+
+    def read_key(self) -> ApiKey | None:
+        """Return the key; None where the settings name none.
+
+        Raises:
+            Refused: as ``read_private`` for the key's file; ``INVALID_FORMAT`` for what cannot be a key.
+            Unavailable: ``LLM_UNAVAILABLE`` when the environment has no such variable.
+        """
+        file, name = self.settings.api_key_file, self.settings.api_key_variable
+        if name is not None:
+            value = self.variable(name)
+            if not value:
+                message = f"the environment has no {name}: set it where `baton` is started, or take api_key_file"
+                raise Unavailable("LLM_UNAVAILABLE", message, variable=name)
+            return ApiKey(value.strip())
+        if file is None:
+            return None
+        try:
+            return ApiKey(read_private(Path(file).expanduser()).decode("ascii").strip())
+        except UnicodeDecodeError:
+            raise Refused("INVALID_FORMAT", f"{file} does not hold an API key", path=file) from None
 
 
-def read_endpoint(settings: LlmSettings, environment: Mapping[str, str]) -> Endpoint:
-    """Return the endpoint of the settings, with its key read.
+def read_endpoint(settings: LlmSettings, variable: Callable[[str], str | None]) -> Endpoint:
+    """Return the endpoint of the settings; ``variable`` reads one of the environment.
 
     Raises:
-        Refused: ``INVALID_FIELD`` for a URL that cannot be used or a key that is named twice; as ``read_private`` for
-            the key's file; ``INVALID_FORMAT`` for what cannot be a key.
-        Unavailable: ``LLM_UNAVAILABLE`` when the environment has no such variable.
+        Refused: ``INVALID_FIELD`` for a URL that cannot be used or a key that is named twice.
     """
-    parts = _split(settings.base_url)
-    api_key = _read_api_key(settings, environment)
-    if api_key is not None and parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+    base_url = settings.base_url or (MANNERS[settings.family].base_url if settings.family else "")
+    parts = _split(base_url)
+    host = parts.hostname or ""
+    if settings.api_key_file is not None and settings.api_key_variable is not None:
+        raise Refused("INVALID_FIELD", "name one of api_key_file and api_key_variable, not both", path="$.api_key_file")
+    has_key = settings.api_key_file is not None or settings.api_key_variable is not None
+    if has_key and parts.scheme != "https" and not is_loopback(host):
         raise _wrong_url("an API key is sent over https only, or to this machine")
-    return Endpoint(f"{settings.base_url.rstrip('/')}/chat/completions", settings, api_key)
+    family = family_of(settings, host)
+    return Endpoint(base_url.rstrip("/") + MANNERS[family].path, family, settings, variable)
 
 
 def _split(base_url: str) -> SplitResult:
@@ -139,23 +189,6 @@ def _split(base_url: str) -> SplitResult:
     return parts
 
 
-def _read_api_key(settings: LlmSettings, environment: Mapping[str, str]) -> ApiKey | None:
-    file, variable = settings.api_key_file, settings.api_key_variable
-    if file is not None and variable is not None:
-        raise Refused("INVALID_FIELD", "name one of api_key_file and api_key_variable, not both", path="$.api_key_file")
-    if variable is not None:
-        value = environment.get(variable)
-        if not value:
-            raise Unavailable("LLM_UNAVAILABLE", f"the environment has no {variable}", variable=variable)
-        return ApiKey(value.strip())
-    if file is None:
-        return None
-    try:
-        return ApiKey(read_private(Path(file).expanduser()).decode("ascii").strip())
-    except UnicodeDecodeError:
-        raise Refused("INVALID_FORMAT", f"{file} does not hold an API key", path=file) from None
-
-
 def _wrong_url(why: str) -> Refused:
     return Refused("INVALID_FIELD", f"base_url cannot be used: {why}", path="$.base_url")
 
@@ -168,117 +201,106 @@ class Answer(NamedTuple, Generic[T]):
     prompt_sha256: str
 
 
-class _Message(msgspec.Struct):
-    content: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Message
-    finish_reason: str | None = None
-
-
-class _Completion(msgspec.Struct):
-    choices: list[_Choice]
-
-
-_completion: Final = msgspec.json.Decoder(_Completion)
-
-
 class LlmClient:
-    """Asks one endpoint; every call opens and closes its own connection."""
+    """Asks one endpoint; every call opens and closes its own connection, so threads may share it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         """Ask ``endpoint``."""
         self.endpoint = endpoint
+        self._fields, self._by_default = fields_of(endpoint.settings, endpoint.family)
+        self.left_out: dict[str, str] = {}
+        """The default fields that the server refused by name, with its reason."""
 
     @property
     def model(self) -> str:
         """The model that is asked."""
         return self.endpoint.settings.model
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What is sent beside model and messages."""
+        return dict(self._fields)
+
     def ask(self, messages: list[Message], form: type[T]) -> Answer[T]:
         """Return the model's answer as a value of ``form``.
 
         Raises:
-            Refused: ``TOO_LARGE`` when the question exceeds ``request_size_max_bytes``.
-            Unavailable: ``LLM_UNAVAILABLE`` (not there, too slow, busy, key refused) or ``LLM_INVALID`` (the answer
-                is not what was asked for).
+            Refused: ``TOO_LARGE`` when the question exceeds ``request_size_max_bytes``; the codes of the key's file.
+            Unavailable: ``LLM_UNAVAILABLE`` (not there, too slow, busy, key missing or refused) or ``LLM_INVALID``
+                (the answer is not what was asked for).
         """
-        body = self._request(messages)
-        if len(body) > request_size_max_bytes:
-            message = f"the question has {len(body)} bytes, more than {request_size_max_bytes}"
-            raise Refused("TOO_LARGE", message, size=len(body))
-        return Answer(_decode(self._post(body), form), self.model, prompt_digest(messages))
+        key = self.endpoint.read_key()
+        secret = None if key is None else key.reveal()
+        return Answer(_decode(self._post(messages, secret), form, secret), self.model, prompt_digest(messages))
 
-    def _request(self, messages: list[Message]) -> bytes:
-        settings = self.endpoint.settings
-        request: dict[str, Any] = {
-            "model": settings.model,
-            "messages": messages,
-            "temperature": 0,
-            "max_tokens": settings.answer_tokens_max,
-        }
-        if settings.json_mode:
-            request["response_format"] = {"type": "json_object"}
-        return msgspec.json.encode(request)
+    def _post(self, messages: list[Message], key: str | None) -> bytes:
+        """Return the body of the answer, asked again without each default field that the server refuses by name."""
+        settings, family = self.endpoint.settings, self.endpoint.family
+        deadline = time.monotonic() + settings.timeout_s
+        tried: set[str] = set()
+        while True:
+            fields = self._fields
+            body = body_of(settings, family, fields, messages)
+            if len(body) > request_size_max_bytes:
+                message = f"the question has {len(body)} bytes, more than {request_size_max_bytes}"
+                raise Refused("TOO_LARGE", message, size=len(body))
+            answer = self._send(body, key, deadline - time.monotonic())
+            if answer.status == _OK:
+                return answer.body
+            reason = reason_in(answer.body, key)
+            rest = None
+            if answer.status in _WRONG_FORM:
+                rest = without_refused(fields, self._by_default, reason, tried)
+            if rest is None:
+                raise _refusal(answer.status, reason)
+            self.left_out |= {name: reason for name in fields if name not in rest}
+            self._fields = rest
+            self._by_default |= rest.keys() - fields.keys()
 
-    def _post(self, body: bytes) -> bytes:
+    def _send(self, body: bytes, key: str | None, limit_s: float) -> HttpAnswer:
         settings = self.endpoint.settings
-        headers = {"content-type": "application/json", "accept": "application/json"}
-        if self.endpoint.api_key is not None:
-            headers["authorization"] = f"Bearer {self.endpoint.api_key.reveal()}"
         try:
-            answer = request(
+            return request(
                 "POST",
-                self.endpoint.url, body, headers, limit_s=settings.timeout_s, attempts_max=settings.attempts_max,
-                passing=_PASSING, answer_max_bytes=answer_size_max_bytes,
+                self.endpoint.url, body, headers_of(self.endpoint.family, key), limit_s=max(limit_s, 0.001),
+                attempts_max=settings.attempts_max, passing=_PASSING, answer_max_bytes=answer_size_max_bytes, read=None,
             )  # fmt: skip
         except TimeoutError as error:
             message = f"the model did not answer within {settings.timeout_s:g} s"
             raise Unavailable("LLM_UNAVAILABLE", message) from error
         except NoAnswer as error:
-            raise _gave_up(error) from error
-        _check_status(answer.status)
-        return answer.body
+            raise _gave_up(error, key) from error
 
 
-def _check_status(status: int) -> None:
-    if status == _OK:
-        return
+def _refusal(status: int, reason: str) -> Unavailable:
     if 300 <= status < 400:
-        raise Unavailable("LLM_INVALID", f"the endpoint answered {status}: redirects are not followed", status=status)
+        return Unavailable("LLM_INVALID", f"the endpoint answered {status}: redirects are not followed", status=status)
     why = "it does not accept the API key" if status in _DENIED else "it does not accept the request"
-    raise Unavailable("LLM_UNAVAILABLE", f"the endpoint answered {status}: {why}", status=status)
+    said = f": {reason}" if reason else ""
+    return Unavailable("LLM_UNAVAILABLE", f"the endpoint answered {status}, {why}{said}", status=status)
 
 
-def _gave_up(failure: NoAnswer) -> Unavailable:
+def _gave_up(failure: NoAnswer, key: str | None) -> Unavailable:
     if not failure.may_pass:
         return Unavailable("LLM_INVALID", failure.problem)
     details = {"attempts": failure.attempts, "status": failure.status, "retry_after_s": failure.wait_s}
     known = {name: value for name, value in details.items() if value is not None}
     times = f" {failure.attempts} times" if failure.attempts > 1 else ""
-    return Unavailable("LLM_UNAVAILABLE", f"the model cannot be asked: {failure.problem}{times}", **known)
+    reason = reason_in(failure.body, key) if failure.body else ""
+    said = f": {reason}" if reason else ""
+    return Unavailable("LLM_UNAVAILABLE", f"the model cannot be asked: {failure.problem}{times}{said}", **known)
 
 
-def _decode(body: bytes, form: type[T]) -> T:
+def _decode(body: bytes, form: type[T], key: str | None) -> T:
     try:
         check_depth(body)
-        content = encode_utf8(_json_part(_content(_completion.decode(body))), "answer")
+        content = encode_utf8(_json_part(answer_in(body, key)), "answer")
         return decode_strict(content, msgspec.json.Decoder(form))
     except UNREADABLE as error:
-        raise Unavailable("LLM_INVALID", "the endpoint's answer is not a chat completion in JSON") from error
+        raise Unavailable("LLM_INVALID", "the endpoint's answer is not one of a language model in JSON") from error
     except Refused as refusal:
         message = f"the model's answer is not what was asked for: {refusal.message}"
         raise Unavailable("LLM_INVALID", message, because=refusal.code) from refusal
-
-
-def _content(completion: _Completion) -> str:
-    if not completion.choices:
-        raise Refused("INVALID_FORMAT", "it has no choices")
-    choice = completion.choices[0]
-    if choice.finish_reason == "length":
-        raise Refused("TOO_LARGE", "it was cut off at its token limit")
-    return choice.message.content or ""
 
 
 def _json_part(content: str) -> str:
@@ -294,8 +316,7 @@ def configured_client(actions: Actions) -> LlmClient | None:
     No variable is read before the actions are there, and they are there only when they are trusted.
 
     Raises:
-        Refused: ``INVALID_FIELD`` for a wrong table; the codes of the key's file.
-        Unavailable: ``LLM_UNAVAILABLE`` when the environment lacks the key's variable.
+        Refused: ``INVALID_FIELD`` for a wrong table.
     """
     if not actions.llm:
         return None
@@ -303,6 +324,4 @@ def configured_client(actions: Actions) -> LlmClient | None:
         settings = msgspec.convert(actions.llm, LlmSettings)
     except msgspec.ValidationError as error:
         raise Refused("INVALID_FIELD", f"config.toml, [llm]: {error}") from error
-    name = settings.api_key_variable
-    value = environment_variable(name) if name else None
-    return LlmClient(read_endpoint(settings, {name: value} if name and value else {}))
+    return LlmClient(read_endpoint(settings, environment_variable))

@@ -148,7 +148,8 @@ def _does(folder: Folder, name: str, value: Any) -> Iterator[str]:
         case "llm":
             key = value.get("api_key_variable"), value.get("api_key_file")
             secret = f" with the environment's {key[0]}" if key[0] else f" with the key in {key[1]}" if key[1] else ""
-            yield f"problems, reasoning and evidence are sent to {value.get('base_url')}{secret}"
+            place = value.get("base_url") or f"the own address of {value.get('family')}"
+            yield f"problems, reasoning and evidence are sent to {place}{secret}"
         case "validator_tree":
             yield f"`baton serve` reads files of {_inside(home, value)} and publishes what it made of them"
         case "notify":

@@ -46,6 +46,7 @@ HARMLESS: Final = {
     ),
     # Of what acts by another field of its table, these say how often, how long, in which words.
     *(f"llm.{name}" for name in ("model", "timeout_s", "attempts_max", "answer_tokens_max", "json_mode")),
+    *(f"llm.{name}" for name in ("token_field", "temperature", "parallel_max", "fields")),
     *(f"notify.{name}" for name in ("agents", "actions", "name", "allow_http")),
     *(f"notify.{name}" for name in ("timeout_s", "attempts_max", "retry_wait_max_s")),
     *(f"chain.{name}" for name in ("name", "when", "where", "hops_max")),
@@ -95,6 +96,17 @@ def asks_the_model_with_the_key_of_the_file(clone: Clone) -> bool:
     clone.trust()
     clone.call("tot", "run", "--problem", "x", "--task-type", "creative_writing", "--as", "a")
     return any("Bearer private" in one for one in clone.sink.sent)
+
+
+def asks_the_model_as_its_family_is_asked(clone: Clone) -> bool:
+    key = clone.folder.parent / "id_of_this_user"
+    key.write_text("private")
+    key.chmod(0o600)
+    named = f'base_url = "{clone.sink.url}/v1"\nmodel = "m"\napi_key_file = "{key}"'
+    clone.configure(f'[llm]\nfamily = "anthropic"\n{named}')
+    clone.trust()
+    clone.call("tot", "run", "--problem", "x", "--task-type", "creative_writing", "--as", "a")
+    return any("/v1/messages" in one and "private" in one for one in clone.sink.sent)
 
 
 def validates_what_is_concluded(clone: Clone) -> bool:
@@ -162,6 +174,7 @@ ACTS: Final[dict[str, Callable[[Clone], bool]]] = {
     "llm.base_url": asks_the_model_with_the_key_of_the_variable,
     "llm.api_key_variable": asks_the_model_with_the_key_of_the_variable,
     "llm.api_key_file": asks_the_model_with_the_key_of_the_file,
+    "llm.family": asks_the_model_as_its_family_is_asked,
     "validator_tree": validates_what_is_concluded,
     "notify.command": runs_the_command,
     "notify.webhook": sends_to_the_webhook_signed,

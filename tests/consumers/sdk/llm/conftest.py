@@ -40,7 +40,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def client_of(waits: list[float]) -> Callable[..., LlmClient]:
     def make(url: str, **settings: Any) -> LlmClient:
         given = {"base_url": url, "model": "stub-model", "api_key_variable": "STUB_KEY", "timeout_s": 20.0} | settings
-        return LlmClient(read_endpoint(LlmSettings(**given), {"STUB_KEY": API_KEY}))
+        return LlmClient(read_endpoint(LlmSettings(**given), {"STUB_KEY": API_KEY}.get))
 
     return make
 

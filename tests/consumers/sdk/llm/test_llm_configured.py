@@ -49,13 +49,21 @@ def test_without_a_table_nobody_is_asked() -> None:
         ({"base_url": "http://127.0.0.1:1/v1"}, "INVALID_FIELD"),
         ({"base_url": "http://127.0.0.1:1/v1", "model": "m", "colour": "red"}, "INVALID_FIELD"),
         ({"base_url": "ftp://127.0.0.1/v1", "model": "m"}, "INVALID_FIELD"),
-        ({"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key_variable": "BATON_NO_SUCH"}, "LLM_UNAVAILABLE"),
     ],
 )
 def test_wrong_table_is_refused(table: dict[str, str | int | float | bool], code: str) -> None:
     with pytest.raises(BatonError) as refusal:
         configured_client(Actions(llm=table))
     assert refusal.value.code == code
+
+
+def test_key_that_is_missing_stops_the_question_and_not_its_making() -> None:
+    table = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key_variable": "BATON_NO_SUCH"}
+    client = configured_client(Actions(llm=table))
+    assert client is not None
+    with pytest.raises(BatonError, match="the environment has no BATON_NO_SUCH") as refusal:
+        client.ask([], dict)
+    assert refusal.value.code == "LLM_UNAVAILABLE"
 
 
 def test_key_is_read_from_the_variable_that_the_table_names(vendor: Vendor, monkeypatch: pytest.MonkeyPatch) -> None:

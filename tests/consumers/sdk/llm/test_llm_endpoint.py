@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from consumers.sdk.llm.model import ApiKey, LlmSettings, read_endpoint
+from consumers.sdk.llm.model import ApiKey, Endpoint, LlmSettings, read_endpoint
 from ledger.errors import BatonError
 
 if TYPE_CHECKING:
@@ -19,16 +19,21 @@ BASE: dict[str, Any] = {"base_url": "https://llm.example.org/v1", "model": "some
 
 def code_of(environment: dict[str, str] | None = None, **settings: Any) -> str:
     with pytest.raises(BatonError) as raised:
-        read_endpoint(LlmSettings(**(BASE | settings)), environment or {})
+        read_endpoint(LlmSettings(**(BASE | settings)), (environment or {}).get).read_key()
     assert KEY not in raised.value.message
     return raised.value.code
 
 
+def key_of(endpoint: Endpoint) -> str:
+    key = endpoint.read_key()
+    return "" if key is None else key.reveal()
+
+
 def test_key_comes_from_the_named_variable() -> None:
-    endpoint = read_endpoint(LlmSettings(**BASE, api_key_variable="MY_KEY"), {"MY_KEY": f" {KEY}\n", "OTHER": "x"})
+    environment = {"MY_KEY": f" {KEY}\n", "OTHER": "x"}
+    endpoint = read_endpoint(LlmSettings(**BASE, api_key_variable="MY_KEY"), environment.get)
     assert endpoint.url == "https://llm.example.org/v1/chat/completions"
-    assert endpoint.api_key is not None
-    assert endpoint.api_key.reveal() == KEY
+    assert key_of(endpoint) == KEY
     assert KEY not in repr(endpoint)
 
 
@@ -36,9 +41,10 @@ def test_key_comes_from_a_file_of_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text(KEY + "\n")
     file.chmod(0o600)
-    endpoint = read_endpoint(LlmSettings(**BASE, api_key_file=str(file)), {})
-    assert endpoint.api_key is not None
-    assert endpoint.api_key.reveal() == KEY
+    endpoint = read_endpoint(LlmSettings(**BASE, api_key_file=str(file)), {}.get)
+    assert key_of(endpoint) == KEY
+    file.write_text("sk-renewed\n")
+    assert key_of(endpoint) == "sk-renewed"  # read at each call: a renewed key needs no new start
     file.chmod(0o644)
     assert code_of(api_key_file=str(file)) == "KEY_FILE_MODE"
     assert code_of(api_key_file=str(tmp_path / "none")) == "KEY_FILE_MISSING"
@@ -85,10 +91,30 @@ def test_key_travels_in_the_clear_to_this_machine_only() -> None:
     environment = {"K": KEY}
     for host in ("localhost:8000", "127.0.0.1:8000", "[::1]:8000"):
         settings = LlmSettings(base_url=f"http://{host}/v1", model="m", api_key_variable="K")
-        assert read_endpoint(settings, environment).api_key is not None
+        assert key_of(read_endpoint(settings, environment.get)) == KEY
     for host in ("llm.example.org", "10.0.0.7:8000", "localhost.example.org", "127.0.0.1.example.org"):
         assert code_of(environment, base_url=f"http://{host}/v1", api_key_variable="K") == "INVALID_FIELD"
-    assert read_endpoint(LlmSettings(base_url="http://10.0.0.7:8000/v1", model="m"), {}).api_key is None
+    assert read_endpoint(LlmSettings(base_url="http://10.0.0.7:8000/v1", model="m"), {}.get).read_key() is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({"family": "openai"}, "https://api.openai.com/v1/chat/completions"),
+        ({"family": "anthropic"}, "https://api.anthropic.com/v1/messages"),
+        ({"base_url": "https://api.anthropic.com/v1/"}, "https://api.anthropic.com/v1/messages"),
+        ({"base_url": "http://127.0.0.1:11434/v1"}, "http://127.0.0.1:11434/v1/chat/completions"),
+        ({"base_url": "https://eu.example.org/x/v1", "family": "anthropic"}, "https://eu.example.org/x/v1/messages"),
+    ],
+)
+def test_family_says_where_it_is_asked(settings: dict[str, Any], url: str) -> None:
+    assert read_endpoint(LlmSettings(model="m", **settings), {}.get).url == url
+
+
+def test_compatible_server_has_no_address_of_its_own() -> None:
+    for settings in ({}, {"family": "openai-compatible"}):
+        with pytest.raises(BatonError, match="base_url"):
+            read_endpoint(LlmSettings(model="m", **settings), {}.get)
 
 
 def test_settings_refuse_what_they_do_not_know() -> None:

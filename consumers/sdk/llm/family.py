@@ -1,0 +1,203 @@
+"""The families of model servers: what each wants to be asked, how it answers, and how it says why it does not.
+
+- ``openai``: refuses ``max_tokens`` and any ``temperature`` but its own; thinking counts as answer, so more is allowed.
+- ``openai-compatible``: the same path and answers from vLLM, Ollama, LM Studio, OpenRouter, with the older fields.
+- ``anthropic``: ``/v1/messages``, a head with the version, instructions beside the messages, content in parts;
+  ``max_tokens`` is demanded, ``temperature`` refused by current models, and there is no JSON mode.
+
+These are defaults: each field can be named in ``[llm]``, or left out with ``"none"``; ``[llm.fields]`` adds others. A
+default field that a server refuses by its name is left out, and the question put again; one that the operator named is
+never dropped behind his back. Refused: the vendors' own clients, which bring pydantic and a second HTTP stack, follow
+redirects and the environment's proxies, and know neither one deadline nor a bound on an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from consumers.sdk.text import one_line, shorten
+from ledger.errors import Refused
+from ledger.secrets import scan
+
+if TYPE_CHECKING:
+    from consumers.sdk.llm.model import LlmSettings, Message
+
+Family: TypeAlias = Literal["openai", "openai-compatible", "anthropic"]
+NONE: Final = "none"
+
+reason_max_chars: Final = 300
+_shared_with_key_chars: Final = 6
+_CUT_OFF: Final = frozenset({"length", "max_tokens"})
+_TEXTS: Final = frozenset({"text", "output_text"})
+_MARKUP: Final = re.compile(r"<(?:script|style).*?</(?:script|style)>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+
+
+class Manner(NamedTuple):
+    """How a family is asked unless ``[llm]`` says otherwise; ``token_field`` names the limit of the answer."""
+
+    path: str
+    base_url: str
+    token_field: str
+    temperature: float | None
+    json_mode: bool
+    answer_tokens_max: int
+
+
+MANNERS: Final[dict[Family, Manner]] = {
+    "openai": Manner(
+        "/chat/completions",
+        "https://api.openai.com/v1",
+        "max_completion_tokens",
+        temperature=None,
+        json_mode=True,
+        answer_tokens_max=8_192,
+    ),
+    "openai-compatible": Manner(
+        "/chat/completions", "", "max_tokens", temperature=0.0, json_mode=True, answer_tokens_max=2_048
+    ),
+    "anthropic": Manner(
+        "/messages",
+        "https://api.anthropic.com/v1",
+        "max_tokens",
+        temperature=None,
+        json_mode=False,
+        answer_tokens_max=4_096,
+    ),
+}
+_OTHER_LIMIT: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+
+
+def family_of(settings: LlmSettings, host: str) -> Family:
+    """Return the family that the settings name, or that of a vendor's own host; else a compatible server."""
+    by_host = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
+    return settings.family or by_host.get(host, "openai-compatible")  # type: ignore[return-value]  # literals all
+
+
+def fields_of(settings: LlmSettings, family: Family) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return the fields that are sent beside the messages, and which of them only the family's default asks for."""
+    manner = MANNERS[family]
+    limit = settings.token_field or manner.token_field
+    temperature = manner.temperature if settings.temperature is None else settings.temperature
+    json_mode = manner.json_mode if settings.json_mode is None else settings.json_mode
+    fields: dict[str, Any] = {
+        limit: settings.answer_tokens_max or manner.answer_tokens_max,
+        "temperature": temperature,
+        "response_format": {"type": "json_object"} if json_mode else None,
+    }
+    named = {"temperature": settings.temperature, "response_format": settings.json_mode, limit: settings.token_field}
+    by_default = {name for name, value in named.items() if value is None and name not in settings.fields}
+    sent = {name: value for name, value in fields.items() if name != NONE and value not in (None, NONE)}
+    # Anthropic demands its limit: to leave it out would be refused for another reason.
+    return sent | settings.fields, frozenset(by_default & sent.keys() - ({limit} if family == "anthropic" else set()))
+
+
+def without_refused(
+    fields: dict[str, Any], by_default: frozenset[str], reason: str, tried: set[str]
+) -> dict[str, Any] | None:
+    """Return the fields without the default one that a refusal names (a limit under its other name); else None."""
+    for name in sorted(by_default, key=len, reverse=True):
+        if name not in tried and name in fields and re.search(rf"\b{name}\b", reason):
+            tried.add(name)
+            rest = {other: value for other, value in fields.items() if other != name}
+            other = _OTHER_LIMIT.get(name)
+            return rest if other is None or other in tried else rest | {other: fields[name]}
+    return None
+
+
+def body_of(settings: LlmSettings, family: Family, fields: dict[str, Any], messages: list[Message]) -> bytes:
+    """Return what is posted."""
+    body: dict[str, Any] = {"model": settings.model, "messages": messages} | fields
+    if family == "anthropic":
+        system = "\n".join(message.content for message in messages if message.role == "system")
+        body |= {"system": system, "messages": [message for message in messages if message.role != "system"]}
+    return msgspec.json.encode(body)
+
+
+def headers_of(family: Family, key: str | None) -> dict[str, str]:
+    """Return the heads of a request."""
+    headers = {"content-type": "application/json", "accept": "application/json"}
+    if family == "anthropic":
+        return headers | {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
+    return headers | ({"authorization": f"Bearer {key}"} if key else {})
+
+
+class _Part(msgspec.Struct):
+    type: str = "text"
+    text: str | None = None
+
+
+class _Message(msgspec.Struct):
+    content: str | list[_Part] | None = None
+    refusal: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice] = []
+    content: list[_Part] = []
+    stop_reason: str | None = None
+
+
+_reply: Final = msgspec.json.Decoder(_Reply)
+
+
+def answer_in(body: bytes, key: str | None) -> str:
+    """Return what the model wrote, of an answer in any family's form.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` when it is cut off, refused by the model, or none; what msgspec raises.
+    """
+    reply = _reply.decode(body)
+    choice = _Choice(_Message(reply.content), reply.stop_reason) if reply.content or reply.stop_reason else None
+    if reply.choices:
+        choice = reply.choices[0]
+    if choice is None:
+        raise Refused("INVALID_FORMAT", f"it has no text: {reason_in(body, key)}")
+    if choice.finish_reason in _CUT_OFF:
+        raise Refused("TOO_LARGE", "it was cut off at its token limit: raise answer_tokens_max in [llm]")
+    if choice.message.refusal or choice.finish_reason in ("refusal", "content_filter"):
+        said = told_by_server(choice.message.refusal or choice.finish_reason or "", key)
+        raise Refused("INVALID_FORMAT", f"the model refused to answer: {said}")
+    content = choice.message.content or ""
+    parts = [_Part(text=content)] if isinstance(content, str) else content
+    return "".join(part.text or "" for part in parts if part.type in _TEXTS)
+
+
+def reason_in(body: bytes, key: str | None) -> str:
+    """Return a server's own reason for an error on one line, bounded, without the key; empty where it gives none."""
+    try:
+        value: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return told_by_server(_MARKUP.sub(" ", body.decode("utf-8", "replace")), key)
+    value = value[0] if isinstance(value, list) and value else value
+    while isinstance(value, dict):
+        inner = next((value[name] for name in ("message", "error", "detail") if value.get(name)), None)
+        if inner is None:
+            break
+        # OpenAI names the field beside its sentence, which may not repeat it.
+        param = f" ({value['param']})" if isinstance(value.get("param"), str) and isinstance(inner, str) else ""
+        value = f"{inner}{param}" if isinstance(inner, str) else inner
+    return told_by_server(value if isinstance(value, str) else msgspec.json.encode(value).decode(), key)
+
+
+def told_by_server(text: str, key: str | None) -> str:
+    """Return what a server says on one line: without words that repeat part of the key, and no secret at all."""
+    words = one_line(text[: reason_max_chars * 8], mark=" ").split()
+    told = shorten(" ".join("…" if _repeats(word, key) else word for word in words), reason_max_chars)
+    # It goes into signed events, and one that holds what looks like a secret would be refused with its brief.
+    return "(what it says holds what looks like a secret)" if scan(told) is not None else told
+
+
+def _repeats(word: str, key: str | None) -> bool:
+    """Tell whether a word has some characters of the key in a row, or is masked as vendors mask keys."""
+    if key is None:
+        return False
+    size = min(len(key), _shared_with_key_chars)
+    return "***" in word or any(key[start : start + size] in word for start in range(len(key) - size + 1))
