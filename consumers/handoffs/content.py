@@ -154,12 +154,7 @@ def changes_of(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, author: Author) -> EventData:
-    """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``), its file with it.
-
-    Raises:
-        Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``UNKNOWN_FIELD`` for what nobody
-            sets; ``INVALID_FIELD`` or ``TOO_LARGE``.
-    """
+    """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``), its file with it."""
     # The date and the file's skeleton follow from what was said, and are nobody's to choose.
     known = set(kinds.HandoffContent.__struct_fields__) - {"created", "skeleton"}
     if unknown := changes.keys() - known:
@@ -186,11 +181,7 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
 def ticks_of(
     handoff: dict[str, Any], tasks: Sequence[int], criteria: Sequence[int], *, is_all: bool = False, undo: bool = False
 ) -> list[EventData]:
-    """Return the ticks of tasks and criteria counted from 1, or with ``is_all`` of every one that is open.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for one that there is not, ``USAGE`` for nothing to tick.
-    """
+    """Return the ticks of tasks and criteria counted from 1, or with ``is_all`` of every one that is open."""
     if is_all:
         tasks = [n for n, one in enumerate(handoff["tasks"], 1) if one["done"] == undo]
         wanted = ("checked",) if undo else ("open", "claimed")
@@ -205,11 +196,7 @@ def ticks_of(
 
 
 def position_of(rows: list[dict[str, Any]], what: str, number: int) -> int:
-    """Return the position of a task or criterion that a person counts from 1.
-
-    Raises:
-        Refused: ``INVALID_FIELD``, in the person's counting.
-    """
+    """Return the position of a task or criterion that a person counts from 1."""
     if not 1 <= number <= len(rows):
         raise Refused("INVALID_FIELD", f"there is no {what} {number} (of {len(rows)})", path="$.data.position")
     return number - 1

@@ -80,9 +80,6 @@ def store_report(report: dict[str, Any], project: Project, known: Collection[str
 
     The first is the note with the JSON, whose ``location`` is the answer's ``storage_location``; a store that is left
     out or fails as a whole has none. ``known`` as for ``Notes.write``.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` when ``report`` has no session or no text.
     """
     for field in ("session_id", "markdown", "compressed_json"):
         if not isinstance(report.get(field), str):

@@ -54,11 +54,7 @@ class Transfer(NamedTuple):
 
 
 def choose_remote(notes: Notes, asked: str | None) -> str:
-    """Return the remote that is asked for, else ``origin``, else the only one.
-
-    Raises:
-        Refused: ``NOT_FOUND``.
-    """
+    """Return the remote that is asked for, else ``origin``, else the only one."""
     remotes = notes.git.ask("remote").split("\n")
     names = ", ".join(filter(None, remotes)) or "none: add one with `git remote add origin URL`"
     if asked is None:

@@ -112,12 +112,7 @@ def _latest(client: Client, ask: Ask, session_id: str) -> Event | None:
 
 
 def fit_entry(data: dict[str, Any], put_blob: Callable[[bytes], str]) -> ReportGenerated:
-    """Return the report whose plain fields are ``data``, shortened where needed, with its long texts in blobs.
-
-    Raises:
-        Refused: ``TOO_LARGE`` when there are so many texts that their beginnings alone fit no entry;
-            ``INVALID_FORMAT`` for a text without a UTF-8 form. Unavailable: the store's codes.
-    """
+    """Return the report whose plain fields are ``data``, shortened where needed, with its long texts in blobs."""
     fitted, long_texts = _shortened(data, 2 * _whole_chars)
     if not _fits(fitted):
         chars = greatest(text_min_chars, data_size_max_bytes, lambda chars: _fits(_shortened(data, chars)[0]))

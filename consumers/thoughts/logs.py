@@ -95,11 +95,7 @@ def _is(path: Path, content: bytes) -> bool:
 
 
 def log_files(events: Iterable[Event]) -> dict[str, bytes]:
-    """Return the files of a task's log folder by name; ``events`` are those of its stream, in order.
-
-    Raises:
-        Refused: ``NOT_FOUND`` when they do not begin with ``tot.started``.
-    """
+    """Return the files of a task's log folder by name; ``events`` are those of its stream, in order."""
     events = list(events)
     if not events or not isinstance(events[0].data, kinds.TotStarted):
         raise Refused("NOT_FOUND", "a task's log begins with tot.started: these events do not")

@@ -168,11 +168,7 @@ def held_keys(settings: Settings) -> dict[str, str]:
 
 
 def author_of(role: kinds.Role, settings: Settings, client: Client) -> Author:
-    """Return the author who plays ``role`` with its own key.
-
-    Raises:
-        Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``KEY_LOCKED``.
-    """
+    """Return the author who plays ``role`` with its own key."""
     key = Home(settings.home).open(AGENTS[role])
     return Author(client, AGENTS[role], lambda _: key)
 

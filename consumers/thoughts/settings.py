@@ -136,11 +136,7 @@ def read_task_type(spelling: str) -> str:
 
 
 def read_name(names: Mapping[Name, tuple[str, ...]], spelling: str, field: str) -> Name:
-    """Return the name of a strategy however it is spelled (``Breadth-First``, 广度优先搜索, both together).
-
-    Raises:
-        Refused: ``INVALID_FIELD`` when ``names`` has none such.
-    """
+    """Return the name of a strategy however it is spelled (``Breadth-First``, 广度优先搜索, both together)."""
     name = _find(names, spelling) or _find(names, re.split(r"[（(]", spelling)[0])
     if name is None:
         raise Refused("INVALID_FIELD", f"{field} is one of {', '.join(names)}", path=f"$.{field}")

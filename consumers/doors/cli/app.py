@@ -101,11 +101,7 @@ class App:
         return self.ledger().client
 
     def local_client(self) -> Any:
-        """Return the local client.
-
-        Raises:
-            Refused: ``USAGE`` when a server was named: the verb works on the ledger's own folder.
-        """
+        """Return the local client; refused where a server was named."""
         if self.settings().server is not None:
             raise Refused("USAGE", "this verb works on the ledger's own folder: call it there, without --server")
         return self.client()
@@ -127,11 +123,7 @@ class App:
         return answer
 
     def acting(self) -> str:
-        """Return the name of the agent who acts.
-
-        Raises:
-            Refused: ``USAGE`` when none was named.
-        """
+        """Return the name of the agent who acts; refused where none was named."""
         agent = self.settings().agent
         if agent is None:
             raise Refused("USAGE", "somebody must sign this: add --as NAME, or set BATON_AGENT")

@@ -25,11 +25,7 @@ _task_cells_max: Final = 60
 
 
 def session_and(app: App, words: Sequence[str], what: str) -> tuple[str, str]:
-    """Return the session and the one word of ``[ID] WHAT``.
-
-    Raises:
-        Refused: ``USAGE`` when ``what`` is missing or there are too many words; the codes of ``chosen_session``.
-    """
+    """Return the session and the one word of ``[ID] WHAT``."""
     if len(words) not in (1, 2):
         raise Refused("USAGE", f"give [ID] {what}: {'nothing' if not words else f'{len(words)} words'} came")
     if len(words) == 1 and _is_session(app, words[0]):
@@ -38,11 +34,7 @@ def session_and(app: App, words: Sequence[str], what: str) -> tuple[str, str]:
 
 
 def chosen_session(app: App, given: str | None) -> str:
-    """Return the session that is meant: the one given, that of ``BATON_SESSION``, or the only open one.
-
-    Raises:
-        Refused: ``USAGE`` without anybody whose it could be; ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-    """
+    """Return the session that is meant: the one given, that of ``BATON_SESSION``, or the only open one."""
     named = given if given is not None else present_session()
     if named is not None:
         return named.removeprefix("session/")
@@ -69,11 +61,7 @@ def _is_session(app: App, word: str) -> bool:
 
 
 def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]:
-    """Sign and append events of a session; return its whole id and what was accepted.
-
-    Raises:
-        Refused: ``NOT_FOUND`` for a session that there is not, and what the gate says.
-    """
+    """Sign and append events of a session; return its whole id and what was accepted."""
     author = app.author()
 
     def emit(name: str) -> list[Accepted]:
@@ -94,11 +82,7 @@ def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]
 
 
 def find_session(app: App, given: str) -> dict[str, Any]:
-    """Return a session with all that was recorded in it.
-
-    Raises:
-        Refused: ``NOT_FOUND`` (which says where to look) or ``REF_AMBIGUOUS``.
-    """
+    """Return a session with all that was recorded in it."""
     try:
         return app.query("sessions.show", id=given)
     except Refused as refusal:

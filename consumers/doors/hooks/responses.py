@@ -186,11 +186,7 @@ def find_open(view: Ask, name: str) -> tuple[dict[str, Any] | None, str, str]:
 
 
 def open_session(author: Callable[[], Author], view: Ask, agent: str, name: str) -> str:
-    """Return the id of the agent's open session, started now if it was not; only then is the author asked for.
-
-    Raises:
-        Refused: the key cannot be used, or the session is somebody else's.
-    """
+    """Return the id of the agent's open session, started now if it was not; only then is the author asked for."""
     found, numbered, earlier = find_open(view, name)
     if found is None:
         data = SessionStarted(ai_id=agent, resumes=earlier)

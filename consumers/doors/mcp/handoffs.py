@@ -195,11 +195,7 @@ class HandoffTools:
 
 
 def check_given(action: Action, arguments: tuple[Argument, ...], id_: str | None, given: dict[str, Any]) -> None:
-    """Refuse a call that lacks what its act needs, or gives what it does not take, and so means something else.
-
-    Raises:
-        Refused: ``USAGE`` naming the argument.
-    """
+    """Refuse a call that lacks what its act needs, or gives what it does not take, and so means something else."""
     takes = [one.name for one in sorted(arguments, key=lambda one: not one.is_needed)]
     needed = [one for one in arguments if one.is_needed or (action in OF_WHAT_WAS_READ and one.name == "version")]
     missing = [one.name for one in needed if one.name not in given]

@@ -195,11 +195,7 @@ def fields_of(found: Received, gate: dict[str, Any], *, with_prompt: bool) -> di
 
 
 def read_cursor(cursor: str, ref: str) -> tuple[int | None, str]:
-    """Return where the next page begins and of which version; None and ``ref`` without a cursor.
-
-    Raises:
-        Refused: ``INVALID_FIELD``.
-    """
+    """Return where the next page begins and of which version; None and ``ref`` without a cursor."""
     if not cursor:
         return None, ref
     found = _CURSOR.match(cursor)

@@ -194,9 +194,6 @@ def emit_planned(author: Author, batch: Batch, planned: Callable[[], Batch]) -> 
     """Return what was emitted and accepted: the batch, or a new plan where another call was first with what it needs.
 
     Calls at the same time plan the same step numbers, or start the same session: the later one is planned again.
-
-    Raises:
-        Refused: as the gate, naming the entries; what is refused in the place that it was planned for stays refused.
     """
     for _ in range(plans_max - 1):
         try:

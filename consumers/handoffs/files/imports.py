@@ -65,11 +65,7 @@ class Found(NamedTuple):
 
 
 def read_source(file: Path, root: Path) -> Source:
-    """Return a file's bytes, named by its place under ``root``.
-
-    Raises:
-        Refused: ``TOO_LARGE``, ``INVALID_FORMAT`` for what is no file. Unavailable: it cannot be read.
-    """
+    """Return a file's bytes, named by its place under ``root``."""
     # A name that is not UTF-8 shows "\ufffd" where it is not; such a file is kept aside.
     name = name_in(file, root)
     content = read_regular(file, size_max_bytes=file_read_max_bytes, follow=True)

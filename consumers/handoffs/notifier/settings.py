@@ -198,11 +198,7 @@ class Secret:
 
 
 def read_secret(text: str, variable: str, path: str) -> Secret:
-    """Return the secret in a variable's text: ``whsec_`` and base64, or any other text as its own UTF-8 bytes.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` naming the variable, never its content.
-    """
+    """Return the secret in a variable's text: ``whsec_`` and base64, or any other text as its own UTF-8 bytes."""
     text = text.strip()
     try:
         encoded = text.removeprefix(_PREFIX)

@@ -111,11 +111,7 @@ class Repository:
 
 
 def checked_root(given: str) -> str:
-    """Return the beginning of refs' names that somebody gave, without a slash at its end.
-
-    Raises:
-        Refused: ``INVALID_FIELD``.
-    """
+    """Return the beginning of refs' names that somebody gave, without a slash at its end."""
     root = given.rstrip("/")
     if not root.startswith("refs/") or re.search(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{", root):
         raise Refused("INVALID_FIELD", f"--refs takes the beginning of refs, as {DEFAULT_REFS}, not {given!r}")

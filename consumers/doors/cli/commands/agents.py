@@ -119,9 +119,6 @@ def admin_author(app: App) -> Author:
     """Return who signs what only an admin may: whom --as names, else BATON_AGENT if that is one, else root.
 
     Asked before anybody is asked for a passphrase; the ledger asks again.
-
-    Raises:
-        Refused: ``NOT_AUTHORIZED`` for one who is no admin, ``USAGE`` when nobody is named and root's key is not here.
     """
     has_root_key = app.ledger_home().key_file(ROOT).exists()
     if app.settings().agent is None:
@@ -141,11 +138,7 @@ def _is_admin(app: App) -> bool:
 
 
 def check_is_free(app: App, name: str) -> None:
-    """Refuse a name that an agent has or had, before a passphrase for it is asked for.
-
-    Raises:
-        Refused: ``AGENT_EXISTS``.
-    """
+    """Refuse a name that an agent has or had, before a passphrase for it is asked for."""
     for one in app.client().agents():
         if one.name == name:
             was = "" if one.removed_index is None else f", which was removed at entry {one.removed_index}"
@@ -175,11 +168,7 @@ def wait_until_let_in(app: App, home: Home, name: str) -> None:
 
 
 def new_passphrase(app: App, name: str, roles: Collection[str], *, unprotected: bool) -> str | None:
-    """Return the passphrase for a new key; None for one that may lie unsealed.
-
-    Raises:
-        Refused: ``USAGE`` when a human's key would lie unsealed and nobody said that it may.
-    """
+    """Return the passphrase for a new key; None for one that may lie unsealed."""
     wants_seal = app.passphrase_fd is not None or "human" in roles
     if unprotected or not wants_seal:
         return None

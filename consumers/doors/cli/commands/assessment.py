@@ -82,11 +82,7 @@ def assess(
 
 
 def phase_of(word: str) -> Phase:
-    """Return the phase that a word names, in any case.
-
-    Raises:
-        Refused: ``USAGE`` with all there are.
-    """
+    """Return the phase that a word names, in any case."""
     phases: tuple[Phase, ...] = get_args(Phase)
     if word.upper() not in phases:
         raise Refused("USAGE", f"{word!r} is no phase: {', '.join(phases)}")
@@ -94,11 +90,7 @@ def phase_of(word: str) -> Phase:
 
 
 def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dict[str, Any]) -> None:
-    """Refuse what says nothing, and what only a report can hold.
-
-    Raises:
-        Refused: ``USAGE`` or ``INVALID_FIELD``.
-    """
+    """Refuse what says nothing, and what only a report can hold."""
     overall = more["overall_confidence"]
     if overall is not None and not 0 <= overall <= 1:
         raise Refused("INVALID_FIELD", "--overall-confidence is not between 0 and 1", field="overall_confidence")
@@ -145,11 +137,7 @@ def print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
 
 
 def parse_vectors(given: tuple[str, ...], document: str | None = None) -> dict[str, Any]:
-    """Return the vectors of ``NAME=VALUE`` options and of a JSON object, names as they were given.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for what is not of that form or given twice, and the codes of ``parse_json``.
-    """
+    """Return the vectors of ``NAME=VALUE`` options and of a JSON object, names as they were given."""
     vectors: dict[str, Any] = {} if document is None else parse_json(document, "--vectors")
     for option in given:
         name, _, value = option.partition("=")

@@ -172,11 +172,7 @@ def conclude(
     is_partial_enough: bool = False,
     witnessed: Witnessed | None = None,
 ) -> None:
-    """Print a report; a bad one ends with exit code 6. ``views`` says whether the views were compared, too.
-
-    Raises:
-        Corrupted: ``VERIFICATION_FAILED``, with the report in its details.
-    """
+    """Print a report; a bad one ends with exit code 6. ``views`` says whether the views were compared, too."""
     data: dict[str, Any] = msgspec.to_builtins(report)
     data |= {"ok": report.ok, "outcome": report.outcome, "verdict": report.verdict, "trust": report.trust}
     data["views"] = views

@@ -121,13 +121,7 @@ def kept(view: BlobView) -> str:
 
 
 def fetch(client: Client, ref: str, out: Path, step: Progress) -> int:
-    """Write a blob to ``out`` by way of ``out.part``, which a call that was cut leaves behind; return its size.
-
-    Raises:
-        Refused: ``NOT_FOUND``; ``INVALID_FORMAT`` when the part is no file.
-        Corrupted: what came is not that blob; the part is removed.
-        Unavailable: ``STORE_UNAVAILABLE`` when the file cannot be written.
-    """
+    """Write a blob to ``out`` by way of ``out.part``, which a call that was cut leaves behind; return its size."""
     part = out.with_name(out.name + ".part")
     try:
         # Not through a link, nor into a pipe: somebody else may have put one where the part goes.

@@ -177,11 +177,7 @@ def publish_report(app: App, done: Validated, *, asked: bool) -> dict[str, Any]:
 
 
 def conclude(app: App, done: Validated, data: dict[str, Any]) -> None:
-    """Print a report; one that does not pass ends with exit code 6.
-
-    Raises:
-        Corrupted: ``VERIFICATION_FAILED``, with the report in its details.
-    """
+    """Print a report; one that does not pass ends with exit code 6."""
     counts = data["counts"]
     said = f"{counts['evidence_ok']} of {counts['evidence']} references stand"
     if not done.report.passed:

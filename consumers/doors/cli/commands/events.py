@@ -89,11 +89,7 @@ _batch_line: Final = msgspec.json.Decoder(BatchLine)
 
 
 def read_batch(given: bytes) -> list[Draft]:
-    """Return the events of JSON lines; empty lines are passed over.
-
-    Raises:
-        Refused: the code of the first line that is wrong, with its number; ``USAGE`` without any, ``TOO_LARGE``.
-    """
+    """Return the events of JSON lines; empty lines are passed over."""
     drafts: list[Draft] = []
     for number, text in enumerate(given.split(b"\n"), 1):
         if not text.strip():

@@ -124,11 +124,7 @@ def tell(app: App, told: Notice) -> None:
 
 
 def printed_back(path: Path) -> tuple[bytes, str]:
-    """Return a file as it is printed from what was read of it.
-
-    Raises:
-        Refused: ``NOT_FOUND``; ``INVALID_FORMAT`` or ``TOO_LARGE`` with the line.
-    """
+    """Return a file as it is printed from what was read of it."""
     content = read_file(path)
     if content is None:
         raise Refused("NOT_FOUND", f"there is no file {path}", path=str(path))

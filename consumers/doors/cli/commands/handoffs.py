@@ -137,11 +137,7 @@ def act(verb: Verb) -> click.Command:
 
 
 def read_first(app: App, verb: Verb, id_: str, *, asks: bool) -> dict[str, Any]:
-    """Show a handoff on the terminal, ask, and return what was shown: what is signed then is of that version.
-
-    Raises:
-        Refused: ``USAGE`` off a terminal, where nobody reads it now.
-    """
+    """Show a handoff on the terminal, ask, and return what was shown: what is signed then is of that version."""
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         read = "`baton handoff show ID` prints it, with `--json` as `data.version`"
         raise Refused("USAGE", f"{spelled(verb)} signs what you have read: say its --version ({read})", field="version")

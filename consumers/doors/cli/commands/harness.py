@@ -160,11 +160,7 @@ def prime(app: App, *, task: str | None, budget: int) -> None:
 
 
 def require_trust(app: App) -> None:
-    """Refuse a folder that is not trusted, in words for an agent: without a path, which may be a stranger's text.
-
-    Raises:
-        Refused: ``NOT_TRUSTED``.
-    """
+    """Refuse a folder that is not trusted, in words for an agent: without a path, which may be a stranger's text."""
     try:
         trust.demand(app.settings().home)
         trust.demand(app.settings().home, app.client())

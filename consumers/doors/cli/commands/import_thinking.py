@@ -64,11 +64,7 @@ def importer(app: App, seen: Progress, *, is_dry: bool) -> TranscriptImport:
 
 
 def read_files(files: Sequence[Path], root: Path, seen: Progress, unread: list[Aside]) -> Iterator[Answered | Unread]:
-    """Yield what is in the files; of a folder, one that cannot be read costs none of the others.
-
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE`` when the file that was asked for by name cannot be read.
-    """
+    """Yield what is in the files; of a folder, one that cannot be read costs none of the others."""
     for file in files:
         try:
             yield from read_transcript(file, root, seen)
@@ -79,11 +75,7 @@ def read_files(files: Sequence[Path], root: Path, seen: Progress, unread: list[A
 
 
 def named_only(content: bytes) -> str:
-    """Return the ref that a blob would have, refusing what would be refused.
-
-    Raises:
-        Refused: ``SECRET_DETECTED``.
-    """
+    """Return the ref that a blob would have, refusing what would be refused."""
     check_text(content)
     return "blake3:" + blake3(content).hexdigest()
 

@@ -213,11 +213,7 @@ def _introduced(app: App, said: KeyCompromised) -> list[dict[str, Any]]:
 
 
 def index_of(client: Client, text: str) -> int:
-    """Return the index in ``text``, or that of the first entry accepted at or after the time in it.
-
-    Raises:
-        Refused: ``USAGE`` when it is neither, ``NOT_FOUND`` when nothing was accepted since.
-    """
+    """Return the index in ``text``, or that of the first entry accepted at or after the time in it."""
     if re.fullmatch(r"[0-9]{1,15}", text):
         return int(text)
     if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]{1,9})?Z", text):
@@ -268,11 +264,7 @@ def _key_of(app: App, asked: str) -> dict[str, Any]:
 
 
 def parse_ttl(text: str) -> timedelta:
-    """Return the duration in ``text``, as 90s, 30m, 12h or 7d.
-
-    Raises:
-        Refused: ``USAGE``.
-    """
+    """Return the duration in ``text``, as 90s, 30m, 12h or 7d."""
     found = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
     ttl = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else timedelta()
     if not timedelta() < ttl <= ttl_max:

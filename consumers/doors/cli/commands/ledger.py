@@ -87,11 +87,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
 
 
 def check_is_ours(home: Home) -> None:
-    """Refuse to make a ledger of keys that lie in a folder which this user neither made nor trusted.
-
-    Raises:
-        Refused: ``NOT_TRUSTED``; as ``check_is_new``.
-    """
+    """Refuse to make a ledger of keys that lie in a folder which this user neither made nor trusted."""
     if home.path.exists():
         check_place(resolved(home.path), is_named=True)
     check_is_new(home)

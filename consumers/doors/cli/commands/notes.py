@@ -97,12 +97,7 @@ def fetch_(app: App, remote: str | None) -> None:
 
 
 def notes_of(app: App) -> Notes:
-    """Return the notes of the project.
-
-    Raises:
-        Refused: ``NOT_FOUND`` when it lies in no repository, or has none by configuration.
-        Unavailable: git cannot be used.
-    """
+    """Return the notes of the project."""
     project = project_of(app.settings())
     if project.git is None:
         raise Refused("NOT_FOUND", f"this project keeps no git notes: {project.no_git}")

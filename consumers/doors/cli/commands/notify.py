@@ -128,11 +128,7 @@ def open_store(path: Path) -> Iterator[NotifierStore | None]:
 
 
 def chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tuple[int, Channel]]:
-    """Return the channels with their numbers, or the one that is wanted.
-
-    Raises:
-        Refused: ``NOT_FOUND``; ``USAGE`` when there is no channel at all.
-    """
+    """Return the channels with their numbers, or the one that is wanted."""
     numbered = list(enumerate(channels, 1))
     if not numbered:
         raise Refused("USAGE", "nobody is to be told: config.toml has no [[notify]]")

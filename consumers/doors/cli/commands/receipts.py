@@ -122,11 +122,7 @@ def _hold_here(app: App, checked: Checked) -> bool:
 
 
 def write_receipt(app: App, index: int, path: Path, *, policy: Policy | None = None) -> None:
-    """Write the receipt of an entry to a file.
-
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE``; as ``receipts.take``.
-    """
+    """Write the receipt of an entry to a file."""
     text = take(app.client(), index, policy=policy).to_text()
     try:
         with replacing(path) as writing:
@@ -136,11 +132,7 @@ def write_receipt(app: App, index: int, path: Path, *, policy: Policy | None = N
 
 
 def read_policy(path: Path) -> Policy:
-    """Return the policy in a file.
-
-    Raises:
-        Refused: ``NOT_FOUND``; as ``Policy.parse``.
-    """
+    """Return the policy in a file."""
     return Policy.parse(_read(path, policy_size_max_bytes))
 
 

@@ -156,11 +156,7 @@ def calibration(app: App, ai_id: str | None, since: str | None, limit: int) -> N
 
 
 def find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
-    """Return a report with its versions.
-
-    Raises:
-        Refused: ``NOT_FOUND``, which says where to look, or ``REF_AMBIGUOUS``.
-    """
+    """Return a report with its versions."""
     try:
         return app.query("reports.show", id=name, version=version)
     except Refused as refusal:
@@ -175,11 +171,7 @@ def find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
 
 
 def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
-    """Return which sessions are meant: the mode given, or that which the other options mean.
-
-    Raises:
-        Refused: ``USAGE`` where they contradict each other.
-    """
+    """Return which sessions are meant: the mode given, or that which the other options mean."""
     meant = "session_id" if session_id is not None else "last_n" if (count or 1) > 1 else "last"
     if mode in (None, meant) or (mode, meant) == ("last_n", "last"):
         return mode or meant
@@ -191,11 +183,7 @@ def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
 
 
 def since_ms(text: str | None) -> int | None:
-    """Return the Unix milliseconds that a text stands for; None for none.
-
-    Raises:
-        Refused: ``INVALID_FIELD``.
-    """
+    """Return the Unix milliseconds that a text stands for; None for none."""
     if text is None:
         return None
     from consumers.sessions.query import parse_since  # noqa: PLC0415 - relative times load dateparser

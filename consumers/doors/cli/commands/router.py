@@ -155,9 +155,6 @@ def chains_file(app: App, file: Path | None, *, acts: bool = False) -> ChainsFil
     """Return the file of chains: the one that was named, which must be there, or the ledger's own.
 
     Whoever ``acts`` on the ledger's own takes only what was trusted; to look at it needs no trust.
-
-    Raises:
-        Refused: ``NOT_FOUND``.
     """
     if file is not None and not file.exists():
         raise Refused("NOT_FOUND", f"there is no file {file}", path=str(file))
@@ -174,11 +171,7 @@ def chains_file(app: App, file: Path | None, *, acts: bool = False) -> ChainsFil
 
 
 def acting_router(app: App) -> Author:
-    """Return the author a router signs as.
-
-    Raises:
-        Refused: ``NOT_AUTHORIZED`` when the agent that was named is no service.
-    """
+    """Return the author a router signs as."""
     settings = app.settings()
     if settings.server is None and settings.agent is None:
         from consumers.sdk.service import service_author  # noqa: PLC0415 - only in the ledger's own folder

@@ -95,12 +95,7 @@ def mcp(app: App, port: int | None, token_file: Path | None, *, is_http: bool, v
 
 
 def open_tools(app: App) -> ToolLedger:
-    """Return the ledger of this run, open, for tools.
-
-    Raises:
-        Refused: ``NOT_AUTHORIZED`` for an agent that no tool signs as.
-        Unavailable: ``EXTRA_MISSING`` without the SDK; the ledger cannot be opened.
-    """
+    """Return the ledger of this run, open, for tools."""
     try:
         from consumers.doors.mcp import server  # noqa: F401, PLC0415 - loads the SDK, a second that no other verb pays
     except ModuleNotFoundError as error:

@@ -21,12 +21,7 @@ from consumers.sessions.report import publish_report
 
 
 def make_report(app: App, session_id: str, given: ReportInputs) -> dict[str, Any]:
-    """Publish the report of a session and copy it to its stores; the answer has ``stored`` and ``warnings``.
-
-    Raises:
-        Refused: ``NOT_FOUND``, ``NOT_AUTHORIZED``, ``INVALID_FIELD`` where there is nothing to say, and what admission
-            refuses. Unavailable: the ledger cannot be written.
-    """
+    """Publish the report of a session and copy it to its stores; the answer has ``stored`` and ``warnings``."""
     report = publish_report(app.author(), app.query_with, session_id, given)
     return with_copies(app.query_with, app.settings(), report)
 

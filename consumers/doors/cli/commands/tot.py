@@ -149,11 +149,7 @@ def default_logs(app: App) -> Path:
 
 
 def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> None:
-    """Write the log folder and print what a search came to; of a failed one, too, before it is an error.
-
-    Raises:
-        BatonError: the code with which the search failed, with its stats.
-    """
+    """Write the log folder and print what a search came to; of a failed one, too, before it is an error."""
     task_id, failure = ran["task_id"], ran["error"]
     written = None if logs_folder is None else str(write_logs(read_task(app.client(), task_id), logs_folder))
     found = ran | {"stats": with_defaults(ran["stats"], kinds.SearchStats), "logs": written}
@@ -215,11 +211,7 @@ def with_defaults(given: dict[str, Any] | None, form: type[EventData]) -> dict[s
 
 
 def tree_as_of(app: App, task: str, index: int) -> dict[str, Any]:
-    """Return the tree of a task as the first entries of the log give it, up to ``index``.
-
-    Raises:
-        Refused: ``NOT_FOUND`` when there was no such task, or is no such entry.
-    """
+    """Return the tree of a task as the first entries of the log give it, up to ``index``."""
     from projections.reader import AsOf  # noqa: PLC0415 - folds the log anew: only who looks back needs it
 
     with closing(AsOf(app.client(), app.settings(), index + 1)) as reader:

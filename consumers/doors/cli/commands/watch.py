@@ -96,11 +96,7 @@ def watcher_name(agent: str, kinds: tuple[str, ...], command: str | None) -> str
 
 
 def react_by(command: str, event: Event, stop: threading.Event) -> None:
-    """Run the operator's command for one event.
-
-    Raises:
-        RuntimeError: it failed or took too long; the reactor counts that and tries again.
-    """
+    """Run the operator's command for one event."""
     environment = {"BATON_EVENT_ID": event.id, "BATON_EVENT_INDEX": str(event.index)}
     document = json_text(describe(event)).encode() + b"\n"
     ended = run_command(command, document, environment, limit_s=command_timeout_s, stop=stop)
