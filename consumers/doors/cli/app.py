@@ -190,17 +190,6 @@ class App:
         click.echo(json_text(document, order="deterministic"))
 
 
-def command_line(verb: str, options: dict[str, Any]) -> str:
-    """Return the command that goes on with a list: the verb, and each option that is not None, False or empty."""
-    from shlex import join  # noqa: PLC0415 - only lists with a further page need it
-
-    words = [*verb.split()]
-    for name, value in options.items():
-        if value is not None and value is not False and value != "":
-            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-    return join(words)
-
-
 def read_line(descriptor: int) -> str:
     """Return the next line of a descriptor, byte by byte, so that what follows is left for the next reader.
 

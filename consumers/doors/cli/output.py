@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from consumers.doors.cli.app import App, command_line
+from consumers.doors.cli.app import App
 from consumers.sdk.text import clean, told
 
 if TYPE_CHECKING:
@@ -88,28 +88,41 @@ def when(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def show_page(
-    app: App,
-    kind: str,
-    answer: dict[str, Any],
-    table: tuple[Sequence[str], Iterable[Sequence[object]]],
-    command: tuple[str, dict[str, Any]],
-    *,
-    cursor: str = "cursor",
-) -> None:
-    """Print a page; ``table`` is its header and rows, ``command`` the verb and options that asked for it.
+def show_page(app: App, kind: str, answer: dict[str, Any], text: Callable[[], None], *, cursor: str = "cursor") -> None:
+    """Print a page by ``text``, and the command that goes on with ``answer["next"]`` (None: this page is the last)."""
+    following = next_page(answer["next"], cursor)
 
-    ``answer`` has ``total`` and ``next``, which the option ``cursor`` takes to go on.
-    """
-    verb, options = command
-    following = None if answer["next"] is None else command_line(verb, options | {cursor: answer["next"]})
-
-    def text() -> None:
-        print_table(*table)
+    def with_following() -> None:
+        text()
         if following is not None:
-            click.echo(f"{answer['total']} in all; go on with --{cursor} {answer['next']}")
+            total = answer.get("total", answer.get("total_found"))
+            click.echo(f"{'' if total is None else f'{total} in all; '}go on with: {clean(following)}")
 
-    app.show(kind, answer, text, following=following)
+    app.show(kind, answer, with_following, following=following)
+
+
+def next_page(value: object, cursor: str = "cursor") -> str | None:
+    """Return the command line of this run with another cursor, ready to be pasted into a shell; None for no cursor."""
+    if value is None:
+        return None
+    from shlex import join  # noqa: PLC0415 - only lists with a further page need it
+
+    context = click.get_current_context()
+    asked, agent = context.params | {cursor: value}, context.ensure_object(App).agent
+    arguments: list[str] = []
+    options = [] if agent is None else ["--as", agent]
+    for parameter in context.command.params:
+        given = asked.get(parameter.name or "")
+        values = [one for one in (given if isinstance(given, tuple) else (given,)) if one not in (None, "")]
+        if isinstance(parameter, click.Argument):
+            arguments += map(str, values)
+        elif given is True or (given is False and parameter.secondary_opts):
+            options.append((parameter.opts if given else parameter.secondary_opts)[0])
+        elif given is not False:
+            options += [word for one in values for word in (parameter.opts[0], str(one))]
+    is_plain = not any(argument.startswith("-") for argument in arguments)
+    words = [*arguments, *options] if is_plain else [*options, "--", *arguments]
+    return join([*context.command_path.split(), *words])
 
 
 @contextlib.contextmanager

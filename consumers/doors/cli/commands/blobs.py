@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from consumers.doors.cli.app import App, command_line, read_argument, unavailable
-from consumers.doors.cli.output import print_fields, print_table, progress, when
+from consumers.doors.cli.app import App, read_argument, unavailable
+from consumers.doors.cli.output import print_fields, print_table, progress, show_page, when
 from consumers.doors.cli.program import Command, Group
 from ledger.errors import Corrupted, Refused
 from ledger.files import open_regular
@@ -70,17 +70,9 @@ def get(app: App, ref: str, out: Path | None) -> None:
 def list_(app: App, /, after: str | None, limit: int, **chosen: Any) -> None:
     """List blobs in the order of their refs."""
     page = app.client().blobs(after, limit=limit, **chosen)
-    options = chosen | {"limit": limit, "after": page.next}
-    following = None if page.next is None else command_line("baton blob list", options)
     header = ("ref", "bytes", "stored by", "kept")
     rows = [(one.ref, one.size, ", ".join(who.author for who in one.stored), kept(one)) for one in page.blobs]
-
-    def text() -> None:
-        print_table(header, rows)
-        if following is not None:
-            click.echo(f"go on with: {following}")
-
-    app.show("blobs", msgspec.to_builtins(page), text, following=following)
+    show_page(app, "blobs", msgspec.to_builtins(page), lambda: print_table(header, rows), cursor="after")
 
 
 @blob.command(cls=Command)

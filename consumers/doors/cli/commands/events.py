@@ -5,14 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from shlex import join
 from typing import Any, Final
 
 import click
 import msgspec
 
-from consumers.doors.cli.app import App, command_line, parse_json, read_argument, read_up_to
-from consumers.doors.cli.output import fields_of, print_accepted, print_fields, show_page, suspect_cell, when
+from consumers.doors.cli.app import App, parse_json, read_argument, read_up_to
+from consumers.doors.cli.output import (
+    fields_of,
+    print_accepted,
+    print_fields,
+    print_table,
+    show_page,
+    suspect_cell,
+    when,
+)
 from consumers.doors.cli.program import Command
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.text import clean
@@ -138,7 +145,7 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int, **giv
         for one in answer["events"]
     ]
     header = ("index", "accepted", "author", "kind", "stream", "")
-    show_page(app, "events", answer, (header, rows), ("baton log", {"kind": kind} | given), cursor="after")
+    show_page(app, "events", answer, lambda: print_table(header, rows), cursor="after")
 
 
 def _marks(event: dict[str, Any]) -> str:
@@ -196,17 +203,7 @@ def why(
         return
     answer = app.query("catalog.why", **asked, limit=limit, after=cursor)
     answer["unresolved"] = [step | {"blob_bytes": _blob_size(app, step["ref"])} for step in answer["unresolved"]]
-    following = None
-    if answer["next"] is not None:
-        options = {"back": back, "forward": forward, "depth": depth, "limit": limit, "cursor": answer["next"]}
-        following = " ".join(("baton why", join([ref]), command_line("", options)))
-
-    def text() -> None:
-        _print_walk(answer)
-        if following is not None:
-            click.echo(f"go on with {following}")
-
-    app.show("causes", answer, text, following=following)
+    show_page(app, "causes", answer, lambda: _print_walk(answer))
 
 
 def _print_walk(answer: dict[str, Any]) -> None:
@@ -323,16 +320,8 @@ def search(
             _print_hit(hit, terms)
         if not answer["hits"]:
             click.echo("(none)")
-        if answer["next"] is not None:
-            click.echo(f"{answer['total']} in all; go on with --cursor {answer['next']}")
 
-    following = None
-    if answer["next"] is not None:
-        repeated = join([word for sort in sorts for word in ("--sort", sort)])
-        options = command_line("", {"author": author, "limit": limit, "cursor": answer["next"]})
-        # Leading dashes are no part of a word, but would make an option of it.
-        following = " ".join(part for part in ("baton search", repeated, options, join([text.lstrip("- ")])) if part)
-    app.show("hits", answer, show, following=following)
+    show_page(app, "hits", answer, show)
 
 
 def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:

@@ -7,13 +7,12 @@ strings).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from shlex import join
 from typing import Any, Final, Literal, assert_never
 
 import click
 
-from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.output import print_lines
+from consumers.doors.cli.app import App
+from consumers.doors.cli.output import next_page, print_lines
 from consumers.doors.cli.program import Command
 from consumers.sdk.mermaid import Flowchart, Style, node_name
 from consumers.sdk.text import clean, one_line
@@ -184,12 +183,4 @@ def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: 
         raise click.UsageError("--dependents needs an ID")
     asked = {"id": id_, "dependents": dependents or None, "all": is_all or None}
     answer = app.query("handoffs.graph", **asked, limit=given["limit"], after=given["cursor"])
-    options = {"dependents": dependents, "all": is_all, "limit": given["limit"], "cursor": answer["next"]}
-    following = None if answer["next"] is None else next_page(answer["id"], options)
-    app.show("graph", answer, lambda: print_lines(FORMATS[form](answer)), following=following)
-
-
-def next_page(name: str | None, options: dict[str, Any]) -> str:
-    """Return the command of the next page."""
-    words = [] if name is None else [name]
-    return " ".join([command_line("baton handoff graph", options), *([join(words)] if words else [])])
+    app.show("graph", answer, lambda: print_lines(FORMATS[form](answer)), following=next_page(answer["next"]))

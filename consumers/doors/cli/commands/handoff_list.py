@@ -12,8 +12,8 @@ from typing import Any, Final, get_args
 
 import click
 
-from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.output import print_lines, show_page, suspect_cell, when, width
+from consumers.doors.cli.app import App
+from consumers.doors.cli.output import print_lines, print_table, show_page, suspect_cell, when, width
 from consumers.doors.cli.program import Command
 from consumers.handoffs.acts import with_commands
 from consumers.sdk.quotation import gate_seen
@@ -104,8 +104,7 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
         for one in answer["handoffs"]
     ]
     header = ("id", "status", "title", "tasks", "depends on", "")
-    options = {**given, "from": sender, "ready": ready}
-    show_page(app, "handoffs", answer, (header, rows), ("baton handoff list", options))
+    show_page(app, "handoffs", answer, lambda: print_table(header, rows))
 
 
 def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -> None:
@@ -278,15 +277,7 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
     agent = None if is_all else app.settings().agent
     answer = with_commands(app.query("handoffs.next", agent=agent, limit=limit, after=cursor))
-    options = {"all": is_all, "as": agent, "limit": limit, "cursor": answer["next"]}
-    following = None if answer["next"] is None else command_line("baton next", options)
-
-    def text() -> None:
-        print_items(answer["items"], agent)
-        if following is not None:
-            click.echo(f"{answer['total']} in all; go on with `{following}`")
-
-    app.show("next", answer, text, following=following)
+    show_page(app, "next", answer, lambda: print_items(answer["items"], agent))
 
 
 def print_items(items: list[dict[str, Any]], agent: str | None) -> None:

@@ -6,10 +6,9 @@ from typing import Any
 
 import click
 
-from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.output import page_options, print_table
+from consumers.doors.cli.app import App
+from consumers.doors.cli.output import page_options, print_table, show_page
 from consumers.doors.cli.program import Command, Group, Lazy
-from consumers.sdk.text import clean
 
 
 @click.group(
@@ -46,21 +45,11 @@ def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
     `baton show ENTRY` shows one with what it says and what is dirty; `original` is the ref of its bytes.
     """
     page = app.query("records.list", **given, limit=limit, after=cursor)
-    side = {None: {}, True: {"kept-aside": True}, False: {"mapped": True}}[given.pop("kept_aside")]
-    words = {"mapped": "kind", "importer": "agent"}
-    asked = {words.get(name, name): given[name] for name in ("mapped", "format", "source", "importer", "dirty")}
-    options = side | asked | {"limit": limit, "cursor": page["next"]}
-    following = None if page["next"] is None else command_line("baton import list", options)
-
-    def text() -> None:
-        rows = [
-            (record["event_index"], record["mapped_kind"] or "kept aside", record["claimed_at"] or "-",
-             record["claimed_author"] or "-", record["importer"], record["dirty"] or "-", record["source"],
-             record["reason"])
-            for record in page["records"]
-        ]  # fmt: skip
-        print_table(("entry", "stands for", "claimed time", "by", "imported by", "dirty", "source", "why"), rows)
-        if following is not None:
-            click.echo(f"{page['total']} in all; go on with: {clean(following)}")
-
-    app.show("records", page, text, following=following)
+    rows = [
+        (record["event_index"], record["mapped_kind"] or "kept aside", record["claimed_at"] or "-",
+         record["claimed_author"] or "-", record["importer"], record["dirty"] or "-", record["source"],
+         record["reason"])
+        for record in page["records"]
+    ]  # fmt: skip
+    header = ("entry", "stands for", "claimed time", "by", "imported by", "dirty", "source", "why")
+    show_page(app, "records", page, lambda: print_table(header, rows))

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import fields_of, page_options, print_fields, show_page
+from consumers.doors.cli.output import fields_of, page_options, print_fields, print_table, show_page
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_reasoning, print_tree
 from consumers.reasoning.compressor.transfer import GraphCache, find_base
@@ -129,9 +129,8 @@ def list_(app: App, author: str | None, status: str | None, limit: int, cursor: 
          shorten(one["task"], task_columns, placeholder="…"))
         for one in answer["reasonings"]
     ]  # fmt: skip
-    table = (("id", "status", "author", "steps", "task"), rows)
-    options = {"author": author, "status": status, "limit": limit}
-    show_page(app, "reasonings", answer, table, ("baton reasoning list", options))
+    header = ("id", "status", "author", "steps", "task")
+    show_page(app, "reasonings", answer, lambda: print_table(header, rows))
 
 
 @reasoning.command()

@@ -8,8 +8,8 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli import report_text
-from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.output import page_options
+from consumers.doors.cli.app import App
+from consumers.doors.cli.output import page_options, show_page
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.session_choice import chosen_session
 from ledger.errors import Refused
@@ -90,15 +90,7 @@ def query(
     from consumers.sessions.query import query_reports  # noqa: PLC0415 - not for the other verbs
 
     page = query_reports(app.query_with, datetime.now(UTC), ai_id, since, task_pattern, limit, cursor)
-    options = {"ai-id": ai_id, "since": since, "task-pattern": task_pattern, "limit": limit, "cursor": page["next"]}
-    following = None if page["next"] is None else command_line("baton report query", options)
-
-    def text() -> None:
-        report_text.print_reports(page["reports"])
-        if following is not None:
-            click.echo(f"{page['total_found']} in all; go on with: {following}")
-
-    app.show("reports", page, text, following=following)
+    show_page(app, "reports", page, lambda: report_text.print_reports(page["reports"]))
 
 
 @report.command()

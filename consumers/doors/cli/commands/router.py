@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from shlex import join
 from typing import Any, Final
 
 import click
 import structlog
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import configure_logging, print_fields, print_table, stopped_by_signals
+from consumers.doors.cli.output import configure_logging, next_page, print_fields, print_table, stopped_by_signals
 from consumers.doors.cli.program import Group
 from consumers.handoffs.acts import KINDS_OF_HANDOFFS
 from consumers.handoffs.router.chains_file import ChainsFile
@@ -34,7 +33,6 @@ log = structlog.get_logger("baton.router")
 
 rows_max: Final = 500
 retry_wait_s: Final = 1.0
-WORDS: Final = ("baton", "router", "dry-run")
 
 
 @click.group(cls=Group, aliases={"validate": "check", "test": "dry-run", "start": "run", "show": "status"})
@@ -83,17 +81,13 @@ def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit
     reading = Source(client, app.query_with, app.settings().agent or NAME)
     kinds = frozenset[str]().union(*(chain.kinds for chain in chains))
     found: list[dict[str, Any]] = []
-    following: int | None = None
+    more: str | None = None
     for event in [read_event(index, client.entry(index))] if index is not None else events_after(app, after, kinds):
         if len(found) == limit:
-            following = found[-1]["index"]
+            more = next_page(found[-1]["index"], "after")
             break
         found.append(rehearse(chains, event, reading, source.default_reviewer, every_chain=index is not None))
     data = {"file": str(source.path), "events": found}
-    more = None
-    if following is not None:
-        named = [] if file is None else [str(file)]
-        more = join([*WORDS, *named, "--after", str(following), "--limit", str(limit)])
     app.show("dry_run", data, lambda: print_dry_run(data, more), following=more)
 
 

@@ -156,8 +156,7 @@ def list_(
         for row in answer["sessions"]
     ]  # fmt: skip
     header = ("id", "status", "started", "by", "findings", "unknowns", "task")
-    options = {"agent": agent, "ai-id": ai_id, "status": status, "limit": limit}
-    show_page(app, "sessions", answer, (header, rows), ("baton session list", options))
+    show_page(app, "sessions", answer, lambda: print_table(header, rows))
 
 
 def record(app: App, given: str, data: EventData, what: str) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
 import msgspec
 
-from consumers.doors.cli.app import App, command_line, read_text
+from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.assessment import parse_vectors
 from consumers.doors.cli.commands.briefs import print_rejected
-from consumers.doors.cli.output import fields_of, page_options, show_page, when
+from consumers.doors.cli.output import fields_of, page_options, print_table, show_page, when
 from consumers.doors.cli.program import Group
 from consumers.reasoning.snapshots.act import act_on, describe
 from consumers.reasoning.snapshots.take import receive_snapshot, take_snapshot
@@ -52,7 +53,7 @@ def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, 
         if taken.reasoning_ref is not None:
             click.echo(f"  reasoning {taken.reasoning_ref[:19]}…, fidelity {taken.reasoning_fidelity:.2f}")
 
-    app.show("snapshot", answer, text, following=command_line(f"baton snapshot receive {taken.snapshot_id}", {}))
+    app.show("snapshot", answer, text, following=f"baton snapshot receive {quote(taken.snapshot_id)}")
 
 
 @snapshot.command()
@@ -84,8 +85,7 @@ def list_(app: App, author: str | None, session: str | None, limit: int, cursor:
         for one in answer["snapshots"]
     ]  # fmt: skip
     header = ("id", "taken", "by", "session", "domain", "fidelity")
-    options = {"author": author, "session": session, "limit": limit}
-    show_page(app, "snapshots", answer, (header, rows), ("baton snapshot list", options))
+    show_page(app, "snapshots", answer, lambda: print_table(header, rows))
 
 
 @snapshot.command()
@@ -181,8 +181,7 @@ def list_reviews(app: App, status: str, author: str | None, limit: int, cursor: 
         for one in answer["reviews"]
     ]  # fmt: skip
     header = ("id", "status", "asked", "by", "rule", "question")
-    options = {"status": status, "author": author, "limit": limit}
-    show_page(app, "reviews", answer, (header, rows), ("baton review list", options))
+    show_page(app, "reviews", answer, lambda: print_table(header, rows))
 
 
 @review.command("show")

@@ -10,8 +10,8 @@ from typing import Any, Final
 import click
 import msgspec
 
-from consumers.doors.cli.app import App, command_line
-from consumers.doors.cli.output import page_options, print_lines, show_page, when
+from consumers.doors.cli.app import App
+from consumers.doors.cli.output import page_options, print_lines, print_table, show_page, when
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.tot_text import (
     Draw,
@@ -139,8 +139,7 @@ def list_(app: App, status: str | None, task_type: str | None, limit: int, curso
         for row in answer["tasks"]
     ]  # fmt: skip
     header = ("id", "started", "status", "type", "nodes", "problem")
-    options = {"status": status, "task-type": task_type, "limit": limit}
-    show_page(app, "thought_tasks", answer, (header, rows), ("baton tot list", options))
+    show_page(app, "thought_tasks", answer, lambda: print_table(header, rows))
 
 
 def default_logs(app: App) -> Path:
@@ -172,7 +171,7 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
         print_outcome(found)
         run_text()
 
-    app.show("thought_solution", found, text, following=command_line(f"baton tot prove {task_id}", {}))
+    app.show("thought_solution", found, text, following=f"baton tot prove {task_id}")
 
 
 def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], dict[str, Any]]) -> None:

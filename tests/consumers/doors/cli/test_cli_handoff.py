@@ -248,7 +248,7 @@ def test_list_filters_and_goes_on_with_the_command_it_prints(baton: Baton, fresh
     assert seen == names[:0:-1]
     table = baton("handoff", "list", "--to", carl, "--limit", 2)
     assert f"[pending → {carl}]" in table
-    assert "5 in all; go on with --cursor" in table
+    assert "5 in all; go on with: baton handoff list" in table
     assert "(none)" in baton("handoff", "list", "--to", carl, "--status", "verified")
     baton.refuses("USAGE", "handoff", "list", "--status", "finished")
 

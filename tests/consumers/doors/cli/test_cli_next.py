@@ -75,7 +75,7 @@ def test_pages_go_on_with_the_command_that_is_printed(baton: Baton, fresh: Fresh
     names = [fresh("page") for _ in range(5)]
     for name in names:
         baton("handoff", "create", "--id", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
-    assert "5 in all; go on with `baton next" in baton("next", "--as", rob, "--limit", 2)
+    assert "5 in all; go on with: baton next" in baton("next", "--as", rob, "--limit", 2)
     seen: list[str] = []
     arguments = ["next", "--as", rob, "--limit", "2"]
     while arguments:

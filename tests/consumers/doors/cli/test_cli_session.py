@@ -232,7 +232,7 @@ def test_list_goes_on_with_the_command_it_names(baton: Baton, fresh: Fresh) -> N
     assert (first["data"]["total"], [one["id"] for one in first["data"]["sessions"]]) == (3, names[:0:-1])
     following = first["next"].split()[1:]
     assert [one["id"] for one in baton.data(*following)["sessions"]] == names[:1]
-    assert "3 in all; go on with --cursor" in baton("session", "list", "--ai-id", label, "--limit", 2)
+    assert "3 in all; go on with: baton session list" in baton("session", "list", "--ai-id", label, "--limit", 2)
 
 
 def test_text_of_a_long_session_shows_the_newest(
