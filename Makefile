@@ -71,7 +71,7 @@ mutants: install
 
 # The long run: every test that counts its kills, flips or rounds, with as many as were promised (200 kills, 1,000 flips).
 faults: install tools
-	BATON_FAULTS=25 $(BIN)/python -m pytest -q --timeout 3600 \
+	BATON_FAULTS=25 $(BIN)/python -m pytest -n 2 --dist worksteal -q --timeout 7200 --durations 25 \
 	  $$(grep -rlE '^from (faults|tampering) import' tests --include='test_*.py')
 
 contract: install

@@ -9,15 +9,15 @@ import re
 import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import settings
 
 pytest.register_assert_rewrite("checking", "client_suite", "given")
 
-from building import Ledger  # noqa: E402 - what is rewritten is named first
-from faults import is_long_run, table  # noqa: E402
+import faults  # noqa: E402 - what is rewritten is named first
+from building import Ledger  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,12 +51,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.process)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what a worker counted to the process that prints it."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["faults"] = faults.counted()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker counted; one that was killed told nothing."""
+    if counts := getattr(node, "workeroutput", {}).get("faults"):
+        faults.add(counts)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what the long run of faults came to."""
-    if is_long_run:
+    if faults.is_long_run:
         terminalreporter.section("faults")
         passed, failed = (terminalreporter.stats.get(outcome, []) for outcome in ("passed", "failed"))
-        for line in table(passed, failed):
+        for line in faults.table(passed, failed):
             terminalreporter.write_line(line)
 
 

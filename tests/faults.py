@@ -10,7 +10,7 @@ import os
 import random
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 FAULTS: Final = int(os.environ.get("BATON_FAULTS", "1"))
 is_long_run: Final = FAULTS > 1
 
-# How often tests asked for, by their names without parameters.
+# How often tests asked for, by their names without parameters; and what else they counted.
 _asked: Final = Counter[str]()
+_tallies: Final = Counter[str]()
 _notes: Final[list[str]] = []
 # A test that is run as often as is asked for counts its runs by a parameter of one of these names.
 _COUNTED: Final = re.compile(r"\[(number|seed)?\d+\]$")
@@ -29,7 +30,11 @@ _COUNTED: Final = re.compile(r"\[(number|seed)?\d+\]$")
 
 def times(quick: int, each: int) -> int:
     """Return ``quick``, or in the long run ``each`` as many times as were asked for."""
-    count = each * FAULTS if is_long_run else quick
+    return made(each * FAULTS if is_long_run else quick)
+
+
+def made(count: int) -> int:
+    """Count how many faults the test of now makes, and return that."""
     if test := os.environ.get("PYTEST_CURRENT_TEST"):
         _asked[_name(test.rpartition(" ")[0])] += count
     return count
@@ -40,6 +45,23 @@ def note(text: str) -> None:
     _notes.append(text)
 
 
+def tally(text: str, count: int = 1) -> None:
+    """Count something that is printed at the end of a long run, above its table."""
+    _tallies[text] += count
+
+
+def counted() -> dict[str, Any]:
+    """Return all that this process counted and noted."""
+    return {"asked": dict(_asked), "tallies": dict(_tallies), "notes": list(_notes)}
+
+
+def add(counts: dict[str, Any]) -> None:
+    """Add what another process counted."""
+    _asked.update(counts["asked"])
+    _tallies.update(counts["tallies"])
+    _notes.extend(counts["notes"])
+
+
 def table(passed: Sequence[pytest.TestReport], failed: Sequence[pytest.TestReport]) -> Iterator[str]:
     """Yield what a run came to, a line a test: how often its faults were made, and how many states were found bad."""
     runs, bad = Counter[str](), Counter(_name(report.nodeid) for report in failed)
@@ -47,6 +69,7 @@ def table(passed: Sequence[pytest.TestReport], failed: Sequence[pytest.TestRepor
         if _name(report.nodeid) in _asked or _COUNTED.search(report.nodeid):
             runs[_name(report.nodeid)] += 1
     yield from _notes
+    yield from (f"{count:>9,}  {text}" for text, count in sorted(_tallies.items()))
     yield f"{'faults':>9}  {'bad':>4}  what must hold"
     for name, count in sorted(runs.items()):
         yield f"{max(count, _asked[name]):>9,}  {bad[name]:>4}  {name.rpartition('::test_')[2].replace('_', ' ')}"

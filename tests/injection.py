@@ -76,6 +76,7 @@ class Place:
         """Run a command, ``given`` on its standard input."""
         injected = [] if fault is None else ["-e", f"inject={fault.call}:{FAULTS[fault.name].format(fault.number)}"]
         calls = ",".join(f"?{call}" for call in CALLS)  # not every machine has each of them
+        # Not with --seccomp-bpf, a third quicker: strace 6.1 then injects no signal.
         traced = ["strace", "-f", "-o", str(self._trace), "-e", f"trace={calls}", *injected, *command]
         # What Python would compile, and so write, only the first time.
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}

@@ -79,7 +79,6 @@ def is_found(report: AuditReport, start: int, end: int) -> bool:
     )
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("bundle", ["whole", "partial"])
 def test_flipped_byte_of_each_member_is_found(bundle: str, request: pytest.FixtureRequest) -> None:
     path: Path = request.getfixturevalue(bundle)
@@ -96,7 +95,6 @@ def test_flipped_byte_of_each_member_is_found(bundle: str, request: pytest.Fixtu
     assert verify_bundle(path).ok
 
 
-@pytest.mark.timeout(600)
 def test_flipped_byte_of_an_entry_in_a_bundle_is_named_by_its_index(whole: Path, source: Ledger) -> None:
     entries = entries_of(source)
     content = whole.read_bytes()
@@ -111,7 +109,6 @@ def test_flipped_byte_of_an_entry_in_a_bundle_is_named_by_its_index(whole: Path,
         assert len(named(report)) <= 3 + 80, report.problems
 
 
-@pytest.mark.timeout(600)
 def test_flipped_byte_anywhere_in_the_file_is_found(whole: Path) -> None:
     size = whole.stat().st_size
     ends = [0, 100, 257, 511, size - 1, size - 10_000, size - 2000]

@@ -48,7 +48,6 @@ def test_program_in_the_bundle_agrees(
     assert (wrong.returncode, "not " + "0" * 64 in wrong.stdout) == (6, True)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("bundle", ["whole", "partial"])
 def test_program_finds_a_flipped_byte_in_an_unpacked_bundle(
     bundle: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -68,7 +68,6 @@ def test_honest_ledger_in_use_has_no_problem(ledger: Ledger) -> None:
     assert fsck(ledger.home.path).ok
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("unmeasured")
 def test_each_flipped_byte_of_an_entry_is_named_by_its_index(closed: tuple[Path, list[bytes]]) -> None:
     folder, entries = closed

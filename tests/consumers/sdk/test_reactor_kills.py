@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from faults import times
+from faults import FAULTS, is_long_run, times
 
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Draft
@@ -76,7 +76,7 @@ def test_effects_happen_once_across_kills(
     ledger: Ledger, tmp_path: Path, start: Callable[[], subprocess.Popen[str]]
 ) -> None:
     chance = random.Random(os.environ.get("BATON_SEED"))
-    count = times(250, 500)
+    count = 500 * FAULTS if is_long_run else 250
     for first in range(0, count, 250):
         drafts = [Draft(stream=SESSION, data=FindingLogged(finding=str(first + number))) for number in range(250)]
         ledger.submit(ledger.sign("alice", *drafts))

@@ -160,6 +160,21 @@ def test_agents_hear_stored_events_and_checkpoints(bus: Bus) -> None:
     asyncio.run(listen())
 
 
+def test_a_node_reads_on_where_the_window_of_flow_control_ends(bus: Bus) -> None:
+    async def read() -> None:
+        async with bus.connect() as node:
+            await open_stream(node, Incarnation(L))
+            for _ in range(60):
+                await node.jetstream().publish(EVENT, bytes(64 * 1024))
+            pattern = subjects.event_pattern(L)
+            reader = await node.jetstream().subscribe(pattern, stream=STREAM, ordered_consumer=True)
+            for seq in range(60):
+                assert (await reader.next_msg(timeout=60)).metadata.sequence.stream == seq + 1
+            await reader.unsubscribe()
+
+    asyncio.run(read())
+
+
 @pytest.mark.parametrize("call", ["delete_stream", "purge_stream", "delete_msg"])
 def test_not_even_a_node_may_delete(bus: Bus, call: str) -> None:
     async def delete() -> None:

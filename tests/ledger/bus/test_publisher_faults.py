@@ -62,12 +62,13 @@ def test_an_answer_that_was_lost_is_found_in_the_stream(bus: Bus, monkeypatch: p
 
 def test_killed_publishers_leave_no_gap_and_no_duplicate(bus: Bus) -> None:
     program, size_max, size = Path(__file__).with_name("publishing_program.py"), 30_000 * FAULTS, 0
+    rounds = times(2, 8)
     chance = random.Random(os.environ.get("BATON_SEED"))
 
     def command(grown_to: int, until: int) -> list[str]:
         return [sys.executable, str(program), bus.server.url, bus.seeds["node"], str(grown_to), str(until)]
 
-    for _ in range(times(2, 8)):
+    for _ in range(rounds):
         with subprocess.Popen(command(size, size_max), stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout
             lines = [child.stdout.readline()]
@@ -83,16 +84,18 @@ def test_killed_publishers_leave_no_gap_and_no_duplicate(bus: Bus) -> None:
             await publish_all(publisher)
             await check_stream(node, FIRST, size)
 
-    assert size > times(2, 8)
+    assert size > rounds
     asyncio.run(finish())
 
 
 def test_a_killed_server_costs_nothing_that_was_published(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledger.bus.publisher.acknowledge_wait_max_s", 0.2)
 
+    kills_max = times(1, 4)
+
     async def kill_server_now_and_then(is_done: asyncio.Event) -> int:
         kills = 0
-        while not is_done.is_set() and kills < times(1, 4):
+        while not is_done.is_set() and kills < kills_max:
             await asyncio.sleep(random.uniform(0, 0.05))
             if bus.server.pid:
                 os.kill(bus.server.pid, signal.SIGKILL)

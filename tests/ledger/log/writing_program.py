@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +39,10 @@ def sizes() -> Iterator[int]:
         yield from (1, 7, 1, 2, 40, 1, 3)
 
 
-def append_until_ended(ledger: Ledger, run: str, appends: int, delay_s: float) -> None:
-    """Append and append; so long after that many appends have begun, the kernel ends this process.
+def append_until_ended(ledger: Ledger, run: str, appends: int, share: float) -> None:
+    """Append and append; once another has begun after so many, the kernel ends this process within it.
 
+    After that share of the time that the one before took: how long that is, is the machine's and its load's.
     By a signal that nobody handles, as SIGKILL is, and of a timer of its own: another process that is to send it comes
     too late on a machine that has no processor for it.
     """
@@ -48,17 +50,18 @@ def append_until_ended(ledger: Ledger, run: str, appends: int, delay_s: float) -
     write = appender.append
 
     def announced(*arguments: Any) -> Any:
-        nonlocal appends
+        nonlocal appends, began
         say("append")
-        appends -= 1
-        if appends == 0:
-            signal.setitimer(signal.ITIMER_REAL, delay_s)
+        appends, began = appends - 1, time.monotonic()
+        if appends == -1:
+            signal.setitimer(signal.ITIMER_REAL, share * took)
         return write(*arguments)
 
     appender.append = announced
-    stream, number = f"session/{run}", 0
+    stream, number, began = f"session/{run}", 0, time.monotonic()
     ledger.emit("alice", stream, SessionStarted())
     for count in sizes():
+        took = time.monotonic() - began
         for accepted in ledger.submit(ledger.sign("alice", *findings(stream, count, number))):
             say("committed", accepted.index, accepted.id)
         number += count

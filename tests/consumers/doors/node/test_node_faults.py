@@ -60,7 +60,7 @@ def settings(home: Path) -> Settings:
 
 
 def test_killed_nodes_lose_nothing_they_acknowledged(settings: Settings) -> None:
-    chance = random.Random(os.environ.get("BATON_SEED"))
+    chance, rounds = random.Random(os.environ.get("BATON_SEED")), times(2, 4)
     acknowledged: dict[str, int] = {}
     errors: list[BaseException] = []
     node = ServeProcess(settings)
@@ -87,7 +87,7 @@ def test_killed_nodes_lose_nothing_they_acknowledged(settings: Settings) -> None
     writing = threading.Thread(target=write)
     writing.start()
     try:
-        for _ in range(times(2, 4)):
+        for _ in range(rounds):
             seen = len(acknowledged)
             while len(acknowledged) < seen + 5 and writing.is_alive():
                 time.sleep(0.005)
@@ -103,7 +103,7 @@ def test_killed_nodes_lose_nothing_they_acknowledged(settings: Settings) -> None
         events = [Outbox(client.log, client.ledger).read(index - 1, 1)[0] for index in acknowledged.values()]
     texts = [msgspec.json.decode(event.payload)["data"]["finding"] for event in events]
     assert texts == list(acknowledged)
-    assert len(acknowledged) >= 5 * times(2, 4)
+    assert len(acknowledged) >= 5 * rounds
     assert check_published(settings).number == 1
 
 

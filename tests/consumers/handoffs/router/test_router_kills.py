@@ -154,7 +154,6 @@ def work(settings: Settings, node: ServeProcess) -> Iterator[Work]:
     made.close()
 
 
-@pytest.mark.timeout(3600 if FAULTS > 1 else 120)
 def test_chain_of_three_agents_makes_one_handoff_a_step_though_its_router_is_killed_twice(
     settings: Settings, start: Callable[[str], subprocess.Popen[bytes]], work: Work
 ) -> None:
