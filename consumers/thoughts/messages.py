@@ -1,6 +1,6 @@
-"""The border between decisions and messages: what an action says on the bus, and how a thinker answers a request.
+"""Messages: what is said on the bus, and how a thinker answers a request.
 
-Both are pure up to the thinker. What a thinker returns is cut to what was asked for (10,000 candidates: the first k)
+Pure up to the thinker. What a thinker returns is cut to what was asked for (10,000 candidates: the first k)
 and checked against the protocol's own types (a score of 11 is INVALID_FORMAT), so that nothing a thinker does makes an
 agent send a message that the ledger refuses.
 """
@@ -8,18 +8,17 @@ agent send a message that the ledger refuses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from consumers.thoughts import search, tree
+from consumers.thoughts import tree
 from ledger.events import KIND_OF
 from ledger.events import tot as kinds
 from ledger.events.fields import EventData
 from ledger.lifecycle.tot import parties_of
 
 if TYPE_CHECKING:
-    from consumers.thoughts.search import Action
     from consumers.thoughts.thinkers import Thinker
     from consumers.thoughts.tree import TreeState
 
@@ -42,34 +41,6 @@ def message(form: type[M], task_id: str, payload: msgspec.Struct | None, error: 
     sender, to = parties_of(type_)
     make: Callable[..., M] = form
     return make(sender=sender, to=to, type=type_, task_id=task_id, payload=payload, error=error)
-
-
-def outgoing(state: TreeState, action: Action) -> Outgoing | None:
-    """Return what the explorer appends to carry out ``action``; None when there is nothing to say."""
-    match action:
-        case search.Wait() | search.Done():
-            return None
-        case search.AddNodes():
-            added = kinds.TotNodesAdded(nodes=list(action.nodes), temp_ids=list(action.temp_ids))
-            return Outgoing(added, [action.answer])
-        case search.Mark():
-            ids = list(action.node_ids)
-            return Outgoing(kinds.TotNodesMarked(node_ids=ids, status=action.status, reason=action.reason))
-        case search.Backtrack():
-            return Outgoing(kinds.TotBacktracked(**msgspec.structs.asdict(action)))
-        case search.Generate():
-            data: kinds.Message = message(kinds.GenerateThoughts, state.task_id, _generate(state, action))
-        case search.Evaluate():
-            data = message(kinds.EvaluateThoughts, state.task_id, _evaluate(state, action))
-        case search.Synthesize():
-            path = [state.nodes[id_] for id_ in action.node_ids]
-            payload = kinds.SynthesizePayload(best_path=path, problem=state.problem, task_type=state.task_type)
-            data = message(kinds.SynthesizeSolution, state.task_id, payload)
-        case search.Finish():
-            data = search_complete(state, action.failure)
-        case _:
-            assert_never(action)
-    return Outgoing(data, [state.request])
 
 
 def respond(state: TreeState, request: kinds.Message, thinker: Thinker) -> kinds.Message:
@@ -119,7 +90,7 @@ def _evaluated(
     paths = [tree.path_to(state, node.id) for node in asked.candidates]
     answer = thinker.evaluate(paths, asked.evaluation_strategy, asked.evaluation_criteria, asked.context)
     if isinstance(answer, kinds.ResultsPayload):
-        by_id = {evaluation.node_id: evaluation for evaluation in answer.evaluations if evaluation.node_id in ids}
+        by_id = {judged.node_id: judged for judged in answer.evaluations if judged.node_id in ids}
         answer = msgspec.structs.replace(
             answer,
             evaluations=list(by_id.values()),
@@ -140,20 +111,21 @@ def _checked(answer: T | kinds.Failure, form: type[T]) -> tuple[T | None, kinds.
         return None, kinds.Failure(code="INVALID_FORMAT", message=text, recoverable=True)
 
 
-def _generate(state: TreeState, action: search.Generate) -> kinds.GeneratePayload:
+def generation(state: TreeState, node_id: str, k: int) -> kinds.GeneratePayload:
+    """Return the request for ``k`` thoughts from a node."""
     shape = state.decomposition
     return kinds.GeneratePayload(
-        parent_node=state.nodes[action.node_id],
+        parent_node=state.nodes[node_id],
         generation_strategy=state.config.generation_strategy,
-        num_candidates=action.k,
+        num_candidates=k,
         context=kinds.GenerationContext(
             problem=state.problem, goal=shape.success_criteria, constraints=list(shape.constraints)
         ),
     )
 
 
-def _evaluate(state: TreeState, action: search.Evaluate) -> kinds.EvaluatePayload:
-    nodes = [state.nodes[id_] for id_ in action.node_ids]
+def evaluation(state: TreeState, nodes: list[kinds.ThoughtNode]) -> kinds.EvaluatePayload:
+    """Return the request to say what nodes are worth."""
     return kinds.EvaluatePayload(
         candidates=nodes,
         evaluation_strategy=state.config.evaluation_strategy,

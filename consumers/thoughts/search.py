@@ -1,9 +1,9 @@
-"""What an explorer does next, as a pure function of the tree that the log tells.
+"""What an explorer says next, as a pure function of the tree that the log tells.
 
-    action = next_action(state, thinker.is_solution, elapsed_s)
+    step = next_step(state, thinker.is_solution, elapsed_s)
 
-Whoever applies the action appends what it says (``messages.outgoing``) and folds it into the state; whoever was killed
-folds the log again and is told the same action: nothing about a search lives in an explorer's memory.
+Whoever takes the step appends it and folds it into the state; whoever was killed folds the log again and is told the
+same step: nothing about a search lives in an explorer's memory.
 
 Breadth first: a level is generated from and judged whole; solutions of it end the search; of the others those below the
 threshold and those beyond the beam are pruned. Depth first: the best child is entered until a solution, the depth limit
@@ -21,7 +21,9 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from consumers.thoughts.messages import Outgoing, evaluation, generation, message, search_complete
 from consumers.thoughts.tree import TreeState, attempts_max, in_order, path_to
+from ledger.events import tot as kinds
 from ledger.events.tot import Failure, ThoughtNode
 
 SolutionTest: TypeAlias = Callable[[Sequence[ThoughtNode]], bool]
@@ -31,91 +33,40 @@ batch_size_max_bytes: Final = 24 * 1024
 ends_tried_max: Final = 3
 
 
-class Wait(msgspec.Struct, frozen=True):
-    """Nothing, until these requests are answered."""
+def next_step(state: TreeState, is_solution: SolutionTest, elapsed_s: float = 0.0) -> Outgoing | None:
+    """Return what to say next; ``elapsed_s`` are the seconds since the search was asked for.
 
-    requests: tuple[str, ...]
-
-
-class AddNodes(msgspec.Struct, frozen=True):
-    """Give candidates of ``answer`` their ids; the root, of the request to search, has no temporary id."""
-
-    answer: str
-    nodes: tuple[ThoughtNode, ...]
-    temp_ids: tuple[str, ...] = ()
-
-
-class Generate(msgspec.Struct, frozen=True):
-    """Ask for ``k`` thoughts from a node."""
-
-    node_id: str
-    k: int
-
-
-class Evaluate(msgspec.Struct, frozen=True):
-    """Ask what nodes are worth."""
-
-    node_ids: tuple[str, ...]
-
-
-class Mark(msgspec.Struct, frozen=True):
-    """Leave nodes out of the search, or note that they are solutions."""
-
-    node_ids: tuple[str, ...]
-    status: Literal["pruned", "terminal"]
-    reason: str
-
-
-class Backtrack(msgspec.Struct, frozen=True):
-    """Turn back from a node where nothing is left, to one where something is."""
-
-    node_id: str
-    to_node_id: str | None
-    reason: str
-
-
-class Synthesize(msgspec.Struct, frozen=True):
-    """Ask for the answer that a path leads to."""
-
-    node_ids: tuple[str, ...]
-
-
-class Finish(msgspec.Struct, frozen=True):
-    """End the search; ``failure`` says why when nothing was found."""
-
-    outcome: Literal["found", "exhausted", "budget", "failed"]
-    failure: Failure | None = None
-
-
-class Done(msgspec.Struct, frozen=True):
-    """Nothing any more: the search has ended."""
-
-
-Action: TypeAlias = Wait | AddNodes | Generate | Evaluate | Mark | Backtrack | Synthesize | Finish | Done
-
-
-def next_action(state: TreeState, is_solution: SolutionTest, elapsed_s: float = 0.0) -> Action:
-    """Return what to do next; ``elapsed_s`` are the seconds since the search was asked for."""
-    if state.is_complete:
-        return Done()
-    if state.requests:
-        return Wait(tuple(state.requests))
+    None: the search has ended, or waits for answers.
+    """
+    if state.is_complete or state.requests:
+        return None
     if not state.nodes:
-        return AddNodes(state.request, (ThoughtNode(id="root", depth=0, content=state.problem, action_type="root"),))
+        # The root, of the request to search, has no temporary id.
+        root = ThoughtNode(id="root", depth=0, content=state.problem, action_type="root")
+        return Outgoing(kinds.TotNodesAdded(nodes=[root]), [state.request])
     if state.solution is not None:
-        return Finish("found")
+        return _finish(state)
     return (
         _add(state)
         or _give_up(state)
         or _evaluate(state, is_solution, elapsed_s)
-        or _mark(state, is_solution, _level(state))
+        or _mark_solutions(state, is_solution, _level(state))
         or _synthesize(state)
         or _prune(state)
         or _expand(state, is_solution, elapsed_s)
     )
 
 
-def _add(state: TreeState) -> Action | None:
+def _finish(state: TreeState, failure: Failure | None = None) -> Outgoing:
+    return Outgoing(search_complete(state, failure), [state.request])
+
+
+def _mark(state: TreeState, ids: list[str], status: Literal["pruned", "terminal"], reason: str) -> Outgoing:
+    marked = kinds.TotNodesMarked(node_ids=ids[:batch_nodes_max], status=status, reason=reason)
+    return Outgoing(marked, [state.request])
+
+
+def _add(state: TreeState) -> Outgoing | None:
     for drawn in state.drawn:
         depth = state.nodes[drawn.parent].depth + 1
         present = {node.content for node in state.nodes.values() if node.parent_id == drawn.parent}
@@ -141,17 +92,17 @@ def _add(state: TreeState) -> Action | None:
                 )
             )
         if nodes:
-            return AddNodes(drawn.answer, tuple(nodes), tuple(temp_ids))
+            return Outgoing(kinds.TotNodesAdded(nodes=nodes, temp_ids=temp_ids), [drawn.answer])
     return None
 
 
-def _give_up(state: TreeState) -> Action | None:
+def _give_up(state: TreeState) -> Outgoing | None:
     """Prune what could not be judged in ``attempts_max`` attempts."""
     lost = [node.id for node in _unjudged(state) if _is_lost(state, node.id)]
-    return Mark(tuple(lost[:batch_nodes_max]), "pruned", "it could not be evaluated") if lost else None
+    return _mark(state, lost, "pruned", "it could not be evaluated") if lost else None
 
 
-def _evaluate(state: TreeState, is_solution: SolutionTest, elapsed_s: float) -> Action | None:
+def _evaluate(state: TreeState, is_solution: SolutionTest, elapsed_s: float) -> Outgoing | None:
     unjudged = _unjudged(state)
     if not unjudged:
         return None
@@ -167,25 +118,27 @@ def _evaluate(state: TreeState, is_solution: SolutionTest, elapsed_s: float) -> 
     batch = _batch(group)
     if _is_spent(state, 1 if compares else len(batch), elapsed_s):
         return _out_of_budget(state, is_solution)
-    return Evaluate(tuple(node.id for node in batch))
+    return Outgoing(message(kinds.EvaluateThoughts, state.task_id, evaluation(state, batch)), [state.request])
 
 
-def _mark(state: TreeState, is_solution: SolutionTest, nodes: Iterable[ThoughtNode]) -> Action | None:
+def _mark_solutions(state: TreeState, is_solution: SolutionTest, nodes: Iterable[ThoughtNode]) -> Outgoing | None:
     solutions = [node.id for node in nodes if is_solution(path_to(state, node.id))]
-    return Mark(tuple(solutions[:batch_nodes_max]), "terminal", "it is a solution") if solutions else None
+    return _mark(state, solutions, "terminal", "it is a solution") if solutions else None
 
 
-def _synthesize(state: TreeState) -> Action | None:
+def _synthesize(state: TreeState) -> Outgoing | None:
     ends = in_order(state, [node.id for node in state.nodes.values() if node.status == "terminal"])
     if not ends:
         return None
     open_ends = [id_ for id_ in ends if not _is_lost(state, id_)]
     if not open_ends or len(ends) - len(open_ends) >= ends_tried_max:
-        return Finish("failed", state.failure)
-    return Synthesize(tuple(node.id for node in path_to(state, open_ends[0])))
+        return _finish(state, state.failure)
+    path = path_to(state, open_ends[0])
+    asked = kinds.SynthesizePayload(best_path=path, problem=state.problem, task_type=state.task_type)
+    return Outgoing(message(kinds.SynthesizeSolution, state.task_id, asked), [state.request])
 
 
-def _prune(state: TreeState) -> Action | None:
+def _prune(state: TreeState) -> Outgoing | None:
     level = [node for node in _level(state) if node.depth > 0]
     config = state.config
     suggested = [node.id for node in level if node.id in state.suggested]
@@ -200,11 +153,11 @@ def _prune(state: TreeState) -> Action | None:
         (beyond, f"it is not among the best {width}"),
     ):
         if ids:
-            return Mark(tuple(ids[:batch_nodes_max]), "pruned", reason)
+            return _mark(state, ids, "pruned", reason)
     return None
 
 
-def _expand(state: TreeState, is_solution: SolutionTest, elapsed_s: float) -> Action:
+def _expand(state: TreeState, is_solution: SolutionTest, elapsed_s: float) -> Outgoing:
     node_id = _next_node(state)
     if node_id is None:
         return _nothing_left(state)
@@ -215,8 +168,9 @@ def _expand(state: TreeState, is_solution: SolutionTest, elapsed_s: float) -> Ac
         return _out_of_budget(state, is_solution)
     last, parent = state.last_expanded, state.nodes[node_id].parent_id
     if config.strategy == "DFS" and last not in (None, node_id, parent, state.turned_from):
-        return Backtrack(last or "", parent, "nothing is left to try below it")
-    return Generate(node_id, k)
+        reason = "nothing is left to try below it"
+        return Outgoing(kinds.TotBacktracked(node_id=last or "", to_node_id=parent, reason=reason), [state.request])
+    return Outgoing(message(kinds.GenerateThoughts, state.task_id, generation(state, node_id, k)), [state.request])
 
 
 def _next_node(state: TreeState) -> str | None:
@@ -226,22 +180,22 @@ def _next_node(state: TreeState) -> str | None:
     return next(iter(in_order(state, [node.id for node in _level(state)])), None)
 
 
-def _nothing_left(state: TreeState) -> Finish:
+def _nothing_left(state: TreeState) -> Outgoing:
     if state.failure is not None and all(node.evaluation is None for node in state.nodes.values()):
-        return Finish("failed", state.failure)
+        return _finish(state, state.failure)
     last = f"; last failure: {state.failure.code}" if state.failure else ""
-    message = f"none of {len(state.nodes)} nodes leads to a solution{last}"
-    return Finish("exhausted", Failure(code="SEARCH_EXHAUSTED", message=message, recoverable=False))
+    text = f"none of {len(state.nodes)} nodes leads to a solution{last}"
+    return _finish(state, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=False))
 
 
-def _out_of_budget(state: TreeState, is_solution: SolutionTest) -> Action:
-    action = _mark(state, is_solution, _pending(state)) or _synthesize(state)
-    if action is not None:
-        return action
+def _out_of_budget(state: TreeState, is_solution: SolutionTest) -> Outgoing:
+    step = _mark_solutions(state, is_solution, _pending(state)) or _synthesize(state)
+    if step is not None:
+        return step
     config = state.config
     limits = f"{config.nodes_max} nodes, {config.calls_max} calls, {config.seconds_max} s"
-    message = f"the search's budget is spent ({limits})"
-    return Finish("budget", Failure(code="SEARCH_EXHAUSTED", message=message, recoverable=True))
+    text = f"the search's budget is spent ({limits})"
+    return _finish(state, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=True))
 
 
 def _is_spent(state: TreeState, cost: int, elapsed_s: float) -> bool:

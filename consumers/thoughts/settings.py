@@ -86,7 +86,7 @@ _TYPE_ALIASES: Final = {
         "数学",
         "gameof24",
         "game24",
-    ),
+    ),  # fmt: skip
     "creative_writing": ("creative", "writing", "创意写作", "写作"),
     "planning": ("plan", "规划", "计划"),
     "debugging": ("debug", "调试"),

@@ -81,42 +81,42 @@ class ProgramThinker(ABC, Generic[P]):
     name: str
 
     @abstractmethod
-    def read(self, text: str) -> P | kinds.Failure:
+    def _read(self, text: str) -> P | kinds.Failure:
         """Return the problem that a text states."""
 
     @abstractmethod
-    def shape(self, problem: P) -> kinds.Decomposition:
+    def _shape(self, problem: P) -> kinds.Decomposition:
         """Return the shape of a problem."""
 
     @abstractmethod
-    def proposals(self, path: Path, problem: P, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
+    def _proposals(self, path: Path, problem: P, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
         """Return what could follow a path, best first, as ``(content, action_type)``; at least ``k`` if there are."""
 
     @abstractmethod
-    def judged(
+    def _judged(
         self, paths: Sequence[Path], problem: P, strategy: kinds.EvaluationStrategy
     ) -> list[kinds.NodeEvaluation]:
         """Return what the last node of each path is worth."""
 
     @abstractmethod
-    def solves(self, path: Path, problem: P) -> bool:
+    def _solves(self, path: Path, problem: P) -> bool:
         """Return whether the last node of a path claims to be a solution."""
 
     @abstractmethod
-    def solution(self, path: Path, problem: P) -> kinds.Solution:
+    def _solution(self, path: Path, problem: P) -> kinds.Solution:
         """Return the answer that a path leads to, checked from the problem's own words."""
 
     def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
         """Return the shape of a problem; its type is in its text."""
-        read = self.read(problem)
-        return read if isinstance(read, kinds.Failure) else self.shape(read)
+        read = self._read(problem)
+        return read if isinstance(read, kinds.Failure) else self._shape(read)
 
     def generate(
         self, path: Path, strategy: kinds.GenerationStrategy, k: int, context: kinds.GenerationContext
     ) -> kinds.GeneratedPayload | kinds.Failure:
         """Return the first ``k`` proposals, with the temporary ids cand_1, cand_2 …."""
-        read = self.read(path[0].content)
-        texts = read if isinstance(read, kinds.Failure) else self.proposals(path, read, k)
+        read = self._read(path[0].content)
+        texts = read if isinstance(read, kinds.Failure) else self._proposals(path, read, k)
         if isinstance(texts, kinds.Failure):
             return texts
         candidates = [
@@ -133,18 +133,18 @@ class ProgramThinker(ABC, Generic[P]):
         context: kinds.EvaluationContext,
     ) -> kinds.ResultsPayload | kinds.Failure:
         """Return what the last node of each path is worth."""
-        read = self.read(paths[0][0].content)
-        return read if isinstance(read, kinds.Failure) else ranked(self.judged(paths, read, strategy), strategy)
+        read = self._read(paths[0][0].content)
+        return read if isinstance(read, kinds.Failure) else ranked(self._judged(paths, read, strategy), strategy)
 
     def is_solution(self, path: Path) -> bool:
         """Return whether the last node claims to be a solution."""
-        read = self.read(path[0].content)
-        return not isinstance(read, kinds.Failure) and self.solves(path, read)
+        read = self._read(path[0].content)
+        return not isinstance(read, kinds.Failure) and self._solves(path, read)
 
     def synthesize(self, path: Path, problem: str) -> kinds.Solution | kinds.Failure:
         """Return the checked answer that a path leads to."""
-        read = self.read(problem)
-        return read if isinstance(read, kinds.Failure) else self.solution(path, read)
+        read = self._read(problem)
+        return read if isinstance(read, kinds.Failure) else self._solution(path, read)
 
 
 def thinker_named(name: str, actions: Actions) -> Thinker:

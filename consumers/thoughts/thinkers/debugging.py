@@ -55,8 +55,7 @@ class Debugging(ProgramThinker[Fault]):
 
     name = "debugging"
 
-    def read(self, text: str) -> Fault | kinds.Failure:
-        """Return the program and the table that a problem's text states."""
+    def _read(self, text: str) -> Fault | kinds.Failure:
         program = _PROGRAM.search(text)
         if program is None:
             return invalid('a program to debug reads "debug: f(x) = x * 2 + 3; 0 -> 4; 1 -> 6"')
@@ -73,8 +72,7 @@ class Debugging(ProgramThinker[Fault]):
             return invalid(f"the table needs 1 to {rows_max} rows such as 2 -> 7")
         return Fault(tuple(tokens), rows)
 
-    def shape(self, problem: Fault) -> kinds.Decomposition:
-        """Return the shape: up to ``faults_max`` changes until every row holds."""
+    def _shape(self, problem: Fault) -> kinds.Decomposition:
         return kinds.Decomposition(
             thought_granularity="hypothesis",
             intermediate_steps=["find the change after which the most rows hold", "repeat until all do"],
@@ -83,7 +81,7 @@ class Debugging(ProgramThinker[Fault]):
             success_criteria=f"all {len(problem.rows)} rows hold",
         )
 
-    def proposals(self, path: Path, problem: Fault, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
+    def _proposals(self, path: Path, problem: Fault, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
         """Return the changes of one token that no earlier one touched: the smallest error first."""
         tokens, touched, errors = _changed(path, problem)
         if errors:
@@ -93,7 +91,7 @@ class Debugging(ProgramThinker[Fault]):
         changes.sort(key=lambda change: _distance(_with(tokens, *change), problem))
         return ((f"token {place} `{tokens[place]}` should be `{new}`", "hypothesis") for place, new in changes)
 
-    def judged(
+    def _judged(
         self, paths: Sequence[Path], problem: Fault, strategy: kinds.EvaluationStrategy
     ) -> list[kinds.NodeEvaluation]:
         """Return the share of rows that hold, or, by comparison, of the rows' votes."""
@@ -111,13 +109,11 @@ class Debugging(ProgramThinker[Fault]):
             evaluations.append(kinds.NodeEvaluation(node_id=id_, score=score, confidence=confidence, reasoning=why))
         return evaluations
 
-    def solves(self, path: Path, problem: Fault) -> bool:
-        """Return whether every row holds after the path's changes."""
+    def _solves(self, path: Path, problem: Fault) -> bool:
         program = _program(path, problem)
         return program is not None and not _failing(program, problem)
 
-    def solution(self, path: Path, problem: Fault) -> kinds.Solution:
-        """Return the repaired program, run against every row."""
+    def _solution(self, path: Path, problem: Fault) -> kinds.Solution:
         tokens, _, errors = _changed(path, problem)
         errors = errors + _failing(tokens, problem)
         return kinds.Solution(

@@ -142,7 +142,7 @@ class Game24(ProgramThinker[Game]):
     def __init__(self) -> None:
         self._reach = Reach(Fraction(24))
 
-    def read(self, text: str) -> Game | kinds.Failure:
+    def _read(self, text: str) -> Game | kinds.Failure:
         """Return the game that a problem's text states; 24 is the target unless it names another."""
         text = _TITLE.sub(" ", unicodedata.normalize("NFKC", text))
         named = _TARGET.search(text)
@@ -157,8 +157,7 @@ class Game24(ProgramThinker[Game]):
             return invalid(f"the game needs {numbers_min} to {numbers_max} numbers; here are {len(tokens)}")
         return Game(tuple(sorted(Fraction(int(token)) for token in tokens)), target)
 
-    def shape(self, problem: Game) -> kinds.Decomposition:
-        """Return the steps: one fewer than numbers."""
+    def _shape(self, problem: Game) -> kinds.Decomposition:
         depth = len(problem.numbers) - 1
         return kinds.Decomposition(
             thought_granularity="single_equation",
@@ -169,7 +168,7 @@ class Game24(ProgramThinker[Game]):
             success_criteria=f"最终结果等于{problem.target}",
         )
 
-    def proposals(self, path: Path, problem: Game, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
+    def _proposals(self, path: Path, problem: Game, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
         """Return the steps from what the path says is left: about half of ``k`` promising ones first."""
         left = _left(path, problem)
         if left is None:
@@ -181,17 +180,16 @@ class Game24(ProgramThinker[Game]):
         chosen = [*first, *(step for step in every if step not in first)]
         return ((step.text(), ACTIONS[step.operation]) for step in chosen)
 
-    def judged(
+    def _judged(
         self, paths: Sequence[Path], problem: Game, strategy: kinds.EvaluationStrategy
     ) -> list[kinds.NodeEvaluation]:
         """Return each step's score by what can be reached after it; a vote ranks by the same knowledge."""
         return [self._judge(path, problem) for path in paths]
 
-    def solves(self, path: Path, problem: Game) -> bool:
-        """Return whether the path claims that the target alone is left."""
+    def _solves(self, path: Path, problem: Game) -> bool:
         return len(path) > 1 and _left(path, problem) == (problem.target,)
 
-    def solution(self, path: Path, problem: Game) -> kinds.Solution:
+    def _solution(self, path: Path, problem: Game) -> kinds.Solution:
         """Return one expression for the path, verified by exact arithmetic from the problem's own numbers."""
         numbers, target = problem
         claims = [read_claim(node.content) for node in path[1:]]

@@ -46,8 +46,7 @@ class Planning(ProgramThinker[Task]):
 
     name = "planning"
 
-    def read(self, text: str) -> Task | kinds.Failure:
-        """Return the task that a problem's text states."""
+    def _read(self, text: str) -> Task | kinds.Failure:
         parts = _GOAL.split(text)
         if len(parts) != 2:
             return invalid('a task of blocks reads "blocks: C on A, A on table; goal: A on C"')
@@ -61,17 +60,16 @@ class Planning(ProgramThinker[Task]):
                 return invalid("every block stands on the table or on one block of the task, alone and in no circle")
         return Task(start, goal)
 
-    def shape(self, problem: Task) -> kinds.Decomposition:
-        """Return the shape of the task: no plan needs more than two moves a block."""
+    def _shape(self, problem: Task) -> kinds.Decomposition:
         return kinds.Decomposition(
             thought_granularity="action_step",
             intermediate_steps=[f"bring about: {block} on {place}" for block, place in problem.goal.items()],
-            depth_estimate=2 * len(problem.start),
+            depth_estimate=2 * len(problem.start),  # no plan needs more than two moves a block
             constraints=["one block at a time", "only a clear block moves, onto a clear block or the table"],
             success_criteria=", ".join(f"{block} on {place}" for block, place in problem.goal.items()),
         )
 
-    def proposals(self, path: Path, problem: Task, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
+    def _proposals(self, path: Path, problem: Task, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
         """Return the moves to states that the path has not seen: those towards the goal first."""
         seen, errors = _states(path, problem)
         if errors:
@@ -81,19 +79,17 @@ class Planning(ProgramThinker[Task]):
         fresh.sort(key=lambda move: (problem.goal.get(move[0]) != move[1], move[1] != table))
         return ((f"move {block} from {state[block]} to {place}", "move") for block, place in fresh)
 
-    def judged(
+    def _judged(
         self, paths: Sequence[Path], problem: Task, strategy: kinds.EvaluationStrategy
     ) -> list[kinds.NodeEvaluation]:
         """Return scores by how much of the goal holds; a move that is not legal is worth nothing."""
         return [_judge(path, problem) for path in paths]
 
-    def solves(self, path: Path, problem: Task) -> bool:
-        """Return whether the goal holds after the path's moves."""
+    def _solves(self, path: Path, problem: Task) -> bool:
         states, errors = _states(path, problem)
         return not errors and _holds(problem, states[-1]) == len(problem.goal)
 
-    def solution(self, path: Path, problem: Task) -> kinds.Solution:
-        """Return the plan, replayed move by move."""
+    def _solution(self, path: Path, problem: Task) -> kinds.Solution:
         states, errors = _states(path, problem)
         missing = [f"{block} is not on {place}" for block, place in problem.goal.items() if states[-1][block] != place]
         plan = [node.content for node in path[1:]]

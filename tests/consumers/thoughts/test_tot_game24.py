@@ -133,7 +133,7 @@ def test_spellings_of_one_game_give_one_tree(problem: str) -> None:
     "problem", ["", "four nine ten", "4", "1 2 3 4 5 6 7", "1.5 2 3 4", "-4 9 10 13", "1 2 3 99999"]
 )
 def test_what_is_no_game_cannot_be_decomposed(problem: str) -> None:
-    assert isinstance(Game24().read(problem), Failure)
+    assert isinstance(Game24()._read(problem), Failure)
     found = solve(problem, None, Game24())
     assert found.state is None
     assert (found.failure.code, found.failure.recoverable) == ("INVALID_FORMAT", False)

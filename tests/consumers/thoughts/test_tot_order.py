@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tot_driver import Solved, Spoken, prefixes, solve
 
-from consumers.thoughts.search import AddNodes, next_action
+from consumers.thoughts.search import next_step
 from consumers.thoughts.settings import Overrides, search_config
 from consumers.thoughts.tree import advance
 from ledger.events import tot as kinds
@@ -118,6 +118,6 @@ def test_generator_that_answers_more_than_asked_gives_no_more_nodes() -> None:
             state = advance(state, entry._replace(data=msgspec.structs.replace(entry.data, payload=payload)))
             break
         state = advance(state, entry)
-    action = next_action(state, Written().is_solution)
-    assert isinstance(action, AddNodes)
-    assert action.temp_ids == ("t0", "t1")
+    step = next_step(state, Written().is_solution)
+    assert isinstance(step.data, kinds.TotNodesAdded)
+    assert step.data.temp_ids == ["t0", "t1"]

@@ -36,7 +36,7 @@ def test_only_clear_blocks_move_and_only_onto_clear_places() -> None:
     ],
 )
 def test_what_is_no_task_of_blocks_is_refused(problem: str) -> None:
-    assert isinstance(Planning().read(problem), Failure)
+    assert isinstance(Planning()._read(problem), Failure)
     assert solve(problem, None, Planning(), task_type="planning").failure.code == "INVALID_FORMAT"
 
 
@@ -78,7 +78,7 @@ def test_products_bind_before_sums() -> None:
     ],
 )
 def test_what_is_no_program_is_refused(problem: str) -> None:
-    assert isinstance(Debugging().read(problem), Failure)
+    assert isinstance(Debugging()._read(problem), Failure)
     assert isinstance(Debugging().decompose(problem, "debugging"), Failure)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from consumers.thoughts import messages, tree
 from consumers.thoughts.messages import Outgoing
-from consumers.thoughts.search import next_action
+from consumers.thoughts.search import next_step
 from consumers.thoughts.settings import search_config
 from ledger.events import KIND_OF
 from ledger.events import tot as kinds
@@ -92,7 +92,7 @@ def _next(
     if state.requests:
         request_id, request = next(iter(state.requests.items()))
         return Outgoing(messages.respond(state, request, thinker), [request_id])
-    return messages.outgoing(state, next_action(state, thinker.is_solution, elapsed_s))
+    return next_step(state, thinker.is_solution, elapsed_s)
 
 
 def _open(log: list[Spoken], task: tuple[str, str, kinds.SearchConfig | None], thinker: Thinker) -> Outgoing | None:
