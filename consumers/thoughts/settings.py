@@ -78,20 +78,13 @@ TASK_TYPES: Final[dict[str, TaskSettings]] = {
 # Spellings, without case, blanks and marks.
 _TYPE_ALIASES: Final = {
     "math_reasoning": (
-        "math",
-        "maths",
-        "mathematics",
-        "mathematicalreasoning",
-        "数学推理",
-        "数学",
-        "gameof24",
-        "game24",
-    ),  # fmt: skip
+        "math", "maths", "mathematics", "mathematicalreasoning", "数学推理", "数学", "gameof24", "game24",
+    ),
     "creative_writing": ("creative", "writing", "创意写作", "写作"),
     "planning": ("plan", "规划", "计划"),
     "debugging": ("debug", "调试"),
     "architecture_design": ("architecture", "design", "architecturaldesign", "架构设计", "架构"),
-}
+}  # fmt: skip
 STRATEGIES: Final[dict[Strategy, tuple[str, ...]]] = {
     "BFS": ("breadthfirst", "breadthfirstsearch", "广度优先", "广度优先搜索"),
     "DFS": ("depthfirst", "depthfirstsearch", "深度优先", "深度优先搜索"),
