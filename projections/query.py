@@ -24,6 +24,7 @@ _LISTS: Final = {
     "reasoning": "reasoning list", "session": "session list", "snapshot": "snapshot list",
 }  # fmt: skip
 _REF: Final = re.compile(rf"(?:(blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})")
+_AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=page_rows_max, description="Rows of a page.")]
 Answer: TypeAlias = dict[str, Any]
@@ -73,6 +74,16 @@ class Moment(NamedTuple):
         (row,) = self.reading.rows(sql, values)
         (number,) = row.values()
         return int(number)
+
+
+def age_of(at_ms: int, now_ms: int) -> str:
+    """Return how long ago something was, in the largest whole unit.
+
+    >>> age_of(0, 150_000), age_of(0, 59_000)
+    ('2 min ago', 'just now')
+    """
+    passed_s = max(0, now_ms - at_ms) // 1000
+    return next((f"{passed_s // unit_s} {name} ago" for unit_s, name in _AGES if passed_s >= unit_s), "just now")
 
 
 class Query(NamedTuple):

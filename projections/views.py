@@ -46,7 +46,8 @@ ON_DEMAND: Final = frozenset({"search"})
 # About one thing, and asked by whoever acts on it: not answered from rows, but from signed entries (``checked``).
 CHECKED: Final = frozenset({
     "handoffs.facts", "handoffs.show", "handoffs.why", "reasoning.fetch", "reasoning.origins", "reasoning.show",
-    "reviews.show", "snapshots.domains", "snapshots.show", "validations.list",
+    "reviews.show", "snapshots.domains", "snapshots.show", "validations.latest",
+    "validations.list",
 })  # fmt: skip
 
 # Which function of which module under this package answers which query.
@@ -106,6 +107,7 @@ _QUERIES: Final = {
     "tot.timeline": "thoughts.queries.show_timeline",
     "tot.tree": "thoughts.queries.show_tree",
     "validations.best": "validations.queries.best_validation",
+    "validations.latest": "validations.queries.latest_verdict",
     "validations.list": "validations.queries.list_validations",
 }
 

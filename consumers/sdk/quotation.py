@@ -29,7 +29,6 @@ UNTRUSTED: Final = (
 )
 _root_digits: Final = 12
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
-_AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 class Origin(NamedTuple):
@@ -105,8 +104,10 @@ def age(at: str | int, now: datetime) -> str:
         moment = datetime.fromtimestamp(at // 1000, UTC) if isinstance(at, int) else datetime.fromisoformat(at)
     except ValueError:  # what was imported claims a time in its own words
         return "when is not known"
-    passed = max(0, int((now - (moment if moment.tzinfo else moment.replace(tzinfo=UTC))).total_seconds()))
-    return next((f"{passed // unit} {name} ago" for unit, name in _AGES if passed >= unit), "just now")
+    from projections.query import age_of  # noqa: PLC0415 - whoever is told that ``projections`` is another's has none
+
+    whole = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return age_of(int(whole.timestamp() * 1000), int(now.timestamp() * 1000))
 
 
 def is_plain(id_: str) -> bool:

@@ -18,6 +18,7 @@ from projections.briefs.prompt import TransferLevel
 
 if TYPE_CHECKING:
     from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
+    from projections.validations.queries import LatestVerdict, Voice
 
 MIN_FIDELITY_FOR_MINIMAL: Final = 0.90
 MIN_FIDELITY_FOR_STANDARD: Final = 0.75
@@ -25,6 +26,7 @@ MAX_INFORMATION_LOSS_TOLERANCE: Final = 0.15
 
 THRESHOLDS_TO_FETCH: Final = {"UNCERTAINTY": 0.5, "IMPACT": 0.7}
 HIGH_RISK_DOMAINS: Final = frozenset({"medical", "legal", "security"})
+verdict_age_max_s: Final = 30 * 86_400
 CRITICAL_EVIDENCE_WORDS: Final = ("secret", "credential")
 
 
@@ -57,7 +59,7 @@ class FetchAnswer(msgspec.Struct, frozen=True):
 
 
 class GateAnswer(msgspec.Struct, frozen=True):
-    """Whether a level's fidelity may be relied on: ``gate`` is passed or failed, with the level that would pass."""
+    """Whether a level may be relied on: ``gate`` is passed or failed, with the level that would pass ("": none)."""
 
     gate: str
     level: str
@@ -75,11 +77,13 @@ def should_fetch_full_reasoning(
     embedding: Embedding | None = None,
     task: str | None = None,
     is_imported: bool = False,
+    verdict: LatestVerdict | None = None,
 ) -> FetchAnswer:
     """Return which of the rules asks for the full graph; vector names and domains ignore case.
 
     Give a ``snapshot``, or what the rules read of one; what is given beside a snapshot replaces what it
-    says. ``task`` is what the receiver is about to do, in words; ``is_imported`` says that only importers have it.
+    says. ``task`` is what the receiver is about to do, in words; ``is_imported`` says that only importers have it;
+    ``verdict`` is what its validators say.
     """
     if snapshot is not None:
         fidelity = snapshot.reasoning_fidelity if fidelity is None else fidelity
@@ -89,7 +93,8 @@ def should_fetch_full_reasoning(
         embedding = snapshot.reasoning_embedding if embedding is None else embedding
     assessed = {name.upper(): value for name, value in (vectors or {}).items() if value is not None}
     similarity, not_compared = _similarity(embedding, task)
-    fired = list(_rules(domain, assessed, fidelity, evidence_refs, similarity, is_imported=is_imported))
+    fired = [FetchRule("found_wrong", wrong)] if (wrong := _wrong(verdict)) else []
+    fired += _rules(domain, assessed, fidelity, evidence_refs, similarity, is_imported=is_imported)
     return FetchAnswer(
         rule=fired[0] if fired else None,
         all_rules=fired,
@@ -104,8 +109,15 @@ def is_critical_evidence(ref: str) -> bool:
     return any(word in ref.lower() for word in CRITICAL_EVIDENCE_WORDS)
 
 
-def check_level(level: TransferLevel, fidelities: Mapping[TransferLevel, float]) -> GateAnswer:
-    """Return whether a level asked by name passes its gate, and the lowest level that does."""
+def check_level(
+    level: TransferLevel, fidelities: Mapping[TransferLevel, float], verdict: LatestVerdict | None = None
+) -> GateAnswer:
+    """Return whether a level asked by name passes its gate, and the lowest level that does.
+
+    No level of a reasoning that was found wrong passes, however faithful to it: a brief of it says what does not stand.
+    """
+    if wrong := _wrong(verdict):
+        return GateAnswer("failed", level.value, "", wrong)
     passing = choose_level(fidelities)
     reason = _gate_problem(level, fidelities)
     return GateAnswer("failed" if reason else "passed", level.value, passing.value, reason)
@@ -117,6 +129,28 @@ def choose_level(fidelities: Mapping[TransferLevel, float]) -> TransferLevel:
         if level in fidelities and not _gate_problem(level, fidelities):
             return level
     return TransferLevel.FULL
+
+
+def check_verdict(verdict: LatestVerdict | None) -> tuple[Voice | None, list[str]]:
+    """Return whose passing report a graph may be acted on by, or in sentences why it may not be."""
+    if verdict is None or verdict.latest is None:
+        told = "" if verdict is None else f" ({verdict.text})"
+        return None, [f"No validation by another than its author has passed{told}."]
+    wrong = [
+        f"{one.by} found it wrong (entry {one.event_index}): {one.text}: {'; '.join(one.problems)}"
+        for one in verdict.voices("failed")
+    ]
+    passing = next(iter(verdict.voices("passed")), None)
+    if passing is None:
+        return None, wrong or [f"Nobody has checked all of it (entry {verdict.latest.event_index}): {verdict.text}."]
+    if passing.age_s > verdict_age_max_s:
+        wrong.append(f"Its validation is too old (entry {passing.event_index}): {passing.text}.")
+    return passing, wrong
+
+
+def _wrong(verdict: LatestVerdict | None) -> str:
+    """Return why a reasoning was found wrong; empty where nobody found that."""
+    return f"A validation failed: {verdict.text}." if verdict is not None and verdict.outcome == "failed" else ""
 
 
 def _rules(

@@ -1,4 +1,9 @@
-"""Questions about validations: all of a version, and the newest that passed.
+"""Questions about validations: all of a version, the newest that passed, and what all of them come to: the verdict.
+
+**The verdict is one value**, and every reader of a reasoning shows it. It is the newest independent report; where the
+newest of another validator comes to something else, ``differing`` names that one too. One voice against is enough for
+``failed``: who is right is for a human to say. A report that found nothing wrong, but could not look up a reference or
+an assumption, vouches for nothing: ``unchecked``, which speaks neither for a graph nor against it.
 
 A report is *independent* when it stands on a reasoning that has this very version, and its author owns no reasoning
 that has it. The gate refuses an owner's report on his own stream; that equal content has equal refs, and that a report
@@ -7,19 +12,57 @@ may name a ref of another stream, spans streams and is seen here.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from ledger.errors import Refused
+from ledger.events.reasoning import ReasoningValidated
 from projections.briefs.queries import whole_ref
-from projections.query import Answer, Arguments, Moment
+from projections.query import Answer, Arguments, ByRef, Moment, age_of
 
 _INDEPENDENT: Final = (
     " AND reasoning_id IN (SELECT reasoning_id FROM reasoning_versions WHERE ref = ?)"
     " AND author NOT IN (SELECT reasonings.author FROM reasonings"
     " JOIN reasoning_versions ON reasoning_versions.reasoning_id = reasonings.id WHERE reasoning_versions.ref = ?)"
 )
+
+
+Outcome: TypeAlias = Literal["none", "passed", "unchecked", "failed"]
+_STRONGER: Final[tuple[Outcome, ...]] = ("none", "unchecked", "passed", "failed")
+problems_named_max: Final = 3
+
+
+class Voice(msgspec.Struct, frozen=True, kw_only=True):
+    """What one validator's newest report comes to: ``stand`` of ``references``, against which tree, and since when."""
+
+    outcome: Outcome
+    by: str
+    at_ms: int
+    age_s: int
+    event_index: int
+    event_id: str
+    references: int
+    stand: int
+    assumptions_open: int
+    tree: str
+    commit: str
+    problems: list[str]
+    text: str
+
+
+class LatestVerdict(msgspec.Struct, frozen=True):
+    """What is known of a version of a graph; ``latest`` is None where nobody independent validated this version."""
+
+    reasoning_ref: str
+    outcome: Outcome
+    text: str
+    latest: Voice | None = None
+    differing: list[Voice] = []
+
+    def voices(self, outcome: Outcome) -> list[Voice]:
+        """Return those that come to ``outcome``, the latest first."""
+        return [one for one in (self.latest, *self.differing) if one is not None and one.outcome == outcome]
 
 
 class ValidationWanted(Arguments, frozen=True):
@@ -37,14 +80,14 @@ class ValidationsOf(Arguments, frozen=True):
 
 
 def best_validation(moment: Moment, asked: ValidationWanted) -> Answer:
-    """Return the newest report that passed, with its ``data``.
+    """Return the newest report that passed against a tree, with its ``data``.
 
     Raises:
         Refused: ``NOT_FOUND`` when there is none.
     """
     ref = whole_ref(moment, asked.ref)
     sql = (
-        "SELECT * FROM validations WHERE reasoning_ref = ? AND passed = 1 AND author <> ? "
+        "SELECT * FROM validations WHERE reasoning_ref = ? AND passed = 1 AND tree <> 'none' AND author <> ? "
         "ORDER BY event_index DESC LIMIT 1"
     )
     for row in moment.rows(sql, (ref, asked.not_by)):
@@ -59,6 +102,66 @@ def list_validations(moment: Moment, asked: ValidationsOf) -> Answer:
     sql = f"SELECT * FROM validations WHERE reasoning_ref = ?{among} ORDER BY event_index"  # noqa: S608
     rows = moment.rows(sql, (ref, *([ref, ref] if among else [])))
     return {"validations": [_validation(row) for row in rows], "total": len(rows)}
+
+
+def latest_verdict(moment: Moment, asked: ByRef) -> Answer:
+    """Return the ``LatestVerdict`` on a version; where there is none, ``text`` names that on the one before it."""
+    ref = whole_ref(moment, asked.ref)
+    voices = _voices(moment, ref)
+    if not voices:
+        sql = (
+            "SELECT old.ref FROM reasoning_versions old JOIN reasoning_versions own USING (reasoning_id)"
+            " WHERE own.ref = ? AND old.version < own.version"
+            " AND old.ref IN (SELECT reasoning_ref FROM validations) ORDER BY old.version DESC LIMIT 1"
+        )
+        before = [voice.text for row in moment.rows(sql, (ref,)) for voice in _voices(moment, row["ref"])[:1]]
+        told = "".join(f"; an earlier version: {text}" for text in before)
+        return _plain(LatestVerdict(ref, "none", f"not validated{told}"))
+    latest = voices[0]
+    differing = [one for one in voices if one.outcome != latest.outcome]
+    strongest = max((latest, *differing), key=lambda one: _STRONGER.index(one.outcome))
+    text = "; but ".join(one.text for one in (latest, *differing))
+    return _plain(LatestVerdict(ref, strongest.outcome, text, latest, differing))
+
+
+def _plain(verdict: LatestVerdict) -> Answer:
+    plain: Answer = msgspec.to_builtins(verdict)
+    return plain
+
+
+def _voices(moment: Moment, ref: str) -> list[Voice]:
+    """Return what the newest report of each independent validator comes to, the latest first."""
+    sql = f"SELECT *, max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"  # noqa: S608
+    rows = sorted(moment.rows(sql, (ref, ref, ref)), key=lambda row: -int(row["event_index"]))
+    return [_voice(row, moment.now_ms) for row in rows]
+
+
+def _voice(row: dict[str, Any], now_ms: int) -> Voice:
+    data = msgspec.json.decode(row["data"], type=ReasoningValidated)
+    counts = data.counts
+    missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted - counts.assumptions_settled
+    is_whole = counts.evidence_ok == counts.evidence and not missing
+    outcome: Outcome = "failed" if not row["passed"] else "passed" if is_whole else "unchecked"
+    stand = f"{counts.evidence_ok} of {counts.evidence} stand" if counts.evidence else "no evidence"
+    if missing:
+        stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"
+    done = {"failed": "found wrong", "passed": "validated", "unchecked": "checked"}[outcome]
+    return Voice(
+        outcome=outcome,
+        by=row["author"],
+        at_ms=row["accepted_ms"],
+        age_s=max(0, now_ms - row["accepted_ms"]) // 1000,
+        event_index=row["event_index"],
+        event_id=row["event_id"],
+        references=counts.evidence,
+        stand=counts.evidence_ok,
+        assumptions_open=missing,
+        tree=row["tree"],
+        commit=row["commit_id"],
+        problems=[issue.message for issue in data.issues[:problems_named_max]]
+        + ([f"and {counts.issues - problems_named_max} more"] if counts.issues > problems_named_max else []),
+        text=f"{stand}, {done} by {row['author']} {age_of(row['accepted_ms'], now_ms)}",
+    )
 
 
 def _validation(row: dict[str, Any]) -> dict[str, Any]:

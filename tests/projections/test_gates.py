@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from projections.briefs.gates import check_level, choose_level, should_fetch_full_reasoning
+from projections.briefs.gates import (
+    check_level,
+    check_verdict,
+    choose_level,
+    should_fetch_full_reasoning,
+    verdict_age_max_s,
+)
 from projections.briefs.prompt import TransferLevel
+from projections.validations.queries import LatestVerdict, Outcome, Voice
 
 QUIET: dict[str, Any] = {
     "fidelity": 0.92,
@@ -89,3 +96,53 @@ def test_step_down_that_loses_too_much_fails_even_above_the_minimum() -> None:
     answer = check_level(TransferLevel.STANDARD, inline | {TransferLevel.STANDARD: 0.80})
     assert (answer.gate, answer.level_that_passes) == ("failed", "full")
     assert check_level(TransferLevel.STANDARD, inline | {TransferLevel.STANDARD: 0.85}).gate == "passed"
+
+
+def verdict_of(*outcomes: Outcome, age_s: int = 60) -> LatestVerdict:
+    """Return the verdict of one validator each, the latest first."""
+    counted: Any = {
+        "references": 3,
+        "stand": 3,
+        "assumptions_open": 0,
+        "tree": "folder",
+        "commit": "",
+        "problems": ["gone"],
+    }
+    voices = [
+        Voice(outcome=one, by=f"v{at}", at_ms=0, age_s=age_s, event_index=at, event_id="", text=one, **counted)
+        for at, one in enumerate(outcomes)
+    ]
+    worst = next((one for one in ("failed", "passed", "unchecked") if one in outcomes), "none")
+    return LatestVerdict("sha256:0", worst, "; but ".join(outcomes), voices[0] if voices else None, voices[1:])  # type: ignore[arg-type]
+
+
+def test_reasoning_that_was_found_wrong_passes_no_gate_and_is_fetched() -> None:
+    verdict = verdict_of("passed", "failed")
+    gate = check_level(TransferLevel.FULL, {TransferLevel.STANDARD: 1.0}, verdict)
+    assert (gate.gate, gate.level_that_passes, gate.reason) == (
+        "failed",
+        "",
+        "A validation failed: passed; but failed.",
+    )
+    assert [rule.name for rule in should_fetch_full_reasoning(verdict=verdict).all_rules] == ["found_wrong"]
+    for quiet in (None, verdict_of(), verdict_of("unchecked"), verdict_of("passed", "unchecked")):
+        assert not should_fetch_full_reasoning(verdict=quiet)
+        assert check_level(TransferLevel.FULL, {}, quiet).gate == "passed"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (None, "No validation by another than its author has passed."),
+        (verdict_of(), "No validation by another than its author has passed ()."),
+        (verdict_of("unchecked"), "Nobody has checked all of it (entry 0): unchecked."),
+        (verdict_of("passed", "failed"), "v1 found it wrong (entry 1): failed: gone"),
+        (verdict_of("passed", age_s=verdict_age_max_s + 1), "Its validation is too old (entry 0): passed."),
+    ],
+)
+def test_graph_is_acted_on_only_by_a_verdict_that_is_whole_undisputed_and_not_too_old(
+    verdict: LatestVerdict | None, said: str
+) -> None:
+    assert check_verdict(verdict)[1] == [said]
+    for fine in (verdict_of("passed", age_s=verdict_age_max_s), verdict_of("unchecked", "passed")):
+        assert [check_verdict(fine)[0] is not None, *check_verdict(fine)[1]] == [True]

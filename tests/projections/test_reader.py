@@ -44,6 +44,7 @@ ARGUMENTS = {
     "tot.timeline": {"id": "tot/tot-20260212-100000-a3f7b2"},
     "tot.tree": {"id": "tot-20260212-100000-a3f7b2"},
     "validations.best": {"ref": "r1"},
+    "validations.latest": {"ref": "r1"},
     "validations.list": {"ref": "r1", "independent": True},
 }
 

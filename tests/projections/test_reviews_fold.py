@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ from folding import facts, rows_of
 from view_ledger import ViewLedger
 
 from ledger.errors import Refused
-from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from ledger.events.reasoning import Counts, ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from ledger.events.review import ReviewAnswered, ReviewRequested
 from projections import Reader
 from projections.reviews.fold import VIEW as REVIEW_VIEW
 
+# The ledger's clock stands, that of the question goes on.
+AGE = re.compile(r"just now|\d+ (?:min|h|d) ago")
 ASKED = ReviewRequested(question="May it?", rule="high_impact", reasons=["IMPACT is 0.80."], task="go")
 
 
@@ -79,6 +82,54 @@ def test_validation_by_the_author_of_the_same_graph_elsewhere_is_not_independent
     assert authors(reader, ref) == []
     ledger.validate("copy", ref, by="scribe")
     assert authors(reader, ref) == ["scribe"]
+
+
+def counted(stand: int, *, issues: int = 0, assumptions: int = 0, steps: int = 1) -> Any:
+    """Return the numbers of a report on three references; the same report again is no second event."""
+    known = {"steps": steps, "evidence": 3, "evidence_ok": stand, "issues": issues, "assumptions": assumptions}
+    return Counts(**(dict.fromkeys(Counts.__struct_fields__, 0) | known))
+
+
+def test_verdict_is_the_newest_independent_report_with_who_differs(ledger: ViewLedger, reader: Reader) -> None:
+    ref = ledger.reason("r1")
+    texts = []
+    reports: list[tuple[str, bool, Any]] = [
+        ("scribe", True, counted(3)),
+        ("scribe", False, counted(1, issues=2)),
+        ("rita", True, counted(3)),
+        ("scribe", True, counted(3, steps=2)),
+        ("scribe", True, counted(3, assumptions=1)),
+    ]
+    for by, passed, counts in [("", True, None), *reports]:
+        if by:
+            ledger.validate("r1", ref, by=by, passed=passed, counts=counts)
+        verdict = reader.answer("validations.latest", {"ref": "r1"})
+        texts.append((verdict["outcome"], AGE.sub("now", verdict["text"])))
+    wrong = "1 of 3 stand, found wrong by scribe now"
+    rita = "3 of 3 stand, validated by rita now"
+    assert texts == [
+        ("none", "not validated"),
+        ("passed", "3 of 3 stand, validated by scribe now"),
+        ("failed", wrong),
+        ("failed", f"{rita}; but {wrong}"),
+        ("passed", "3 of 3 stand, validated by scribe now"),
+        ("passed", f"3 of 3 stand, 1 assumption unchecked, checked by scribe now; but {rita}"),
+    ]
+
+
+def test_extended_reasoning_is_not_validated_and_its_verdict_names_the_one_before(
+    ledger: ViewLedger, reader: Reader
+) -> None:
+    ref = ledger.reason("r1")
+    ledger.validate("r1", ref, counts=counted(3))
+    step = Step(step_number=99, type="observation", content="One more thing")
+    ledger.emit(
+        reader.answer("reasoning.show", {"id": "r1"})["author"], "reasoning/r1", ReasoningExtended(steps=[step])
+    )
+    newer, older = (reader.answer("validations.latest", {"ref": one}) for one in ("r1", ref))
+    said = "3 of 3 stand, validated by scribe now"
+    assert (newer["outcome"], AGE.sub("now", newer["text"])) == ("none", f"not validated; an earlier version: {said}")
+    assert (older["outcome"], AGE.sub("now", older["text"])) == ("passed", said)
 
 
 def test_validation_on_the_stream_of_another_graph_counts_for_nothing(ledger: ViewLedger, reader: Reader) -> None:

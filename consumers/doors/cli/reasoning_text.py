@@ -26,6 +26,7 @@ def print_reasoning(found: dict[str, Any]) -> None:
     memory = found["memory"]
     click.secho(told(memory["task"]), bold=True)
     click.echo(f"{found['id']}  [{found['status']}]  by {found['author']}  {found['ref']}")
+    print_verdict(found["verdict"])
     print_import(found)
     dependencies = {int(number): rests_on for number, rests_on in memory["dependencies"].items()}
     for one in memory["steps"]:
@@ -43,6 +44,13 @@ def print_reasoning(found: dict[str, Any]) -> None:
         click.echo(f"conclusion: {told(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
     for limitation in memory["known_limitations"]:
         click.echo(f"limitation: {told(limitation)}")
+
+
+def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
+    """Print what validators say of a version; nothing where there is no reasoning of which they could."""
+    if verdict is not None:
+        mark = "red" if verdict["outcome"] == "failed" else None
+        click.secho(clean(f"{'-- ' if err else ''}evidence: {verdict['text']}"), err=err, fg=mark)
 
 
 def print_import(found: dict[str, Any]) -> None:
@@ -74,6 +82,7 @@ def print_tree(found: dict[str, Any]) -> None:
     rests_on = {int(number): wanted for number, wanted in memory["dependencies"].items()}
     supporting = {number for wanted in rests_on.values() for number in wanted}
     click.secho(told(memory["conclusion"] or memory["task"]), bold=True)
+    print_verdict(found["verdict"])
     print_import(found)
     # A stack, not recursion: a chain of two thousand steps is as deep as it is long.
     roots = sorted((number for number in steps if number not in supporting), key=lambda one: (one not in rests_on, one))

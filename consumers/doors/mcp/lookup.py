@@ -65,6 +65,9 @@ class FetchedReasoning(Quoting):
     gate: Gate
     fetch_full: Annotated[bool, Field(description="Read level full before acting on this.")]
     rule_fired: dict[str, Any] | None
+    verdict: Annotated[
+        dict[str, Any], Field(description="Who validated this last, and how much of its evidence stood.")
+    ]
     dropped: dict[str, Any]
     published: bool
     rejected: Annotated[
@@ -130,7 +133,7 @@ class LookupTools:
             found = receive_brief(view, ref, wanted, budget=budget, memory=memory)
         if budget is not None:
             fidelities[wanted] = found.brief.fidelity.value
-        gate = msgspec.to_builtins(check_level(wanted, fidelities))
+        gate = msgspec.to_builtins(check_level(wanted, fidelities, found.verdict))
         answer = fields_of(found, gate, with_prompt=not at) | {"others": self._ledger.others()}
         is_whole = found.brief.fidelity.value == LOSSLESS and cursor == "" and have is None
         if wanted is TransferLevel.FULL and not is_whole:  # else the graph stands in the prompt already
@@ -186,6 +189,7 @@ def fields_of(found: Received, gate: dict[str, Any], *, with_prompt: bool) -> di
     names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next", "words", "others"}
     answer = {name: value for name, value in described.items() if name in names}
     answer |= {"gate": gate, "next": None, "exact": described["exact"] and tokenizer().exact}
+    answer["verdict"] = {"outcome": found.verdict.outcome, "text": found.verdict.text}
     if found.answer.rule is not None:  # its reason may quote evidence
         answer["rule_fired"] |= {"reason": words_of(found.author, found.at_ms, found.answer.rule.reason)}
     if found.rejected is not None:

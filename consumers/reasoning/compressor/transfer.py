@@ -29,6 +29,7 @@ from projections.query import prefix_range
 from projections.reasoning.delta import Size, read_payload, write_full
 from projections.reasoning.delta import measure as measure_payload
 from projections.reasoning.memory import ReasoningMemory, canonical_json, compute_reasoning_ref, memory_from_dict
+from projections.validations.queries import LatestVerdict
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ class Received(msgspec.Struct, frozen=True):
 
     ``rejected`` is the published one that did not hold; ``memory`` the graph that it was compared with; ``prose`` what
     a model wrote beside a published brief; ``imported`` says where the reasoning came from, ``author`` and ``at_ms``
-    whose it is and since when.
+    whose it is and since when; ``verdict`` what its validators say of this version.
     """
 
     brief: Brief
@@ -74,6 +75,7 @@ class Received(msgspec.Struct, frozen=True):
     is_published: bool
     author: str
     at_ms: int
+    verdict: LatestVerdict
     prose: Prose | None = None
     prose_missing: str = ""
     imported: dict[str, Any] | None = None
@@ -132,15 +134,26 @@ def receive_brief(
     if data is None:
         context = None if imported is None else f"{IMPORTED} {memory.task}"
         data = _BriefData(compress(memory, level, budget, context=context, domain=domain or None))
+    verdict = latest_verdict(view, compute_reasoning_ref(memory))
     answer = should_fetch_full_reasoning(
+        verdict=verdict,
         fidelity=data.brief.fidelity.value,
         domain=domain or None,
         evidence_refs=data.brief.top_evidence_refs,
         is_imported=imported is not None,
     )
     prompt = to_context_prompt(data.brief, level, budget)
-    own = (reasoning["author"], reasoning["updated_ms"], data.prose, data.prose_missing, imported, rejected)
+    own = (reasoning["author"], reasoning["updated_ms"], verdict, data.prose, data.prose_missing, imported, rejected)
     return Received(data.brief, memory, prompt, answer, domain, is_published, *own)
+
+
+def latest_verdict(view: Ask, ref: str) -> LatestVerdict:
+    """Return what validators say of a version of a reasoning (its id, its ref or a beginning of one) last.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    """
+    return read_answer(view("validations.latest", {"ref": ref}), LatestVerdict)
 
 
 def _published(
@@ -309,6 +322,7 @@ def describe(received: Received) -> dict[str, Any]:
         "published": received.is_published,
         "rejected": msgspec.to_builtins(received.rejected),
         "imported": received.imported,
+        "verdict": msgspec.to_builtins(received.verdict),
         "fetch_full": received.answer.fetch,
         "rule_fired": msgspec.to_builtins(received.answer.rule),
         "not_assessed": received.answer.not_assessed,

@@ -13,8 +13,8 @@ Rules this module keeps:
 - the rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the domain
   that is more at risk of the snapshot's and the reasoning's own: the one who shortens cannot talk a rule away;
 - what was only imported is never acted on by the prompt alone (``imported``), whatever its fidelity;
-- of each independent validator the newest report counts, and one voice against is enough: who is right is for a human
-  to decide. That there was no tree to look into is no finding;
+- of each independent validator the newest report counts (``validations.latest``), and one voice against is enough: who
+  is right is for a human to decide. A report that could not check all of it, or that is old, vouches for nothing;
 - a request's id is made of who asks, what about, and on which grounds: asking again finds the request that is there;
 - a human's answer is shown and never turned into ``act_on_full``: that needs a validation. ``may_act`` counts both.
 """
@@ -28,14 +28,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.transfer import Fetched, fetch, find_answer, read_answer
+from consumers.reasoning.compressor.transfer import Fetched, fetch, find_answer
 from consumers.reasoning.snapshots.take import receive_snapshot
 from consumers.sdk.text import cut
 from ledger.author import Author, Draft
 from ledger.client import Ask
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
-from ledger.events.reasoning import ReasoningValidated
 from ledger.events.review import ReviewRequested
 from projections.briefs.gates import (
     HIGH_RISK_DOMAINS,
@@ -43,6 +42,7 @@ from projections.briefs.gates import (
     FetchRule,
     GateAnswer,
     check_level,
+    check_verdict,
     choose_level,
     should_fetch_full_reasoning,
 )
@@ -50,6 +50,7 @@ from projections.briefs.prompt import Prompt, TransferLevel, short_ref
 from projections.briefs.text import one_line
 from projections.reasoning.memory import ReasoningMemory
 from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context_prompt
+from projections.validations.queries import LatestVerdict, Outcome, Voice
 
 if TYPE_CHECKING:
     from consumers.reasoning.validator.trees import Tree
@@ -61,9 +62,6 @@ _reason_chars_max: Final = 2000
 _task_chars_max: Final = 4000
 _id_digits: Final = 16
 _ids_max: Final = 8
-issues_named_max: Final = 3
-
-NOT_LOOKED: Final = "EVIDENCE_NOT_CHECKED"
 
 
 class Review(msgspec.Struct, frozen=True):
@@ -81,44 +79,11 @@ class Review(msgspec.Struct, frozen=True):
     answered_by: str | None = None
 
 
-class Report(msgspec.Struct, frozen=True):
-    """A published validation: who signed it, where it stands in the log, and what it says."""
-
-    event_index: int
-    event_id: str
-    author: str
-    data: ReasoningValidated
-
-    @property
-    def is_against(self) -> bool:
-        """Whether the report found something wrong with the graph."""
-        if self.data.passed:
-            return False
-        named = {issue.code for issue in self.data.issues}
-        # What a long report had to leave out is taken for a finding, unless there was no tree to find anything in.
-        return bool(named - {NOT_LOOKED}) or (self.data.omitted > 0 and self.data.tree.sort != "none") or not named
-
-
-class Reports(msgspec.Struct, frozen=True):
-    """The reports that count: those for the graph, newest first, and those against it."""
-
-    passing: list[Report]
-    against: list[Report]
-
-    def problems(self) -> list[str]:
-        """Return in sentences why the graph may not be acted on; empty when it may."""
-        if not self.passing and not self.against:
-            return ["No validation by another than its author has passed."]
-        return [
-            f"{report.author} found it wrong (entry {report.event_index}): {_named_issues(report.data)}"
-            for report in self.against
-        ]
-
-
 class Decision(msgspec.Struct, frozen=True):
     """What the receiver may do, and why: the rule that fired (None for ``act``), the level sent and its gate.
 
-    ``graph`` is the full reasoning where it was fetched, ``validation`` the report that ``act_on_full`` rests on,
+    ``graph`` is the full reasoning where it was fetched, ``verdict`` what its validators say last (None where it is not
+    in this ledger), ``validation`` the report that ``act_on_full`` rests on,
     ``review`` the human's request; None there with ``human_review_required`` means that nobody signed one.
     ``is_imported``: only importers have this reasoning, and nobody here vouches for it.
     """
@@ -131,8 +96,9 @@ class Decision(msgspec.Struct, frozen=True):
     answer: FetchAnswer
     prompt: Prompt
     snapshot: EnhancedEpistemicSnapshot
+    verdict: LatestVerdict | None = None
     graph: ReasoningMemory | None = None
-    validation: Report | None = None
+    validation: Voice | None = None
     review: Review | None = None
     is_imported: bool = False
 
@@ -163,7 +129,9 @@ def act_on(
         Corrupted: ``VERIFICATION_FAILED`` when a graph, a brief or an answer is not what it claims to be.
     """
     snapshot = receive_snapshot(view, subject) if isinstance(subject, str) else subject
-    gate = _gate(snapshot, level)
+    ref = snapshot.reasoning_ref
+    verdict = None if ref is None else find_answer(view, "validations.latest", {"ref": ref}, LatestVerdict)
+    gate = _gate(snapshot, level, verdict)
     sent = TransferLevel(gate.level)
     is_imported = _is_imported(view, snapshot)
     answer = should_fetch_full_reasoning(
@@ -174,22 +142,21 @@ def act_on(
         evidence_refs=_evidence_of(snapshot),
         task=task,
         is_imported=is_imported,
+        verdict=verdict,
     )
     prompt = to_context_prompt(snapshot, sent)
-    decided = Decision("act", answer.rule, sent.value, gate, [], answer, prompt, snapshot, is_imported=is_imported)
+    decided = Decision(
+        "act", answer.rule, sent.value, gate, [], answer, prompt, snapshot, verdict, is_imported=is_imported
+    )
     if answer.rule is None:
         return decided
-    reports, fetched, problems = _validate(view, snapshot, tree)
+    passing, fetched, problems = _validate(view, snapshot, verdict, tree)
     decided = replace(decided, graph=None if fetched is None else fetched.memory)
-    if not problems:
-        report = reports.passing[0]
-        reasons = [
-            answer.rule.reason,
-            f"{report.author} validated the reasoning (entry {report.event_index}): it holds.",
-        ]
-        return replace(decided, action="act_on_full", reasons=reasons, validation=report)
+    if not problems and passing is not None:
+        reasons = [answer.rule.reason, f"It holds (entry {passing.event_index}): {passing.text}."]
+        return replace(decided, action="act_on_full", reasons=reasons, validation=passing)
     reasons = [answer.rule.reason, *problems]
-    request = _request(decided, reasons, reports, task)
+    request = _request(decided, reasons, verdict, task)
     review = None
     if author is not None:
         causes = [event_id for event_id in (snapshot.event_id, *request.validations) if event_id]
@@ -219,19 +186,22 @@ def describe(decision: Decision) -> dict[str, Any]:
         "rejected": msgspec.to_builtins(snapshot.rejected),
         "gate": msgspec.to_builtins(decision.gate),
         "reasons": decision.reasons,
+        "verdict": msgspec.to_builtins(decision.verdict),
         "validation": None
         if report is None
-        else {"event_index": report.event_index, "event_id": report.event_id, "author": report.author},
+        else {"event_index": report.event_index, "event_id": report.event_id, "author": report.by},
         "review": msgspec.to_builtins(decision.review),
     }
 
 
-def _gate(snapshot: EnhancedEpistemicSnapshot, level: TransferLevel | None) -> GateAnswer:
+def _gate(
+    snapshot: EnhancedEpistemicSnapshot, level: TransferLevel | None, verdict: LatestVerdict | None
+) -> GateAnswer:
     if snapshot.reasoning_ref is None:
         # There is no reasoning that a lower level could lose.
         sent = (level or TransferLevel.MINIMAL).value
         return GateAnswer("passed", sent, TransferLevel.MINIMAL.value, "")
-    return check_level(level or choose_level(snapshot.fidelities), snapshot.fidelities)
+    return check_level(level or choose_level(snapshot.fidelities), snapshot.fidelities, verdict)
 
 
 def _fidelity_at(snapshot: EnhancedEpistemicSnapshot, level: TransferLevel) -> float | None:
@@ -264,35 +234,34 @@ def _evidence_of(snapshot: EnhancedEpistemicSnapshot) -> list[str]:
 
 
 def _validate(
-    view: Ask, snapshot: EnhancedEpistemicSnapshot, tree: Tree | None
-) -> tuple[Reports, Fetched | None, list[str]]:
-    """Fetch the graph and its reports, and return what speaks against acting on it (nothing: it holds)."""
-    nobody = Reports([], [])
+    view: Ask, snapshot: EnhancedEpistemicSnapshot, verdict: LatestVerdict | None, tree: Tree | None
+) -> tuple[Voice | None, Fetched | None, list[str]]:
+    """Fetch the graph, and return who validated it and what speaks against acting on it (nothing: it holds)."""
     if snapshot.reasoning_ref is None:
-        return nobody, None, ["There is no reasoning that somebody could validate."]
+        return None, None, ["There is no reasoning that somebody could validate."]
     try:
         fetched = fetch(view, snapshot.reasoning_ref)
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
-        return nobody, None, [f"The full reasoning {short_ref(snapshot.reasoning_ref)} is not in this ledger."]
-    reports = _weigh(view, fetched.ref)
-    problems = reports.problems()
+        return None, None, [f"The full reasoning {short_ref(snapshot.reasoning_ref)} is not in this ledger."]
+    passing, problems = check_verdict(verdict)
     if tree is not None:
         from consumers.reasoning.validator.validator import ReasoningValidator  # noqa: PLC0415 - only who brings a tree needs it
 
         report = ReasoningValidator(tree).validate(fetched.memory)
         problems += [f"The receiver's own validation: {issue.message}" for issue in report.issues]
-    return reports, fetched, problems
+    return passing, fetched, problems
 
 
-def _request(decided: Decision, reasons: list[str], reports: Reports, task: str | None) -> ReviewRequested:
+def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | None, task: str | None) -> ReviewRequested:
     snapshot, rule = decided.snapshot, decided.answer.rule
     assert rule is not None  # noqa: S101 - without a rule nobody is asked
     ref = snapshot.reasoning_ref
     about = f"snapshot {snapshot.snapshot_id}" if ref is None else f"reasoning {short_ref(ref)}"
     concluded = f": {one_line(snapshot.conclusion)}" if snapshot.conclusion else ""
-    validations = [report.event_id for report in (*reports.against, *reports.passing)]
+    outcomes: tuple[Outcome, ...] = ("failed", "passed")
+    validations = [] if verdict is None else [one.event_id for of in outcomes for one in verdict.voices(of)]
     return ReviewRequested(
         question=cut(f"May {about} be acted on{concluded}", _reason_chars_max - 1) + "?",
         rule=rule.name,
@@ -330,24 +299,3 @@ def review_id(name: str, asked: ReviewRequested, number: int = 0) -> str:
     """Return the id of ``name``'s request on these grounds."""
     grounds = [name, asked.reasoning_ref, asked.snapshot_id, asked.rule, asked.reasons, asked.validations, number]
     return f"{name}-{hashlib.sha256(encode_canonical(grounds)).hexdigest()[:_id_digits]}"
-
-
-class _Answer(msgspec.Struct):
-    validations: list[Report]
-
-
-def _weigh(view: Ask, ref: str) -> Reports:
-    """Return the reports on one version of a graph that count: of each independent validator the newest."""
-    answer = read_answer(view("validations.list", {"ref": ref, "independent": True}), _Answer)
-    newest = {report.author: report for report in answer.validations if report.data.reasoning_ref == ref}
-    counted = sorted(newest.values(), key=lambda report: -report.event_index)
-    return Reports(
-        passing=[report for report in counted if report.data.passed],
-        against=[report for report in counted if report.is_against],
-    )
-
-
-def _named_issues(data: ReasoningValidated) -> str:
-    messages = [issue.message for issue in data.issues[:issues_named_max]]
-    more = data.counts.issues - len(messages)
-    return "; ".join([*messages, *([f"and {more} more"] if more > 0 else [])])

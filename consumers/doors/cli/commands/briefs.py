@@ -14,7 +14,7 @@ import msgspec
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
-from consumers.doors.cli.reasoning_text import said_of_import
+from consumers.doors.cli.reasoning_text import print_verdict, said_of_import
 from consumers.reasoning.compressor.transfer import Received, describe, receive_brief
 from consumers.sdk.text import clean, told
 from ledger.errors import Corrupted, Refused
@@ -54,6 +54,7 @@ def brief(app: App, ref: str, level: str, budget: int | None) -> None:
         if data["prose"]:
             click.echo(f"-- {data['prose']['model']} wrote beside it, lexical lower bound of its fidelity:", err=True)
             click.echo(clean(" ".join(one["text"] for one in data["prose"]["sentences"])), err=True)
+        print_verdict(data["verdict"], err=True)
         print_rejected(received.rejected)
         if data["imported"]:
             click.echo(f"-- {clean(said_of_import(data['imported']))}", err=True)

@@ -12,7 +12,7 @@ import msgspec
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import fields_of, page_options, print_fields, print_table, show_page
 from consumers.doors.cli.program import Group, Lazy
-from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_reasoning, print_tree
+from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_reasoning, print_tree, print_verdict
 from consumers.reasoning.compressor.transfer import GraphCache, find_base
 from consumers.reasoning.compressor.transfer import fetch as fetch_graph
 from consumers.sdk.names import default_id
@@ -144,6 +144,7 @@ def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
         app.show("provenance", record, lambda: print_fields(record))
         return
     found = find(app, ref)
+    found["verdict"] = app.query("validations.latest", ref=ref)
     app.show("reasoning", found, lambda: print_tree(found) if tree else print_reasoning(found))
 
 
@@ -162,9 +163,11 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
     base = find_base(app.query_with, cache, have, base_file)
     found = fetch_graph(app.query_with, ref, have=base.memory)
     is_cached = cache.keep(found)
+    verdict = app.query("validations.latest", ref=found.ref)
     data = {
         "ref": found.ref,
         "verified": True,
+        "verdict": verdict,
         "canonical": found.canonical,
         "memory": msgspec.to_builtins(found.memory.to_dict(), str_keys=True),
         "tokenizer": tokenizer().name,
@@ -182,6 +185,7 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
             click.echo(f"-- {have} was not here: fetched whole, {about}{base.transferred.tokens} tokens", err=True)
         said = f"-- sent as {found.sent.sent_as}: {about}{found.sent.transferred.tokens} tokens"
         click.echo(f"{said} (whole: {found.sent.full.tokens}), hash recomputed: {found.ref}", err=True)
+        print_verdict(verdict, err=True)
 
     app.show("graph", data, text)
 

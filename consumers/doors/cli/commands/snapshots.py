@@ -15,6 +15,8 @@ from consumers.doors.cli.commands.assessment import parse_vectors
 from consumers.doors.cli.commands.briefs import print_rejected
 from consumers.doors.cli.output import fields_of, page_options, print_table, show_page, when
 from consumers.doors.cli.program import Group
+from consumers.doors.cli.reasoning_text import print_verdict
+from consumers.reasoning.compressor.transfer import find_answer
 from consumers.reasoning.snapshots.act import act_on, describe
 from consumers.reasoning.snapshots.take import receive_snapshot, take_snapshot
 from consumers.sdk.text import clean
@@ -24,6 +26,7 @@ from ledger.events.review import ReviewAnswered, Verdict
 from projections.briefs.prompt import TransferLevel
 from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, render_snapshot
 from projections.snapshots.vectors import read_vectors
+from projections.validations.queries import LatestVerdict
 
 LEVELS = [level.value for level in TransferLevel]
 
@@ -46,7 +49,7 @@ def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, 
     text_given = None if context is None else read_text(context, "--context")
     assessed = parse_vectors(vectors)
     taken = take_snapshot(author, app.query_with, snapshot_id=id_, context=text_given, vectors=assessed, **given)
-    answer = plain(taken)
+    answer = plain(app, taken)
 
     def text() -> None:
         click.echo(f"snapshot {taken.snapshot_id}: {answer['tokens']} tokens, context {taken.context_source}")
@@ -61,10 +64,11 @@ def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, 
 def show(app: App, id_: str) -> None:
     """Show a snapshot whole, within 900 tokens."""
     found = receive_snapshot(app.query_with, f"snapshot/{id_.removeprefix('snapshot/')}")
-    answer = plain(found)
+    answer = plain(app, found)
 
     def text() -> None:
         click.echo(clean(answer["prompt"]))
+        print_verdict(answer["verdict"])
         assessed = ", ".join(f"{name} {value:.2f}" for name, value in found.vectors.items()) or "none assessed"
         click.echo(f"-- {found.snapshot_id} by {found.author}, context {found.context_source}; vectors: {assessed}")
         print_rejected(found.rejected)
@@ -117,8 +121,10 @@ def receive(
     app.show("decision", data, text)
 
 
-def plain(found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
-    """Return a snapshot as plain values under its published names, with its rendered prompt."""
+def plain(app: App, found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
+    """Return a snapshot as plain values under its published names, its rendered prompt, and its reasoning's verdict."""
+    ref = found.reasoning_ref
+    verdict = None if ref is None else find_answer(app.query_with, "validations.latest", {"ref": ref}, LatestVerdict)
     rendered = render_snapshot(found)
     counted = ("prompt", "tokens", "exact", "tokenizer", "dropped", "shortened")
     vector = found.reasoning_embedding
@@ -135,6 +141,7 @@ def plain(found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
         "embedder": None if vector is None else vector.embedder._asdict(),
         **{name: getattr(rendered, name) for name in counted},
         "rejected": msgspec.to_builtins(found.rejected),
+        "verdict": msgspec.to_builtins(verdict),
     }
 
 
@@ -144,8 +151,10 @@ def print_decision(data: dict[str, Any]) -> None:
     fidelity = "no reasoning" if data["fidelity"] is None else f"fidelity {data['fidelity']:.2f}"
     gate = f"gate: {data['gate']['gate']}"
     if data["gate"]["gate"] == "failed":
-        gate += f" ({data['gate']['reason']} {data['gate']['level_that_passes']} would pass.)"
+        passing = f" {data['gate']['level_that_passes']} would pass." if data["gate"]["level_that_passes"] else ""
+        gate += f" ({data['gate']['reason']}{passing})"
     click.echo(f"-- {data['tokens']} tokens of {data['budget']}, level {data['level']}, {fidelity}, {gate}")
+    print_verdict(data["verdict"], err=True)
     rule = data["rule_fired"]
     click.secho(f"-- {data['action']}: {'no rule fired' if rule is None else rule['name']}", bold=True)
     for reason in data["reasons"]:

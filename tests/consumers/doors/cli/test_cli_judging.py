@@ -87,7 +87,7 @@ def test_report_that_a_view_calls_passed_lets_nobody_act(alone: Baton, tmp_path:
         db.execute("UPDATE reasonings SET domain = ''")
         db.execute("UPDATE snapshots SET conclusion = 'all is well'")
     decision = alone.data("snapshot", "receive", "s", "--as", "b")
-    assert (decision["action"], decision["rule_fired"]["name"]) == ("human_review_required", "high_risk_domain")
+    assert (decision["action"], decision["rule_fired"]["name"]) == ("human_review_required", "found_wrong")
     assert "v found it wrong" in decision["reasons"][1]
     assert "it leaks" in decision["prompt"]
 

@@ -66,10 +66,11 @@ def reason(ledger: Ledger, name: str, memory: ReasoningMemory, *, domain: str = 
     return compute_reasoning_ref(msgspec.structs.replace(memory, reasoning_id="", ai_id="", reasoning_strategy=""))
 
 
-def validate(ledger: Ledger, name: str, ref: str, *, by: str, passed: bool = True, code: str = "EVIDENCE_GONE") -> Any:
-    """Let somebody publish a report."""
-    issues = [] if passed else [Issue(code, "Evidence gone: api/auth.py:23")]
-    counts = Counts(**(dict.fromkeys(Counts.__struct_fields__, 0) | {"issues": len(issues)}))
+def validate(ledger: Ledger, name: str, ref: str, *, by: str, passed: bool = True, unchecked: int = 0) -> Any:
+    """Let somebody publish a report on three references, of which one is gone unless it passed."""
+    issues = [] if passed else [Issue("EVIDENCE_GONE", "Evidence gone: api/auth.py:23")]
+    known = {"issues": len(issues), "evidence": 3, "evidence_ok": 3 - len(issues) - unchecked}
+    counts = Counts(**(dict.fromkeys(Counts.__struct_fields__, 0) | known))
     data = ReasoningValidated(
         reasoning_ref=ref,
         passed=passed,
@@ -77,7 +78,7 @@ def validate(ledger: Ledger, name: str, ref: str, *, by: str, passed: bool = Tru
         evidence=[],
         assumptions=[],
         inferences=[],
-        tree=CheckedTree(sort="none" if code == "EVIDENCE_NOT_CHECKED" else "folder"),
+        tree=CheckedTree(sort="none" if unchecked else "folder"),
         counts=counts,
         validator_name="baton-validator",
         validator_version="1",
@@ -114,7 +115,7 @@ def test_full_graph_is_acted_on_only_when_another_than_its_author_found_that_it_
     decision = act_on(reader.answer, snapshot, author=bob)
     assert (decision.action, decision.rule.name) == ("act_on_full", "high_risk_domain")  # type: ignore[union-attr]
     assert decision.validation is not None
-    assert (decision.validation.author, decision.validation.event_id) == ("rita", report.id)
+    assert (decision.validation.by, decision.validation.event_id) == ("rita", report.id)
     assert decision.graph is not None
     assert compute_reasoning_ref(decision.graph) == ref == snapshot.reasoning_ref
     assert len(requests(ledger)) == 1
@@ -187,12 +188,27 @@ def test_validators_who_disagree_leave_it_to_a_human(ledger: Ledger, reader: Rea
     assert act_on(reader.answer, "audit", author=bob).action == "human_review_required"
 
 
+def test_reasoning_that_was_found_wrong_is_not_acted_on_though_no_other_rule_fires(
+    ledger: Ledger, reader: Reader, alice: Author, bob: Author
+) -> None:
+    ref = reason(ledger, "backup", BACKUP, domain="operations")
+    quiet = {"uncertainty": 0.1, "impact": 0.2}
+    take_snapshot(alice, reader.answer, reasoning="backup", snapshot_id="quiet", vectors=quiet)
+    found = []
+    for passed in (True, False, True):
+        validate(ledger, "backup", ref, by="rita", passed=passed)
+        decision = act_on(reader.answer, "quiet", author=bob)
+        found.append((decision.action, decision.gate.gate, decision.rule and decision.rule.name))
+    asked = ("human_review_required", "failed", "found_wrong")
+    assert found == [("act", "passed", None), asked, ("act", "passed", None)]
+
+
 def test_validator_who_had_no_tree_to_look_into_speaks_neither_for_nor_against(
     ledger: Ledger, reader: Reader, bob: Author
 ) -> None:
     ledger.register("vera", "service")
     ref = reason(ledger, "audit", AUDIT, domain="security")
-    validate(ledger, "audit", ref, by="vera", passed=False, code="EVIDENCE_NOT_CHECKED")
+    validate(ledger, "audit", ref, by="vera", unchecked=3)
     assert act_on(reader.answer, "audit", author=bob).action == "human_review_required"
     validate(ledger, "audit", ref, by="rita")
     assert act_on(reader.answer, "audit", author=bob).action == "act_on_full"
