@@ -6,12 +6,14 @@ behind it instead, and those of authority, and believes of a node no more than t
 - each entry stands under one head, which goes on from the one this reader trusts (``Client.stream``);
 - each signature fits, and its key was its author's there, as the events of authority say from entry 0 on, whose root
   key the ledger's id is the hash of;
-- nothing is left out of the middle of the stream, nor of authority up to that head: entries carry both counts;
+- nothing is left out of the stream, nor of authority, up to that head: entries carry both counts, and over the bus the
+  ledger's key signs how many the stream has there, so that whoever withholds its end has signed what convicts him;
 - each event follows by the rules that the gate decided by. One that does not counts for nothing, here as in every fold.
 
-What a reader cannot see: entries of the stream after the last one that it is shown. So every answer says as of which
-head it is. What a rule asks of other streams (was a dependency done when it was claimed?) and how often a session key
-was used are not asked again here; that is what an audit replays.
+What a reader cannot see: entries after that head, which may be older than the node's own. So every answer says as of
+which head it is, and whoever knows the log's witnesses is told when they cosigned it. What a rule asks of other streams
+(was a dependency done when it was claimed?) and how often a session key was used are not asked again here; that is what
+an audit replays.
 
 Authority is checked once and kept: within a process by this object, and between them in a file beside the reader's
 memory, bound to a head that the log must go on from. Each record is kept with the indexes since which it holds, so that
@@ -35,9 +37,11 @@ from ledger.admission.check import Candidate
 from ledger.admission.replay import decide_again, read_entry
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer
+from ledger.checkpoint import CheckpointVerifier
 from ledger.client import Client
 from ledger.codec import UNREADABLE, encode_packed
 from ledger.config import resolved
+from ledger.ends import open_ends
 from ledger.envelope import Entry
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.files import read_own, replacing
@@ -67,7 +71,7 @@ class Ignored(msgspec.Struct, frozen=True):
 class CheckedStream(msgspec.Struct, frozen=True):
     """A stream as of a head: (index, entry bytes) of its events that count, in order, and those that do not.
 
-    ``state`` is where its events leave it, None where it has none.
+    ``state`` is where its events leave it, None where it has none; ``ends`` is the signed note on how many it has.
     """
 
     name: str
@@ -75,6 +79,7 @@ class CheckedStream(msgspec.Struct, frozen=True):
     ignored: list[Ignored]
     state: StreamState | None
     head: Trusted
+    ends: str = ""
 
 
 class _Kept(msgspec.Struct, array_like=True):
@@ -198,7 +203,7 @@ class StreamReader:
             # What was kept is of a past that was given up, or of another copy: begin with entry 0.
             self.authority = self._nobody()
             return self._read(stream)
-        run = _Run(self._client.ledger, stream, authority, page.growth)
+        run, ends = _Run(self._client.ledger, stream, authority, page.growth), page.ends
         while True:
             for proven in page.entries:
                 run.take(proven)
@@ -207,7 +212,9 @@ class StreamReader:
             start = page.next_index
             page = self._client.stream(replace(asked, start=start, authority_start=start, size=page.growth.size))
         run.end(page.last)
-        return CheckedStream(stream, run.entries, run.ignored, run.state, run.head)
+        if key := self._client.memory.checkpoint_key:  # whoever reads over the bus has learnt it
+            run.compare(ends, key)
+        return CheckedStream(stream, run.entries, run.ignored, run.state, run.head, ends)
 
     def _nobody(self) -> Authority:
         return Authority(_Kept(_FORMAT, self._client.ledger, Trusted(0, ""), [], {}))
@@ -290,6 +297,17 @@ class _Run:
         read = len(self._authority.kept.indexes)
         if there_are != read:
             raise unproven(f"{read} of {there_are} entries of authority were handed over", size=self.head.size)
+
+    def compare(self, note: str, key: str) -> None:
+        """Compare how much of the stream was read with how much the ledger's key (vkey) has signed for."""
+        try:
+            ends = open_ends(note, CheckpointVerifier.from_vkey(key))
+        except BatonError as error:
+            raise unproven(f"its key has not signed where {self._stream} ends ({error.message})") from error
+        signed = ends.streams.get(self._stream)
+        if (ends.size, ends.root, signed) != (self.head.size, self.head.root, self._version):
+            what = f"{self._version} of {signed} entries of {self._stream} were handed over"
+            raise unproven(f"{what}, by what its key has signed of {ends.size} entries", size=ends.size, note=note)
 
     def _entry(self, proven: Proven) -> tuple[Entry, Candidate]:
         """Return an entry that stands under the head."""

@@ -69,7 +69,8 @@ class StreamPage(msgspec.Struct, frozen=True):
     """A stretch of what was asked, in the order of the log and under one head.
 
     ``growth`` leads to that head from ``old_size``, ``known_path`` from ``known_size``. ``last`` is the last entry of
-    the log, whose count says how much authority there is. ``next_index`` is where to go on, None at the end.
+    the log, whose count says how much authority there is. ``next_index`` is where to go on, None at the end. Over the
+    bus ``ends`` is the signed note on how many entries of the stream there are under that head (``ledger.ends``).
     """
 
     growth: Growth
@@ -77,6 +78,7 @@ class StreamPage(msgspec.Struct, frozen=True):
     entries: list[Proven]
     last: Proven
     next_index: int | None = None
+    ends: str = ""
 
 
 class Trusted(msgspec.Struct, frozen=True):

@@ -210,15 +210,18 @@ class LocalClient(Resource):
         return page
 
     def signed_stream(self, asked: StreamAsked) -> StreamPage:
-        """Return the same with a signed checkpoint of the head, as it goes over the bus.
+        """Return the same with what the ledger's key signs of the head and the stream's end, as it goes over the bus.
 
         Raises:
             Refused: as ``checkpoint``.
         """
         with self.log.snapshot() as snapshot:
             page = snapshot.stream_page(asked)
-            note = "" if asked.size is not None else _signed(snapshot, self._checkpoint_key(snapshot))
-        return replace(page, growth=replace(page.growth, checkpoint=note))
+            if asked.size is not None:
+                return page
+            note = _signed(snapshot, self._checkpoint_key(snapshot))
+            ends = self._ends(snapshot, snapshot.size, [asked.stream])
+        return replace(page, growth=replace(page.growth, checkpoint=note), ends=ends)
 
     @cached_property
     def streams(self) -> StreamReader:
@@ -285,15 +288,16 @@ class LocalClient(Resource):
 
     def ends(self, size: int, streams: Collection[str]) -> str:
         """Return the signed note on how many entries streams have in the log of ``size``."""
+        with self.log.snapshot() as snapshot:
+            return self._ends(snapshot, size, streams)
+
+    def _ends(self, snapshot: Snapshot, size: int, streams: Collection[str]) -> str:
         from ledger.ends import Ends, sign_ends  # noqa: PLC0415 - loads keys
 
-        with self.log.snapshot() as snapshot:
-            root, authority = (
-                snapshot.frontier(size).root().hex(),
-                decode_entry(snapshot.entry(size - 1)).authority_version,
-            )
-            versions = {name: sum(index < size for index, _ in snapshot.stream_indexes(name)) for name in streams}
-            return sign_ends(Ends(size, root, authority, versions), self._checkpoint_key(snapshot))
+        root = snapshot.frontier(size).root().hex()
+        authority = decode_entry(snapshot.entry(size - 1)).authority_version
+        versions = {name: sum(index < size for index, _ in snapshot.stream_indexes(name)) for name in streams}
+        return sign_ends(Ends(size, root, authority, versions), self._checkpoint_key(snapshot))
 
     def checkpoint_key(self) -> str:
         """Return the key (hex) that signs checkpoints now."""

@@ -3,39 +3,39 @@
 A view's row serves lists and search. What somebody is shown to act on it is folded anew, from streams that were read by
 ``ledger.checked``, into a store in memory that lasts for the question; then the view's own query answers. So an edited
 view, here or behind a server, changes nothing that anybody approves, claims or verifies. Of other things only names
-come from the views: which id an abbreviation means, who depends on a handoff, and what answers it.
+come from the views: which id an abbreviation means, who depends on a handoff, what answers it, and of a queue, which
+handoffs and reviews to look at: one that waits for nobody by its entries is left out, one that a view withholds is
+missed, as in any list.
+
+However long a stream is, it is folded: a graph of 1,000 events in 0.7 s, of 3,000 in 4.6 s (measured), as its view was.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
 import msgspec
 
 from ledger.checked import CheckedStream, unproven
-from ledger.client import Client
+from ledger.client import Client, rows_per_page
 from ledger.events.body import Event
-from ledger.history import tell
-from ledger.lifecycle.authority import KeyRecord
+from ledger.lifecycle.authority import AgentRecord, KeyRecord
 from ledger.lifecycle.clock import ledger_now
 from ledger.lifecycle.handoff import HandoffState, is_unlocked
 from projections.agents.fold import AgentRow, KeyRow
 from projections.agents.suspects import marked
 from projections.handoffs.facts import stage_of
 from projections.handoffs.why import chain_links_max
-from projections.projection import Projection, Row, row_of
+from projections.projection import Projection, Row, json_text, row_of
 from projections.query import Answer, Moment, Query
 from projections.runner import Work, read_logged
 from projections.sqlite import in_memory
 from projections.store import Changes, Slot, Writing
 from projections.views import QUERIES
-
-graph_events_max: Final = 256
-"""Of a longer graph rows answer: its fold makes a ref of each version, 12 s for 1,000 (measured). What is fetched
-by a ref is hashed by whoever fetches it all the same, and whoever is shown rows is told so."""
 
 # The lists in an answer that only a view can give: what points to the thing from elsewhere.
 _LISTED: Final = {"handoffs.show": ("dependents", "answered_by")}
@@ -47,6 +47,7 @@ _VIEWS: Final = {
     "snapshots": ("snapshots", "reasoning"),
     "validations": ("reasoning", "validations"),
 }
+_QUEUE: Final = "handoffs.next"
 # Which argument names a thing of what sort; an ``id`` one of the family's own.
 _NAMES: Final = {"ref": "reasoning", "have": "reasoning", "reasoning_ref": "reasoning"}
 _SORTS: Final = {"handoffs": "handoff", "reasoning": "reasoning", "reviews": "review", "snapshots": "snapshot"}
@@ -55,8 +56,8 @@ _SORTS: Final = {"handoffs": "handoff", "reasoning": "reasoning", "reviews": "re
 def answer_checked(client: Client, query: str, arguments: dict[str, Any]) -> Answer:
     """Return the answer of a view's query (one of ``views.CHECKED``) about one thing, from its signed entries.
 
-    ``as_of`` in it says of which head it is (``size``, ``root``), whether the ledger's root key is pinned here, and
-    which entries of the stream count for nothing (``ignored``).
+    ``as_of`` in it says of which head it is (``size``, ``root``), whether the ledger's root key is pinned here, which
+    entries of the stream count for nothing (``ignored``), and over the bus the signed note on where it ``ends``.
 
     Raises:
         Refused: as the query.
@@ -67,7 +68,8 @@ def answer_checked(client: Client, query: str, arguments: dict[str, Any]) -> Ans
         msgspec.convert(arguments, found.arguments)
     except msgspec.ValidationError:
         return client.view(query, arguments)  # which refuses it
-    return _Question(client).answer(query, found, arguments)
+    question = _Question(client)
+    return question.queue(found, arguments) if query == _QUEUE else question.answer(query, found, arguments)
 
 
 class _Question:
@@ -85,25 +87,48 @@ class _Question:
             if sort and isinstance(asked, str):
                 names = self._found(sort, asked)
                 arguments = arguments | ({"id": names[0]} if sort == "handoff" else {})
-        if family != "handoffs" and sum(len(one.entries) for one in self._streams.values()) > graph_events_max:
-            longest = max(self._streams.values(), key=lambda one: len(one.entries)).name
-            tell(f"{longest} has more than {graph_events_max} events: this is the word of a view, and was not checked")
-            return self._client.view(query, arguments)
         if query != "handoffs.facts" and family == "handoffs":
             self._gather(str(arguments["id"]))
-        folds = (f"projections.{view}.fold" for view in ("catalog", "agents", *_VIEWS[family]))
-        views: list[Projection[Any]] = [import_module(fold).VIEW for fold in folds]
-        rows = self._rows(views)
-        with in_memory(table for view in views for table in view.tables) as store:
-            for view in views:
-                own = {table.row: rows.get(table.row, []) for table in view.tables}
-                store.write(Slot(view.name, view.version, True, 0, ""), view, Changes(own, []))  # noqa: FBT003 - live
-            moment = Moment(store, self._now_ms(store))
+        with self._folded(_VIEWS[family]) as moment:
             answer = marked(moment, query, found.run(moment, msgspec.convert(arguments, found.arguments)))
         if listed := _LISTED.get(query):
             seen = self._client.view(query, arguments)
             answer |= {of: seen[of] for of in listed}
         return answer | {"as_of": self._as_of()}
+
+    def queue(self, found: Query, arguments: dict[str, Any]) -> Answer:
+        """Return the page of what waits that a view names, as far as the signed entries of each agree."""
+        page = self._client.view(_QUEUE, arguments)
+        named = [(item["kind"], item["id"], item["agent"]) for item in page["items"]]
+        if not named:
+            return page
+        for sort, name, _ in named:
+            self._read(f"{sort}/{name}")
+            if sort == "handoff":
+                self._gather(name)
+        for name in self._receivers():
+            if (agent := self._agent(name)) is not None and agent.removed_index is not None:
+                self._read(f"agent/{name}")  # since then its handoffs wait
+        agents = {name for _, _, name in named if self._agent(name) is not None}
+        with self._folded(("handoffs", "reviews"), agents) as moment:
+            waiting: dict[Any, Any] = {}
+            for agent in agents:
+                asked: dict[str, Any] = {"agent": agent, "limit": rows_per_page}
+                answer = marked(moment, _QUEUE, found.run(moment, msgspec.convert(asked, found.arguments)))
+                waiting |= {(item["kind"], item["id"], agent): item for item in answer["items"]}
+        items = [waiting[name] for name in named if name in waiting]
+        return page | {"items": items, "total": page["total"] - len(named) + len(items), "as_of": self._as_of()}
+
+    @contextmanager
+    def _folded(self, names: Iterable[str], agents: Collection[str] = ()) -> Iterator[Moment]:
+        """Yield a store of what these views, the catalog and the agents make of the streams."""
+        views = [import_module(f"projections.{view}.fold").VIEW for view in ("catalog", "agents", *names)]
+        rows = self._rows(views, agents)
+        with in_memory(table for view in views for table in view.tables) as store:
+            for view in views:
+                own = {table.row: rows.get(table.row, []) for table in view.tables}
+                store.write(Slot(view.name, view.version, True, 0, ""), view, Changes(own, []))  # noqa: FBT003 - live
+            yield Moment(store, self._now_ms(store))
 
     def _read(self, stream: str) -> CheckedStream:
         if stream not in self._streams:
@@ -140,11 +165,11 @@ class _Question:
             if not is_root and not (isinstance(there, HandoffState) and is_unlocked(there.status, life.unlock_at)):
                 return
 
-    def _rows(self, views: Iterable[Projection[Any]]) -> dict[type[Row], Sequence[Row]]:
+    def _rows(self, views: Iterable[Projection[Any]], agents: Collection[str]) -> dict[type[Row], Sequence[Row]]:
         """Return the rows that the folds of the views make of the streams, by their type."""
         entries = sorted(entry for stream in self._streams.values() for entry in stream.entries)
         logged = [read_logged(index, data) for index, data in entries]
-        authority = list(self._authority(one.event for one in logged))
+        authority = list(self._authority((one.event for one in logged), agents))
         rows: dict[type[Row], Sequence[Row]] = {
             form: [row for row in authority if isinstance(row, form)] for form in (AgentRow, KeyRow)
         }
@@ -153,9 +178,9 @@ class _Question:
                 rows |= Work(view).fold(logged, lambda _: {}).rows
         return rows
 
-    def _authority(self, events: Iterable[Event]) -> Iterator[Row]:
-        """Yield as much of agents and keys as queries ask about one thing: who was removed, and what is suspect."""
-        authority, end = self._client.streams.authority, max(stream.head.size for stream in self._streams.values())
+    def _authority(self, events: Iterable[Event], agents: Collection[str]) -> Iterator[Row]:
+        """Yield as much of agents and keys as queries ask: who is there, who was removed, and what is suspect."""
+        authority, end = self._client.streams.authority, self._end()
         keys: dict[str, KeyRecord] = {}
         waiting = [event.key for event in events]
         while waiting:
@@ -167,20 +192,32 @@ class _Question:
             sort = "identity" if record.is_identity else "session"
             unknown = dict.fromkeys(("expires_at", "ended_by", "ended_because"))
             yield row_of(KeyRow, record, key=key, sort=sort, since_ms=0, kinds="[]", streams="[]", **unknown)
-        states = (stream.state for stream in self._streams.values())
-        for name in dict.fromkeys(state.receiver for state in states if isinstance(state, HandoffState)):
-            if (agent := authority.agent(name, end)) is not None:
-                yield row_of(AgentRow, agent, roles="[]", registered_index=0, registered_ms=0, removed_because=None)
+        for name in dict.fromkeys((*self._receivers(), *agents)):
+            if (agent := self._agent(name)) is not None:
+                roles = json_text(sorted(agent.roles))
+                yield row_of(AgentRow, agent, roles=roles, registered_index=0, registered_ms=0, removed_because=None)
+
+    def _receivers(self) -> list[str]:
+        states = [stream.state for stream in self._streams.values()]
+        return [state.receiver for state in states if isinstance(state, HandoffState)]
+
+    def _agent(self, name: str) -> AgentRecord | None:
+        return self._client.streams.authority.agent(name, self._end())
+
+    def _end(self) -> int:
+        return max(stream.head.size for stream in self._streams.values())
 
     def _now_ms(self, store: Writing) -> int:
         rows = store.rows("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
         return ledger_now(int(rows[0]["accepted_ms"]) if rows else 0, time.time_ns() // 1_000_000)
 
     def _as_of(self) -> Answer:
-        first = next(stream for stream in self._streams.values() if stream.entries or len(self._streams) == 1)
+        read = list(self._streams.values())
+        first = next((stream for stream in read if stream.entries), read[0])
         return {
             "size": first.head.size,
             "root": first.head.root,
             "is_pinned": self._client.streams.is_pinned,
-            "ignored": msgspec.to_builtins(first.ignored),
+            "ignored": msgspec.to_builtins([one for stream in read for one in stream.ignored]),
+            "ends": first.ends or None,
         }

@@ -45,9 +45,8 @@ ON_DEMAND: Final = frozenset({"search"})
 
 # About one thing, and asked by whoever acts on it: not answered from rows, but from signed entries (``checked``).
 CHECKED: Final = frozenset({
-    "handoffs.facts", "handoffs.show", "handoffs.why", "reasoning.fetch", "reasoning.origins", "reasoning.show",
-    "reviews.show", "snapshots.domains", "snapshots.show", "validations.latest",
-    "validations.list",
+    "handoffs.facts", "handoffs.next", "handoffs.show", "handoffs.why", "reasoning.fetch", "reasoning.origins",
+    "reasoning.show", "reviews.show", "snapshots.domains", "snapshots.show", "validations.latest", "validations.list",
 })  # fmt: skip
 
 # Which function of which module under this package answers which query.

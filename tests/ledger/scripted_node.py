@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,10 +32,11 @@ class ScriptedNode:
         self.edits: Callable[[StreamPage], StreamPage] = lambda page: page
         self.page_entries_max = 1_000
         self.asked: list[StreamAsked] = []
+        self.memory = SimpleNamespace(checkpoint_key="")
 
     def reader(self, file: Path | None = None) -> StreamReader:
         """Return a reader of this node."""
-        return StreamReader(self, file)  # type: ignore[arg-type]  # all that it asks is ``stream``
+        return StreamReader(self, file)  # type: ignore[arg-type]  # it asks for ``stream`` and the checkpoint key alone
 
     def stream(self, asked: StreamAsked) -> StreamPage:
         self.asked.append(asked)

@@ -10,11 +10,11 @@ from ledger.errors import Corrupted, Refused
 from ledger.events.authority import AgentRemoved, KeyCompromised
 from ledger.events.handoff import HandoffAmended, HandoffBlocked
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from ledger.events.review import ReviewRequested
 from ledger.local import LocalClient
-from projections import checked
 from projections.checked import answer_checked
 from projections.reader import Reader
-from projections.views import CHECKED, ask
+from projections.views import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ def test_checked_answers_are_those_of_the_views_where_nobody_lies(ledger: Ledger
     for name in ("carol", "dora"):
         ledger.register(name)
     story(ledger)
-    for query in sorted(query for query in CHECKED if query.startswith("handoffs.")):
+    for query in ("handoffs.facts", "handoffs.show", "handoffs.why"):
         for name in NAMES:
             wanted, answer = client.view(query, {"id": name}), answer_checked(client, query, {"id": name})
             as_of = answer.pop("as_of")
@@ -113,16 +113,43 @@ def test_view_that_names_another_handoff_than_was_asked_for_is_not_believed(
         assert refused.value.code == "VERIFICATION_FAILED"
 
 
-def test_graph_too_long_to_be_folded_is_the_word_of_the_view_and_said_to_be(
-    ledger: Ledger, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def queues(ledger: Ledger, client: Client) -> None:
+    """Make something of every sort that waits for somebody."""
+    for name in ("carol", "dora"):
+        ledger.register(name)
+    ledger.register("hugo", "human")
+    for name in ("ready", "begun"):
+        ledger.approve(name, ledger.hand_over(name))
+    ledger.claim("begun")
+    story(ledger)
+    ledger.emit("alice", "review/r", ReviewRequested(question="may it go?", rule="high_risk_domain"))
+    assert {item["action"] for item in client.view("handoffs.next", {})["items"]} >= {
+        "approve", "claim", "continue", "reassign", "review", "unblock",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("page", [{}, {"limit": 3}, *({"agent": name} for name in ("alice", "bob", "rita", "hugo"))])
+def test_what_waits_is_what_the_views_say_where_nobody_lies(
+    ledger: Ledger, client: Client, page: dict[str, object]
 ) -> None:
-    ledger.emit("alice", "reasoning/leak", ReasoningStarted(task="find it"))
-    step = Step(step_number=1, type="inference", content="look at the pool")
-    ledger.emit("alice", "reasoning/leak", ReasoningExtended(steps=[step]))
-    assert "as_of" in ask(client, "reasoning.show", {"id": "leak"})
-    assert caplog.messages == []
-    monkeypatch.setattr(checked, "graph_events_max", 1)
-    assert "as_of" not in ask(client, "reasoning.show", {"id": "leak"})
-    (notice,) = caplog.messages
-    assert "reasoning/leak" in notice
-    assert "was not checked" in notice
+    queues(ledger, client)
+    answer = ask(client, "handoffs.next", page)
+    assert answer.pop("as_of")["size"] == client.head().size
+    assert answer == client.view("handoffs.next", page)
+
+
+def test_nothing_waits_that_its_entries_do_not_say(
+    ledger: Ledger, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues(ledger, client)
+    honest = client.view("handoffs.next", {})
+    lie = {"title": "gzip old logs", "why": "all is well", "act": "verify", "author": "rita", "since_ms": 0}
+    invented = honest["items"][0] | {"id": "invented"}
+    elsewhere = [item | {"agent": name} for item in honest["items"] for name in ("root", "nobody")]
+    items = [*(item | lie for item in honest["items"]), invented, *elsewhere]
+    monkeypatch.setattr(client, "view", lambda *_: {"items": items, "total": 99, "next": None})
+    shown = ask(client, "handoffs.next", {})
+    assert shown["items"] == honest["items"]
+    assert shown["total"] == 99 - 1 - len(elsewhere)
+    monkeypatch.setattr(client, "view", lambda *_: {"items": [invented], "total": 1, "next": None})
+    assert ask(client, "handoffs.next", {})["items"] == []

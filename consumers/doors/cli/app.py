@@ -109,17 +109,26 @@ class App:
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query; arguments that are None are not sent."""
         self._has_asked = True
-        return self.ledger().ask(query, **arguments)
+        return self._with_witnesses(self.ledger().ask(query, **arguments))
 
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the views brought up to date first."""
         self._has_asked = True
         from projections.views import ask  # noqa: PLC0415 - help asks nothing
 
-        answer = ask(self.client(), query, arguments)
+        answer = self._with_witnesses(ask(self.client(), query, arguments))
         from projections.agents.suspects import suspect_places  # noqa: PLC0415 - loaded by what asks views
 
         self._doubts |= suspect_places(answer)  # what is made of it may not pass the marks on
+        return answer
+
+    def _with_witnesses(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Say in an answer from signed entries what the witnesses that this folder names cosigned of its log."""
+        settings, as_of = self.settings(), answer.get("as_of")
+        if as_of is not None and b"witness" in settings.text:
+            from consumers.doors.node.witnesses import witnessed_of  # noqa: PLC0415 - few ledgers have witnesses
+
+            as_of["witnessed"] = witnessed_of(self.client(), settings, as_of["size"], as_of["root"])
         return answer
 
     def acting(self) -> str:

@@ -4,8 +4,9 @@ In this order, within one budget of tokens: the page for agents, who acts and in
 tasks, what waits, the last session. A section has only whole items, and no item is cut; what found no room is counted
 under "Left out", with the command that shows it. A ledger with nothing in it says what to do first.
 
-What others wrote stands in a marked block (``consumers.sdk.quotation``), each line with its author and age; what to do
-about it, in our own words, stands before the block.
+What waits is to be acted on, so it was checked against its signed entries (``projections.checked``); the rest is what
+somebody remembers, as the views have it. What others wrote stands in a marked block (``consumers.sdk.quotation``), each
+line with its author and age; what to do about it, in our own words, stands before the block.
 """
 
 from __future__ import annotations

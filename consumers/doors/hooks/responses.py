@@ -20,6 +20,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
@@ -120,13 +121,15 @@ def _export(work: Work, session: str) -> None:
 
 def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
     from consumers.doors.hooks.prime import budget_tokens, page_alone, prime  # noqa: PLC0415 - only a start needs it
+    from projections.views import ask  # noqa: PLC0415 - as above
 
     budget = budget_tokens
     try:
         while True:
             client = ledger.client
             origin = origin_of(client, Home(work.home))
-            made = prime(client.view, client.get_blob, origin, agent=work.call.agent, session=session, budget=budget)
+            view = partial(ask, client)
+            made = prime(view, client.get_blob, origin, agent=work.call.agent, session=session, budget=budget)
             if len(made.text) <= brief_max_chars:
                 return made.text
             budget = int(budget * _budget_step)

@@ -32,14 +32,22 @@ import msgspec
 import structlog
 
 from consumers.sdk.http import NoAnswer, is_loopback, request
-from ledger import limits
-from ledger.checkpoint import Checkpoint, note_size_max_bytes, parse_checkpoint
+from ledger import limits, trust
+from ledger.checkpoint import (
+    Checkpoint,
+    CheckpointVerifier,
+    note_size_max_bytes,
+    parse_checkpoint,
+    verify_checkpoint,
+)
+from ledger.client import Client
 from ledger.codec import converted, decode_decimal, encode_base64
-from ledger.config import WITNESSED_FILE
+from ledger.config import WITNESSED_FILE, Settings
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.files import replacing
+from ledger.history import Growth, Trusted, is_continued, shown
 from ledger.local import LocalClient
-from ledger.policy import Policy, Witness
+from ledger.policy import Policy, Witness, Witnessed
 
 log = structlog.get_logger("baton.witness")
 
@@ -74,6 +82,36 @@ def configured_witnesses(table: dict[str, str]) -> tuple[Policy, bool] | None:
             message = f"the witness {name} needs the URL it answers at: https://…, or http://… on this machine"
             raise Refused("INVALID_FIELD", message, path="$.witness.policy", witness=name)
     return policy, given.fail == "closed"
+
+
+def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Witnessed | None:
+    """Return what the witnesses that this user trusts say of the log whose head is shown; None: there are none.
+
+    Raises:
+        Corrupted: ``HISTORY_CHANGED``: what they cosigned and this head are of two histories; as ``Policy.judge``.
+    """
+    try:
+        configured = configured_witnesses(trust.actions_of(settings, client).witness)
+        if configured is None:
+            return None
+        try:
+            note = client.prove(0).checkpoint_text
+        except Corrupted as error:
+            if error.code != "NOT_WITNESSED":
+                raise
+            note = client.checkpoint()
+    except Refused:
+        return None  # the folder is not trusted with any, or its checkpoint key is somebody else's
+    if key := client.memory.checkpoint_key:  # of a node that is asked over the bus
+        verify_checkpoint(note, CheckpointVerifier.from_vkey(key))
+    cosigned = parse_checkpoint(note)
+    heads = sorted([Trusted(size, root), Trusted(cosigned.size, cosigned.root.hex())], key=lambda head: head.size)
+    path = client.consistency(heads[0].size, heads[1].size).path
+    if not is_continued(heads[0], Growth(heads[1].size, heads[1].root, path)):
+        message = f"the witnesses cosigned {shown(cosigned.size, cosigned.root.hex())}, and {shown(size, root)} is of \
+another history: `baton verify --policy` says more"
+        raise Corrupted("HISTORY_CHANGED", message, size=size, tree_head=root)
+    return configured[0].judge(note, time.time())
 
 
 class _Asked(msgspec.Struct):

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from building import ORIGIN
 from served import Served, failure_of
 
 from ledger import limits
 from ledger.client import read_event
 from ledger.config import VIEWS_FILE
+from ledger.ends import open_ends, sign_ends
 from ledger.errors import Corrupted
 from ledger.events.handoff import HandoffAmended, HandoffLogged
 from ledger.history import StreamAsked
@@ -76,14 +78,43 @@ def test_node_that_shows_an_old_tree_again_is_refused(served: Served, monkeypatc
         assert (type(error), error.code) == (Corrupted, "HISTORY_CHANGED")
 
 
-def test_stream_that_ends_early_says_as_of_which_head(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def without(served: Served, page: StreamPage, hidden: int, **fields: object) -> StreamPage:
+    """Return the page without the last entries of its stream."""
+    kept = served.ledger.head()[0] - hidden
+    return msgspec.structs.replace(page, entries=[one for one in page.entries if one.index < kept], **fields)
+
+
+@pytest.mark.parametrize("hidden", [1, 2], ids=["its last entry", "all of it"])
+def test_node_that_withholds_the_end_of_a_stream_is_refused(
+    served: Served, monkeypatch: pytest.MonkeyPatch, hidden: int
+) -> None:
     served.ledger.hand_over("logs", **GOOD)
     served.ledger.emit("alice", "handoff/logs", HandoffAmended(to="bob", reviewer="rita", **BAD))
     client = served.client("bob")
-    lie(served, monkeypatch, lambda page: msgspec.structs.replace(page, entries=page.entries[:-1]))
+    other = served.local.signed_stream(StreamAsked("handoff/none")).ends
+    for note in ({}, {"ends": ""}, {"ends": "no note\n"}, {"ends": other}):
+        with monkeypatch.context() as patch:
+            lie(served, patch, lambda page, note=note: without(served, page, hidden, **note))
+            assert failure_of(lambda: client.streams.read("handoff/logs")).code == "VERIFICATION_FAILED"
+    assert show(client)["title"] == BAD["title"]
+
+
+def test_node_that_signs_for_less_than_there_is_has_convicted_itself(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.ledger.hand_over("logs", **GOOD)
+    served.ledger.emit("alice", "handoff/logs", HandoffAmended(to="bob", reviewer="rita", **BAD))
+    client = served.client("bob")
+    page = served.local.signed_stream(StreamAsked("handoff/logs"))
+    key = served.ledger.home.checkpoint_key(ORIGIN, served.local.checkpoint_key())
+    honest = open_ends(page.ends, key.verifier)
+    lied = sign_ends(msgspec.structs.replace(honest, streams={"handoff/logs": 1}), key)
+    lie(served, monkeypatch, lambda page: without(served, page, 1, ends=lied))
     shown = show(client)
-    assert (shown["title"], shown["as_of"]["size"]) == (GOOD["title"], served.ledger.head()[0])
-    # Whoever judges it names that version, and the ledger knows of another one.
+    assert (shown["title"], shown["as_of"]["size"], shown["as_of"]["ends"]) == (GOOD["title"], honest.size, lied)
+    # The note and the hidden entry, which stands under the same head, contradict each other; and whoever judges what
+    # was shown names its version, of which the ledger knows that it is another.
+    assert (honest.root, honest.streams) == (page.growth.root, {"handoff/logs": 2})
 
 
 def test_head_that_was_read_is_remembered_when_the_client_goes(served: Served) -> None:

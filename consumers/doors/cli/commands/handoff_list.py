@@ -80,6 +80,10 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
 def as_of_line(as_of: dict[str, Any]) -> str:
     """Return in a sentence what an answer was checked against."""
     line = f"checked: every signature, as of {as_of['size']} entries with tree head {as_of['root'][:root_digits_shown]}"
+    if as_of["ends"] is not None:
+        line += ", where the ledger's key signed that nothing of it is left out"
+    if as_of.get("witnessed") is not None:
+        line += f"; {as_of['witnessed']}"
     if not as_of["is_pinned"]:
         line += " (self-asserted: no root is pinned here, see `baton trust --root`)"
     for one in as_of["ignored"]:

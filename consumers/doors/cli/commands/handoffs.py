@@ -141,10 +141,11 @@ def read_first(app: App, verb: Verb, id_: str, *, asks: bool) -> dict[str, Any]:
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         read = "`baton handoff show ID` prints it, with `--json` as `data.version`"
         raise Refused("USAGE", f"{spelled(verb)} signs what you have read: say its --version ({read})", field="version")
-    from consumers.doors.cli.commands.handoff_list import print_handoff  # noqa: PLC0415 - only who reads needs it
+    from consumers.doors.cli.commands.handoff_list import as_of_line, print_handoff  # noqa: PLC0415 - only who reads
 
     found = app.query("handoffs.show", id=id_)
     app.show("handoff", found, lambda: print_handoff(found))
+    click.echo(f"\n{as_of_line(found['as_of'])}")
     if asks and not click.confirm(f"\n{spelled(verb)} this version as {app.acting()}?", default=False, err=True):
         raise click.Abort
     return found

@@ -69,6 +69,8 @@ def test_edited_view_changes_nothing_that_somebody_acts_on(place: Place, baton: 
     assert (shown["title"], shown["task"]) == ("Delete production", "rm -rf /")
     assert "Delete production" in baton("handoff", "show", name)
     assert shown["as_of"]["is_pinned"] is True
+    (item,) = [one for one in baton.data("next", "--limit", "500", "--as", "rita")["items"] if one["id"] == name]
+    assert item["title"] == "Delete production"
 
 
 def test_report_that_a_view_calls_passed_lets_nobody_act(alone: Baton, tmp_path: Path) -> None:

@@ -12,14 +12,15 @@ import pytest
 from building import Ledger
 from cosigning import Signer
 from http_double import HttpDouble
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 from witnessing import WitnessProcess, make
 
-from consumers.doors.node.witnesses import Witnessing, configured_witnesses
+from consumers.doors.node.witnesses import Witnessing, configured_witnesses, witnessed_of
 from consumers.sdk.receipts import Anchors, check, take
 from ledger import limits
 from ledger.checkpoint import Checkpoint, parse_checkpoint, sign_checkpoint
-from ledger.config import WITNESSED_FILE
+from ledger.config import WITNESSED_FILE, Actions
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.events.session import FindingLogged, SessionStarted
 from ledger.local import LocalClient
@@ -244,6 +245,31 @@ def test_failing_closed_hands_out_witnessed_proofs_only_and_failing_open_all(
     witnessing(client, of_liar(liar), "open")
     assert parse_checkpoint(client.published_checkpoint()).size == size + 1
     assert client.prove(size).checkpoint_text != note
+
+
+def test_reader_is_told_when_the_log_that_he_is_shown_was_cosigned(
+    ledger: Ledger, client: LocalClient, liar: Liar
+) -> None:
+    table = {"policy": of_liar(liar), "fail": "closed"}
+    settings = replace(ledger.settings(), actions=Actions(witness=table))
+
+    def told(size: int, root: str) -> str:
+        return str(witnessed_of(client, settings, size, root))
+
+    ours, before = witnessing(client, table["policy"], "closed"), client.head()
+    assert told(before.size, before.root).startswith("witnessed by 0 of 1")
+    ledger.emit("alice", "session/s", SessionStarted())
+    ask(ours)
+    seen = ledger.head()[0]
+    ledger.emit("alice", "session/s", FindingLogged(finding="not witnessed yet"))
+    for head in (client.head(), before):  # a node may show an old one: what was cosigned stands beside it
+        words = told(head.size, head.root)
+        assert words.startswith("witnessed at 20")
+        assert words.endswith(f"by 1 of 1 ({seen} entries)")
+        with pytest.raises(Corrupted, match="HISTORY_CHANGED"):
+            told(head.size, "0" * 64)
+    assert witnessed_of(client, replace(settings, actions=Actions()), before.size, before.root) is None
+    assert witnessed_of(client, ledger.settings(), before.size, before.root) is None
 
 
 @pytest.mark.parametrize(
