@@ -4,42 +4,52 @@ Their effects are events in the same log, outside their own stores, so each carr
 we crash here: between the briefs, or between an event and the position, all of them are tried again, and those that are
 there are recognised by their keys.
 
-The graph is the one that stands when the worker gets to it, which may be newer than the conclusion it reacts to. The
-validator is never the author of a reasoning, so its report is the independent one that acting on a full graph needs.
+The graph is the one that stands when the worker gets to it, which may be newer than the conclusion it reacts to.
+
+A brief never waits for a model. That its prose is wanted is written into the compressor's store in the transaction of
+the position, so it outlives a crash, and ``ProseWorker`` publishes the brief once more with it: several are asked for
+at a time, so one that hangs holds up no other, and what failed is asked for again with a growing pause.
+
+The validator is never the author of a reasoning, so its report is the independent one that acting on a full graph
+needs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Final
+from queue import Empty, SimpleQueue
+from typing import Final, NamedTuple
 
 import structlog
 from msgspec.structs import replace
 
 from consumers.reasoning.compressor.compress import compress
 from consumers.reasoning.compressor.envelope import COMPRESSOR_NAME, COMPRESSOR_VERSION
-from consumers.reasoning.compressor.prose import write_prose
+from consumers.reasoning.compressor.prose import holds, write_prose
 from consumers.reasoning.validator.publication import publish, validate_ref
 from consumers.reasoning.validator.trees import open_tree
-from consumers.reasoning.validator.validator import Judge, Verdict
-from consumers.sdk.llm.judge import LlmJudge, instructions_digest
+from consumers.reasoning.validator.validator import Judge
 from consumers.sdk.llm.model import LlmClient
 from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import Subscriptions
+from consumers.sdk.text import shorten
 from ledger.author import Author, Draft
 from ledger.bus.subjects import stream_token
 from ledger.codec import encode_canonical
-from ledger.errors import Refused, Unavailable
+from ledger.errors import BatonError, Refused, Unavailable, message_of
 from ledger.events.body import Event
-from ledger.events.reasoning import Opinion, ReasoningBriefed
+from ledger.events.brief import Prose
+from ledger.events.reasoning import ReasoningBriefed
 from ledger.limits import data_size_max_bytes
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 from projections.reader import Reader
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 log = structlog.get_logger("baton.compressor")
 
@@ -47,9 +57,45 @@ KINDS: Final = ("reasoning.concluded",)
 LEVELS: Final = (TransferLevel.MINIMAL, TransferLevel.STANDARD)
 stop_wait_s: Final = 0.1
 prose_missing_max_chars: Final = 500
+PROSE_AWAITED: Final = "the model has not written it yet"
+prose_poll_s: Final = 0.5
+prose_wait_first_s: Final = 30.0
+prose_wait_max_s: Final = 3_600.0
+prose_attempts_max: Final = 50  # two days
+_fewer_attempts: Final = {"LLM_INVALID": 3, "TOO_LARGE": 1, "INVALID_FIELD": 1, "NOT_FOUND": 1}
+"""A model that answers wrongly costs as much each time and seldom betters itself; a graph that is too large never."""
 
-# A model that could not be asked says nothing: that is unsure, and the reason tells why.
-_OPINIONS: Final[dict[str, Opinion]] = {"supported": "follows", "unsupported": "does_not_follow"}
+
+class Wanted(NamedTuple):
+    """Prose that is wanted: of which reasoning, because of which event, after how many attempts, from when on."""
+
+    id: str
+    cause: str
+    attempts: int = 0
+    due_s: float = 0.0
+
+
+class ProseStore(Subscriptions):
+    """The compressor's store: its position, and which prose is still to be written."""
+
+    schema = """
+    CREATE TABLE IF NOT EXISTS prose (
+        id TEXT PRIMARY KEY, cause TEXT NOT NULL, attempts INTEGER NOT NULL, due_s REAL NOT NULL
+    ) WITHOUT ROWID;
+    """
+
+    def due(self, now_s: float) -> list[Wanted]:
+        """Return what is to be asked for now, the oldest wish first."""
+        with self.translated():
+            rows = self.db.execute("SELECT * FROM prose WHERE due_s <= ? ORDER BY due_s, cause", (now_s,)).fetchall()
+        return [Wanted(*row) for row in rows]
+
+    def settle(self, wanted: Wanted, again: Wanted | None) -> None:
+        """Forget a wish, or put it off; not one that a newer conclusion has renewed meanwhile."""
+        with self.transaction() as db, self.translated():
+            is_same = db.execute("DELETE FROM prose WHERE id = ? AND cause = ?", wanted[:2]).rowcount
+            if is_same and again is not None:
+                db.execute("INSERT INTO prose VALUES (?, ?, ?, ?)", again)
 
 
 class _Worker:
@@ -69,7 +115,7 @@ class _Worker:
         Raises:
             Unavailable: the ledger or the store cannot be used.
         """
-        with closing(Subscriptions(self._store)) as subscriptions:
+        with closing(ProseStore(self._store)) as subscriptions:
             reactor = Reactor(self._author.client, subscriptions, self.name, wait_s=stop_wait_s)
             reactor.on(*KINDS)(self._react)
             if self.is_from_start:
@@ -79,6 +125,39 @@ class _Worker:
     def _react(self, event: Event, _: sqlite3.Connection) -> None:
         raise NotImplementedError
 
+    def _brief(
+        self,
+        id_: str,
+        cause: str,
+        level: TransferLevel,
+        *,
+        prose: Prose | None = None,
+        missing: str = "",
+        again: str = "",
+    ) -> None:
+        """Publish the brief of a reasoning as it is now.
+
+        Raises:
+            Refused: it was not admitted; ``INVALID_FIELD`` when the prose is of an earlier version.
+        """
+        full = self._reader.full_reasoning(id_)
+        if prose is not None and not holds(prose, full.memory):
+            raise Refused("INVALID_FIELD", "the reasoning was extended while the model wrote about it")
+        domain = self._reader.answer("reasoning.show", {"id": id_})["domain"] or None
+        brief = compress(full.memory, level, domain=domain)
+        prompt = to_context_prompt(brief)
+        briefed = fitting(ReasoningBriefed(brief, prompt.prompt, prompt.tokens, prose=prose, prose_missing=missing))
+        stream = f"reasoning/{id_}"
+        # The stream is part of the key: two agents may come to the very same graph.
+        idem = f"{COMPRESSOR_NAME}/{COMPRESSOR_VERSION}:{level.value}:{stream_token(stream)}:{full.ref}{again}"
+        try:
+            self._author.emit(Draft(stream=stream, data=briefed, causes=[cause], idem=idem))
+        except Refused as refusal:
+            if refusal.code != "IDEMPOTENCY_CONFLICT":
+                raise
+            # The same compressor made this brief before, with another tokenizer at hand: that one stands.
+            log.warning("brief was published before", stream=stream, idem=idem)
+
 
 class CompressorWorker(_Worker):
     """Publishes the briefs of every concluded reasoning, from the start of the log on."""
@@ -86,43 +165,87 @@ class CompressorWorker(_Worker):
     name = "compressor"
     is_from_start = True
 
-    def __init__(self, author: Author, reader: Reader, store: Path, llm: LlmClient | None = None) -> None:
-        """Keep the position in ``store``; with ``llm`` a model writes prose beside the standard brief."""
+    def __init__(self, author: Author, reader: Reader, store: Path, *, wants_prose: bool = False) -> None:
+        """Keep the position in ``store``, and there what a ``ProseWorker`` is to write, if there is one."""
+        super().__init__(author, reader, store)
+        self._wants_prose = wants_prose
+
+    def _react(self, event: Event, db: sqlite3.Connection) -> None:
+        for level in LEVELS:
+            is_awaited = self._wants_prose and level is TransferLevel.STANDARD
+            self._brief(event.name, event.id, level, missing=PROSE_AWAITED if is_awaited else "")
+        if self._wants_prose:
+            db.execute("INSERT OR REPLACE INTO prose VALUES (?, ?, ?, ?)", Wanted(event.name, event.id))
+
+
+class ProseWorker(_Worker):
+    """Has a model write the prose of standard briefs, ``parallel_max`` of them at a time."""
+
+    def __init__(
+        self, author: Author, reader: Reader, store: Path, llm: LlmClient, *, now: Callable[[], float] = time.time
+    ) -> None:
+        """Work off what the compressor's ``store`` says is wanted."""
         super().__init__(author, reader, store)
         self._llm = llm
+        self._now = now
+        self._written: SimpleQueue[tuple[Wanted, Prose | BatonError]] = SimpleQueue()
 
-    def _react(self, event: Event, _: sqlite3.Connection) -> None:
-        full = self._reader.full_reasoning(event.name)
-        domain = self._reader.answer("reasoning.show", {"id": event.name})["domain"] or None
-        maker = f"{COMPRESSOR_NAME}/{COMPRESSOR_VERSION}"
-        for level in LEVELS:
-            brief = compress(full.memory, level, domain=domain)
-            prompt = to_context_prompt(brief)
-            briefed = ReasoningBriefed(brief=brief, prompt=prompt.prompt, tokens=prompt.tokens)
-            if level is TransferLevel.STANDARD:
-                briefed = self._with_prose(briefed, full.memory)
-            briefed = fitting(briefed)
-            # The stream is part of the key: two agents may come to the very same graph.
-            idem = f"{maker}:{level.value}:{stream_token(event.stream)}:{full.ref}"
-            self._publish(Draft(stream=event.stream, data=briefed, causes=[event.id], idem=idem))
+    def run(self, stop: threading.Event, *, until: int | None = None) -> None:
+        """Work until ``stop`` is set, or, with ``until``, until nothing is due.
 
-    def _with_prose(self, briefed: ReasoningBriefed, memory: ReasoningMemory) -> ReasoningBriefed:
-        if self._llm is None:
-            return briefed
+        Raises:
+            Unavailable: the ledger or the store cannot be used.
+        """
+        asked: set[str] = set()
+        with closing(ProseStore(self._store)) as store:
+            while not stop.is_set():
+                free = self._llm.endpoint.settings.parallel_max - len(asked)
+                for wanted in [one for one in store.due(self._now()) if one.id not in asked][: max(0, free)]:
+                    asked.add(wanted.id)
+                    # A call that hangs ends at its own limit: nobody waits for it when the node stops.
+                    threading.Thread(target=self._ask, args=(wanted,), daemon=True).start()
+                if until is not None and not asked:
+                    return
+                with contextlib.suppress(Empty):
+                    wanted, prose = self._written.get(timeout=prose_poll_s)
+                    asked.discard(wanted.id)
+                    store.settle(wanted, self._publish(wanted, prose))
+
+    def _ask(self, wanted: Wanted) -> None:
         try:
-            return replace(briefed, prose=write_prose(memory, self._llm))
-        except (Unavailable, Refused) as error:
-            log.warning("no prose", code=error.code, error=error.message)
-            return replace(briefed, prose_missing=f"{error.code}: {error.message}"[:prose_missing_max_chars])
+            prose: Prose | BatonError = write_prose(self._reader.full_reasoning(wanted.id).memory, self._llm)
+        except BatonError as error:
+            prose = error
+        except Exception as error:  # without an answer it would count as asked for ever
+            log.exception("asking failed", reasoning=wanted.id)
+            prose = Unavailable("LLM_INVALID", f"asking failed: {message_of(error)}")
+        self._written.put((wanted, prose))
 
-    def _publish(self, draft: Draft) -> None:
-        try:
-            self._author.emit(draft)
-        except Refused as refusal:
-            if refusal.code != "IDEMPOTENCY_CONFLICT":
-                raise
-            # The same compressor made this brief before, with another tokenizer at hand: that one stands.
-            log.warning("brief was published before", stream=draft.stream, idem=draft.idem)
+    def _publish(self, wanted: Wanted, prose: Prose | BatonError) -> Wanted | None:
+        """Publish the brief with its prose, or why it has none; return when it is asked for again."""
+        publish = partial(self._brief, wanted.id, wanted.cause, TransferLevel.STANDARD)
+        number = f":prose:{wanted.cause[:16]}:{wanted.attempts}"
+        if not isinstance(prose, BatonError):
+            try:
+                return publish(prose=prose, again=number)
+            except Refused as refusal:
+                prose = refusal
+        again = _again(wanted, prose, self._now())
+        log.warning("no prose", reasoning=wanted.id, code=prose.code, error=prose.message, again=again is not None)
+        # The first failure and the last are worth an event each: what a reader wants to know of the model.
+        if wanted.attempts == 0 or again is None:
+            with contextlib.suppress(Refused):
+                publish(missing=shorten(f"{prose.code}: {prose.message}", prose_missing_max_chars), again=number)
+        return again
+
+
+def _again(wanted: Wanted, error: BatonError, now_s: float) -> Wanted | None:
+    """Return when prose is asked for again after a failure; None when it is given up."""
+    attempts = wanted.attempts + 1
+    if attempts >= _fewer_attempts.get(error.code, prose_attempts_max):
+        return None
+    wait_s = min(prose_wait_first_s * 2 ** min(wanted.attempts, 10), prose_wait_max_s)
+    return wanted._replace(attempts=attempts, due_s=now_s + max(wait_s, error.details.get("retry_after_s", 0.0)))
 
 
 def fitting(briefed: ReasoningBriefed) -> ReasoningBriefed:
@@ -148,17 +271,3 @@ class ValidatorWorker(_Worker):
         with open_tree(self._tree) as tree:
             validated = validate_ref(self._reader.answer, event.name, tree=tree, judge=self._judge)
         publish(self._author, validated)
-
-
-class ModelJudge:
-    """Asks a model about each inference; ``prompt_hash`` is of the instructions that are the same for all."""
-
-    def __init__(self, client: LlmClient) -> None:
-        self._judge = LlmJudge(client)
-        self.model = client.model
-        self.prompt_hash = f"sha256:{instructions_digest()}"
-
-    def judge(self, step: ReasoningStep, deps: Sequence[ReasoningStep]) -> Verdict:
-        """Return whether the step follows from those it rests on; raises nothing."""
-        answer = self._judge.judge(step, deps)
-        return Verdict(_OPINIONS.get(answer.verdict, "unsure"), answer.reason)

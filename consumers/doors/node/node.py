@@ -32,7 +32,8 @@ from consumers.handoffs.notifier.worker import NotifierWorker
 from consumers.handoffs.router.chains_file import ChainsFile
 from consumers.handoffs.router.worker import NAME as ROUTER
 from consumers.handoffs.router.worker import RouterWorker
-from consumers.reasoning.workers import CompressorWorker, ModelJudge, ValidatorWorker
+from consumers.reasoning.validator.judge import ModelJudge
+from consumers.reasoning.workers import CompressorWorker, ProseWorker, ValidatorWorker
 from consumers.sdk.llm.model import configured_client
 from consumers.sdk.service import service_author
 from ledger.admission.committer import Committer
@@ -337,10 +338,12 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
     chains = ChainsFile(path / CHAINS_FILE, settings.config.default_reviewer, permit=partial(check_chains, path))
     router = service_author(client, ROUTER)
     workers: dict[str, Work] = {
-        "compressor": CompressorWorker(author, reader, path / "compressor.db", llm).run,
+        "compressor": CompressorWorker(author, reader, path / "compressor.db", wants_prose=llm is not None).run,
         "blobs": partial(drop_now_and_then, client.log),
         "router": RouterWorker(router, reader.answer, path / "router.db", chains).run,
     }
+    if llm is not None:
+        workers["prose"] = ProseWorker(author, reader, path / "compressor.db", llm).run
     if (witnesses := configured_witnesses(actions.witness)) is not None:
         policy, fail_closed = witnesses
         workers["witness"] = Witnessing(client, policy, fail_closed=fail_closed).run

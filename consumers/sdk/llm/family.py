@@ -41,31 +41,17 @@ class Manner(NamedTuple):
     path: str
     base_url: str
     token_field: str
-    temperature: float | None
-    json_mode: bool
     answer_tokens_max: int
+    temperature: float | None
+    json_mode: dict[str, str] | None
 
 
+_CHAT: Final = "/chat/completions"
+_JSON: Final = {"type": "json_object"}
 MANNERS: Final[dict[Family, Manner]] = {
-    "openai": Manner(
-        "/chat/completions",
-        "https://api.openai.com/v1",
-        "max_completion_tokens",
-        temperature=None,
-        json_mode=True,
-        answer_tokens_max=8_192,
-    ),
-    "openai-compatible": Manner(
-        "/chat/completions", "", "max_tokens", temperature=0.0, json_mode=True, answer_tokens_max=2_048
-    ),
-    "anthropic": Manner(
-        "/messages",
-        "https://api.anthropic.com/v1",
-        "max_tokens",
-        temperature=None,
-        json_mode=False,
-        answer_tokens_max=4_096,
-    ),
+    "openai": Manner(_CHAT, "https://api.openai.com/v1", "max_completion_tokens", 8_192, None, _JSON),
+    "openai-compatible": Manner(_CHAT, "", "max_tokens", 2_048, 0.0, _JSON),
+    "anthropic": Manner("/messages", "https://api.anthropic.com/v1", "max_tokens", 4_096, None, None),
 }
 _OTHER_LIMIT: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 
@@ -81,11 +67,11 @@ def fields_of(settings: LlmSettings, family: Family) -> tuple[dict[str, Any], fr
     manner = MANNERS[family]
     limit = settings.token_field or manner.token_field
     temperature = manner.temperature if settings.temperature is None else settings.temperature
-    json_mode = manner.json_mode if settings.json_mode is None else settings.json_mode
+    json_mode = manner.json_mode if settings.json_mode is None else _JSON if settings.json_mode else None
     fields: dict[str, Any] = {
         limit: settings.answer_tokens_max or manner.answer_tokens_max,
         "temperature": temperature,
-        "response_format": {"type": "json_object"} if json_mode else None,
+        "response_format": json_mode,
     }
     named = {"temperature": settings.temperature, "response_format": settings.json_mode, limit: settings.token_field}
     by_default = {name for name, value in named.items() if value is None and name not in settings.fields}

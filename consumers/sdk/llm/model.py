@@ -98,30 +98,6 @@ class LlmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     fields: dict[str, Any] = {}
 
 
-class ApiKey:
-    """A key that does not show itself: only ``reveal`` returns it."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        """Hold a key.
-
-        Raises:
-            Refused: ``INVALID_FORMAT`` when it cannot stand in a header: too long, or not printable ASCII.
-        """
-        if len(value) > api_key_max_chars or not _KEY.fullmatch(value):
-            raise Refused("INVALID_FORMAT", f"an API key is 1 to {api_key_max_chars} printable ASCII characters")
-        self._value = value
-
-    def __repr__(self) -> str:
-        """Show that there is a key, not which."""
-        return "ApiKey(…)"
-
-    def reveal(self) -> str:
-        """Return the key, for the one header that carries it."""
-        return self._value
-
-
 class Endpoint(msgspec.Struct, frozen=True):
     """A checked endpoint: the URL that is posted to, its family, the settings, and where variables are read.
 
@@ -134,26 +110,25 @@ class Endpoint(msgspec.Struct, frozen=True):
     settings: LlmSettings
     variable: Callable[[str], str | None]
 
-    def read_key(self) -> ApiKey | None:
+    def read_key(self) -> str | None:
         """Return the key; None where the settings name none.
 
         Raises:
-            Refused: as ``read_private`` for the key's file; ``INVALID_FORMAT`` for what cannot be a key.
+            Refused: as ``read_private`` for the key's file; ``INVALID_FORMAT`` for what cannot stand in a header.
             Unavailable: ``LLM_UNAVAILABLE`` when the environment has no such variable.
         """
         file, name = self.settings.api_key_file, self.settings.api_key_variable
-        if name is not None:
-            value = self.variable(name)
-            if not value:
-                message = f"the environment has no {name}: set it where `baton` is started, or take api_key_file"
-                raise Unavailable("LLM_UNAVAILABLE", message, variable=name)
-            return ApiKey(value.strip())
-        if file is None:
+        if file is not None:
+            key = read_private(Path(file).expanduser()).decode("utf-8", "replace").strip()
+        elif name is None:
             return None
-        try:
-            return ApiKey(read_private(Path(file).expanduser()).decode("ascii").strip())
-        except UnicodeDecodeError:
-            raise Refused("INVALID_FORMAT", f"{file} does not hold an API key", path=file) from None
+        elif not (key := (self.variable(name) or "").strip()):
+            message = f"the environment has no {name}: set it where `baton` is started, or take api_key_file"
+            raise Unavailable("LLM_UNAVAILABLE", message, variable=name)
+        if len(key) > api_key_max_chars or not _KEY.fullmatch(key):
+            message = f"the API key in {file or name} is not 1 to {api_key_max_chars} printable ASCII characters"
+            raise Refused("INVALID_FORMAT", message)
+        return key
 
 
 def read_endpoint(settings: LlmSettings, variable: Callable[[str], str | None]) -> Endpoint:
@@ -230,8 +205,7 @@ class LlmClient:
                 (the answer is not what was asked for).
         """
         key = self.endpoint.read_key()
-        secret = None if key is None else key.reveal()
-        return Answer(_decode(self._post(messages, secret), form, secret), self.model, prompt_digest(messages))
+        return Answer(_decode(self._post(messages, key), form, key), self.model, prompt_digest(messages))
 
     def _post(self, messages: list[Message], key: str | None) -> bytes:
         """Return the body of the answer, asked again without each default field that the server refuses by name."""
@@ -248,9 +222,7 @@ class LlmClient:
             if answer.status == _OK:
                 return answer.body
             reason = reason_in(answer.body, key)
-            rest = None
-            if answer.status in _WRONG_FORM:
-                rest = without_refused(fields, self._by_default, reason, tried)
+            rest = without_refused(fields, self._by_default, reason, tried) if answer.status in _WRONG_FORM else None
             if rest is None:
                 raise _refusal(answer.status, reason)
             self.left_out |= {name: reason for name in fields if name not in rest}
@@ -276,8 +248,7 @@ def _refusal(status: int, reason: str) -> Unavailable:
     if 300 <= status < 400:
         return Unavailable("LLM_INVALID", f"the endpoint answered {status}: redirects are not followed", status=status)
     why = "it does not accept the API key" if status in _DENIED else "it does not accept the request"
-    said = f": {reason}" if reason else ""
-    return Unavailable("LLM_UNAVAILABLE", f"the endpoint answered {status}, {why}{said}", status=status)
+    return Unavailable("LLM_UNAVAILABLE", _because(f"the endpoint answered {status}, {why}", reason), status=status)
 
 
 def _gave_up(failure: NoAnswer, key: str | None) -> Unavailable:
@@ -286,9 +257,12 @@ def _gave_up(failure: NoAnswer, key: str | None) -> Unavailable:
     details = {"attempts": failure.attempts, "status": failure.status, "retry_after_s": failure.wait_s}
     known = {name: value for name, value in details.items() if value is not None}
     times = f" {failure.attempts} times" if failure.attempts > 1 else ""
-    reason = reason_in(failure.body, key) if failure.body else ""
-    said = f": {reason}" if reason else ""
-    return Unavailable("LLM_UNAVAILABLE", f"the model cannot be asked: {failure.problem}{times}{said}", **known)
+    message = _because(f"the model cannot be asked: {failure.problem}{times}", reason_in(failure.body, key))
+    return Unavailable("LLM_UNAVAILABLE", message, **known)
+
+
+def _because(message: str, reason: str) -> str:
+    return f"{message}: {reason}" if reason else message
 
 
 def _decode(body: bytes, form: type[T], key: str | None) -> T:

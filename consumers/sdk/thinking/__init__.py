@@ -7,8 +7,8 @@
     [('observation', 'The secret is in the environment.'), ('inference', 'So it is in the logs.')]
     >>> (found.memory.conclusion, found.conclusion_from, found.inferred[1])
     ('Rotate the secret.', 'answer', ['type'])
-    >>> "".join(piece.text for piece in found.pieces(0)) == text
-    True
+    >>> text[slice(*found.spans[2][1:])]
+    'So it is in the logs.'
 
 The words used here: a *source* is one string of the response; a *region* is a part of it that is thinking or answer;
 a *span* is where a step stands in its source; a *gap* is what stands between spans (tags, list marks, white space).

@@ -45,13 +45,6 @@ class Span(msgspec.Struct, frozen=True):
     end: int
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """A part of a source: the span of a step, or with ``step`` None a gap."""
-
-    text: str
-    step: int | None
-
-
 class Extraction(msgspec.Struct, frozen=True):
     """A graph extracted from a response, with all that says how it came about."""
 
@@ -64,20 +57,6 @@ class Extraction(msgspec.Struct, frozen=True):
     conclusion_span: Span | None
     absent: list[str]
     notes: list[Note]
-
-    def pieces(self, source: int) -> Iterator[Piece]:
-        """Yield the steps of a source and the gaps between them; their texts together are the source."""
-        text = self.sources[source].text
-        position = 0
-        for number, span in self.spans.items():
-            if span.source != source:
-                continue
-            if span.start > position:
-                yield Piece(text[position : span.start], None)
-            yield Piece(text[span.start : span.end], number)
-            position = span.end
-        if position < len(text):
-            yield Piece(text[position:], None)
 
 
 def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extraction:

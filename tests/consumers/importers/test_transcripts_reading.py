@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pieces import pieces
 from transcript_lines import (
     ANSWER,
     MODEL,
@@ -70,9 +71,9 @@ def test_responses_that_interleave_are_told_apart(tmp_path: Path) -> None:
 def test_steps_and_gaps_give_the_thinking_back_whole(tmp_path: Path) -> None:
     text = "First I look.\n\n- one\n- two\n\n```\ncode\n```\nTherefore it leaks. " * 400
     (thought,) = thoughts(write(tmp_path / "s.jsonl", session(text=text)))
-    assert "".join(piece.text for piece in thought.extraction.pieces(0)) == text
+    assert "".join(piece.text for piece in pieces(thought.extraction)) == text
     assert [step.content for step in thought.memory.steps] == [
-        piece.text for piece in thought.extraction.pieces(0) if piece.step is not None
+        piece.text for piece in pieces(thought.extraction) if piece.step is not None
     ]
 
 

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pieces import pieces
 from transcript_lines import ANSWER, PROMPT, THINKING, calls, encoded, line, says, session, thinking, write
 
 from consumers.importers.transcripts.conversation import Answered, Progress, Unread
@@ -81,8 +82,8 @@ def test_thinking_of_every_vendor_is_found_with_its_prompt_and_answer(tmp_path: 
         write(tmp_path / name, lines)
     (thought,) = [one for one in read(tmp_path / name)[0] if one is not None]
     assert isinstance(thought, Thought)
-    pieces = [piece.text for source in (0,) for piece in thought.extraction.pieces(source)]
-    assert THINKING in "".join(pieces)
+    parts = [piece.text for piece in pieces(thought.extraction)]
+    assert THINKING in "".join(parts)
     assert (thought.memory.task, thought.memory.conclusion) == (PROMPT, ANSWER)
 
 

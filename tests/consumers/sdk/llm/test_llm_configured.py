@@ -1,42 +1,21 @@
-"""A model that ``config.toml`` names: as the compressor's prose, as the validator's judge, and not at all."""
+"""A model that ``config.toml`` names: whose key is missing, as the validator's judge, and not at all."""
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
-from graphs import audit_graph, audit_json
-from llm_stub import Vendor, says, says_json
+from graphs import audit_graph
+from llm_stub import Vendor, says_json
 
-from consumers.reasoning.compressor.certificate import check_certificate
-from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.compressor.transfer import describe, receive_brief
+from consumers.reasoning.validator.judge import ModelJudge
 from consumers.reasoning.validator.validator import ReasoningValidator
-from consumers.reasoning.workers import CompressorWorker, ModelJudge
 from consumers.sdk.llm.model import configured_client
-from ledger.author import Author
 from ledger.config import Actions
 from ledger.errors import BatonError
-from ledger.events.brief import Brief
-from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from projections.briefs.prompt import TransferLevel
-from projections.reader import Reader
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from building import Ledger
-
     from consumers.sdk.llm.model import LlmClient
-    from ledger.local import LocalClient
-
-SENTENCES = [
-    {"text": "JWT secret stored in environment variable.", "steps": [1]},
-    {"text": "Environment variables are logged in our system.", "steps": [2]},
-    {"text": "Whoever can read the logs can read the JWT secret.", "steps": [4]},
-]
 
 
 def test_without_a_table_nobody_is_asked() -> None:
@@ -83,46 +62,3 @@ def test_models_doubt_fails_a_sound_inference_and_its_praise_saves_none(vendor: 
     assert not doubted.passed
     assert doubted.judge is not None
     assert doubted.judge.prompt_hash.startswith("sha256:")
-
-
-@pytest.fixture
-def concluded(ledger: Ledger) -> str:
-    values = audit_json()
-    steps = [Step(step_number=one["step"], type=one["type"], content=one["content"]) for one in values["steps"]]
-    ledger.emit("alice", "reasoning/audit", ReasoningStarted(task=values["task"]))
-    ledger.emit("alice", "reasoning/audit", ReasoningExtended(steps=steps))
-    ledger.emit("alice", "reasoning/audit", ReasoningConcluded(conclusion=values["conclusion"]))
-    return "audit"
-
-
-@pytest.mark.parametrize("answer", ["good", "broken"])
-def test_prose_travels_beside_the_facts_or_says_why_there_is_none(
-    ledger: Ledger,
-    local_client: LocalClient,
-    concluded: str,
-    vendor: Vendor,
-    client: LlmClient,
-    tmp_path: Path,
-    answer: str,
-) -> None:
-    vendor.script = [says_json({"sentences": SENTENCES}) if answer == "good" else says("no")]
-    key = ledger.register("compressor", "service")
-    with Reader(local_client, ledger.settings()) as reader:
-        author = Author(local_client, "compressor", lambda _: key)
-        CompressorWorker(author, reader, tmp_path / "c.db", client).run(threading.Event(), until=ledger.head()[0])
-        data = reader.answer("briefs.best", {"ref": concluded, "level": "standard"})["data"]
-        told = describe(receive_brief(reader.answer, concluded, TransferLevel.STANDARD))
-        memory = reader.full_reasoning(concluded).memory
-    # Whatever a model says or fails to say, the brief is the default compressor's.
-    brief = msgspec.convert(data["brief"], Brief)
-    assert brief.facts
-    assert brief == compress(memory, TransferLevel.STANDARD)
-    assert check_certificate(brief, memory) == []
-    if answer == "good":
-        assert [one["steps"] for one in data["prose"]["sentences"]] == [[1], [2], [4]]
-        assert data["prose"]["fidelity_kind"] == "lexical lower bound"
-        assert told["prose"] == data["prose"]
-    else:
-        assert "prose" not in data
-        assert data["prose_missing"].startswith("LLM_INVALID")
-        assert (told["prose"], told["prose_missing"]) == (None, data["prose_missing"])

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from pieces import pieces
 
 from consumers.sdk.thinking.extract import extract_reasoning, extract_reasoning_from_minimax
 from consumers.sdk.thinking.response import Note, read_tags
@@ -136,7 +137,7 @@ def test_tags_are_read_however_carelessly_they_stand(
     assert [step.content for step in found.memory.steps] == steps
     assert found.memory.conclusion == conclusion
     assert [note.kind for note in found.notes] == notes
-    assert "".join(piece.text for piece in found.pieces(0)) == text
+    assert "".join(piece.text for piece in pieces(found)) == text
 
 
 def test_text_without_tags_is_all_answer() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pieces import pieces
 
 from consumers.sdk.thinking.extract import extract_reasoning
 from consumers.sdk.thinking.response import read_tags
@@ -65,9 +66,9 @@ def check_lossless(found: Extraction) -> None:
     check_graph(found.memory)
     steps = {step.step_number: step for step in found.memory.steps}
     for number, source in enumerate(found.sources):
-        pieces = list(found.pieces(number))
-        assert "".join(piece.text for piece in pieces).encode() == source.text.encode()
-        for piece in pieces:
+        parts = list(pieces(found, number))
+        assert "".join(piece.text for piece in parts).encode() == source.text.encode()
+        for piece in parts:
             if piece.step is not None:
                 assert steps.pop(piece.step).content == piece.text
     assert steps == {}

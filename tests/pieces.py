@@ -1,0 +1,32 @@
+"""A source cut into the steps of its thinking and the gaps between them, by the spans alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from consumers.sdk.thinking.extract import Extraction
+
+
+class Piece(NamedTuple):
+    """A part of a source: the span of a step, or with ``step`` None a gap."""
+
+    text: str
+    step: int | None
+
+
+def pieces(found: Extraction, source: int = 0) -> Iterator[Piece]:
+    """Yield the steps of a source and the gaps between them; their texts together are the source."""
+    text = found.sources[source].text
+    position = 0
+    for number, span in found.spans.items():
+        if span.source != source:
+            continue
+        if span.start > position:
+            yield Piece(text[position : span.start], None)
+        yield Piece(text[span.start : span.end], number)
+        position = span.end
+    if position < len(text):
+        yield Piece(text[position:], None)
