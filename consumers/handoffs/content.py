@@ -160,8 +160,8 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
     if unknown := changes.keys() - known:
         raise Refused("UNKNOWN_FIELD", f"an amendment cannot set {min(unknown)!r}", field=min(unknown))
     from consumers.handoffs.files.mapping import file_now, new_file  # noqa: PLC0415 - a markdown parser
+    from consumers.handoffs.files.syntax.comparison import Revision, revise  # noqa: PLC0415
     from consumers.handoffs.files.syntax.parser import parse  # noqa: PLC0415
-    from consumers.handoffs.files.syntax.revision import Revision, revise  # noqa: PLC0415
 
     content = content_from(handoff)
     senders = (handoff["from"], handoff["importer"])

@@ -8,7 +8,7 @@
     generate_handoff_report(session_id, "Found the leak", key_findings=["The pool is never closed"])
     print(resume_previous_session(ai_id="minimax", detail_level="detailed")["sessions"][0]["next_steps"])
 
-A session is *started*, its phases are *executed* with words and *assessed* with vectors (``workflow``); a report is
+A session is *started*, its phases are *executed* with words and *assessed* with vectors (``report``); a report is
 *generated* of what was given and recorded (``generator``), *published* as a signed event (``report``) and copied to git
 notes and files (``copies``). To *resume* is to read sessions within a number of tokens (``resume``), to *sweep* to end
 what nobody closed and report what nobody did (``open_sessions``).

@@ -16,9 +16,8 @@ from consumers.sdk.ledger import Ledger
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import ReportInputs, generate, identify_filled_gaps, inputs_of, recommend
 from consumers.sessions.query import parse_since, query_reports
-from consumers.sessions.report import publish_report
+from consumers.sessions.report import assess, execute_phase, publish_report, start_session, with_report
 from consumers.sessions.resume import resume, whole
-from consumers.sessions.workflow import assess, execute_phase, start_session, with_report
 from ledger.author import now
 from ledger.client import Ask
 from ledger.errors import Refused

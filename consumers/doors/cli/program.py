@@ -171,7 +171,7 @@ VERBS: Final = {
     "export": Lazy("audit:export", "Export the log to a bundle that anyone can verify."),
     "backup": Lazy("backup:backup", "Write the ledger to one file, while it is in use."),
     "restore": Lazy("backup:restore", "Make the ledger of a backup, after all of it was verified."),
-    "recover": Lazy("recover:recover", "Bring lost entries back from the stream, or go on without them."),
+    "recover": Lazy("backup:recover", "Bring lost entries back from the stream, or go on without them."),
     "project": Lazy("ledger:project", "Bring the views up to date, or rebuild them."),
     "handoff": Lazy("handoffs:handoff", "Hand work over: create, approve, claim, complete."),
     "next": Lazy("handoff_list:next_", "Show what waits for you, and the command with which it goes on."),

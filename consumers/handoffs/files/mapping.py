@@ -20,9 +20,9 @@ import msgspec
 
 from consumers.handoffs.content import content_from
 from consumers.handoffs.files.syntax.active_table import TableRow
+from consumers.handoffs.files.syntax.comparison import Revision, revise
 from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
 from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.revision import Revision, revise
 from consumers.handoffs.files.syntax.writer import NewFile, Progress, log_text, render, write
 from consumers.sdk.text import on_a_line, shorten
 from ledger.client import read_event

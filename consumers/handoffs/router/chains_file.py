@@ -18,12 +18,12 @@ from consumers.handoffs.router.chains import (
     Condition,
     Step,
     Template,
+    check_breadth,
     label_max_chars,
     line_max_chars,
     parse_template,
     text_max_chars,
 )
-from consumers.handoffs.router.checks import check_breadth
 from ledger.codec import converted
 from ledger.config import CHAINS_FILE
 from ledger.errors import Refused, Unavailable

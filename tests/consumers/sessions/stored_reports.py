@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from consumers.sdk.files import read_file
-from consumers.sessions.files import _LAST_LINE
+from consumers.sessions.copies import _LAST_LINE
 from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
 from consumers.sessions.places import Project, name_of
 from ledger.errors import BatonError, Corrupted, Unavailable

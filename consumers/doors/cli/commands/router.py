@@ -16,8 +16,8 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import configure_logging, next_page, print_fields, print_table, stopped_by_signals
 from consumers.doors.cli.program import Group
 from consumers.handoffs.acts import KINDS_OF_HANDOFFS
+from consumers.handoffs.router.chains import advise, described
 from consumers.handoffs.router.chains_file import ChainsFile
-from consumers.handoffs.router.checks import advise, described
 from consumers.handoffs.router.plans import rehearse
 from consumers.handoffs.router.worker import NAME, SERVICE, RouterWorker, Source
 from consumers.sdk.subscriptions import Subscriptions

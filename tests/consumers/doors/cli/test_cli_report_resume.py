@@ -10,7 +10,7 @@ import pytest
 from calling import call
 from reported_sessions import AFTER, AS_A, CACHE, begin, finish
 
-from consumers.doors.cli.report_text import left_out_lines
+from consumers.doors.cli.commands.reports import left_out_lines
 from projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table, render_table
-from consumers.handoffs.files.syntax.comparison import differences, with_progress_of
+from consumers.handoffs.files.syntax.comparison import Revision, differences, revise, with_progress_of
 from consumers.handoffs.files.syntax.document import HandoffFile
 from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.revision import Revision, revise
 from consumers.handoffs.files.syntax.writer import Progress, render
 from ledger.errors import Refused
 

@@ -8,8 +8,8 @@ from handoff_texts import FIRST, SECOND, documents
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from consumers.handoffs.files.syntax.comparison import Revision, revise
 from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.revision import Revision, revise
 from consumers.handoffs.files.syntax.sections import trimmed
 from consumers.handoffs.files.syntax.writer import NewFile, fields_of, write
 from ledger.errors import Refused

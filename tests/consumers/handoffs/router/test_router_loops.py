@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from chain_files import STORY
 
+from consumers.handoffs.router.chains import advise, check_breadth, described, find_loops, handoffs_at_once_max
 from consumers.handoffs.router.chains_file import read_chains
-from consumers.handoffs.router.checks import advise, check_breadth, described, find_loops, handoffs_at_once_max
 from ledger.errors import Refused
 
 
