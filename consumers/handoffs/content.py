@@ -75,11 +75,7 @@ def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
 
 
 def check_version(handoff: dict[str, Any], version: str) -> None:
-    """Refuse an act on another version of a handoff than the present one.
-
-    Raises:
-        Refused: ``VERSION_MISMATCH``.
-    """
+    """Refuse an act on another version of a handoff than the present one."""
     if version != handoff["version"]:
         raise Refused("VERSION_MISMATCH", f"{handoff['id']} is now version {handoff['version']}")
 

@@ -125,9 +125,6 @@ def repair(ask: Ask, project: Project, step: Step = lambda _done, _total: None) 
     """Write every report that a store lacks or has otherwise; ``ask`` answers ``reports.list`` and ``reports.show``.
 
     A store that is skipped, or fails as a whole, is told once and not for every report.
-
-    Raises:
-        Refused, Unavailable: the views cannot be asked.
     """
     places: list[Stored] = []
     left_out: set[Store] = set()

@@ -56,11 +56,7 @@ class ReportInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def inputs_of(*given: str | list[str] | None) -> ReportInputs:
-    """Return what somebody gave, in the order of the fields, checked.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a value of another type, as one text where a list is asked for.
-    """
+    """Return what somebody gave, in the order of the fields, checked."""
     return converted(dict(zip(ReportInputs.__struct_fields__, given, strict=True)), ReportInputs)
 
 

@@ -128,11 +128,7 @@ class Notes:
         self._algorithm: str | None = None
 
     def check(self) -> None:
-        """Return when the folder lies in a repository that git uses.
-
-        Raises:
-            Refused: ``NOT_FOUND``. Unavailable: ``STORE_UNAVAILABLE``.
-        """
+        """Return when the folder lies in a repository that git uses."""
         self._algorithm = self.git.ask("rev-parse", "--show-object-format")
 
     def write(self, ref: str, content: str, report: Report, known: Collection[str] | None = None) -> Written:
@@ -149,21 +145,13 @@ class Notes:
         return until_free(lambda: self._write_once(ref, content, blob, report, known))
 
     def read(self, ref: str) -> str | None:
-        """Return the latest note of ``ref`` wherever HEAD is; None when there is none.
-
-        Raises:
-            Refused: ``NOT_FOUND`` in no repository, ``TOO_LARGE``. Unavailable: git's own errors.
-        """
+        """Return the latest note of ``ref`` wherever HEAD is; None when there is none."""
         tip = tip_of(self.git, ref)
         notes = [] if tip is None else notes_of(self.git, tip)
         return self.git.ask("cat-file", "blob", notes[0].blob) if notes else None
 
     def listed(self) -> list[Listed]:
-        """Return the sessions with notes, the last written first.
-
-        Raises:
-            Refused: ``NOT_FOUND`` in no repository. Unavailable: git's own errors.
-        """
+        """Return the sessions with notes, the last written first."""
         roots = (JSON_NOTES, MARKDOWN_NOTES)
         answer = self.git.ask("for-each-ref", "--format=%(refname) %(objectname) %(committerdate:unix)", *roots)
         rows: dict[str, Listed] = {}
@@ -176,11 +164,7 @@ class Notes:
         return sorted(rows.values(), key=lambda row: (-row.written_ms, row.ref))
 
     def find(self, asked: str) -> str:
-        """Return the ref's last part for a session's id, the start of an id, or that part itself.
-
-        Raises:
-            Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``.
-        """
+        """Return the ref's last part for a session's id, the start of an id, or that part itself."""
         names = sorted({row.ref.removeprefix(JSON_NOTES).removeprefix(MARKDOWN_NOTES) for row in self.listed()})
         if name_of(asked) in names:
             return name_of(asked)
@@ -212,11 +196,7 @@ class Notes:
     def put(
         self, ref: str, tip: Tip | None, entries: dict[str, str], report: Report | None, subject: str, *more: str
     ) -> None:
-        """Let ``ref`` go on from ``tip`` (and the commits ``more``) with ``entries``, if it is still at ``tip``.
-
-        Raises:
-            Unavailable: ``STORE_IN_USE`` when it is not.
-        """
+        """Let ``ref`` go on from ``tip`` (and the commits ``more``) with ``entries``, if it is still at ``tip``."""
         modes = {} if tip is None else tip.modes
         lines = [f"{modes.get(path, '100644')} {blob}\t{path}\0" for path, blob in entries.items()]
         with tempfile.TemporaryDirectory(prefix="baton-") as folder:
@@ -233,11 +213,7 @@ class Notes:
         self.move(ref, commit, None if tip is None else tip.commit)
 
     def move(self, ref: str, commit: str, expected: str | None) -> None:
-        """Set ``ref`` to ``commit`` if it is at ``expected`` (None: if it is not there).
-
-        Raises:
-            Unavailable: ``STORE_IN_USE`` when it is elsewhere by now.
-        """
+        """Set ``ref`` to ``commit`` if it is at ``expected`` (None: if it is not there)."""
         self.git.ask("update-ref", "-m", "baton notes", ref, commit, expected or "0" * len(commit))
 
     def _noted(self) -> str:
@@ -276,11 +252,7 @@ def until_free(action: Callable[[], T]) -> T:
 
 
 def tip_of(git: Git, ref: str) -> Tip | None:
-    """Return where a ref is; None when there is no such ref.
-
-    Raises:
-        Refused: ``NOT_FOUND`` in no repository. Unavailable: the ref is damaged or no tree of notes; git's errors.
-    """
+    """Return where a ref is; None when there is no such ref."""
     answer = git.call("rev-parse", "--verify", "--quiet", ref)
     if answer.code:
         if "broken ref" in answer.error:
@@ -304,11 +276,7 @@ def tip_of(git: Git, ref: str) -> Tip | None:
 
 
 def notes_of(git: Git, tip: Tip) -> list[Note]:
-    """Return the notes of a ref, the latest of ours first, other tools' last.
-
-    Raises:
-        Unavailable: git's own errors.
-    """
+    """Return the notes of a ref, the latest of ours first, other tools' last."""
     written = _written(git.ask(*_LOG, tip.commit).splitlines(), tip)
     notes = [
         Note(path.replace("/", ""), path, blob, *written[path][1:])

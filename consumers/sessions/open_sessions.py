@@ -88,9 +88,6 @@ def sweep(
     """End the author's idle sessions and make the reports that are missing; with ``is_dry`` only say what would be.
 
     ``make_report`` takes a session's id and returns the answer of making its report.
-
-    Raises:
-        Refused: the codes of a query. Unavailable: the views or the server.
     """
     done = Swept([], [], [], 0)
     for activity, version in list(_activities(ask, author.name)):

@@ -74,11 +74,7 @@ def tracked_at(remote: str) -> str:
 
 
 def configure(notes: Notes, remote: str) -> str:
-    """Let a plain ``git fetch`` bring the remote's notes too, and return the refspec; adds nothing twice.
-
-    Raises:
-        Unavailable: the configuration cannot be written.
-    """
+    """Let a plain ``git fetch`` bring the remote's notes too, and return the refspec; adds nothing twice."""
     refspec = f"+{NOTES}*:{tracked_at(remote)}*"
     key = f"remote.{remote}.fetch"
 

@@ -44,11 +44,7 @@ def message(form: type[M], task_id: str, payload: msgspec.Struct | None, error: 
 
 
 def respond(state: TreeState, request: kinds.Message, thinker: Thinker) -> kinds.Message:
-    """Return the answer of the generator, evaluator or synthesizer to ``request``; the caller names it as the cause.
-
-    Raises:
-        TypeError: when ``request`` is none that these three answer.
-    """
+    """Return the answer of the generator, evaluator or synthesizer to ``request``; the caller names it as the cause."""
     match request:
         case kinds.GenerateThoughts():
             return message(kinds.GeneratedThoughts, request.task_id, *_generated(state, request.payload, thinker))

@@ -84,11 +84,7 @@ class Processes:
         return {role: child.pid for role, child in self._children.items()}
 
     def is_done(self) -> bool:
-        """Return whether all six saw the end of the task; one that died is started again, ``restarts_max`` times.
-
-        Raises:
-            BatonError: one failed with it, or ended too often.
-        """
+        """Return whether all six saw the end of the task; one that died is started again, ``restarts_max`` times."""
         codes = {role: child.poll() for role, child in self._children.items()}
         for role, code in codes.items():
             if code not in (None, 0):
@@ -158,11 +154,7 @@ def role_keys(settings: Settings, client: Client) -> dict[str, str]:
 
 
 def held_keys(settings: Settings) -> dict[str, str]:
-    """Return the public keys (hex) of the roles whose keys are here; none is made, and nobody is registered.
-
-    Raises:
-        Refused: ``NOT_TRUSTED``, ``KEY_FILE_MODE``, ``KEY_LOCKED``.
-    """
+    """Return the public keys (hex) of the roles whose keys are here; none is made, and nobody is registered."""
     home = Home(settings.home)
     return {role: home.open(name).public.hex() for role, name in AGENTS.items() if home.key_file(name).exists()}
 

@@ -69,11 +69,7 @@ def run_task(
 def prepare(
     settings: Settings, client: Client, problem: str, options: TaskOptions, *, thinker: str, task_id: str | None = None
 ) -> Assignment:
-    """Return what the six processes of a new task are told; their keys are there and registered after this.
-
-    Raises:
-        Refused: as ``run_task``.
-    """
+    """Return what the six processes of a new task are told; their keys are there and registered after this."""
     if not problem.strip():
         raise Refused("INVALID_FIELD", "there is no problem to search", path="$.problem")
     task_type = read_task_type(options.task_type)
@@ -117,11 +113,7 @@ def resume_task(
 
 
 def read_task(client: Client, task_id: str) -> list[Event]:
-    """Return the events of a task, in order.
-
-    Raises:
-        Refused: ``NOT_FOUND``.
-    """
+    """Return the events of a task, in order."""
     events = list(_events(client, f"tot/{task_id}"))
     if not events:
         raise Refused("NOT_FOUND", f"there is no task {task_id}", task_id=task_id)

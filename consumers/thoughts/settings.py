@@ -100,11 +100,7 @@ EVALUATIONS: Final[dict[EvaluationStrategy, tuple[str, ...]]] = {
 
 
 def read_overrides(options: Mapping[str, str]) -> Overrides:
-    """Return the overrides in the options of ``tot.started``.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a number that is none.
-    """
+    """Return the overrides in the options of ``tot.started``."""
     values: dict[str, str | int | float] = {}
     for name in Overrides._fields:
         if name not in options:
@@ -118,11 +114,7 @@ def read_overrides(options: Mapping[str, str]) -> Overrides:
 
 
 def read_task_type(spelling: str) -> str:
-    """Return the table's name of a task type however it is spelled; another type as it stands.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for an empty one.
-    """
+    """Return the table's name of a task type however it is spelled; another type as it stands."""
     if not spelling.strip():
         raise Refused("INVALID_FIELD", "a task type is not empty", path="$.task_type")
     return _find(_TYPE_ALIASES, spelling) or spelling.strip()

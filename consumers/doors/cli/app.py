@@ -250,11 +250,7 @@ def read_argument(text: str, what: str) -> bytes:
 
 
 def read_up_to(file: BinaryIO, size_max_bytes: int, what: str) -> bytes:
-    """Return what a file holds, and read no more of it than that: it may be a pipe without an end.
-
-    Raises:
-        Refused: ``TOO_LARGE``.
-    """
+    """Return what a file holds, and read no more of it than that: it may be a pipe without an end."""
     content = file.read(size_max_bytes + 1)
     if len(content) > size_max_bytes:
         raise Refused("TOO_LARGE", f"{what} has more than {size_max_bytes} bytes", limit=size_max_bytes)
@@ -262,11 +258,7 @@ def read_up_to(file: BinaryIO, size_max_bytes: int, what: str) -> bytes:
 
 
 def read_text(text: str | None, what: str) -> str:
-    """Return the text of an argument as ``read_argument`` reads it; empty when it was not given.
-
-    Raises:
-        Refused: ``NOT_FOUND`` or ``INVALID_FORMAT``.
-    """
+    """Return the text of an argument as ``read_argument`` reads it; empty when it was not given."""
     if text is None:
         return ""
     try:

@@ -59,11 +59,7 @@ class Process:
         stream.flush()
 
     def read(self) -> dict[str, Any]:
-        """Return the next answer.
-
-        Raises:
-            Unavailable: the process ended instead.
-        """
+        """Return the next answer."""
         line = _pipe(self._child.stdout).readline()
         if not line:
             code = self._child.wait(stop_wait_s)
@@ -115,11 +111,7 @@ class Stage:
         self._exit.close()  # the last started first
 
     def open(self) -> None:
-        """Start the node, then the actors.
-
-        Raises:
-            Unavailable: something did not start.
-        """
+        """Start the node, then the actors."""
         self.url = self.start([*_BATON, "serve", "--json"]).read()["data"]["url"]
         for name in AGENTS:
             actor = self.start(["-m", "consumers.doors.demo.actor"])
@@ -137,11 +129,7 @@ class Stage:
         return process
 
     def run_baton(self, *arguments: str) -> tuple[int, dict[str, Any]]:
-        """Run one `baton` command to its end as a process of its own; return its pid and its data.
-
-        Raises:
-            BatonError: what the command refused or failed with.
-        """
+        """Run one `baton` command to its end as a process of its own; return its pid and its data."""
         process = self.start([*_BATON, *arguments, "--json"])
         data: dict[str, Any] = process.read()["data"]
         return process.pid, data

@@ -14,21 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from consumers.doors.hooks import record as records
 from consumers.doors.hooks.harnesses import Harness
 from consumers.doors.hooks.parts import MARKDOWN, TOML, Block, Part, Setting, Settings, State
 from consumers.doors.hooks.prime import agents_page
-from consumers.doors.hooks.record import (
-    FileRecord,
-    Record,
-    digest,
-    make_folders,
-    missing_folders,
-    read_record,
-    record_path,
-    remove_leftovers,
-    remove_record,
-    write_record,
-)
 from consumers.sdk.files import read_file, remove_file, write_file
 from ledger.errors import BatonError, Refused
 
@@ -53,7 +42,7 @@ class _Change(NamedTuple):
     path: Path
     before: bytes | None
     after: bytes | None
-    record: FileRecord | None
+    record: records.FileRecord | None
     outcome: Outcome
 
 
@@ -67,8 +56,8 @@ class Installation:
         self.harness = harness
         self.launcher = launcher
         self.parts = parts_of(harness, folder, launcher, is_user=is_user)
-        self.record_path = record_path(harness.name, folder)
-        self.record = read_record(self.record_path)
+        self.record_path = records.record_path(harness.name, folder)
+        self.record = records.read_record(self.record_path)
         self.kept = kept or self.record_path.parent / "kept"
 
     def check(self) -> list[Outcome]:
@@ -93,14 +82,14 @@ class Installation:
         folders = self.record.folders if self.record is not None else []
         made: list[Path] = []
         try:
-            made += make_folders(self.record_path.parent, mode=0o700)
+            made += records.make_folders(self.record_path.parent, mode=0o700)
             self._remove_leftovers()
             outcomes = self._keep(changes)
             # What happens if we crash from here on: the record names every file and folder, so removal finds them.
-            planned = dict.fromkeys(folder for one in changes for folder in missing_folders(one.path.parent))
-            write_record(self.record_path, self._record(changes, [*folders, *map(str, [*made, *planned])]))
+            planned = dict.fromkeys(folder for one in changes for folder in records.missing_folders(one.path.parent))
+            records.write_record(self.record_path, self._record(changes, [*folders, *map(str, [*made, *planned])]))
             for one in changes:
-                made += make_folders(one.path.parent)
+                made += records.make_folders(one.path.parent)
             _write(changes)
         except BatonError:
             self._undo(made)
@@ -118,7 +107,7 @@ class Installation:
         _write(changes)
         self._remove_leftovers()
         if self.record is not None:
-            remove_record(self.record_path, self.record)
+            records.remove_record(self.record_path, self.record)
         return outcomes
 
     def _state(self, path: Path, part: Part, current: bytes | None) -> State:
@@ -127,7 +116,7 @@ class Installation:
         known = self._known(path)
         return _in(path, lambda: part.state(_text(current), None if known is None else known.written))
 
-    def _known(self, path: Path) -> FileRecord | None:
+    def _known(self, path: Path) -> records.FileRecord | None:
         return None if self.record is None else self.record.of(path)
 
     def _insertion(self, path: Path, part: Part, *, force: bool) -> _Change:
@@ -138,15 +127,15 @@ class Installation:
         if state is State.EDITED and not force:
             raise _edited(path, self.harness)
         base, after = _in(path, lambda: self._bases(part, current, known, state))
-        record = FileRecord(path=str(path), before=base, after=digest(after), written=part.written)
+        record = records.FileRecord(path=str(path), before=base, after=records.digest(after), written=part.written)
         done = "wrote" if state is State.MISSING else "updated"
         return _Change(path, current, after, record, Outcome(path, state, done))
 
     def _bases(
-        self, part: Part, current: bytes | None, known: FileRecord | None, state: State
+        self, part: Part, current: bytes | None, known: records.FileRecord | None, state: State
     ) -> tuple[bytes | None, bytes]:
         """Return what the file holds without our part (None: there is none), and what it will hold."""
-        if current is not None and known is not None and digest(current) == known.after:
+        if current is not None and known is not None and records.digest(current) == known.after:
             current, state = known.before, State.MISSING
         if state is State.MISSING:
             text = part.new_file if current is None else _text(current)
@@ -160,7 +149,7 @@ class Installation:
         state = self._state(path, part, current)
         if current is None:
             return _Change(path, None, None, None, Outcome(path, state))
-        if known is not None and digest(current) == known.after:
+        if known is not None and records.digest(current) == known.after:
             return _Change(path, current, known.before, None, Outcome(path, state, "removed"))
         if state is State.MISSING:
             return _Change(path, current, current, None, Outcome(path, state))
@@ -169,10 +158,12 @@ class Installation:
         rest = _in(path, lambda: part.remove(_text(current), _before(part, known)))
         return _Change(path, current, _rest(part, known, rest), None, Outcome(path, state, "removed"))
 
-    def _record(self, changes: list[_Change], folders: list[str]) -> Record:
+    def _record(self, changes: list[_Change], folders: list[str]) -> records.Record:
         files = [one.record for one in changes if one.record is not None]
         launcher = self.launcher
-        return Record(agent=launcher.agent, home=launcher.home, server=launcher.server, files=files, folders=folders)
+        return records.Record(
+            agent=launcher.agent, home=launcher.home, server=launcher.server, files=files, folders=folders
+        )
 
     def _keep(self, changes: list[_Change]) -> list[Outcome]:
         """Copy the files in which a person edited our part, and return what was done with the copies named."""
@@ -180,21 +171,21 @@ class Installation:
         for change in changes:
             copy = None
             if change.outcome.state is State.EDITED and change.before is not None:
-                make_folders(self.kept, mode=0o700)
-                copy = self.kept / f"{change.path.name}-{digest(change.before)[:_kept_digits]}"
+                records.make_folders(self.kept, mode=0o700)
+                copy = self.kept / f"{change.path.name}-{records.digest(change.before)[:_kept_digits]}"
                 write_file(copy, change.before)
             outcomes.append(change.outcome._replace(kept=copy))
         return outcomes
 
     def _remove_leftovers(self) -> None:
-        remove_leftovers({self.record_path.parent, *(path.parent for path in self.parts)})
+        records.remove_leftovers({self.record_path.parent, *(path.parent for path in self.parts)})
 
     def _undo(self, made: list[Path]) -> None:
         """Put the record back as it was, and take away folders that were made for nothing."""
-        undone = Record(agent="", home=None, server=None, files=[], folders=[str(one) for one in made])
-        remove_record(self.record_path, undone)
+        undone = records.Record(agent="", home=None, server=None, files=[], folders=[str(one) for one in made])
+        records.remove_record(self.record_path, undone)
         if self.record is not None:
-            write_record(self.record_path, self.record)
+            records.write_record(self.record_path, self.record)
 
 
 def _read(path: Path) -> bytes | None:
@@ -231,11 +222,11 @@ def _put(path: Path, content: bytes | None, *, expected: bytes | None) -> None:
         raise Refused("EDITED_BY_HAND", f"{path} was saved by somebody just now: run it again", path=str(path))
 
 
-def _before(part: Part, known: FileRecord | None) -> str:
+def _before(part: Part, known: records.FileRecord | None) -> str:
     return part.new_file if known is None or known.before is None else _text(known.before)
 
 
-def _rest(part: Part, known: FileRecord | None, text: str) -> bytes | None:
+def _rest(part: Part, known: records.FileRecord | None, text: str) -> bytes | None:
     """Return what a file holds without our part; None where there was no file before it, and nothing came since."""
     is_ours_alone = known is not None and known.before is None and "".join(text.split()) == part.new_file.strip()
     return None if is_ours_alone else text.encode()

@@ -70,9 +70,6 @@ def insert(text: str, path: tuple[str, ...], value: Any, *, is_item: bool) -> st
     """Return the text with ``value`` at a path: as an item of the array there, or as that member.
 
     Objects and arrays on the way are made where they are missing.
-
-    Raises:
-        Refused: as ``scan``; ``INVALID_FIELD`` where something else stands on the way.
     """
     node = scan(text, path[:1])
     for depth, key in enumerate(path):

@@ -193,11 +193,7 @@ class Block(NamedTuple):
         return self._checked(self.remove(text, ""), changed)
 
     def remove(self, text: str, before: str) -> str:
-        """Return the text without the block and the line end that came with it.
-
-        Raises:
-            Refused: ``INVALID_FORMAT`` where a mark has lost the other one.
-        """
+        """Return the text without the block and the line end that came with it."""
         blocks = self._blocks(text)
         if self._marks(text) != 2 * len(blocks):
             raise Refused("INVALID_FORMAT", "baton:begin and baton:end do not stand in pairs: mend them by hand first")

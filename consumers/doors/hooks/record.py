@@ -71,11 +71,7 @@ def read_record(path: Path) -> Record | None:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Put a record in its place.
-
-    Raises:
-        Unavailable: it cannot be written.
-    """
+    """Put a record in its place."""
     write_file(path, msgspec.json.encode(record) + b"\n")
 
 
@@ -115,11 +111,7 @@ def missing_folders(folder: Path) -> list[Path]:
 
 
 def make_folders(folder: Path, *, mode: int = 0o755) -> list[Path]:
-    """Make a folder and those above it that are missing; return what was made, outer ones first.
-
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE``.
-    """
+    """Make a folder and those above it that are missing; return what was made, outer ones first."""
     made: list[Path] = []
     try:
         for one in missing_folders(folder):

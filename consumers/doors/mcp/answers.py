@@ -145,11 +145,7 @@ def refused_arguments(error: ValidationError) -> Refused:
 
 
 def check_arguments(tool: str, properties: Sequence[str], arguments: Mapping[str, Any]) -> None:
-    """Refuse what a tool does not take, and more than it takes at once.
-
-    Raises:
-        Refused: ``UNKNOWN_FIELD`` or ``TOO_LARGE``.
-    """
+    """Refuse what a tool does not take, and more than it takes at once."""
     unknown = sorted(name for name in arguments if name not in properties)
     if unknown:
         message = f"{tool} takes no {unknown[0][:80]!r}: it takes {', '.join(properties)}"

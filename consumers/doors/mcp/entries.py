@@ -45,11 +45,7 @@ class SessionEntry(Entry):
     kind: ClassVar[type[EventData]]
 
     def event(self) -> EventData:
-        """Return the event that records it.
-
-        Raises:
-            Refused: ``INVALID_FIELD`` for a vector that is none.
-        """
+        """Return the event that records it."""
         return self.made(self.kind)
 
 

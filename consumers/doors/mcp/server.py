@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
+from mcp import types
 from mcp.server import MCPServer
 from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
@@ -24,15 +25,6 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
-from mcp.types import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    CallToolResult,
-    InputRequiredResult,
-    Resource,
-    TextContent,
-    ToolAnnotations,
-)
 
 from consumers.doors.mcp.answers import check_arguments, compact, error_dict, failed, fault_of
 from consumers.doors.mcp.handoffs import HandoffTools
@@ -141,7 +133,7 @@ class BatonServer(MCPServer[Any]):
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
-    ) -> CallToolResult | InputRequiredResult:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         """Call a tool: its answer as structured data and compact JSON, or its error in the ledger's codes."""
         try:
             if name not in self._arguments:
@@ -154,8 +146,8 @@ class BatonServer(MCPServer[Any]):
             return _refused(name, error)
         except ToolError as error:
             return _refused(name, fault_of(error, name))
-        if isinstance(result, CallToolResult):
-            content = TextContent(type="text", text=compact(result.structured_content))
+        if isinstance(result, types.CallToolResult):
+            content = types.TextContent(type="text", text=compact(result.structured_content))
             return result.model_copy(update={"content": [content]})
         return result
 
@@ -163,7 +155,7 @@ class BatonServer(MCPServer[Any]):
         """Refuse every prompt: there is none, and the SDK would answer with an error that has no code."""
         refused = Refused("NOT_FOUND", f"there is no prompt {name[:80]!r}: this server has tools and resources")
         error = error_dict(refused)
-        raise MCPError(code=INVALID_PARAMS, message=error["message"], data=error)
+        raise MCPError(code=types.INVALID_PARAMS, message=error["message"], data=error)
 
     async def run_stdio_async(self) -> None:
         """Serve over standard input and output; each line that is no message is answered, too."""
@@ -171,16 +163,12 @@ class BatonServer(MCPServer[Any]):
         async with stdio_server() as (reading, writing):
             await server.run(Answering(reading, writing), writing, server.create_initialization_options())
 
-    async def list_resources(self) -> list[Resource]:
-        """List the latest briefs and reports: the templates name every other.
-
-        Raises:
-            MCPError: the ledger cannot be read now.
-        """
+    async def list_resources(self) -> list[types.Resource]:
+        """List the latest briefs and reports: the templates name every other."""
         try:
             listed = await asyncio.to_thread(latest, self._ledger)
         except BatonError as error:
-            raise MCPError(code=INTERNAL_ERROR, message=error.message, data=error_dict(error)) from error
+            raise MCPError(code=types.INTERNAL_ERROR, message=error.message, data=error_dict(error)) from error
         return [*await super().list_resources(), *listed]
 
 
@@ -194,7 +182,7 @@ def make_tool(function: Callable[..., Any]) -> Tool:
         title=text.title,
         description=text.description,
         structured_output=True,
-        annotations=ToolAnnotations(
+        annotations=types.ToolAnnotations(
             title=text.title,
             read_only_hint=text.reads,
             destructive_hint=False,  # events are added, and none is ever changed
@@ -224,7 +212,7 @@ def slim(schema: Any) -> None:
             slim(part)
 
 
-def _refused(name: str, error: BatonError) -> CallToolResult:
+def _refused(name: str, error: BatonError) -> types.CallToolResult:
     _log.info("%s: %s: %s", name, error.code, error.message)
     return failed(error)
 
@@ -258,16 +246,12 @@ def _add_resources(server: BatonServer, ledger: ToolLedger) -> None:
 
 
 def report_of(ledger: ToolLedger, session_id: str) -> str:
-    """Return the Markdown of a session's latest report, its long texts whole, as its author's words.
-
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-    """
+    """Return the Markdown of a session's latest report, its long texts whole, as its author's words."""
     fields = ledger.ask("reports.show", id=session_id)["report"]
     return ledger.quote(fields["author"], fields["timestamp"], whole(fields, ledger.client.get_blob)["markdown"])
 
 
-def latest(ledger: ToolLedger) -> list[Resource]:
+def latest(ledger: ToolLedger) -> list[types.Resource]:
     """Return the latest briefs and reports, each with whose it is."""
     reasonings = ledger.ask("reasoning.list", status="concluded", limit=listed_max)["reasonings"]
     reports = ledger.ask("reports.list", limit=listed_max)["reports"]
@@ -277,10 +261,10 @@ def latest(ledger: ToolLedger) -> list[Resource]:
     ]
 
 
-def _resource(sort: str, id_: str, by: str, mime_type: str) -> Resource:
+def _resource(sort: str, id_: str, by: str, mime_type: str) -> types.Resource:
     # Listed is no word of others, what it is about neither: a list has no place for the marks around them.
     name = quote(id_, safe="")
-    return Resource(
+    return types.Resource(
         uri=f"baton://{sort}/{name}",
         name=f"{sort} {name}",
         description=f"By {by}.",

@@ -109,11 +109,7 @@ class Answering:
         return getattr(self._reading, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """Return the next message.
-
-        Raises:
-            anyio.EndOfStream: there is none.
-        """
+        """Return the next message."""
         while isinstance(item := await self._reading.receive(), Exception):
             if (answer := answer_to(item)) is not None:
                 await self._writing.send(SessionMessage(answer))

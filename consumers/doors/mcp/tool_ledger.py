@@ -109,11 +109,7 @@ def roles_of(client: Client, name: str) -> frozenset[str] | None:
 
 
 def check_may_sign(name: str, roles: frozenset[str]) -> None:
-    """Refuse an agent that no tool may sign as.
-
-    Raises:
-        Refused: ``NOT_AUTHORIZED``.
-    """
+    """Refuse an agent that no tool may sign as."""
     held = [role for role in NEVER_SIGNED_AS if role in roles]
     if name in RESERVED_NAMES or held:
         reason = f"{name} has the role {held[0]}" if held else f"{name} is the ledger's own key"

@@ -74,11 +74,7 @@ class Folder:
         self._tables = TableFolder(context)
 
     def reconcile(self, id_: str) -> None:
-        """Bring one handoff's file and the ledger into step, as far as both sides may be changed here.
-
-        Raises:
-            Unavailable: the ledger, the store or the folder cannot be used; call again.
-        """
+        """Bring one handoff's file and the ledger into step, as far as both sides may be changed here."""
         self.refused.discard(id_)
         for _ in range(tries_max):
             try:
@@ -263,11 +259,7 @@ class TableFolder:
         self._path, self._author, self._answer, self._store, self._tell, self._reviewer = context
 
     def reconcile(self, name: str, content: bytes) -> None:
-        """Bring the table in the file ``name`` and the ledger into step.
-
-        Raises:
-            Refused: ``INVALID_FORMAT``. Unavailable: the ledger, the store or the folder cannot be used.
-        """
+        """Bring the table in the file ``name`` and the ledger into step."""
         rows = parse_table(content).rows
         ids = [row_id(row) for row in rows]
         agreed = self._store.agreed(name) or Agreed()

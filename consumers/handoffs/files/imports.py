@@ -12,15 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.handoffs.files.mapping import (
-    claimed_author,
-    claims_of_file,
-    content_of_file,
-    content_of_row,
-    label_max_chars,
-    line_max_chars,
-    shortened,
-)
+from consumers.handoffs.files import mapping
 from consumers.handoffs.files.syntax.active_table import TableRow, is_active_table, parse_table, row_id
 from consumers.handoffs.files.syntax.document import HandoffFile
 from consumers.handoffs.files.syntax.lines import Problem
@@ -133,8 +125,8 @@ def _file(source: Source, original: str, reviewer: str | None) -> Found:
         raise Refused("INVALID_FIELD", f"no handoff can be called {source.stem!r}: rename the file")
     if not file.meta and file.status is None:
         raise Refused("INVALID_FORMAT", "it has no Meta block and no status: it is no handoff")
-    content = content_of_file(file, skeleton=original, reviewer=reviewer)
-    data = _claimed(original, _source(source), content, claims_of_file(file), file)
+    content = mapping.content_of_file(file, skeleton=original, reviewer=reviewer)
+    data = _claimed(original, _source(source), content, mapping.claims_of_file(file), file)
     return Found((Record(f"handoff/{source.stem}", data),), _warned(source, file.problems))
 
 
@@ -157,14 +149,14 @@ def _rows(source: Source, original: str, reviewer: str | None) -> Found:
 
 def _row(row: TableRow, original: str, where: str, reviewer: str | None) -> RecordImported:
     claims = HandoffClaims(
-        status=shortened(row.status + row.status_rest, line_max_chars) or None,
-        done=shortened(row.done, label_max_chars) if row.done else None,
+        status=mapping.shortened(row.status + row.status_rest, mapping.line_max_chars) or None,
+        done=mapping.shortened(row.done, mapping.label_max_chars) if row.done else None,
     )
-    return _claimed(original, where, content_of_row(row, reviewer=reviewer), claims, row)
+    return _claimed(original, where, mapping.content_of_row(row, reviewer=reviewer), claims, row)
 
 
 def _source(source: Source) -> str:
-    return shortened(source.name, line_max_chars - 20) or "—"
+    return mapping.shortened(source.name, mapping.line_max_chars - 20) or "—"
 
 
 def _claimed(
@@ -176,8 +168,8 @@ def _claimed(
         format=TABLE_FORMAT if isinstance(file, TableRow) else file.format,
         mapped_kind="handoff.created",
         mapped=msgspec.to_builtins(content),
-        claimed_author=claimed_author(file.sender),
-        claimed_at=shortened(file.created, label_max_chars) if file.created else None,
+        claimed_author=mapping.claimed_author(file.sender),
+        claimed_at=mapping.shortened(file.created, mapping.label_max_chars) if file.created else None,
         claims=msgspec.to_builtins(claims),
     )
 

@@ -141,11 +141,7 @@ def file_now(handoff: dict[str, Any], skeleton: bytes | None) -> bytes:
 
 
 def fitting(handoff: dict[str, Any], skeleton: HandoffFile) -> HandoffFile:
-    """Return a skeleton that says what the ledger does: whoever amends a handoff may leave an old one.
-
-    Raises:
-        Refused: as ``file_now``.
-    """
+    """Return a skeleton that says what the ledger does: whoever amends a handoff may leave an old one."""
     wanted, written = content_from(handoff), content_of_file(skeleton, skeleton=None, reviewer=None)
     names = [name for name in Revision.__struct_fields__ if getattr(wanted, name) != getattr(written, name)]
     changes = {name: getattr(wanted, name) for name in names}
@@ -155,11 +151,7 @@ def fitting(handoff: dict[str, Any], skeleton: HandoffFile) -> HandoffFile:
 
 
 def rendered(handoff: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
-    """Return what ``file_now`` does, from a skeleton that was read and fits.
-
-    Raises:
-        Refused: as ``file_now``.
-    """
+    """Return what ``file_now`` does, from a skeleton that was read and fits."""
     file = skeleton
     if file is None:
         log = [line["line"] for line in handoff["log"] if line["kind"] not in NOT_IN_FILES]
@@ -175,11 +167,7 @@ def rendered(handoff: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
 
 
 def new_file(content: HandoffContent, sender: str, *, status: str = "pending", log: Sequence[str] = ()) -> bytes:
-    """Return the file that content gets when it is handed over without one.
-
-    Raises:
-        Refused: as ``file_now``.
-    """
+    """Return the file that content gets when it is handed over without one."""
     fields = {name: getattr(content, name) for name in NewFile.__struct_fields__ if hasattr(content, name)}
     return write(NewFile(**fields | {"sender": sender, "to": content.to or "", "status": status, "log": log}))
 

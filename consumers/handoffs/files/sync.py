@@ -142,11 +142,7 @@ def sign_plan(
 
 
 def sign_new(author: Author, id_: str, file: HandoffFile, *, reviewer: str | None) -> Notice:
-    """Hand over what a new file describes.
-
-    Raises:
-        Refused: the file names no receiver, or the ledger refuses it. Unavailable: the ledger cannot be used.
-    """
+    """Hand over what a new file describes."""
     skeleton = author.put_blob(file.content)
     fields = msgspec.structs.asdict(content_of_file(file, skeleton=skeleton, reviewer=reviewer))
     if fields["to"] is None:

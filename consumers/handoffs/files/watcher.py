@@ -52,9 +52,6 @@ class Watcher:
         """Bring everything into step once: all files of the folder and all handoffs that should have one.
 
         Return why files could not be looked at; they are looked at again by ``run``.
-
-        Raises:
-            Unavailable: the folder, the ledger or the store cannot be used at all.
         """
         head = self._client.head().size
         # Files come first: a table says of which handoffs it has the rows.

@@ -124,11 +124,7 @@ class Sender:
         self._clock_ms = clock_ms
 
     def run(self, stop: threading.Event) -> None:
-        """Send whatever is due until ``stop`` is set.
-
-        Raises:
-            Unavailable: the store cannot be used.
-        """
+        """Send whatever is due until ``stop`` is set."""
         with closing(NotifierStore(self._path)) as store:
             while not stop.is_set():
                 self.send_due(store, stop)

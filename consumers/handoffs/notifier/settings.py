@@ -151,11 +151,7 @@ def _derived(kind: str, target: str) -> str:
 
 
 def _checked_target(url: str, path: str, *, allow_http: bool) -> str:
-    """Return what may be shown of an address: scheme, host and port.
-
-    Raises:
-        Refused: ``INVALID_FIELD``; the message does not repeat the address.
-    """
+    """Return what may be shown of an address: scheme, host and port."""
     try:
         parts = urlsplit(url)
         port = "" if parts.port is None else f":{parts.port}"

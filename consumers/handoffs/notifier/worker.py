@@ -50,9 +50,6 @@ class WaitReader:
 
         Pages are asked one after the other, and what changes meanwhile could stand on none of them: then all are read
         again, up to ``looks_max`` times. What is missed after that is found by the look for the event that changed it.
-
-        Raises:
-            Refused: ``TOO_LARGE`` when more than ``waits_max`` wait.
         """
         size = self._client.head().size
         for _ in range(looks_max):

@@ -230,11 +230,7 @@ def find_loops(chains: Sequence[Chain]) -> list[tuple[str, ...]]:
 
 
 def check_breadth(chains: Sequence[Chain]) -> None:
-    """Refuse chains that could make too many handoffs of one event without anybody's act in between.
-
-    Raises:
-        Refused: ``TOO_LARGE`` with the ``count`` that was reached.
-    """
+    """Refuse chains that could make too many handoffs of one event without anybody's act in between."""
     # How many handoffs each step makes of one event that fires every chain, then of those handoffs, and so on.
     fed = {
         (maker.name, number): [taker for taker in chains if feeds(maker, step, taker, kind=OWN_KIND)]

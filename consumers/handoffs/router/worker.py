@@ -173,11 +173,7 @@ class RouterWorker:
         self._subscriptions: Subscriptions | None = None
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
-        """Route until ``stop`` is set, or until everything before index ``until`` was handled.
-
-        Raises:
-            Unavailable: the ledger or the store cannot be used; call again to go on.
-        """
+        """Route until ``stop`` is set, or until everything before index ``until`` was handled."""
         client = self._author.client
         with closing(Subscriptions(self._store)) as subscriptions:
             reactor = self._reactor(subscriptions)

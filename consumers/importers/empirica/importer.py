@@ -135,11 +135,7 @@ def read_notes(
 
 
 def import_notes(author: Author, found: Read, answer: Ask, step: Step = lambda _done, _total: None) -> Done:
-    """Append what was found and does not stand yet; ``step(done, total)`` tells of progress.
-
-    Raises:
-        Refused: the author may not import at all. Unavailable: see ``Client.submit``.
-    """
+    """Append what was found and does not stand yet; ``step(done, total)`` tells of progress."""
     return counted(import_records(author, [mapped.record for mapped in found.records], step), found, answer)
 
 

@@ -113,11 +113,7 @@ def _record(note: Note, meaning: Meaning, author: str, when: str | None, reading
 
 
 def _stream(reading: Reading, by_ref: str) -> str:
-    """Return the stream of the session that a note belongs to.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` when it names none, or one that no stream can have.
-    """
+    """Return the stream of the session that a note belongs to."""
     name = "s" if "s" in reading.fields else "session_id"
     given = reading.text(name, chars_max=stream_name_max_bytes)
     session = (text_of(by_ref) or by_ref) if by_ref else given
@@ -153,11 +149,7 @@ def _claimed_at(reading: Reading) -> tuple[str | None, int | None]:
 
 
 def fitted(data: RecordImported) -> RecordImported | None:
-    """Return a record that fits an entry; None when even its beginnings do not.
-
-    Raises:
-        Refused: ``INVALID_FORMAT`` for what has no canonical form.
-    """
+    """Return a record that fits an entry; None when even its beginnings do not."""
     if _fits(data):
         return data
     items = next((items for items in _items_kept if _fits(_shortened(data, text_min_chars, items))), None)

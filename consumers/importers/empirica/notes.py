@@ -64,11 +64,7 @@ class Repository:
     """The notes of one repository."""
 
     def __init__(self, folder: Path) -> None:
-        """Find git.
-
-        Raises:
-            Refused: ``NOT_FOUND`` when the folder is in no repository. Unavailable: git cannot be run.
-        """
+        """Find git."""
         if not folder.is_dir():
             raise Refused("NOT_FOUND", f"there is no folder {folder}", folder=str(folder))
         self._git = Git(folder)
@@ -99,11 +95,7 @@ class Repository:
     def notes(
         self, refs: Sequence[Ref], step: Callable[[int, int], None] = lambda _done, _total: None
     ) -> Iterator[Note | Unread]:
-        """Yield the notes of refs, in their order; ``step(done, total)`` tells of progress.
-
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE`` when git is silent, or ends again and again.
-        """
+        """Yield the notes of refs, in their order; ``step(done, total)`` tells of progress."""
         with Objects(self._git) as objects:
             for done, ref in enumerate(refs, 1):
                 yield from _notes_of(objects, ref)

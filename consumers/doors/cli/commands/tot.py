@@ -10,20 +10,10 @@ from typing import Any, Final
 import click
 import msgspec
 
+from consumers.doors.cli import tot_text
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import page_options, print_lines, print_table, show_page, when
 from consumers.doors.cli.program import Group
-from consumers.doors.cli.tot_text import (
-    Draw,
-    follow_task,
-    mermaid_text,
-    print_outcome,
-    print_proof,
-    print_run,
-    progress,
-    proof_verdict,
-    tree_text,
-)
 from consumers.thoughts.logs import write_logs
 from consumers.thoughts.run import new_task_id, read_task, resume_task, run_task
 from consumers.thoughts.settings import Overrides, TaskOptions, read_task_type
@@ -69,11 +59,12 @@ def run(
     """Solve a problem with six agents, each a process with a key of its own."""
     chosen = thinker or THINKER_OF.get(read_task_type(task_type), "llm")
     options = TaskOptions(task_type, Overrides(**asked))
+    task_id, told = new_task_id(), tot_text.progress(app)
     search(
         app,
-        task_id := new_task_id(),
+        task_id,
         None if no_logs else logs or default_logs(app),
-        lambda: run_task(app.settings(), problem, options, thinker=chosen, task_id=task_id, progress=progress(app)),
+        lambda: run_task(app.settings(), problem, options, thinker=chosen, task_id=task_id, progress=told),
     )
 
 
@@ -84,7 +75,7 @@ def run(
 def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
     """Go on with a task whose agents were stopped; what was answered is not asked again."""
     folder, task_id = None if no_logs else logs or default_logs(app), whole_id(app, task)
-    search(app, task_id, folder, lambda: resume_task(app.settings(), task_id, progress=progress(app)))
+    search(app, task_id, folder, lambda: resume_task(app.settings(), task_id, progress=tot_text.progress(app)))
 
 
 @tot.command()
@@ -98,9 +89,9 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int |
     """Show the tree of a task: scores, statuses, the best path (*)."""
     if is_following and as_of is not None:
         raise Refused("USAGE", "--follow goes on, --as-of looks back: give one of them")
-    drawn: Draw = mermaid_text if mermaid else tree_text
+    drawn = tot_text.mermaid_text if mermaid else tot_text.tree_text
     if is_following:
-        follow_task(app, find(app, task), drawn)
+        tot_text.follow_task(app, find(app, task), drawn)
         return
     tree = app.query("tot.tree", id=task) if as_of is None else tree_as_of(app, task, as_of)
     app.show("thought_tree", tree, lambda: print_lines(drawn(tree)))
@@ -122,8 +113,8 @@ def prove(app: App, task: str) -> None:
     """Print for each answer its request, signer, key and index; fails if an agent answered itself or never ran."""
     proof = app.query("tot.prove", id=task)
     if not proof["passed"]:
-        raise Corrupted("VERIFICATION_FAILED", proof_verdict(proof), report=proof | {"ok": False})
-    app.show("thought_proof", proof | {"ok": True}, lambda: print_proof(proof))
+        raise Corrupted("VERIFICATION_FAILED", tot_text.proof_verdict(proof), report=proof | {"ok": False})
+    app.show("thought_proof", proof | {"ok": True}, lambda: tot_text.print_proof(proof))
 
 
 @tot.command("list")
@@ -154,8 +145,8 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
     found = ran | {"stats": with_defaults(ran["stats"], kinds.SearchStats), "logs": written}
 
     def run_text() -> None:
-        print_run(found)
-        print_lines(tree_text(app.query("tot.tree", id=task_id)))
+        tot_text.print_run(found)
+        print_lines(tot_text.tree_text(app.query("tot.tree", id=task_id)))
 
     if failure is not None or ran["answer"] is None:
         if not app.as_json:
@@ -168,7 +159,7 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
     del found["error"]
 
     def text() -> None:
-        print_outcome(found)
+        tot_text.print_outcome(found)
         run_text()
 
     app.show("thought_solution", found, text, following=f"baton tot prove {task_id}")

@@ -64,11 +64,7 @@ def replace_at(file: HandoffFile, line: int, column: int, old: str, new: str) ->
 
 
 def log_text(line: str) -> str:
-    """Return a log line as it is written: one line, without control characters.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` where it is not ``- DATE [author] text``.
-    """
+    """Return a log line as it is written: one line, without control characters."""
     text = _CONTROL.sub(" ", line).rstrip()
     if not _LOG_LINE.match(text):
         raise Refused("INVALID_FIELD", f"{quoted(text)} is no log line: it must be '- DATE [author] text'", field="log")
@@ -119,11 +115,7 @@ def bullet_of(line: str) -> str:
 
 
 def closed_end(file: HandoffFile) -> int:
-    """Return the place behind the last line, where a section can be added.
-
-    Raises:
-        Refused: ``INVALID_FORMAT`` where a block is left open that would swallow it.
-    """
+    """Return the place behind the last line, where a section can be added."""
     if file.open_line:
         message = f"the block that line {file.open_line} opens is never closed: close it, so that more can be added"
         raise Refused("INVALID_FORMAT", message, line=file.open_line)
@@ -212,22 +204,14 @@ def title_text(title: str) -> str:
 
 
 def one_line(text: str, field: str) -> str:
-    """Return a text that is to stand on one line.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` where it has line breaks.
-    """
+    """Return a text that is to stand on one line."""
     if _LINE_BREAK.search(text):
         raise Refused("INVALID_FIELD", f"{field} must stand on one line", field=field)
     return text
 
 
 def read_back(written: bytes, expected: Mapping[str, Any]) -> None:
-    """Read what was written, and refuse it unless every expected field comes back.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` with ``field``, or ``TOO_LARGE``.
-    """
+    """Read what was written, and refuse it unless every expected field comes back."""
     try:
         file = parse(written)
     except Refused as refusal:
