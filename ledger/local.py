@@ -121,7 +121,6 @@ class LocalClient(Resource):
             self.log.close()
 
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of a view query."""
         with self._lock:
             if self._views is None:
                 if self._open_views is None:
@@ -131,7 +130,6 @@ class LocalClient(Resource):
         return views.answer(query, arguments)
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        """Admit a submission; when this returns, it is on disk."""
         with self._lock:
             if self._gate is None:
                 from ledger.admission.gate import Gate  # noqa: PLC0415 - loads keys, which reading does not need
@@ -142,19 +140,17 @@ class LocalClient(Resource):
             return self._gate.submit(submission)
 
     def head(self) -> HeadView:
-        """Return where the log ends."""
         with self.log.snapshot() as snapshot:
             return HeadView(self.ledger, snapshot.size, snapshot.root().hex())
 
     def consistency(self, old_size: int, new_size: int | None = None) -> Growth:
-        """Return where the log ends or ended, and the proof that it begins with its first ``old_size`` entries."""
         if old_size < 0:
             raise Refused("INVALID_FIELD", f"a size is never negative: {old_size}", path="$.old_size")
         with self.log.snapshot() as snapshot:
             return snapshot.growth(old_size, new_size)
 
     def signed_consistency(self, old_size: int) -> Growth:
-        """Return the same with a signed checkpoint of that head, as it goes over the bus.
+        """Return what ``consistency`` does, with a signed checkpoint of that head, as it goes over the bus.
 
         Raises:
             Refused: as ``checkpoint``.
@@ -164,12 +160,10 @@ class LocalClient(Resource):
             return replace(snapshot.growth(old_size), checkpoint=note)
 
     def entry(self, index: int) -> bytes:
-        """Return the bytes of one entry."""
         with self.log.snapshot() as snapshot:
             return snapshot.entry(index)
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream."""
         if _EVENT_ID.match(event_id) is None:
             raise Refused("INVALID_FIELD", "an event's id is blake3: and 64 hex digits", path="$.id")
         with self.log.snapshot() as snapshot:
@@ -185,7 +179,6 @@ class LocalClient(Resource):
         wait_s: float = 0.0,
         old_size: int | None = None,
     ) -> Page:
-        """Return entries from ``start`` on; a page may be empty and still say where to go on."""
         if start < 0:
             raise Refused("INVALID_FIELD", f"an index is never negative: {start}", path="$.start")
         if wait_s > 0:
@@ -201,7 +194,6 @@ class LocalClient(Resource):
         return Page(entries, start + len(raw), size, growth)
 
     def stream(self, asked: StreamAsked) -> StreamPage:
-        """Return proven entries of a stream, and of authority, under a head that goes on from the one trusted."""
         trusted = self._trusted
         with self.log.snapshot() as snapshot:
             page = snapshot.stream_page(replace(asked, old_size=trusted.size if trusted else 0))
@@ -225,14 +217,12 @@ class LocalClient(Resource):
 
     @cached_property
     def streams(self) -> StreamReader:
-        """What reads streams from signed entries."""
         from ledger.checked import StreamReader, pinned_root  # noqa: PLC0415 - loads the rules, which few reads need
 
         file = None if self.settings.only_looks else self.memory.authority_file
         return StreamReader(self, file, is_pinned=pinned_root(self.settings.home, self.ledger) is not None)
 
     def agents(self) -> list[AgentRecord]:
-        """Return the registered agents."""
         with self.log.snapshot() as snapshot:
             return snapshot.agents()
 
@@ -251,13 +241,12 @@ class LocalClient(Resource):
             return Receipt(index, tuple(snapshot.inclusion_proof(index, size)), note)
 
     def checkpoint(self) -> str:
-        """Return a signed checkpoint of the log as it is now, with the cosignatures that it has."""
         with self.log.snapshot() as snapshot:
             note, size = self._witnessed(snapshot)
             return note if size == snapshot.size else _signed(snapshot, self._checkpoint_key(snapshot))
 
     def published_checkpoint(self) -> str:
-        """Return the checkpoint that outsiders may see: the same or, where witnesses are demanded, their last.
+        """Return the checkpoint that outsiders may see: ``checkpoint`` or, where witnesses are demanded, their last.
 
         Raises:
             Corrupted: ``NOT_WITNESSED``: there is none yet.
@@ -287,7 +276,6 @@ class LocalClient(Resource):
         return "", 0  # damaged, of a key that was replaced, or of a log that is no more: it counts for nothing
 
     def ends(self, size: int, streams: Collection[str]) -> str:
-        """Return the signed note on how many entries streams have in the log of ``size``."""
         with self.log.snapshot() as snapshot:
             return self._ends(snapshot, size, streams)
 
@@ -320,13 +308,11 @@ class LocalClient(Resource):
             return check_intent(intent, snapshot, now_ms())
 
     def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
-        """Store a blob and return its ref."""
         ref = self.uploads.put(content, self.check_intent(intent)).ref
         progress(len(content), len(content))
         return ref
 
     def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
-        """Return the size of a blob, and one chunk of it."""
         record = self.log.blobs.find(ref)
         if record is None:
             raise no_blob(ref)
@@ -335,14 +321,12 @@ class LocalClient(Resource):
         return record.size, self.log.blobs.chunk(record, number) if record.size else b""
 
     def stat_blob(self, ref: str) -> BlobView:
-        """Return what is known of a blob."""
         self._read_references()
         return self.log.blobs.stat(ref)
 
     def blobs(
         self, after: str | None = None, *, limit: int = 50, author: str | None = None, unreferenced: bool = False
     ) -> BlobPage:
-        """Return blobs in the order of their ids."""
         self._read_references()
         return self.log.blobs.page(after, limit=limit, author=author, unreferenced=unreferenced)
 
@@ -354,7 +338,6 @@ class LocalClient(Resource):
             read_references(self.log)
 
     def get_blob(self, ref: str) -> bytes:
-        """Return a blob's content, checked against its ref."""
         return self.log.blobs.get(ref)
 
     def _wait_beyond(self, start: int, wait_s: float) -> None:

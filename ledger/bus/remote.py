@@ -40,6 +40,7 @@ from ledger.resource import Resource
 from ledger.secrets import check_text
 
 T = TypeVar("T", bound=msgspec.Struct)
+V = TypeVar("V")
 
 
 class RemoteReads(ABC):
@@ -50,26 +51,16 @@ class RemoteReads(ABC):
         """Return the answer to one read."""
 
     def head(self) -> HeadView:
-        """Return where the log ends."""
-        with readable():
-            return msgspec.convert(self._read("head"), HeadView)
+        return _whole(HeadView, self._read("head"))
 
     def consistency(self, old_size: int, new_size: int | None = None) -> Growth:
-        """Return where the log ends or ended, and the proof that it begins with its first ``old_size`` entries."""
-        wanted = {"old_size": old_size} if new_size is None else {"old_size": old_size, "new_size": new_size}
-        answer = self._read("consistency", **wanted)
-        with readable():
-            return msgspec.convert(answer, Growth)
+        return _whole(Growth, self._read("consistency", old_size=old_size, new_size=new_size))
 
     def entry(self, index: int) -> bytes:
-        """Return the bytes of one entry."""
-        with readable():
-            return _bytes(self._read("entry", index=index)["entry"])
+        return _only(bytes, "entry", self._read("entry", index=index))
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream."""
-        with readable():
-            return msgspec.convert(self._read("index", stream=stream, id=event_id)["index"], int | None)
+        return _whole(_Place, self._read("index", stream=stream, id=event_id)).index
 
     def entries(
         self,
@@ -81,33 +72,21 @@ class RemoteReads(ABC):
         wait_s: float = 0.0,
         old_size: int | None = None,
     ) -> Page:
-        """Return entries from ``start`` on; a page may be empty and still say where to go on."""
-        answer = self._read("range", **_range(start, limit, kinds, stream, wait_s), old_size=old_size)
-        with readable():
-            return msgspec.convert(answer, Page)
+        return _whole(Page, self._read("range", **_range(start, limit, kinds, stream, wait_s), old_size=old_size))
 
     def agents(self) -> list[AgentRecord]:
-        """Return the registered agents."""
-        with readable():
-            return [_struct(AgentRecord, agent) for agent in self._read("agents")["agents"]]
+        return _structs(AgentRecord, "agents", self._read("agents"))
 
     def prove(self, index: int) -> Receipt:
-        """Return the receipt of an entry."""
-        with readable():
-            return Receipt.parse(self._read("proof", index=index)["receipt"])
+        return Receipt.parse(_only(str, "receipt", self._read("proof", index=index)))
 
     def checkpoint(self) -> str:
-        """Return a signed checkpoint of the log as it is now."""
-        with readable():
-            return msgspec.convert(self._read("checkpoint")["checkpoint"], str)
+        return _only(str, "checkpoint", self._read("checkpoint"))
 
     def ends(self, size: int, streams: Collection[str]) -> str:
-        """Return the signed note on how many entries streams have in the log of ``size``."""
-        with readable():
-            return msgspec.convert(self._read("ends", size=size, streams=list(streams))["ends"], str)
+        return _only(str, "ends", self._read("ends", size=size, streams=list(streams)))
 
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of a view query (see ``projections.reader``)."""
         return self._read("view", query=query, arguments=arguments)
 
 
@@ -146,7 +125,6 @@ class RemoteClient(_Asking, RemoteReads, Resource):
 
     @property
     def memory(self) -> Memory:
-        """What readers remember of the ledger over the bus."""
         return self._greeter.history.memory
 
     def close(self) -> None:
@@ -158,27 +136,22 @@ class RemoteClient(_Asking, RemoteReads, Resource):
         self._connection.close()
 
     def stream(self, asked: StreamAsked) -> StreamPage:
-        """Return proven entries of a stream, and of authority, under a head that goes on from the one trusted."""
         history = self._greeter.history
         trusted = history.trusted
         asked = msgspec.structs.replace(asked, old_size=trusted.size if trusted else 0)
-        answer = self._read("stream", **msgspec.structs.asdict(asked))
-        with readable():
-            page = msgspec.convert(answer, StreamPage)
+        page = _whole(StreamPage, self._read("stream", **msgspec.structs.asdict(asked)))
         if asked.size is None:
             history.follow(self, page.growth, trusted)
         return page
 
     @cached_property
     def streams(self) -> StreamReader:
-        """What reads streams from signed entries."""
         file = None if self.settings.only_looks else self._greeter.history.memory.authority_file
         return StreamReader(self, file, is_pinned=pinned_root(self.settings.home, self.ledger) is not None)
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        """Admit a submission; when this returns, it is on the ledger's disk."""
         self._has_submitted = True
-        return _accepted(self._connection.request(self._submit_subject, submission.encode()))
+        return _structs(Accepted, "accepted", self._connection.request(self._submit_subject, submission.encode()))
 
     def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
         """Store a blob and return its ref; ``intent`` is sent first, and tells how much of it the ledger holds.
@@ -211,27 +184,19 @@ class RemoteClient(_Asking, RemoteReads, Resource):
         raise Unavailable("BUS_UNAVAILABLE", "the ledger does not keep what it is sent of this blob", ref=ref)
 
     def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
-        """Return the size of a blob, and one chunk of it."""
-        answer = self._read("blob", ref=ref, chunk=number)
-        with readable():
-            return int(answer["size"]), _bytes(answer["content"])
+        chunk = _whole(_Chunk, self._read("blob", ref=ref, chunk=number))
+        return chunk.size, chunk.content
 
     def stat_blob(self, ref: str) -> BlobView:
-        """Return what is known of a blob."""
-        answer = self._read("blob.stat", ref=ref)
-        with readable():
-            return msgspec.convert(answer, BlobView)
+        return _whole(BlobView, self._read("blob.stat", ref=ref))
 
     def blobs(
         self, after: str | None = None, *, limit: int = 50, author: str | None = None, unreferenced: bool = False
     ) -> BlobPage:
-        """Return blobs in the order of their ids."""
-        answer = self._read("blobs", after=after, limit=limit, author=author, unreferenced=unreferenced)
-        with readable():
-            return msgspec.convert(answer, BlobPage)
+        asked = {"after": after, "limit": limit, "author": author, "unreferenced": unreferenced}
+        return _whole(BlobPage, self._read("blobs", **asked))
 
     def get_blob(self, ref: str) -> bytes:
-        """Return a blob's content, checked against its ref."""
         content, size = bytearray(), 1
         while len(content) < min(size, limits.blob_size_max_bytes):
             size, chunk = self.blob_chunk(ref, len(content) // limits.blob_chunk_bytes)
@@ -295,33 +260,20 @@ class AsyncRemoteClient(_Asking):
         await self._connection.close()
 
     async def submit(self, submission: Submission) -> list[Accepted]:
-        """Admit a submission, as ``RemoteClient.submit`` does."""
         self._has_submitted = True
-        return _accepted(await self._connection.request(self._submit_subject, submission.encode()))
+        return _structs(Accepted, "accepted", await self._connection.request(self._submit_subject, submission.encode()))
 
     async def head(self) -> HeadView:
-        """Return where the log ends."""
-        answer = await self._read("head")
-        with readable():
-            return msgspec.convert(answer, HeadView)
+        return _whole(HeadView, await self._read("head"))
 
     async def consistency(self, old_size: int) -> Growth:
-        """Return where the log ends, and the proof that it begins with its first ``old_size`` entries."""
-        answer = await self._read("consistency", old_size=old_size)
-        with readable():
-            return msgspec.convert(answer, Growth)
+        return _whole(Growth, await self._read("consistency", old_size=old_size))
 
     async def entry(self, index: int) -> bytes:
-        """Return the bytes of one entry."""
-        answer = await self._read("entry", index=index)
-        with readable():
-            return _bytes(answer["entry"])
+        return _only(bytes, "entry", await self._read("entry", index=index))
 
     async def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream."""
-        answer = await self._read("index", stream=stream, id=event_id)
-        with readable():
-            return msgspec.convert(answer["index"], int | None)
+        return _whole(_Place, await self._read("index", stream=stream, id=event_id)).index
 
     async def entries(
         self,
@@ -333,19 +285,9 @@ class AsyncRemoteClient(_Asking):
         wait_s: float = 0.0,
         old_size: int | None = None,
     ) -> Page:
-        """Return entries from ``start`` on; a page may be empty and still say where to go on."""
-        answer = await self._read("range", **_range(start, limit, kinds, stream, wait_s), old_size=old_size)
-        with readable():
-            return msgspec.convert(answer, Page)
-
-    async def prove(self, index: int) -> Receipt:
-        """Return the receipt of an entry."""
-        answer = await self._read("proof", index=index)
-        with readable():
-            return Receipt.parse(answer["receipt"])
+        return _whole(Page, await self._read("range", **_range(start, limit, kinds, stream, wait_s), old_size=old_size))
 
     async def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of a view query (see ``projections.reader``)."""
         return await self._read("view", query=query, arguments=arguments)
 
     async def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
@@ -369,15 +311,28 @@ def _chunk(content: bytes, number: int) -> bytes:
     return content[number * limits.blob_chunk_bytes : (number + 1) * limits.blob_chunk_bytes]
 
 
-def _accepted(answer: dict[str, Any]) -> list[Accepted]:
+class _Chunk(msgspec.Struct):
+    size: int
+    content: bytes
+
+
+class _Place(msgspec.Struct):
+    index: int | None
+
+
+def _whole(form: type[T], answer: dict[str, Any]) -> T:
+    """Return an answer as what it is."""
     with readable():
-        return [_struct(Accepted, event) for event in answer["accepted"]]
+        return msgspec.convert(answer, form)
 
 
-def _struct(form: type[T], fields: dict[str, Any]) -> T:
-    """Return a struct that is stored as an array, from an object with its names."""
-    return msgspec.convert([fields[name] for name in form.__struct_fields__], form)
+def _only(form: type[V], name: str, answer: dict[str, Any]) -> V:
+    """Return the one thing that an answer holds, by its name."""
+    with readable():
+        return msgspec.convert(answer[name], form)
 
 
-def _bytes(encoded: str) -> bytes:
-    return msgspec.convert(encoded, bytes)
+def _structs(form: type[T], name: str, answer: dict[str, Any]) -> list[T]:
+    """Return the list that an answer holds: of structs that are stored as arrays, from objects with their names."""
+    with readable():
+        return [msgspec.convert([row[field] for field in form.__struct_fields__], form) for row in answer[name]]

@@ -193,7 +193,6 @@ class Service:
         self._client = client
         self._committer = committer
         self._news = news
-        self._answer_view = answer_view
         self._threads = ThreadPoolExecutor(limits.read_threads_max, thread_name_prefix="baton-service")
         self._upload_threads = ThreadPoolExecutor(upload_threads_max, thread_name_prefix="baton-service-upload")
         self._submissions = Intake(subjects.submit_subject, self._answering(self._submit), SUBMISSIONS)
@@ -201,20 +200,7 @@ class Service:
         self._served: frozenset[str] = frozenset()
         self._waiting: dict[str, set[asyncio.Task[int]]] = {}
         self._verbs: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[Any], Any]]] = {
-            "head": (msgspec.json.Decoder(NoArguments), self._head),
-            "consistency": (msgspec.json.Decoder(ConsistencyArguments), self._consistency),
-            "range": (msgspec.json.Decoder(RangeArguments), self._range),
-            "stream": (msgspec.json.Decoder(StreamAsked), self._stream),
-            "entry": (msgspec.json.Decoder(IndexArguments), self._entry),
-            "index": (msgspec.json.Decoder(FindArguments), self._index),
-            "proof": (msgspec.json.Decoder(IndexArguments), self._proof),
-            "checkpoint": (msgspec.json.Decoder(NoArguments), self._checkpoint),
-            "ends": (msgspec.json.Decoder(EndsArguments), self._ends),
-            "agents": (msgspec.json.Decoder(NoArguments), self._agents),
-            "blob": (msgspec.json.Decoder(BlobArguments), self._blob),
-            "blob.stat": (msgspec.json.Decoder(BlobStatArguments), self._blob_stat),
-            "blobs": (msgspec.json.Decoder(BlobsArguments), self._blobs),
-            "view": (msgspec.json.Decoder(ViewArguments), self._view),
+            verb: (msgspec.json.Decoder(form), answer) for verb, (form, answer) in _verbs(client, answer_view).items()
         }
 
     @property
@@ -268,9 +254,6 @@ class Service:
 
         return answer
 
-    async def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
-
     async def _submit(self, agent: str, message: Msg) -> bytes:
         headers = message.headers or {}
         if BLOB_HEADER in headers:
@@ -287,22 +270,21 @@ class Service:
         verb = subjects.read_verb(message.subject)
         if verb not in self._verbs:
             raise Refused("USAGE", f"there is no verb {verb!r}: {', '.join(self.verbs)}", verb=verb)
-        answer = await self._in_thread(self._answer, verb, message.data)
-        if isinstance(answer, RangeArguments):
-            await self._wait_beyond(agent, len(message.data), answer)
-            answer = await self._in_thread(self._page, answer)
-        return cast("bytes", answer)
+        loop, (decoder, answer) = asyncio.get_running_loop(), self._verbs[verb]
 
-    def _answer(self, verb: str, arguments: bytes) -> bytes | RangeArguments:
-        """Return the encoded answer of a verb, or what must be waited for first. In a thread."""
-        decoder, answer = self._verbs[verb]
-        wanted = decode_strict(arguments or b"{}", decoder)
-        if isinstance(wanted, RangeArguments) and wanted.wait_s and self._news.size <= wanted.start:
-            return wanted
-        return _encoded(answer(wanted))
+        def answered(wanted: Any = None) -> bytes | RangeArguments:
+            """Return the encoded answer, or what must be waited for first. In a thread."""
+            if wanted is None:
+                wanted = decode_strict(message.data or b"{}", decoder)
+                if isinstance(wanted, RangeArguments) and wanted.wait_s and self._news.size <= wanted.start:
+                    return wanted
+            return _encoded(answer(wanted))
 
-    def _page(self, wanted: RangeArguments) -> bytes:
-        return _encoded(self._range(wanted))
+        given = await loop.run_in_executor(self._threads, answered)
+        if isinstance(given, RangeArguments):
+            await self._wait_beyond(agent, len(message.data), given)
+            given = await loop.run_in_executor(self._threads, answered, given)
+        return cast("bytes", given)
 
     async def _wait_beyond(self, agent: str, size: int, wanted: RangeArguments) -> None:
         if (wanted.old_size or 0) > self._news.size:
@@ -329,53 +311,41 @@ class Service:
         """How many reads wait for news."""
         return sum(map(len, self._waiting.values()))
 
-    def _head(self, _: NoArguments) -> dict[str, Any]:
-        return _fields(self._client.head())
 
-    def _consistency(self, wanted: ConsistencyArguments) -> dict[str, Any]:
-        if wanted.new_size is not None:
-            return _fields(self._client.consistency(wanted.old_size, wanted.new_size))
-        return _fields(self._client.signed_consistency(wanted.old_size))
+def _verbs(client: LocalClient, answer_view: Ask) -> dict[str, tuple[type, Callable[[Any], Any]]]:
+    """Return the verbs of ``read``: the form of each one's arguments, and what answers it."""
 
-    def _range(self, wanted: RangeArguments) -> dict[str, Any]:
-        page = self._client.entries(
-            wanted.start, limit=wanted.limit, kinds=wanted.kinds, stream=wanted.stream, old_size=wanted.old_size
+    def consistency(asked: ConsistencyArguments) -> dict[str, Any]:
+        if asked.new_size is not None:
+            return _fields(client.consistency(asked.old_size, asked.new_size))
+        return _fields(client.signed_consistency(asked.old_size))
+
+    def entries(asked: RangeArguments) -> dict[str, Any]:
+        page = client.entries(
+            asked.start, limit=asked.limit, kinds=asked.kinds, stream=asked.stream, old_size=asked.old_size
         )
         return _fields(page)
 
-    def _stream(self, wanted: StreamAsked) -> dict[str, Any]:
-        return _fields(self._client.signed_stream(wanted))
-
-    def _entry(self, wanted: IndexArguments) -> dict[str, Any]:
-        return {"entry": self._client.entry(wanted.index)}
-
-    def _index(self, wanted: FindArguments) -> dict[str, Any]:
-        return {"index": self._client.index_of(wanted.stream, wanted.id)}
-
-    def _proof(self, wanted: IndexArguments) -> dict[str, Any]:
-        return {"receipt": self._client.prove(wanted.index).to_text()}
-
-    def _checkpoint(self, _: NoArguments) -> dict[str, Any]:
-        return {"checkpoint": self._client.checkpoint()}
-
-    def _ends(self, wanted: EndsArguments) -> dict[str, Any]:
-        return {"ends": self._client.ends(wanted.size, wanted.streams)}
-
-    def _agents(self, _: NoArguments) -> dict[str, Any]:
-        return {"agents": [_fields(agent) for agent in self._client.agents()]}
-
-    def _blob(self, wanted: BlobArguments) -> dict[str, Any]:
-        size, content = self._client.blob_chunk(wanted.ref, wanted.chunk)
+    def blob(asked: BlobArguments) -> dict[str, Any]:
+        size, content = client.blob_chunk(asked.ref, asked.chunk)
         return {"size": size, "content": content}
 
-    def _blob_stat(self, wanted: BlobStatArguments) -> dict[str, Any]:
-        return _fields(self._client.stat_blob(wanted.ref))
-
-    def _blobs(self, wanted: BlobsArguments) -> dict[str, Any]:
-        return _fields(self._client.blobs(**msgspec.structs.asdict(wanted)))
-
-    def _view(self, wanted: ViewArguments) -> Any:
-        return self._answer_view(wanted.query, wanted.arguments)
+    return {
+        "head": (NoArguments, lambda _: _fields(client.head())),
+        "consistency": (ConsistencyArguments, consistency),
+        "range": (RangeArguments, entries),
+        "stream": (StreamAsked, lambda asked: _fields(client.signed_stream(asked))),
+        "entry": (IndexArguments, lambda asked: {"entry": client.entry(asked.index)}),
+        "index": (FindArguments, lambda asked: {"index": client.index_of(asked.stream, asked.id)}),
+        "proof": (IndexArguments, lambda asked: {"receipt": client.prove(asked.index).to_text()}),
+        "checkpoint": (NoArguments, lambda _: {"checkpoint": client.checkpoint()}),
+        "ends": (EndsArguments, lambda asked: {"ends": client.ends(asked.size, asked.streams)}),
+        "agents": (NoArguments, lambda _: {"agents": [_fields(agent) for agent in client.agents()]}),
+        "blob": (BlobArguments, blob),
+        "blob.stat": (BlobStatArguments, lambda asked: _fields(client.stat_blob(asked.ref))),
+        "blobs": (BlobsArguments, lambda asked: _fields(client.blobs(**msgspec.structs.asdict(asked)))),
+        "view": (ViewArguments, lambda asked: answer_view(asked.query, asked.arguments)),
+    }
 
 
 def _encoded(answer: Any) -> bytes:

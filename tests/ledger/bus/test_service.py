@@ -19,6 +19,8 @@ from ledger.errors import CODES
 from ledger.events.session import SessionStarted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from building import Ledger
 
 ON_THE_WIRE = REPRESENTATIVES | {name: bad for name, bad in BAD_INPUTS.items() if name.startswith(("bytes:", "DSSE:"))}
@@ -173,17 +175,22 @@ def test_error_nobody_foresaw_is_typed_and_tells_nothing_of_the_inside(
     def fail(*_: object) -> Any:
         raise RuntimeError("a secret path")
 
-    monkeypatch.setattr(served.service, "_answer_view", fail)
-    answer = read(served, "view", b'{"query":"x"}')
+    monkeypatch.setattr(served.service._client, "head", fail)
+    answer = read(served, "head")
     assert code_of(answer) == "UNEXPECTED"
     assert "secret" not in answer["error"]["message"]
+
+
+def replace_view(served: Served, monkeypatch: pytest.MonkeyPatch, answer: Callable[[object], object]) -> None:
+    verbs = served.service._verbs
+    monkeypatch.setitem(verbs, "view", (verbs["view"][0], answer))
 
 
 @pytest.mark.parametrize("answer", [{"text": "x" * (answer_size_max_bytes + 1)}, {"object": object()}])
 def test_answer_that_cannot_be_sent_is_an_error(
     served: Served, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(served.service, "_answer_view", lambda *_: answer)
+    replace_view(served, monkeypatch, lambda _: answer)
     assert code_of(read(served, "view", b'{"query":"x"}')) in {"TOO_LARGE", "UNEXPECTED"}
 
 
@@ -243,7 +250,7 @@ def test_waiting_read_is_woken_by_the_submission_itself(served: Served, ledger: 
 
 def test_slow_views_do_not_hold_up_submissions(served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
-    monkeypatch.setattr(served.service, "_answer_view", lambda *_: {"waited": go_on.wait(20)})
+    replace_view(served, monkeypatch, lambda _: {"waited": go_on.wait(20)})
     subject = read_subject(ledger.id, "alice", "view")
 
     async def ask_all() -> list[Any]:
