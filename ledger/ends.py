@@ -4,8 +4,6 @@ A tree proves what stands in a log, never that nothing more does: whoever holds 
 what follows the last ones. This note says it, under the key of the log's checkpoints and about one of its trees: a C2SP
 signed note of two lines, ``TYPE`` and the fields of ``Ends`` in their RFC 8785 form. A ledger that signs it wrongly is
 convicted by the entries that it hides.
-
-Refused: a tree over the streams' ends beside that of the log, paid for at every append, for what few ask.
 """
 
 from __future__ import annotations

@@ -9,9 +9,6 @@ The names are those of the imports under ``if TYPE_CHECKING:``, which a type che
 that the name is offered) and nobody runs. Here they are read from the package's source, by its own loader, at the
 first question: so it works from a zip too, and importing a package costs nothing. Under ``else:`` because a type
 checker that sees a ``__getattr__`` takes every misspelt name for one that is there.
-
-Refused: each name a second time in ``__all__`` and a third in a table, as such doors are often written; plain imports,
-which would load lmdb and nats for whoever wants an exception's name.
 """
 
 from __future__ import annotations

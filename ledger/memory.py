@@ -11,9 +11,8 @@ which the reader knew and names a head at or beyond the one it remembers; that i
 held to its own past. At a place that is new, what other places remember is compared: a fork of it is refused, a
 shorter copy is told. Subscribers keep the same ``Trusted`` beside their position, in their own stores.
 
-If we crash before the file is replaced, the older head counts, which is a weaker promise and never a wrong one. It is
-not synced: a power failure may cost it, and leave it empty, which counts as not there. Two processes never move it
-back: each replaces it only under a lock, and only after it compared what stands there with its own log.
+It is not synced: a power failure may leave an older head, a weaker promise and never a wrong one, or an empty file,
+which counts as not there. Each process replaces it only under a lock, after comparing what stands there with its log.
 """
 
 from __future__ import annotations

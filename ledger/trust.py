@@ -14,10 +14,6 @@ what it would have us do to a repository take effect when the user has said so, 
 Whoever makes a ledger has trusted it (``create_ledger``), but not the files that lay there before. The file is TOML of
 one form, which is read back strictly and without the standard library's parser, whose import costs a fifth of a bare
 start. It is believed if it is a file of this user's own that nobody else can read; else nobody is trusted.
-
-Refused: a list inside the folder (the stranger would bring it along); trusting all that this user owns (a clone is
-owned by who cloned it); asking for each setting by itself; trusting by ledger and not by path (a copy of a public
-ledger brings its own ``config.toml``).
 """
 
 from __future__ import annotations

@@ -8,10 +8,6 @@
     >>> [view.name for view in VIEWS][:5]
     ['catalog', 'agents', 'reasoning', 'briefs', 'handoffs']
 
-The words used here: a *fold* is a pure function that takes a state and the next event to the next state; a
-*projection* is a fold with the tables it fills; a *view* is those tables in a store; its *rows* are what queries read;
-its *position* is the index of the next event it needs. Rows and position commit together.
-
 ``VIEWS`` and ``QUERIES`` are the only lists of views and queries. Names are loaded when first asked for: importing
 this package opens nothing and loads no store.
 """

@@ -4,8 +4,6 @@ A batch is read and decoded without any lock, so that a slow log never makes ano
 write lock is taken and the positions are read again: if another process folded meanwhile, the batch is dropped and the
 next one starts where that process ended. So no event is applied twice, and none is left out. States that this process
 left in the store are kept in memory for as long as the positions say that nobody else wrote.
-
-If we crash before the commit, neither rows nor position have moved; a view being rebuilt goes on from its own position.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Both are loaded when first asked for: a command that asks one question of views that are up to date loads one module
 of queries and no fold, which is half of its start (measured).
-
-To add a view: write its package with ``fold.py`` and ``queries.py``, and add it to both tables. A query is a function
-of a ``Moment`` and the type of its arguments.
 """
 
 from __future__ import annotations

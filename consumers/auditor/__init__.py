@@ -6,17 +6,7 @@ checkpoint kept from earlier), else all that was checked is that the ledger agre
 verdict is one of four words: VALID; SUSPECT_KEY, right, but a key was called compromised since it signed; PARTIAL, of a
 bundle of one stream that lacks what is named; INVALID.
 
-    from consumers.auditor import verify_bundle, verify_log
-
-    with open_client(settings) as client:
-        report = verify_log(client, root="5d41…")
-    for problem in report.problems:
-        print(problem.index, problem.code, problem.message)
-    print(report.verdict)
-
 ``baton fsck`` is ``consumers.auditor.fsck.fsck``: not re-exported, because the module's name would hide it.
-
-Refused: stopping at the first problem (an auditor wants to know how far the damage goes).
 """
 
 from typing import TYPE_CHECKING

@@ -9,9 +9,8 @@ it from disk for the first time, and again when it is another one than this proc
   were allowed to do then was decided when they did it, and is what ``baton verify`` replays;
 - an idempotency key, by the entry that it names.
 
-Which entries a stream has, the ids table says, whose keys are checked against the entries. So an edit has to be made
-in two tables, consistently, to pass here; ``baton fsck`` finds that, too. Left out for their length: the events of
-sessions, reasonings and searches, in which nobody approves anything, and how often a session key was used.
+Left out for their length: the events of sessions, reasonings and searches, in which nobody approves anything, and how
+often a session key was used. An edit that fits in several tables passes here; ``baton fsck`` finds it.
 """
 
 from __future__ import annotations

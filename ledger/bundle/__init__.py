@@ -34,12 +34,6 @@ A tar of this format has one form: ustar headers without owner or time, zero pad
 equal logs give equal files, and a flipped byte anywhere is found. Nothing is ever extracted by this module.
 
 Sources: C2SP tlog-tiles.md, tlog-checkpoint.md, tlog-proof.md, signed-note.md.
-
-    from ledger.bundle import export_bundle, open_bundle
-
-    export_bundle(client, Path("audit.tar"))
-    with open_bundle(Path("audit.tar")) as bundle:
-        print(bundle.manifest.size, bundle.read("checkpoint").decode())
 """
 
 from __future__ import annotations

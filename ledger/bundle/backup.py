@@ -4,10 +4,8 @@ Beside what every bundle has, it holds the folder's settings and, if asked for, 
 backup's own. It is made while agents write: everything is of the size of the checkpoint that is signed first, and read
 page by page. `ledger.bundle.restore` makes a ledger of it. If we crash here, there is no backup, or the one before.
 
-Refused: a copy of LMDB's file. It would carry derived state that nobody signed, and to open a stranger's B-tree in our
-address space is no way to check it; it depends on the machine; and a reader that holds its snapshot for so long makes
-the file grow by every page written meanwhile. Left out: views (made again from the log), the bus folder (a copy of the
-log), session keys (delegated anew), what readers remember, and blobs that no event refers to.
+Left out: views (made again from the log), the bus folder (a copy of the log), session keys (delegated anew), what
+readers remember, and blobs that no event refers to. A copy of LMDB's file would carry derived state that nobody signed.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ The program is written in parts (``standalone``), because a reader holds no more
 travels as one file. Joining them changes nothing but the imports, which are merged, and one constant: the hash of the
 table of kinds. The parts import nothing of Baton but each other, and no verifier of Baton's calls them.
 
-The table is generated from the types that the gate decodes with: to write it again by hand would find no mistake that
-the rules do not show. Its hash stands in the program, which a stranger has to trust anyway. Refused: binding it in the
-manifest alone (nobody signs that), or by the checkpoint key, which is exactly what a forger of authority holds.
+The table is generated from the types that the gate decodes with; its hash stands in the program, which a stranger has
+to trust anyway.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The entries are replayed by the rules into a new log, which is the check: nothing that the bundle says of itself is
 believed, and derived state is made here. Its tree must be the one that the ledger's checkpoint key signed.
 
-If we crash here: the log is built in a hidden folder of the home, and the last step puts its one file in place. Before
-it the old log stands, or there is none; restoring again begins afresh. A log that is replaced keeps a second name under
-``replaced/``: whoever regrets it finds it there. Settings and keys that the home has already are left as they are.
+The log is built in a hidden folder of the home, and the last step puts its one file in place. A log that is replaced
+keeps a second name under ``replaced/``: whoever regrets it finds it there. Settings and keys that the home has already
+are left as they are.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """What a log stream tells about the past of its log: signed entries that were acknowledged, and that the log lacks.
 
-The log is committed before anything of it is published, so a stream is never ahead of its log by itself. If it is, or
-if it holds other entries than the log where both have some, the log is not the one that was acknowledged: an old copy
-was put back, a disk lost what it had written, or the file was exchanged. Then nothing may be appended or retired before
-somebody decided. What is no validly signed entry of this ledger at its own index proves nothing; such a stream is
-foreign or damaged, and the next incarnation is built from the log (``ledger.bus.stream``).
+The log is committed before anything of it is published, so a stream that is ahead of its log, or holds other entries,
+was fed by another copy of it. Nothing may be appended or retired before somebody decided. What is no validly signed
+entry of this ledger at its own index proves nothing: such a stream is foreign or damaged (``ledger.bus.stream``).
 """
 
 from __future__ import annotations

@@ -12,14 +12,8 @@ A node that gets no processor closes no door. So every door has a *window*: the 
 those that were read, and then answers "no responders", also while the node does not run at all. What one agent can
 make wait for a node is less than what the server holds before it cuts a connection off.
 
-(Refused: reading all and dropping most, since the node would still read as fast as anybody can send, and others would
-wait behind what the server holds; a connection of the node for each agent, which isolates as well and costs a socket
-each.)
-
 What was on its way when a door closed is dropped without an answer, and of those shed only the first few are answered:
 a flood must not be turned into a flood of answers. Whoever sent it in earnest asks again (``ledger.bus.connection``).
-
-What happens if we crash here: what waited was never answered, and is asked again.
 """
 
 from __future__ import annotations

@@ -6,10 +6,8 @@ so a repetition is refused by the server. Then the stored messages are compared 
 means published before, anything else is foreign and ends publishing until the next incarnation.
 ``Nats-Msg-Id`` is not used: compare-and-set is checked first, so it would never help (measured).
 
-What a message holds is said in ``ledger.bus.message``.
-
-If we crash here, at any line, nothing needs undoing: the next start asks the stream where it ends and goes
-on from there. The same path is taken after a lost answer or connection, so it is always exercised.
+The next start, after a crash at any line, asks the stream where it ends and goes on from there. The same path is taken
+after a lost answer or connection, so it is always exercised.
 """
 
 from __future__ import annotations

@@ -10,11 +10,6 @@ reply lands in the asker's own account.
   and limits its connections, subscriptions and payloads apart from everybody else's (users of one account share the
   limits; NATS has none for a user). It may publish its own ``submit`` and ``read`` requests, and subscribe to its own
   inboxes, to ``live`` and to ``checkpoint``. No JetStream API is exported.
-
-What bounds a flood, from the outside in: payload, connections and subscriptions of the account; the queue of the agent
-in the node, which closes the agent's subject when it is full (``ledger.bus.service``), so that the server itself
-answers "no responders"; should a node not read at all, the window of each agent (``ledger.bus.intake``), after which it
-does so as well; and last ``max_pending``, which one agent's windows cannot fill.
 """
 
 from __future__ import annotations

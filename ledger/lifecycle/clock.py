@@ -10,8 +10,6 @@ when it was granted ``until`` it ends, by the ledger's clock. After the clock wa
 than now does not hold, and what seemed to have ended holds on. So every stream can be judged by its own entries.
 (What was granted by a wrong clock and neither used nor given up comes into force when that time is really reached: a
 lease for its own length, a session key until the end that its agent signed.)
-
-Refused: correcting the times of entries. They are what was recorded, and decisions were made by them.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Chunks are kept as they come, so an upload goes on where it was, also after the node started again. They lie under a
 place of their uploader's own until the blob has a record, and stay there: nothing is copied when it is whole.
-
-If we crash in the middle, an intent is left with the chunks that came: nobody can see them as a blob, its author goes
-on with them, or they expire. If we crash after the last chunk and before the record, beginning again finishes it.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 The embedded server is started for this alone, under the lock that ``serve`` takes, and lets in one key made for this
 run. What the stream holds is not trusted: every entry is replayed by the rules at its own index (``Follower``), and the
 tree it gives is compared with the checkpoints that readers of this machine remember.
-
-If we crash here: entries are appended in commits of whole signed batches, and the next run asks the log where it ends.
-An epoch is one event; whoever runs again finds it, and ``serve`` retires the stream that it gives up.
 """
 
 from __future__ import annotations
