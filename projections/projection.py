@@ -28,8 +28,11 @@ from ledger.events.body import Event
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
-    """A row of a table: its fields are the columns, in order, of type str, int, bool, float or bytes, or None."""
+class Row(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A row of a table: its fields are the columns, in order, of type str, int, bool, float or bytes, or None.
+
+    Where a state is no more than its row, the row is the state: its first field is the key, the others have defaults.
+    """
 
 
 R = TypeVar("R", bound=Row)

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 # date without loading any.
 VIEW_VERSIONS: Final = {
     "catalog": 4,
-    "agents": 4,
+    "agents": 5,
     "reasoning": 4,
     "briefs": 3,
     "handoffs": 4,
-    "sessions": 4,
+    "sessions": 5,
     "validations": 2,
     "snapshots": 2,
-    "reviews": 2,
+    "reviews": 3,
     "reports": 4,
     "thoughts": 4,
     "records": 2,

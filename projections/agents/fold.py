@@ -10,7 +10,7 @@ from ledger.events import KINDS
 from ledger.events import authority as kinds
 from ledger.events.body import Event
 from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, KeyEnd
-from projections.projection import Projection, Row, Rows, Table, json_text, row_of
+from projections.projection import Projection, Row, Table, json_text
 from projections.views import VIEW_VERSIONS
 
 
@@ -20,19 +20,20 @@ class AgentRow(Row, frozen=True):
     name: str
     roles: str
     key: str
-    nkey: str | None
-    ai_id: str
     registered_index: int
     registered_ms: int
-    removed_index: int | None
-    removed_because: str | None
+    nkey: str | None = None
+    ai_id: str = ""
+    removed_index: int | None = None
+    removed_because: str | None = None
 
 
 class KeyRow(Row, frozen=True):
     """A key of an agent, or (``sort`` is ``checkpoint``) of the ledger's checkpoints; its scope is JSON.
 
-    ``ended_as`` is ``revoked``, ``replaced``, ``compromised`` or ``removed``, at ``ended_index`` by ``ended_by``. What
-    it signed since ``suspect_since`` is suspect, as the entry ``suspect_index`` says.
+    ``sort`` is ``identity``, or ``session`` for one that is delegated. ``ended_as`` is ``revoked``, ``replaced``,
+    ``compromised`` or ``removed``, at ``ended_index`` by ``ended_by``. What it signed since ``suspect_since`` is
+    suspect, as the entry ``suspect_index`` says.
     """
 
     agent: str
@@ -40,35 +41,9 @@ class KeyRow(Row, frozen=True):
     sort: str
     since_index: int
     since_ms: int
-    expires_at: str | None
-    kinds: str
-    streams: str
-    max_events: int | None
-    delegated_by: str | None
-    ended_index: int | None
-    ended_as: str | None
-    ended_by: str | None
-    ended_because: str | None
-    suspect_since: int | None
-    suspect_index: int | None
-
-
-AGENTS: Final = Table("agents", AgentRow, primary_key=("name",), owner="name")
-KEYS: Final = Table(
-    "agent_keys", KeyRow, primary_key=("agent", "key"), owner="agent", indexes=(("key",), ("suspect_since",))
-)
-
-
-class KeyState(msgspec.Struct, frozen=True, array_like=True):
-    """One key of an agent: an ``identity``, or a delegated ``session`` key with its scope."""
-
-    key: str
-    sort: str
-    since_index: int
-    since_ms: int
     expires_at: str | None = None
-    kinds: tuple[str, ...] = ()
-    streams: tuple[str, ...] = ()
+    kinds: str = "[]"
+    streams: str = "[]"
     max_events: int | None = None
     delegated_by: str | None = None
     ended_index: int | None = None
@@ -79,19 +54,18 @@ class KeyState(msgspec.Struct, frozen=True, array_like=True):
     suspect_index: int | None = None
 
 
+AGENTS: Final = Table("agents", AgentRow, primary_key=("name",), owner="name")
+KEYS: Final = Table(
+    "agent_keys", KeyRow, primary_key=("agent", "key"), owner="agent", indexes=(("key",), ("suspect_since",))
+)
+
+
 class AgentState(msgspec.Struct, frozen=True, array_like=True):
-    """An agent as its events left it."""
+    """An agent as its events left it, with all its keys; the name ``CHECKPOINT`` is no agent's, but has keys."""
 
     name: str
-    roles: tuple[str, ...] = ()
-    key: str = ""
-    nkey: str | None = None
-    ai_id: str = ""
-    registered_index: int = -1
-    registered_ms: int = 0
-    removed_index: int | None = None
-    removed_because: str | None = None
-    keys: tuple[KeyState, ...] = ()
+    agent: AgentRow | None = None
+    keys: tuple[KeyRow, ...] = ()
 
 
 def keys(event: Event) -> tuple[str, ...]:
@@ -106,33 +80,31 @@ def fold(state: AgentState, event: Event) -> AgentState:
     match event.data:
         case kinds.LedgerCreated() as data:
             if state.name == CHECKPOINT:
-                return _with_key(state, KeyState(data.checkpoint_key, "checkpoint", event.index, event.accepted_ms))
+                return _with_key(state, event, data.checkpoint_key, "checkpoint")
             is_root = state.name == ROOT
-            return _registered(state, event, data.root if is_root else data.node_key, ("admin",) if is_root else ())
+            return _registered(state, event, data.root if is_root else data.node_key, ["admin"] if is_root else [])
         case kinds.AgentRegistered() as data:
-            state = _registered(state, event, data.key, tuple(sorted(set(data.roles))))
-            return msgspec.structs.replace(state, nkey=data.nkey, ai_id=data.ai_id)
+            state = _registered(state, event, data.key, sorted(set(data.roles)))
+            return _with(state, nkey=data.nkey, ai_id=data.ai_id)
         case kinds.RoleGranted() as data:
-            return msgspec.structs.replace(state, roles=tuple(sorted({*state.roles, data.role})))
+            return _with(state, roles=json_text(sorted({*_roles(state), data.role})))
         case kinds.RoleRevoked() as data:
-            return msgspec.structs.replace(state, roles=tuple(role for role in state.roles if role != data.role))
+            return _with(state, roles=json_text([role for role in _roles(state) if role != data.role]))
         case kinds.KeyDelegated() as data:
-            delegated = KeyState(
-                key=data.key,
-                sort="session",
-                since_index=event.index,
-                since_ms=event.accepted_ms,
+            return _with_key(
+                state,
+                event,
+                data.key,
+                "session",
                 expires_at=data.expires_at,
-                kinds=tuple(data.kinds),
-                streams=tuple(data.streams),
+                kinds=json_text(data.kinds),
+                streams=json_text(data.streams),
                 max_events=data.max_events,
                 delegated_by=event.key,
             )
-            return _with_key(state, delegated)
         case kinds.AgentRemoved() as data:
-            state = _ended(state, event, state.key, "removed", data.reason)
-            removed = {"removed_index": event.index, "removed_because": data.reason}
-            return msgspec.structs.replace(state, roles=(), **removed)
+            state = _ended(state, event, _key(state), "removed", data.reason)
+            return _with(state, roles="[]", removed_index=event.index, removed_because=data.reason)
         case _:  # what else is handled changes keys
             return _with_changed_keys(state, event)
 
@@ -142,12 +114,11 @@ def _with_changed_keys(state: AgentState, event: Event) -> AgentState:
         case kinds.KeyRevoked() as data:
             return _ended(state, event, data.key, "revoked", data.reason)
         case kinds.KeyRotated() as data:
-            state = _ended(state, event, state.key, "replaced", data.reason)
-            state = msgspec.structs.replace(state, key=data.key, nkey=data.nkey)
-            return _with_key(state, KeyState(data.key, "identity", event.index, event.accepted_ms))
+            state = _ended(state, event, _key(state), "replaced", data.reason)
+            return _with_key(_with(state, key=data.key, nkey=data.nkey), event, data.key, "identity")
         case kinds.CheckpointKeyRotated() as data:
-            state = _ended(state, event, state.keys[-1].key, "replaced", data.reason)
-            return _with_key(state, KeyState(data.key, "checkpoint", event.index, event.accepted_ms))
+            state = _ended(state, event, _key(state), "replaced", data.reason)
+            return _with_key(state, event, data.key, "checkpoint")
         case kinds.KeyCompromised() as data:
             state = _ended(state, event, data.key, "compromised", data.reason)
             return _changed(state, data.key, suspect_since=data.since, suspect_index=event.index)
@@ -155,19 +126,23 @@ def _with_changed_keys(state: AgentState, event: Event) -> AgentState:
             return state
 
 
-def rows(state: AgentState) -> Rows:
-    """Return the agent's row and one for each of its keys."""
-    keys_of_agent = (
-        row_of(KeyRow, key, agent=state.name, kinds=json_text(key.kinds), streams=json_text(key.streams))
-        for key in state.keys
-    )
-    if state.name == CHECKPOINT:  # no agent, but has keys
-        return tuple(keys_of_agent)
-    return (row_of(AgentRow, state, roles=json_text(state.roles)), *keys_of_agent)
+def _roles(state: AgentState) -> list[str]:
+    return [] if state.agent is None else msgspec.json.decode(state.agent.roles)
 
 
-def _with_key(state: AgentState, key: KeyState) -> AgentState:
-    return msgspec.structs.replace(state, keys=(*state.keys, key))
+def _key(state: AgentState) -> str:
+    """Return the newest key that nobody delegated."""
+    return next((one.key for one in reversed(state.keys) if one.sort != "session"), "")
+
+
+def _with(state: AgentState, **fields: Any) -> AgentState:
+    agent = None if state.agent is None else msgspec.structs.replace(state.agent, **fields)
+    return msgspec.structs.replace(state, agent=agent)
+
+
+def _with_key(state: AgentState, event: Event, key: str, sort: str, **scope: Any) -> AgentState:
+    row = KeyRow(state.name, key, sort, event.index, event.accepted_ms, **scope)
+    return msgspec.structs.replace(state, keys=(*state.keys, row))
 
 
 def _ended(state: AgentState, event: Event, key: str, how: KeyEnd, because: str) -> AgentState:
@@ -183,15 +158,9 @@ def _changed(state: AgentState, key: str, **fields: Any) -> AgentState:
     return msgspec.structs.replace(state, keys=tuple(changed))
 
 
-def _registered(state: AgentState, event: Event, key: str, roles: tuple[str, ...]) -> AgentState:
-    return AgentState(
-        name=state.name,
-        roles=roles,
-        key=key,
-        registered_index=event.index,
-        registered_ms=event.accepted_ms,
-        keys=(KeyState(key, "identity", event.index, event.accepted_ms),),
-    )
+def _registered(state: AgentState, event: Event, key: str, roles: list[str]) -> AgentState:
+    agent = AgentRow(state.name, json_text(roles), key, event.index, event.accepted_ms)
+    return _with_key(AgentState(state.name, agent), event, key, "identity")
 
 
 VIEW: Final = Projection(
@@ -203,5 +172,5 @@ VIEW: Final = Projection(
     state=AgentState,
     keys=keys,
     fold=fold,
-    rows=rows,
+    rows=lambda state: state.keys if state.agent is None else (state.agent, *state.keys),
 )

@@ -24,27 +24,27 @@ from projections.views import VIEW_VERSIONS
 
 
 class SessionRow(Row, frozen=True):
-    """A session with the numbers of what was recorded in it; ``imported`` is JSON."""
+    """A session as its events left it, with the numbers of what was recorded in it; ``imported`` is JSON."""
 
     id: str
-    author: str
-    ai_id: str
-    task: str
-    resumes: str
-    status: str
-    summary: str
-    assessments: int
-    findings: int
-    unknowns: int
-    dead_ends: int
-    tools: int
-    started_index: int
-    started_ms: int
-    ended_index: int | None
-    ended_ms: int | None
-    updated_index: int
-    happened_ms: int
-    imported: str | None
+    author: str = ""
+    ai_id: str = ""
+    task: str = ""
+    resumes: str = ""
+    status: str = "open"
+    summary: str = ""
+    assessments: int = 0
+    findings: int = 0
+    unknowns: int = 0
+    dead_ends: int = 0
+    tools: int = 0
+    started_index: int = -1
+    started_ms: int = 0
+    ended_index: int | None = None
+    ended_ms: int | None = None
+    updated_index: int = -1
+    happened_ms: int = 0
+    imported: str | None = None
 
 
 def _recorded(name: str, **columns: Any) -> Any:
@@ -87,29 +87,6 @@ DEAD_ENDS: Final = _of_session("dead_ends", DeadEndRow)
 TOOLS: Final = _of_session("tools_used", ToolRow)
 
 
-class SessionRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One session as its events left it."""
-
-    id: str
-    author: str = ""
-    ai_id: str = ""
-    task: str = ""
-    resumes: str = ""
-    summary: str = ""
-    assessments: int = 0
-    findings: int = 0
-    unknowns: int = 0
-    dead_ends: int = 0
-    tools: int = 0
-    started_index: int = -1
-    started_ms: int = 0
-    ended_index: int | None = None
-    ended_ms: int | None = None
-    updated_index: int = -1
-    happened_ms: int = 0
-    imported: Imported | None = None
-
-
 _COUNTS: Final[dict[type[Any], str]] = {
     kinds.AssessmentRecorded: "assessments",
     kinds.FindingLogged: "findings",
@@ -119,7 +96,7 @@ _COUNTS: Final[dict[type[Any], str]] = {
 }
 
 
-def fold(state: SessionRecord, event: Event) -> SessionRecord:
+def fold(state: SessionRow, event: Event) -> SessionRow:
     """Return the session after one more of its events."""
     state = msgspec.structs.replace(state, updated_index=event.index)
     mark = imported_of(event)
@@ -141,7 +118,11 @@ def fold(state: SessionRecord, event: Event) -> SessionRecord:
             )
         case kinds.SessionEnded() as data:
             return msgspec.structs.replace(
-                state, summary=data.summary, ended_index=event.index, ended_ms=event.accepted_ms
+                state,
+                status="imported" if state.imported else "ended",
+                summary=data.summary,
+                ended_index=event.index,
+                ended_ms=event.accepted_ms,
             )
         case data if (count := _COUNTS.get(type(data))) is not None:
             return msgspec.structs.replace(state, **{count: getattr(state, count) + 1})
@@ -149,7 +130,7 @@ def fold(state: SessionRecord, event: Event) -> SessionRecord:
             return state
 
 
-def _with_record(state: SessionRecord, event: Event, mark: Imported) -> SessionRecord:
+def _with_record(state: SessionRow, event: Event, mark: Imported) -> SessionRow:
     """Return the session with what every imported record says of it: whose it is, and since when."""
     if state.imported is None:
         return msgspec.structs.replace(
@@ -159,19 +140,14 @@ def _with_record(state: SessionRecord, event: Event, mark: Imported) -> SessionR
             started_index=event.index,
             started_ms=event.accepted_ms,
             happened_ms=happened_ms(event),
-            imported=mark,
+            status="imported",
+            imported=encoded(mark),
         )
     ai_id = claimed_author(event) if state.ai_id == UNKNOWN else state.ai_id
     return msgspec.structs.replace(state, ai_id=ai_id, happened_ms=min(state.happened_ms, happened_ms(event)))
 
 
-def rows(state: SessionRecord) -> Rows:
-    """Return the session's row."""
-    status = "imported" if state.imported else "open" if state.ended_index is None else "ended"
-    return (row_of(SessionRow, state, status=status, imported=encoded(state.imported)),)
-
-
-def added(_state: SessionRecord | None, logged: Logged) -> Rows:
+def added(_state: SessionRow | None, logged: Logged) -> Rows:
     """Return the row of what the event recorded."""
     event = logged.event
     if not keys(event):
@@ -207,9 +183,9 @@ VIEW: Final = Projection(
     version=VIEW_VERSIONS["sessions"],
     handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "session") | {"record.imported"},
     tables=(SESSIONS, ASSESSMENTS, FINDINGS, UNKNOWNS, DEAD_ENDS, TOOLS),
-    state=SessionRecord,
+    state=SessionRow,
     keys=keys,
     fold=fold,
-    rows=rows,
+    rows=lambda session: (session,),
     added=added,
 )
