@@ -8,6 +8,7 @@ inference) stand in the report.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from projections.reasoning.memory import ReasoningStep
 
 reason_max_chars: Final = 500
+away_s: Final = 60.0
 
 _OPINIONS: Final[dict[str, Opinion]] = {"supported": "follows", "unsupported": "does_not_follow", "unsure": "unsure"}
 _INSTRUCTIONS: Final = (
@@ -48,15 +50,20 @@ class ModelJudge:
     def __init__(self, client: LlmClient) -> None:
         """Ask ``client``."""
         self._client = client
+        self._away, self._away_until_s = "", 0.0
         self.model = client.model
         self.prompt_hash = f"sha256:{prompt_digest([Message('system', _INSTRUCTIONS)])}"
 
     def judge(self, step: ReasoningStep, deps: Sequence[ReasoningStep]) -> Verdict:
         """Return whether the step follows from those it rests on; raises nothing."""
+        if time.monotonic() < self._away_until_s:  # else two hundred inferences would wait for it one by one
+            return Verdict("unsure", self._away)
         try:
             judged = self._client.ask(judge_messages(step, deps), _Judged).value
         except (Unavailable, Refused) as error:
             judged = _Judged("unsure", f"{error.code}: {error.message}")
+            if error.code == "LLM_UNAVAILABLE":
+                self._away, self._away_until_s = judged.reason[:reason_max_chars], time.monotonic() + away_s
         return Verdict(_OPINIONS[judged.verdict], one_line(judged.reason, mark=" ")[:reason_max_chars])
 
 

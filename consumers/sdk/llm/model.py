@@ -299,3 +299,15 @@ def configured_client(actions: Actions) -> LlmClient | None:
     except msgspec.ValidationError as error:
         raise Refused("INVALID_FIELD", f"config.toml, [llm]: {error}") from error
     return LlmClient(read_endpoint(settings, environment_variable))
+
+
+def named_client(actions: Actions) -> LlmClient:
+    """Return the client of the configured model, for who asked for one.
+
+    Raises:
+        Refused: ``USAGE`` when none is configured; as ``configured_client``.
+    """
+    client = configured_client(actions)
+    if client is None:
+        raise Refused("USAGE", "no model is configured: config.toml needs a table [llm] (README, Language models)")
+    return client

@@ -7,7 +7,7 @@
     [('observation', 'The secret is in the environment.'), ('inference', 'So it is in the logs.')]
     >>> (found.memory.conclusion, found.conclusion_from, found.inferred[1])
     ('Rotate the secret.', 'answer', ['type'])
-    >>> text[slice(*found.spans[2][1:])]
+    >>> text[found.spans[2].start : found.spans[2].end]
     'So it is in the logs.'
 
 The words used here: a *source* is one string of the response; a *region* is a part of it that is thinking or answer;

@@ -169,13 +169,10 @@ def thinker_named(name: str, actions: Actions) -> Thinker:
 
             return Debugging()
         case "llm":
-            from consumers.sdk.llm.model import configured_client  # noqa: PLC0415
+            from consumers.sdk.llm.model import named_client  # noqa: PLC0415
             from consumers.thoughts.thinkers.llm import LlmThinker  # noqa: PLC0415
 
-            client = configured_client(actions)
-            if client is None:
-                raise Refused("USAGE", "no model is configured: config.toml needs a table [llm]")
-            return LlmThinker(client)
+            return LlmThinker(named_client(actions))
         case _:  # any other name
             raise Refused("USAGE", f"there is no thinker {name[:60]!r}: {', '.join(THINKERS)}")
 

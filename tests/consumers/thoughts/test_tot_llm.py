@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import llm_stub
 import msgspec
 import pytest
 from tot_driver import solve
@@ -31,10 +31,7 @@ SHAPE = {"thought_granularity": "word", "intermediate_steps": ["one"], "depth_es
 
 
 @pytest.fixture
-def stub(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "sdk" / "llm")
-    import llm_stub
-
+def stub() -> Any:
     return llm_stub
 
 

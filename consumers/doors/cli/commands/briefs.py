@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.reasoning_text import print_verdict, said_of_import
 from consumers.reasoning.compressor.transfer import Received, describe, receive_brief
 from consumers.sdk.text import clean, told
-from ledger.errors import Corrupted, Refused
+from ledger.errors import Corrupted, Refused, Unavailable
 from projections.briefs.critical import critical_numbers
 from projections.briefs.fidelity import measure
 from projections.briefs.prompt import TransferLevel
@@ -25,6 +26,7 @@ from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 if TYPE_CHECKING:
     from consumers.reasoning.validator.publication import Validated
+    from consumers.sdk.llm.model import LlmClient
     from projections.briefs.certificate import Rejected
 
 LEVELS = [level.value for level in TransferLevel]
@@ -39,12 +41,16 @@ HOLDS: Final[dict[str, Any]] = {"holds": True, "problems": []}
 @click.option(
     "--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own)."
 )
-def brief(app: App, ref: str, level: str, budget: int | None) -> None:
+@click.option("--llm", is_flag=True, help="Have the model of config.toml write prose beside it, now; it is not signed.")
+def brief(app: App, ref: str, level: str, budget: int | None, *, llm: bool) -> None:
     """Print the brief of a reasoning as a prompt; made on the spot if none of this level is published.
 
     A published one is compared with its graph first; if it does not hold, one is made here, and who signed it is named.
     """
+    client = asked_model(app) if llm else None
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
+    if client is not None:
+        received = with_prose(received, client)
     data = describe(received) | {"certificate": HOLDS}
 
     def text() -> None:
@@ -54,6 +60,8 @@ def brief(app: App, ref: str, level: str, budget: int | None) -> None:
         if data["prose"]:
             click.echo(f"-- {data['prose']['model']} wrote beside it, lexical lower bound of its fidelity:", err=True)
             click.echo(clean(" ".join(one["text"] for one in data["prose"]["sentences"])), err=True)
+        if data["prose_missing"]:
+            click.echo(f"-- no prose: {clean(data['prose_missing'])}", err=True)
         print_verdict(data["verdict"], err=True)
         print_rejected(received.rejected)
         if data["imported"]:
@@ -62,6 +70,28 @@ def brief(app: App, ref: str, level: str, budget: int | None) -> None:
             click.echo(f"-- fetch the whole graph before acting: {data['rule_fired']['reason']}", err=True)
 
     app.show("brief", data, text)
+
+
+def asked_model(app: App) -> LlmClient:
+    """Return the model that ``config.toml`` names, if this folder is trusted.
+
+    Raises:
+        Refused: ``NOT_TRUSTED``; as ``named_client``.
+    """
+    from consumers.sdk.llm.model import named_client  # noqa: PLC0415 - few ask one
+    from ledger.trust import actions_of  # noqa: PLC0415 - few ask one
+
+    return named_client(actions_of(app.settings()))
+
+
+def with_prose(received: Received, client: LlmClient) -> Received:
+    """Return what was received with prose that a model writes now, or the reason why there is none."""
+    from consumers.reasoning.compressor.prose import write_prose  # noqa: PLC0415 - only who asks a model needs it
+
+    try:
+        return replace(received, prose=write_prose(received.memory, client), prose_missing="")
+    except (Unavailable, Refused) as error:
+        return replace(received, prose=None, prose_missing=f"{error.code}: {error.message}")
 
 
 @click.command(cls=Command)
@@ -150,15 +180,17 @@ def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: 
 @click.option("--tree", type=click.Path(path_type=Path, file_okay=False), help="The folder that the evidence is in.")
 @click.option("--commit", help="Check what this commit of the folder's repository holds, not the folder as it is now.")
 @click.option("--publish/--no-publish", default=None, help="Publish the report (default: if --as names who may).")
-def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publish: bool | None) -> None:
+@click.option("--judge", is_flag=True, help="Ask the model of config.toml, too, whether each inference follows.")
+def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publish: bool | None, judge: bool) -> None:
     """Check evidence, assumptions and structure of a reasoning before anybody acts on it."""
+    from consumers.reasoning.validator.judge import ModelJudge  # noqa: PLC0415 - only this verb validates
     from consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only this verb validates
     from consumers.reasoning.validator.trees import open_tree  # noqa: PLC0415 - only this verb validates
 
     if commit is not None and tree is None:
         raise Refused("USAGE", "--commit is of the repository in a folder: name it with --tree DIR")
     with open_tree(tree, commit) if tree is not None else nullcontext() as opened:
-        done = validate_ref(app.query_with, ref, tree=opened)
+        done = validate_ref(app.query_with, ref, tree=opened, judge=ModelJudge(asked_model(app)) if judge else None)
     data = done.report.to_dict() | {"reasoning_id": done.reasoning_id, "published": None}
     if publish or (publish is None and app.settings().agent is not None):
         data |= publish_report(app, done, asked=publish is True)
@@ -189,6 +221,8 @@ def conclude(app: App, done: Validated, data: dict[str, Any]) -> None:
 
     def text() -> None:
         click.echo(f"{done.reasoning_id} passes: {said}, {counts['inferences_sound']} inferences are sound (structure)")
+        for inference in (check for check in done.report.inferences if check.opinion is not None):
+            click.echo(clean(f"inference, step {inference.step}: judged: {inference.opinion}: {inference.reason}"))
         for check in done.report.assumptions:
             click.echo(clean(f"assumption, step {check.step}: {check.status}: {check.text} {check.method}".rstrip()))
         if "not_published" in data:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import socket
 import sqlite3
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -114,13 +115,17 @@ class Check(NamedTuple):
 
 
 @click.command(cls=Command, only_looks=True)
-def doctor(app: App) -> None:
+@click.option(
+    "--llm", is_flag=True, help="Try the model of config.toml, too: in a trusted folder one question is sent."
+)
+def doctor(app: App, *, llm: bool) -> None:
     """Check the installation, and the ledger here if there is one; says what to do about what is wrong.
 
     Runs nothing that the ledger's folder names. With --server it asks the server, with this agent's keys.
     """
     home = app.home or find_home(present_folder())
     checks = [*installation_checks(home), *(ledger_checks(app, Home(home)) if home else [])]
+    checks += [_model_check(app)] if llm else []
     bad = [one for one in checks if not one.ok]
     data = {"checks": [one._asdict() for one in checks], "ok": not bad}
 
@@ -252,6 +257,25 @@ def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:
     except BatonError as error:
         if error.code != "NOT_TRUSTED":  # which has a line of its own
             yield Check("witnesses", ok=False, found=error.code, fix=error.message)
+
+
+def _model_check(app: App) -> Check:
+    """Ask the model one small question, and say where it went, what was sent with it, and what came back."""
+    from consumers.sdk.llm.model import Message, named_client  # noqa: PLC0415 - loads what only a question needs
+
+    asked, client = "nobody was asked", None
+    try:
+        client = named_client(trust.actions_of(app.settings()))
+        asked = f"{client.model} at {client.endpoint.url} ({client.endpoint.family})"
+        question = 'Answer with this JSON object and nothing else: {"ready": true}'
+        answer = client.ask([Message("system", "Answer with JSON."), Message("user", question)], dict[str, Any])
+        asked, fix = f"{asked} answered {visible(json.dumps(answer.value))}", ""
+    except BatonError as error:
+        asked, fix = f"{asked}: {error.code}", error.message
+    if client is not None:
+        asked += f"; sent with it: {json.dumps(client.fields)}"
+        asked += "".join(f"; refused and left out: {name} ({why})" for name, why in client.left_out.items())
+    return Check("model", not fix, asked, fix)
 
 
 def _gate_check(home: Home, client: LocalClient) -> Check:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from consumers.sdk.llm.model import LlmSettings, read_endpoint
 from ledger.errors import BatonError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = "sk-0123456789abcdef"
 BASE: dict[str, Any] = {"base_url": "https://llm.example.org/v1", "model": "some-model"}
@@ -116,3 +116,15 @@ def test_settings_refuse_what_they_do_not_know() -> None:
     for wrong in ({"api_key": KEY}, {"timeout_s": 0}, {"attempts_max": 0}, {"api_key_variable": "A=B"}, {"model": ""}):
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert(BASE | wrong, LlmSettings)
+
+
+def test_every_example_of_the_page_is_an_endpoint() -> None:
+    page = (Path(__file__).parents[4] / "deploy" / "README.md").read_text("utf-8")
+    tables = [tomllib.loads(block) for block in re.findall(r"```toml\n(\[llm\].*?)```", page, re.DOTALL)]
+    endpoints = [read_endpoint(msgspec.convert(table["llm"], LlmSettings), {}.get) for table in tables]
+    assert [(endpoint.family, endpoint.url.partition("/v1")[0]) for endpoint in endpoints] == [
+        ("openai-compatible", "http://127.0.0.1:11434"),
+        ("openai", "https://api.openai.com"),
+        ("anthropic", "https://api.anthropic.com"),
+        ("openai-compatible", "https://llm.example.org"),
+    ]

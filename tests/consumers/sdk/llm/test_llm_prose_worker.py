@@ -12,6 +12,7 @@ import pytest
 from graphs import audit_json
 from llm_stub import Reply, Vendor, says, says_json
 
+from consumers.doors.node.node import workers_of
 from consumers.reasoning import workers
 from consumers.reasoning.compressor.certificate import check_certificate
 from consumers.reasoning.compressor.compress import compress
@@ -26,6 +27,7 @@ from consumers.reasoning.workers import (
     prose_wait_max_s,
 )
 from ledger.author import Author
+from ledger.config import Actions
 from ledger.errors import Unavailable
 from ledger.events.brief import Brief
 from ledger.events.reasoning import ReasoningBriefed, ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
@@ -260,6 +262,16 @@ def test_missing_key_stops_the_prose_and_nothing_else(
         assert "the environment has no NO_SUCH" in desk.best("audit")["prose_missing"]
         assert desk.wanted() == ["audit"]
     assert vendor.received == []
+
+
+def test_node_starts_its_workers_without_the_key(
+    ledger: Ledger, local_client: LocalClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "api_key_variable": "BATON_NO_SUCH"}
+    settings = msgspec.structs.replace(ledger.settings(), actions=Actions(llm=table, validator_tree="."))
+    monkeypatch.setattr(local_client, "settings", settings)
+    with Reader(local_client, settings) as reader:
+        assert {"compressor", "prose", "validator"} <= workers_of(local_client, reader).keys()
 
 
 def test_ledger_that_is_away_costs_no_wish(desk: Desk, vendor: Vendor, monkeypatch: pytest.MonkeyPatch) -> None:
