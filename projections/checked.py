@@ -205,7 +205,8 @@ class _Question:
         return self._client.streams.authority.agent(name, self._end())
 
     def _end(self) -> int:
-        return max(stream.head.size for stream in self._streams.values())
+        # Of an empty name no stream is read, and its query says that there is no such thing.
+        return max((stream.head.size for stream in self._streams.values()), default=0)
 
     def _now_ms(self, store: Writing) -> int:
         rows = store.rows("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")

@@ -25,7 +25,7 @@ VIEW_VERSIONS: Final = {
     "agents": 5,
     "reasoning": 4,
     "briefs": 3,
-    "handoffs": 4,
+    "handoffs": 5,
     "sessions": 5,
     "validations": 2,
     "snapshots": 2,

@@ -143,7 +143,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "task": "Run the tests.",
         "tasks": ["read", "run"],
         "criteria": ["all tests pass"],
-        "reasoning_ref": REF,
+        "reasoning_refs": [REF],
     },
     "handoff.amended": {
         "title": "Verify the fix",
@@ -174,7 +174,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "handoff.logged": {"text": "half done"},
     "handoff.blocked": {"reason": "no credentials"},
     "handoff.unblocked": {"comment": "there they are"},
-    "handoff.completed": {"summary": "done", "artifacts": ["report.md"], "reasoning_ref": REF},
+    "handoff.completed": {"summary": "done", "artifacts": ["report.md"], "reasoning_refs": [REF]},
     "handoff.changes_requested": {"completion": "blake3:" + "3" * 64, "reasons": ["add a test"]},
     "handoff.verified": {
         "version": "sha256:" + "2" * 64,

@@ -64,9 +64,10 @@ _CONTENT: Final = tuple(
     Argument(name)
     for name in (
         "reviewer", "tasks", "criteria", "depends_on", "unlock_at", "body", "context", "proposal", "answers",
-        "reasoning_ref",
+        "reasoning",
     )
 )  # fmt: skip
+REASONING: Final = "A reasoning that stands behind it, as it is now; may be given more than once."
 _COMMENT: Final = Argument("comment", "--comment")
 _VERSION: Final = Argument(
     "version", "--version", words="The version you have read, as `show` prints it: needed off a terminal.", default=None
@@ -152,13 +153,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (
             Argument("summary", "--summary", words="What was done."),
             Argument("artifacts", "--artifact", "texts", "A file, commit or page that was made."),
-            Argument(
-                "reasoning_ref",
-                "--reasoning",
-                words="The reasoning behind it (a whole reference).",
-                metavar="REF",
-                default=None,
-            ),
+            Argument("reasoning", "--reasoning", "texts", words=REASONING, metavar="ID|REF"),
         ),
         ends=frozenset({"continue"}),
         starts="in_progress",

@@ -6,9 +6,11 @@ signed, because ``render`` and ``watch`` would fail on it ever after.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,6 +23,8 @@ from ledger.codec import schema_error
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.events.fields import EventData
+from ledger.forms import REF_PATTERN
+from projections.views import ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,26 +32,29 @@ if TYPE_CHECKING:
     from consumers.handoffs.acts import Verb
     from ledger.author import Author
     from ledger.checked import CheckedStream
-    from ledger.client import Client
+    from ledger.client import Ask, Client
     from ledger.config import Settings
 
 _words_max: Final = 80
 
 
-def creation(sender: str, settings: Settings, id_: str | None, given: dict[str, Any]) -> tuple[str, EventData]:
+def creation(
+    view: Ask, sender: str, settings: Settings, id_: str | None, given: dict[str, Any]
+) -> tuple[str, EventData]:
     """Return the id and the event of a new handoff, with today's date and the configured reviewer if none is named.
 
     ``given`` are the arguments of the act ``create``; of ``depends_on`` each may be several ids with commas.
 
     Raises:
         Refused: ``USAGE`` for a title that makes no id; ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file
-            could hold.
+            could hold; as ``find_refs``.
     """
     from consumers.handoffs.files.mapping import new_file  # noqa: PLC0415 - a markdown parser that ticks need not
 
     name = id_.removesuffix(".md") if id_ else default_id(given["title"])
+    reviewer = given.get("reviewer") or default_reviewer(settings, sender, given["to"])
     data = kinds.HandoffCreated(
-        **changes_of(given) | {"reviewer": given.get("reviewer") or default_reviewer(settings, sender, given["to"])},
+        **changes_of(view, given) | {"reviewer": reviewer},
         created=datetime.now(UTC).strftime("%Y-%m-%d"),
     )
     new_file(data, sender)
@@ -110,8 +117,11 @@ def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author
     Raises:
         Refused: ``USAGE``, ``INVALID_FIELD`` or ``TOO_LARGE`` for what the handoff does not have or cannot hold.
     """
+    view = partial(ask, author.client)
     if verb == "amend":
-        return [amendment_of(handoff, changes_of(given), given.get("reason", ""), author)]
+        return [amendment_of(handoff, changes_of(view, given), given.get("reason", ""), author)]
+    if verb == "complete":
+        return [kinds.HandoffCompleted(**changes_of(view, given))]
     if verb == "approve":
         return [kinds.HandoffApproved(**{"version": handoff["version"]} | given)]
     if verb == "claim":
@@ -137,8 +147,12 @@ def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author
     return [data(**given)]
 
 
-def changes_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of ``HandoffContent`` that arguments name, with the values they are to have."""
+def changes_of(view: Ask, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an event that arguments name, with the values they are to have.
+
+    Raises:
+        Refused: as ``find_refs``.
+    """
     changes = {name: value for name, value in given.items() if name != "reason"}
     if "body" in changes:
         changes["task"] = changes.pop("body")
@@ -146,7 +160,31 @@ def changes_of(given: dict[str, Any]) -> dict[str, Any]:
         changes["depends_on"] = [one for text in changes["depends_on"] for one in split_ids(text)]
     if "answers" in changes:
         changes["answers"] = changes["answers"].removesuffix(".md")
+    if "reasoning" in changes:
+        changes["reasoning_refs"] = find_refs(view, changes.pop("reasoning"))
     return changes
+
+
+def find_refs(view: Ask, names: Sequence[str]) -> list[str]:
+    """Return the refs of reasonings that are named by their id (as it is now), a ref, or the beginning of one.
+
+    A whole ref that no reasoning here has is taken as it is: a handoff may rest on a graph of another ledger. Whoever
+    shows it says that it is not here.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    """
+    refs: dict[str, None] = {}
+    for name in names:
+        try:
+            shown = view("reasoning.show", {"id": name})
+        except Refused as refusal:
+            if refusal.code != "NOT_FOUND" or not re.match(REF_PATTERN, name):
+                raise
+            refs[name] = None
+        else:
+            refs |= {one["ref"]: None for one in shown["versions"] if one["version"] == shown["asked_version"]}
+    return list(refs)
 
 
 def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, author: Author) -> EventData:
@@ -219,7 +257,7 @@ def content_from(handoff: dict[str, Any]) -> kinds.HandoffContent:
         criteria=[one["text"] for one in handoff["criteria"]],
         context=handoff["context"],
         answers=handoff["answers"],
-        reasoning_ref=handoff["reasoning_ref"],
+        reasoning_refs=handoff["reasoning_refs"],
         skeleton=handoff["skeleton"],
     )
 

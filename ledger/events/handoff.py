@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,11 @@ HandoffId = Annotated[
     ),
 ]
 UnlockAt: TypeAlias = Literal["completed", "verified"]
+reasoning_refs_max: Final = 8
+ReasoningRefs = Annotated[
+    list[Ref],
+    msgspec.Meta(max_length=reasoning_refs_max, description="The versions of reasonings that stand behind it."),
+]
 Day = Annotated[str, msgspec.Meta(pattern=DAY_PATTERN + r"\Z", description="A day as YYYY-MM-DD.")]
 
 
@@ -39,7 +44,7 @@ class HandoffContent(EventData, frozen=True):
     criteria: list[Line] = []
     context: OptionalText = ""
     answers: HandoffId | None = None
-    reasoning_ref: Ref | None = None
+    reasoning_refs: ReasoningRefs = []
     skeleton: Ref | None = None
 
 
@@ -131,7 +136,7 @@ class HandoffCompleted(EventData, frozen=True):
 
     summary: OptionalText = ""
     artifacts: list[Line] = []
-    reasoning_ref: Ref | None = None
+    reasoning_refs: ReasoningRefs = []
 
 
 class HandoffChangesRequested(EventData, frozen=True):

@@ -174,9 +174,11 @@ def _refs_in(event: Event) -> list[tuple[str, str]]:
         case ReasoningBriefed() as data:
             refs = [(data.brief.reasoning_ref, "reasoning_ref")]
         case HandoffContent() as data:
-            refs = [(data.reasoning_ref, "reasoning_ref")]
+            refs = [*((ref, "reasoning_ref") for ref in data.reasoning_refs)]
             refs += [(f"handoff/{data.answers}", "answers")] if data.answers else []
-        case HandoffCompleted() | ReasoningValidated() | SnapshotTaken() as data:
+        case HandoffCompleted() as data:
+            refs = [(ref, "reasoning_ref") for ref in data.reasoning_refs]
+        case ReasoningValidated() | SnapshotTaken() as data:
             refs = [(data.reasoning_ref, "reasoning_ref")]
         case HandoffSuperseded() as data:
             refs = [(f"handoff/{data.by}", "superseded_by")]

@@ -23,10 +23,10 @@ from projections.views import VIEW_VERSIONS
 
 
 class HandoffRow(Row, frozen=True):
-    """A handoff; ``artifacts`` is JSON. What an imported file claims stands from ``claimed_author`` to ``original``.
+    """A handoff; ``artifacts``, ``reasoning_refs`` and ``result_refs`` (its completion's) are JSON.
 
-    ``approved_index`` is a reviewer's approval; ``approval_index`` whatever made it approved, signed by
-    ``approval_key``.
+    What an imported file claims stands from ``claimed_author`` to ``original``. ``approved_index`` is a reviewer's
+    approval; ``approval_index`` whatever made it approved, signed by ``approval_key``.
     """
 
     id: str
@@ -42,7 +42,7 @@ class HandoffRow(Row, frozen=True):
     task: str
     context: str
     answers: str | None
-    reasoning_ref: str | None
+    reasoning_refs: str
     skeleton: str | None
     skeleton_index: int
     tasks_done: int
@@ -64,7 +64,7 @@ class HandoffRow(Row, frozen=True):
     lease_until_ms: int | None
     summary: str
     artifacts: str
-    result_ref: str | None
+    result_refs: str
     completion: str
     created_index: int
     approved_index: int | None
@@ -164,7 +164,7 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     remarks: tuple[Remark, ...] = ()
     summary: str = ""
     artifacts: tuple[str, ...] = ()
-    result_ref: str | None = None
+    result_refs: tuple[str, ...] = ()
     created_index: int = -1
     approved_index: int | None = None
     claimed_index: int | None = None
@@ -214,7 +214,7 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
                 completed_index=event.index,
                 summary=data.summary,
                 artifacts=tuple(data.artifacts),
-                result_ref=data.reasoning_ref,
+                result_refs=tuple(data.reasoning_refs),
             )
         case kinds.HandoffChangesRequested():
             return msgspec.structs.replace(state, completed_index=None)
@@ -249,6 +249,8 @@ def _rows(state: HandoffRecord, life: HandoffState, content: kinds.HandoffConten
         lease_from_ms=life.lease and life.lease.from_ms,
         lease_until_ms=life.lease and life.lease.until_ms,
         artifacts=json_text(state.artifacts),
+        reasoning_refs=json_text(content.reasoning_refs),
+        result_refs=json_text(state.result_refs),
         **imported,
     )
     for position, (text, is_done) in enumerate(zip(content.tasks, life.tasks, strict=True)):

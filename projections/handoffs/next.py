@@ -103,7 +103,7 @@ _REVIEWS: Final = (
     "WHERE r.status = 'open' AND (?2 IS NULL OR a.name = ?2)"
 )
 _TITLES: Final = (
-    "SELECT id, title, summary, coalesce(importer, sender) AS author FROM handoffs "
+    "SELECT id, title, summary, reasoning_refs, result_refs, coalesce(importer, sender) AS author FROM handoffs "
     "WHERE id IN (SELECT value FROM json_each(?))"
 )
 _OPEN_CRITERIA: Final = (
@@ -160,8 +160,8 @@ def next_items(moment: Moment, asked: NextFor) -> Answer:
     """Return ``{"items", "total", "next"}``, most urgent first; without an agent, one agent's after another's.
 
     An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "from", "author", "to",
-    "since_index", "since_ms", "why", "act", "arguments"}``; ``author`` signed it, ``from`` may only be claimed, by an
-    imported file; ``since_*`` is the event since which it waits, ``act`` what moves it on.
+    "since_index", "since_ms", "why", "act", "arguments", "reasoning_refs"}``; ``author`` signed it, ``from`` may only
+    be claimed, by an imported file; ``since_*`` is the event since which it waits, ``act`` what moves it on.
 
     Raises:
         Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
@@ -213,7 +213,7 @@ def _items(moment: Moment, page: list[dict[str, Any]]) -> list[dict[str, Any]]:
     texts = {row["id"]: row | {"criteria": []} for row in moment.rows(_TITLES, (names,))}
     for criterion in moment.rows(_OPEN_CRITERIA, (names,)):
         texts[criterion["handoff_id"]]["criteria"].append((criterion["position"] + 1, criterion["text"]))
-    sql = "SELECT id, author, question, rule FROM reviews WHERE id IN (SELECT value FROM json_each(?))"
+    sql = "SELECT id, author, question, rule, reasoning_ref FROM reviews WHERE id IN (SELECT value FROM json_each(?))"
     reviews = {row["id"]: row for row in moment.rows(sql, (names,))}
     sql = "SELECT event_index, accepted_ms FROM events WHERE event_index IN (SELECT value FROM json_each(?))"
     indexes = json_list(row["since_index"] for row in page)
@@ -241,6 +241,7 @@ def _review(review: dict[str, Any], agent: str) -> dict[str, Any]:
         "why": f"{review['author']} asks a human, by the rule {review['rule']}",
         "act": "answer",
         "arguments": {"approve": True},
+        "reasoning_refs": [review["reasoning_ref"]] if review["reasoning_ref"] else [],
     }
 
 
@@ -248,6 +249,7 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
     ((_, action),) = [wait for wait in waits_for(facts) if wait[0] == agent]
     is_informed_only = action == "unblock" and agent != facts.reviewer
     act, arguments = act_of(action, facts, texts["criteria"], is_informed_only=is_informed_only)
+    own, results = (msgspec.json.decode(texts[name]) for name in ("reasoning_refs", "result_refs"))
     return {
         "kind": "handoff",
         "id": facts.id,
@@ -261,6 +263,8 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
         "why": _why(action, facts, texts, is_informed_only=is_informed_only),
         "act": act,
         "arguments": arguments,
+        # What is verified is the return: its reasoning first.
+        "reasoning_refs": list(dict.fromkeys([*(results if action == "verify" else []), *own])),
     }
 
 

@@ -126,7 +126,7 @@ def show_handoff(moment: Moment, asked: ById) -> Answer:
 
     (row,) = rows("SELECT * FROM handoffs WHERE id = ?")
     shown = _renamed(row)
-    shown["artifacts"] = msgspec.json.decode(row["artifacts"])
+    shown |= {of: msgspec.json.decode(row[of]) for of in ("artifacts", "reasoning_refs", "result_refs")}
     tasks = rows("SELECT * FROM handoff_tasks WHERE handoff_id = ? ORDER BY position")
     shown["tasks"] = [{"position": one["position"], "text": one["text"], "done": bool(one["is_done"])} for one in tasks]
     shown["criteria"] = rows(

@@ -60,7 +60,7 @@ def refs_of(stream, *given):
 
 
 def test_causes_come_before_what_the_data_names_and_nothing_twice():
-    (event,) = facts("handoff/h", ("bob", HandoffCompleted(reasoning_ref=REF)))
+    (event,) = facts("handoff/h", ("bob", HandoffCompleted(reasoning_refs=[REF])))
     causes = {"causes": [f"blake3:{1:064x}", REF]}
     caused = Event(**{name: getattr(event, name) for name in event.__struct_fields__} | causes)
     rows = added(StreamState("handoff/h", 1, 0, 0), Logged(caused, REF, 100))
@@ -68,7 +68,7 @@ def test_causes_come_before_what_the_data_names_and_nothing_twice():
 
 
 def test_data_names_reasoning_handoffs_and_blobs():
-    content = HandoffCreated(title="t", to="bob", reasoning_ref=REF, answers="a", depends_on=["b"], skeleton=BLOB)
+    content = HandoffCreated(title="t", to="bob", reasoning_refs=[REF], answers="a", depends_on=["b"], skeleton=BLOB)
     assert refs_of("handoff/h", ("alice", content)) == [
         (REF, "reasoning_ref"),
         ("handoff/a", "answers"),

@@ -21,7 +21,7 @@ from projections.reader import AsOf
 
 ITEM = {
     "kind", "id", "title", "action", "agent", "status", "from", "author", "to", "since_index", "since_ms", "why", "act",
-    "arguments",
+    "arguments", "reasoning_refs",
 }  # fmt: skip
 
 
@@ -96,6 +96,7 @@ def test_a_handoff_waits_for_one_after_the_other(ledger, reader):
         "why": "alice hands it to bob, and it is not approved",
         "act": "approve",
         "arguments": {},
+        "reasoning_refs": [],
     }
     ledger.clock.advance(5)
     ledger.approve("h", data)

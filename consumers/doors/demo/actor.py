@@ -101,7 +101,7 @@ class Actor:
             for position in range(len(found[items])):
                 self._emit(stream, checked(position=position))
         done = handoff.HandoffCompleted(
-            summary="event-bus.ts 完成，測試通過", artifacts=["src/event-bus.ts"], reasoning_ref=reasoning_ref
+            summary="event-bus.ts 完成，測試通過", artifacts=["src/event-bus.ts"], reasoning_refs=[reasoning_ref]
         )
         return self._emit(stream, done)
 

@@ -7,6 +7,7 @@ a reviewer, and never by a human's key (``tool_ledger``).
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StrictBool
@@ -21,6 +22,7 @@ from consumers.sdk.tokens import cut_to_tokens
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.forms import REF_PATTERN
+from projections.views import ask
 
 Action = Literal[ToolVerb, "why", "show"]
 Label = Annotated[str, Field(min_length=1, max_length=200)]
@@ -126,9 +128,7 @@ class HandoffTools:
         context: Annotated[Said, Field(description="create, amend: what the receiver should know.")] = "",
         proposal: Line | None = None,
         answers: Annotated[Id | None, Field(description="The handoff that this one is the return of.")] = None,
-        reasoning_ref: Annotated[
-            str | None, Field(max_length=80, description="A whole ref, sha256:…, by fetch_reasoning.")
-        ] = None,
+        reasoning: Annotated[Lines | None, Field(description="Ids or refs of the reasonings behind it.")] = None,
         task_numbers: Annotated[Numbers | None, Field(description="check: tasks, counted from 1.")] = None,
         criterion_numbers: Annotated[Numbers | None, Field(description="check, waive: criteria, from 1.")] = None,
         all_open: Annotated[StrictBool | None, Field(description="check: every open task and criterion.")] = None,
@@ -161,7 +161,7 @@ class HandoffTools:
             message = f"{author.name} is no reviewer: {action} is for the reviewer, who does it with `baton handoff`"
             raise Refused("NOT_AUTHORIZED", message, name=author.name)
         if action == "create":
-            name, created = creation(author.name, ledger.settings, id_, given)
+            name, created = creation(partial(ask, ledger.client), author.name, ledger.settings, id_, given)
             events = [created]
         else:
             shown = ledger.ask(query_for(action), id=id_)

@@ -58,6 +58,7 @@ def content_of_file(file: HandoffFile, *, skeleton: str | None, reviewer: str | 
         "created": day_of(file.created),
         "proposal": None if file.proposal is None else shortened(file.proposal, line_max_chars),
         "depends_on": list(file.depends_on),
+        "reasoning_refs": list(file.reasoning_refs),
         "task": file.task,
         "tasks": [shortened(box.text, line_max_chars) for box in file.tasks],
         "criteria": [shortened(box.text, line_max_chars) for box in file.criteria],

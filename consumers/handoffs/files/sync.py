@@ -131,7 +131,7 @@ def sign_plan(
     if plan.amends:
         skeleton = author.put_blob(with_progress_of(edited, ledger))
         content = content_of_file(edited, skeleton=skeleton, reviewer=reviewer)
-        kept = {name: handoff[name] for name in ("unlock_at", "answers", "reasoning_ref")}
+        kept = {name: handoff[name] for name in ("unlock_at", "answers")}
         changes = msgspec.structs.asdict(content) | kept | {"created": content.created or handoff["created"]}
         steps.insert(0, amended(content_from(handoff), changes, reason_for_amending))
     # Each event of a handoff is one line of its log: so many, and the stream is at that version.

@@ -66,7 +66,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     receiver: str
     reviewer: str
     summary: str = ""
-    reasoning_ref: str = ""
+    reasoning_refs: tuple[str, ...] = ()
     artifacts: tuple[str, ...] = ()
     lineage: Lineage = Lineage()
 
@@ -127,7 +127,7 @@ def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | N
     lineage = Lineage(chain.name, root, facts.lineage.hop + 1)
     values = facts.properties() | {
         "summary": facts.summary,
-        "reasoning_ref": facts.reasoning_ref,
+        "reasoning_ref": ", ".join(facts.reasoning_refs),
         "artifacts": ", ".join(facts.artifacts),
         "chain": chain.name,
         "hop": str(lineage.hop),
@@ -141,7 +141,7 @@ def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | N
         step=number,
         id=name,
         spare_id=_cut(name, _digest(idem), always=True),
-        data=_content(step, values, chain.name, default_reviewer),
+        data=_content(step, values, chain.name, default_reviewer, facts.reasoning_refs),
         corr=f"chain:{lineage.chain}:{lineage.root}:{lineage.hop}",
         idem=idem,
     )
@@ -161,7 +161,7 @@ def handoff_id(text: str) -> str:
 
 
 def _content(
-    step: Step[Template], values: Mapping[str, str], chain: str, default_reviewer: str | None
+    step: Step[Template], values: Mapping[str, str], chain: str, default_reviewer: str | None, behind: Sequence[str]
 ) -> HandoffCreated:
     to = fill_line(step.to, values)
     if step.reviewer is not None:
@@ -181,6 +181,7 @@ def _content(
         criteria=_lines(step.criteria, values),
         context="" if step.context is None else fill_text(step.context, values, text_max_chars),
         answers=None if step.answers is None else handoff_id(fill_line(step.answers, values)) or None,
+        reasoning_refs=list(behind),
     )
     return converted(msgspec.to_builtins(_fitting(data)), HandoffCreated, f"chain {chain}")
 

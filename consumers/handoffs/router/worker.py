@@ -77,7 +77,7 @@ class Source:
             receiver=data.to or "",
             reviewer=data.reviewer or (sender if isinstance(last.data, RecordImported) else last.author),
             summary=done.summary,
-            reasoning_ref=done.reasoning_ref or data.reasoning_ref or "",
+            reasoning_refs=tuple(done.reasoning_refs or data.reasoning_refs),
             artifacts=tuple(done.artifacts),
             lineage=self._lineage(first),
         )

@@ -11,7 +11,7 @@ import click
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command, Group, Lazy
-from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, Argument, Verb, spelled
+from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REASONING, Argument, Verb, spelled
 from consumers.handoffs.content import check_version, creation, events_of, of_version, query_for
 from consumers.sdk.text import clean
 from ledger.author import Draft
@@ -51,10 +51,10 @@ def handoff() -> None:
 @click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
 @click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
 @click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
-@click.option("--reasoning", "reasoning_ref", metavar="REF", help="The reasoning behind it (a whole reference).")
+@click.option("--reasoning", multiple=True, metavar="ID|REF", help=REASONING)
 def create(app: App, /, id_: str | None, **given: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval."""
-    name, data = creation(app.acting(), app.settings(), id_, given_content(given))
+    name, data = creation(app.query_with, app.acting(), app.settings(), id_, given_content(given))
     emit(app, name, data)
 
 
@@ -96,7 +96,7 @@ def why(app: App, id_: str) -> None:
 @click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
 @click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
 @click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
-@click.option("--reasoning", "reasoning_ref", metavar="REF", help="The reasoning behind it (a whole reference).")
+@click.option("--reasoning", multiple=True, metavar="ID|REF", help="All reasonings behind it, anew; `none` for none.")
 @click.option("--reason", default="", help="Why it changes.")
 def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
     """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back."""
@@ -107,6 +107,8 @@ def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
             changes[name] = [*changes.get(name, [one["text"] for one in found[name]]), *added]
     if changes.get("reviewer") == "none":
         changes["reviewer"] = None
+    if changes.get("reasoning") == ["none"]:
+        changes["reasoning"] = []
     emit(app, found["id"], *events_of("amend", found, changes | {"reason": reason}, app.author()))
 
 

@@ -30,7 +30,7 @@ A_co = TypeVar("A_co", covariant=True)
 
 
 # What holds several texts; a single text is a sequence of texts, too: of its letters.
-_lists = ("tasks", "criteria", "depends_on", "evidence", "limitations", "artifacts")
+_lists = ("tasks", "criteria", "depends_on", "evidence", "limitations", "artifacts", "reasoning")
 
 
 def _check_lists(given: Mapping[str, Any]) -> None:
@@ -102,25 +102,28 @@ class Handoff(_Noun[R, A]):
         unlock_at: Literal["completed", "verified"] = "completed",
         answers: str | None = None,
         proposal: str | None = None,
-        reasoning_ref: str | None = None,
+        reasoning: Sequence[str] = (),
     ) -> R:
         """Hand work to ``to``; it waits for the approval of ``reviewer`` (default: the configured one).
 
-        ``body`` is what is to be done in words, ``answers`` the handoff that this one is the return of.
+        ``body`` is what is to be done in words, ``answers`` the handoff that this one is the return of, ``reasoning``
+        the ids or refs of what stands behind it.
         """
-        _check_lists({"tasks": tasks, "criteria": criteria, "depends_on": depends_on})
+        _check_lists({"tasks": tasks, "criteria": criteria, "depends_on": depends_on, "reasoning": reasoning})
         given = {
             "to": to, "title": title, "reviewer": reviewer, "body": body, "tasks": list(tasks),
             "criteria": list(criteria), "context": context, "depends_on": list(depends_on), "unlock_at": unlock_at,
-            "answers": answers, "proposal": proposal, "reasoning_ref": reasoning_ref,
+            "answers": answers, "proposal": proposal, "reasoning": list(reasoning),
         }  # fmt: skip
         ledger: Any = self._ledger
 
-        def make(_: Author) -> list[EventData]:
+        def make(author: Author) -> list[EventData]:
             from consumers.handoffs.content import creation  # noqa: PLC0415 - a markdown parser
+            from projections.views import ask  # noqa: PLC0415 - as above
 
             set_fields = {name: value for name, value in given.items() if value is not None}
-            return [creation(ledger.settings.agent or "", ledger.settings, self.id, set_fields)[1]]
+            view = partial(ask, author.client)
+            return [creation(view, ledger.settings.agent or "", ledger.settings, self.id, set_fields)[1]]
 
         return self._ledger.publish_from(self.stream, make)
 
@@ -167,11 +170,12 @@ class Handoff(_Noun[R, A]):
         """Say that what blocked the work is gone."""
         return self._publish(handoffs.HandoffUnblocked(comment=comment))
 
-    def complete(self, summary: str = "", *, artifacts: Sequence[str] = (), reasoning_ref: str | None = None) -> R:
-        """Say that the work is done; every criterion must be checked or waived."""
-        _check_lists({"artifacts": artifacts})
-        data = handoffs.HandoffCompleted(summary=summary, artifacts=list(artifacts), reasoning_ref=reasoning_ref)
-        return self._publish(data)
+    def complete(self, summary: str = "", *, artifacts: Sequence[str] = (), reasoning: Sequence[str] = ()) -> R:
+        """Say that the work is done, and the ``reasoning`` behind it; every criterion must be checked or waived."""
+        _check_lists({"artifacts": artifacts, "reasoning": reasoning})
+        if reasoning:
+            return self._act("complete", summary=summary, artifacts=list(artifacts), reasoning=list(reasoning))
+        return self._publish(handoffs.HandoffCompleted(summary=summary, artifacts=list(artifacts)))
 
     def verify(self, version: str, completion: str, *, comment: str = "") -> R:
         """Accept the result, as the reviewer: of this ``version``, handed in by ``completion``, as ``show()`` says."""

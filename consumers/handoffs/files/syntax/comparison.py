@@ -42,6 +42,7 @@ from consumers.handoffs.files.syntax.writer import (
     fields_of,
     one_line,
     read_back,
+    refs_text,
     render,
     replace_at,
     tick,
@@ -53,7 +54,10 @@ Line = TypeVar("Line")
 _key: Final = attrgetter("day", "author", "text")
 _said: Final = attrgetter("author", "text")
 
-_FIELDS: Final = ("title", "sender", "to", "reviewer", "created", "proposal", "depends_on", "task", "context")
+_FIELDS: Final = (
+    "title", "sender", "to", "reviewer", "created", "proposal", "depends_on", "reasoning_refs", "task",
+    "context",
+)  # fmt: skip
 
 
 class Edits(msgspec.Struct, frozen=True):
@@ -235,7 +239,11 @@ def moved(ticks: Mapping[int, bool], base: Sequence[Checkbox], other: Sequence[C
     return {places[position]: tick for position, tick in ticks.items() if position in places}
 
 
-_KEYS: Final = {"to": "To", "reviewer": "Reviewer", "proposal": "Proposal", "depends_on": "Depends-on"}
+_KEYS: Final = {
+    "to": "To", "reviewer": "Reviewer", "proposal": "Proposal", "depends_on": "Depends-on",
+    "reasoning_refs": "Reasoning",
+}  # fmt: skip
+_LISTS: Final = {"depends_on": dependencies_text, "reasoning_refs": refs_text}
 _HEADINGS: Final = {"task": "Task", "tasks": "Tasks", "criteria": "Acceptance Criteria", "context": "Context"}
 
 
@@ -247,6 +255,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     reviewer: str | UnsetType | None = UNSET
     proposal: str | UnsetType | None = UNSET
     depends_on: Sequence[str] | UnsetType = UNSET
+    reasoning_refs: Sequence[str] | UnsetType = UNSET
     task: str | UnsetType = UNSET
     tasks: Sequence[str] | UnsetType = UNSET
     criteria: Sequence[str] | UnsetType = UNSET
@@ -295,8 +304,8 @@ def _meta_edits(file: HandoffFile, changes: Revision) -> Iterator[Edit]:
         value = getattr(changes, name)
         if _is_said(file, name, value):
             continue
-        text = dependencies_text(value) if name == "depends_on" else NO_VALUE if value is None else value.strip()
-        text = one_line(text, name)
+        write = _LISTS.get(name)
+        text = one_line(write(value) if write else NO_VALUE if value is None else value.strip(), name)
         if entry := file.entry(key):
             line = text_of(file.lines[entry.line - 1])[: entry.column]
             yield Edit(entry.line - 1, entry.last_line, (line + ("" if line[-1:].isspace() else " ") + text,))
@@ -318,7 +327,7 @@ def _is_said(file: HandoffFile, name: str, value: Any) -> bool:
     if name == "reviewer" and value is None:
         # That there is none has to be written: a file without the key means the default reviewer.
         return file.reviewer is None and file.entry("Reviewer") is not None
-    return bool(getattr(file, name) == (tuple(value) if name == "depends_on" else value))
+    return bool(getattr(file, name) == (tuple(value) if name in _LISTS else value))
 
 
 def _added_key(file: HandoffFile, key: str, text: str) -> Edit:

@@ -19,7 +19,7 @@ from consumers.handoffs.files.syntax.lines import Problem, join_lines
 Format: TypeAlias = Literal["handoff/v1", "handoff/v2", "proposal"]
 
 # The order of the form; a key or section that is missing is added before the first that comes after it.
-META_KEYS: Final = ("Status", "From", "To", "Reviewer", "Created", "Proposal", "Depends-on")
+META_KEYS: Final = ("Status", "From", "To", "Reviewer", "Created", "Proposal", "Depends-on", "Reasoning")
 SECTIONS: Final = ("Meta", "Task", "Tasks", "Acceptance Criteria", "Context", "Log")
 
 
@@ -90,6 +90,7 @@ class HandoffFile(msgspec.Struct, frozen=True, kw_only=True):
     created: str | None
     proposal: str | None
     depends_on: tuple[str, ...]
+    reasoning_refs: tuple[str, ...]
     task: str
     tasks: tuple[Checkbox, ...]
     criteria: tuple[Checkbox, ...]
@@ -128,6 +129,7 @@ _KEY_NAMES: Final = {
     "Reviewer": ("審核", "审核"),
     "Proposal": ("提案",),
     "Depends-on": ("依賴", "依赖"),
+    "Reasoning": ("推理",),
 }
 _SECTION_OF: Final = {other: name for name in SECTIONS for other in (name.casefold(), *_SECTION_NAMES[name])}
 _KEY_OF: Final = {other: name for name in META_KEYS for other in (name.casefold(), *_KEY_NAMES.get(name, ()))}

@@ -47,6 +47,7 @@ from consumers.handoffs.files.syntax.sections import (
     read_dependencies,
     read_entries,
     read_log,
+    read_refs,
     read_status,
     text_in,
 )
@@ -77,6 +78,8 @@ def parse(content: bytes) -> HandoffFile:
     entries = {entry.name: entry for entry in reversed(meta)}
     _refuse_unfinished(lines, title, sections, meta)
     depends_on, problems = read_dependencies(entries.get("Depends-on"))
+    reasoning_refs, problems_of_refs = read_refs(entries.get("Reasoning"))
+    problems += problems_of_refs
     log, log_problems = read_log(lines, by_name.get("Log"), blocks.code)
     status, status_problems = _pick_status(_statuses(lines, entries.get("Status"), blocks))
     tasks = read_checkboxes(lines, by_name.get("Tasks"), blocks)
@@ -101,6 +104,7 @@ def parse(content: bytes) -> HandoffFile:
         created=created,
         proposal=proposal,
         depends_on=depends_on,
+        reasoning_refs=reasoning_refs,
         task=text_in(lines, by_name.get("Task"), blocks.code),
         tasks=tasks,
         criteria=criteria,

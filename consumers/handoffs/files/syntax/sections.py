@@ -7,7 +7,8 @@ r"""What stands in a section: its text, check boxes, log lines, and the entries 
   ``[-]`` is none. What looks like one and is none (no space behind it, no text) is named: a criterion that is silently
   not counted would be a gate left open.
 - An entry is ``key: value``, as a list item or a bare line, the key bold or not, the colon full-width or not. What is
-  indented below it belongs to it: ``Depends-on`` may list its ids there, for other keys only the first line counts.
+  indented below it belongs to it: ``Depends-on`` and ``Reasoning`` may list theirs there, for other keys only the
+  first line counts.
   A key given twice is a problem, and the first counts: nothing later in a file may quietly change who approves it.
 """
 
@@ -30,8 +31,8 @@ from consumers.handoffs.files.syntax.document import (
     key_name,
 )
 from consumers.handoffs.files.syntax.lines import Blocks, Problem, is_blank, quoted, read_blocks, text_of, trim_blank
-from ledger.events.handoff import HandoffId
-from ledger.forms import DAY_PATTERN
+from ledger.events.handoff import HandoffId, reasoning_refs_max
+from ledger.forms import DAY_PATTERN, REF_PATTERN
 from ledger.lifecycle.handoff import Status
 
 _ENDING: Final = re.compile(r"\r\n|\r|\n")
@@ -149,6 +150,7 @@ _ENTRY: Final = re.compile(
 _STATUS: Final = re.compile(
     r"[\W_]*(in[ _-]progress(?![A-Za-z])|[A-Za-z](?:[A-Za-z_-]*[A-Za-z])?|[^\W_]+)", re.IGNORECASE
 )
+_OF_LINES: Final = ("Depends-on", "Reasoning")
 _ID_PARTS: Final = re.compile(r"[,，、\n]")
 _ID_LINK: Final = re.compile(r"\[[^\]]*\]\(([^)]*)\)")
 _ID_FILE: Final = re.compile(r"(.+?)\.md(?=$|[\s(（`])", re.IGNORECASE)
@@ -207,7 +209,7 @@ def entry_problems(entries: Sequence[MetaEntry]) -> Iterator[Problem]:
             both = f"{entry.key} stands on line {lines[entry.name]} and again on line {entry.line}"
             yield Problem(entry.line, f"{both}: the first counts; remove the other")
         lines.setdefault(entry.name, entry.line)
-        if entry.last_line > entry.line and entry.name in META_KEYS and entry.name != "Depends-on":
+        if entry.last_line > entry.line and entry.name in META_KEYS and entry.name not in _OF_LINES:
             yield Problem(entry.line, f"{entry.key} goes on to line {entry.last_line}: only its first line counts")
 
 
@@ -247,6 +249,25 @@ def read_dependencies(entry: MetaEntry | None) -> tuple[tuple[str, ...], list[Pr
             line = entry.line if entry else 1
             problems.append(Problem(line, f"Depends-on names {quoted(named)}, which no handoff can be called"))
     return tuple(ids), problems
+
+
+def read_refs(entry: MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
+    """Return the whole refs that ``Reasoning`` names, and what is wrong with the others: they stand for nothing.
+
+    A reasoning's id is none: it means another version each time that the reasoning grows.
+    """
+    names = [part.strip().strip("`<>").strip() for part in _ID_PARTS.split(entry.value)] if entry else []
+    named = {name: re.match(REF_PATTERN, name) is not None for name in names if not is_none(name)}
+    refs = [name for name, is_ref in named.items() if is_ref]
+    line = entry.line if entry else 1
+    problems = [
+        Problem(line, f"Reasoning names {quoted(name)}, which is no whole ref (sha256:…): it counts for nothing")
+        for name, is_ref in named.items()
+        if not is_ref
+    ]
+    if len(refs) > reasoning_refs_max:
+        problems.append(Problem(line, f"Reasoning names {len(refs)} refs: the first {reasoning_refs_max} count"))
+    return tuple(refs[:reasoning_refs_max]), problems
 
 
 def is_handoff_id(name: str) -> bool:

@@ -155,6 +155,7 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True):
     created: str | None = None
     proposal: str | None = None
     depends_on: Sequence[str] = ()
+    reasoning_refs: Sequence[str] = ()
     task: str = ""
     tasks: Sequence[str] = ()
     criteria: Sequence[str] = ()
@@ -189,12 +190,19 @@ def _meta_lines(content: NewFile) -> list[str]:
     if content.proposal is not None:
         lines.append(f"- Proposal: {content.proposal}")
     lines.append(f"- Depends-on: {dependencies_text(content.depends_on)}")
+    if content.reasoning_refs:
+        lines.append(f"- Reasoning: {refs_text(content.reasoning_refs)}")
     return [one_line(line, line[2:].partition(":")[0]) for line in lines]
 
 
 def dependencies_text(ids: Sequence[str]) -> str:
     """Return ids as ``Depends-on`` has them."""
     return ", ".join(f"{name}.md" for name in ids) or NO_DEPENDENCY
+
+
+def refs_text(refs: Sequence[str]) -> str:
+    """Return refs as ``Reasoning`` has them."""
+    return ", ".join(refs) or NO_DEPENDENCY
 
 
 def title_text(title: str) -> str:
@@ -237,6 +245,7 @@ def fields_of(file: HandoffFile) -> dict[str, Any]:
         "created": file.created,
         "proposal": file.proposal,
         "depends_on": file.depends_on,
+        "reasoning_refs": file.reasoning_refs,
         "task": file.task,
         "tasks": tuple(box.text for box in file.tasks),
         "criteria": tuple(box.text for box in file.criteria),
@@ -252,7 +261,7 @@ def _as_read(name: str, value: Any) -> Any:
             return trimmed(value)
         case "tasks" | "criteria":
             return tuple(text.strip() for text in value)
-        case "depends_on" | "log":
+        case "depends_on" | "reasoning_refs" | "log":
             return tuple(value)
         case _:  # any other field: one line, or None
             return value.strip() if value is not None else None

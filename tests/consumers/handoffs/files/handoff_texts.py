@@ -29,6 +29,8 @@ METAS: Final = (
     "## meta:\nStatus: In Progress (since Monday)\nFrom: a\nTo: b\nDepends-on: 2026-02-12-x.md, y",
     "## Meta\n+ From: a\n+ From: b\n+ To: c\n+ Depends-on:\n  - one.md\n  - two.md",
     "Status: blocked, see log\nFrom: kuro\nTo: bob",
+    f"## Meta\n- From: a\n- To: b\n- Reasoning: sha256:{'a' * 64}, jwt",
+    f"From: a\nReasoning：\n  - `sha256:{'b' * 64}`\n  - blake3:{'c' * 64} # not this\n  - <x>\nTo: b",
     "## **Meta**\n- From: a\n- To: b\n- Status: —",
     "## Meta\n- From: a\n- To: b\n- Note: https://x.example/y:z\n- Status: done",
 )

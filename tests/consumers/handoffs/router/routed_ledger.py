@@ -71,14 +71,14 @@ class Routed:
         self.ledger.finish(name, verify=True, **fields)
         return self.ledger.event(-1).id
 
-    def work(self, name: str, *, summary: str = "") -> None:
+    def work(self, name: str, **completion: Any) -> None:
         """Let the receiver and the reviewer of a pending handoff take it through to verified."""
         (created,) = [event for event in self.events("handoff.created") if event.name == name]
         self.ledger.approve(name, created.data, sender=created.author)
         self.ledger.claim(name, by=created.data.to)
         for position in range(len(created.data.criteria)):
             self.tick(created.data.to, name, position)
-        self.ledger.emit(created.data.to, f"handoff/{name}", HandoffCompleted(summary=summary))
+        self.ledger.emit(created.data.to, f"handoff/{name}", HandoffCompleted(**completion))
         self.ledger.verify(created.data.reviewer, name)
 
     def tick(self, who: str, name: str, position: int) -> None:

@@ -19,6 +19,7 @@ from ledger.events.handoff import HandoffId
 from ledger.limits import entry_size_max_bytes
 
 ROOT = "12" * 8
+REF = "sha256:" + "0" * 64
 
 
 @pytest.mark.parametrize(
@@ -96,8 +97,8 @@ def test_all_placeholders_can_be_used_everywhere() -> None:
     every = " ".join(f"{{{name}}}" for name in ("id", "title", "from", "to", "reviewer", "author", "summary",
                      "reasoning_ref", "artifacts", "chain", "hop", "day"))  # fmt: skip
     then = f'to = "bob"\ntitle = "{every}"\nproposal = "{every}"\ntasks = ["{every}"]\ncontext = "{every}"'
-    made = plan_step(chain(then=then), 1, facts(summary="s", reasoning_ref="r", artifacts=["x"]), "rita").data
-    filled = "t1 Tests of the bus alice minimax rita rita s r x c 1 2026-02-12"
+    made = plan_step(chain(then=then), 1, facts(summary="s", reasoning_refs=[REF], artifacts=["x"]), "rita").data
+    filled = f"t1 Tests of the bus alice minimax rita rita s {REF} x c 1 2026-02-12"
     assert [made.title, made.proposal, made.tasks[0], made.context] == [filled] * 4
 
 

@@ -47,6 +47,16 @@ def test_verified_work_is_handed_on_with_its_cause(routed: Routed) -> None:
     assert routed.letters() == []
 
 
+def test_a_chain_hands_the_reasoning_on_until_a_result_brings_its_own(routed: Routed) -> None:
+    given, own = ("sha256:" + digit * 64 for digit in "12")
+    router = routed.router()
+    routed.verify("t1", to="minimax", title="Tests of the bus", reasoning_refs=[given])
+    routed.route(router)
+    routed.work("t1-validate-1", reasoning_refs=[own])
+    routed.route(router)
+    assert [content(one).reasoning_refs for one in routed.made()] == [[given], [own]]
+
+
 def test_three_agents_work_one_after_the_other(routed: Routed) -> None:
     router = routed.router()
     routed.verify("t1", to="minimax", title="Tests of the bus")
