@@ -7,7 +7,7 @@ arguments stands in ``content``, and whether it may happen now is the ledger's t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, assert_never, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from ledger.events import KIND_OF, KINDS
 from ledger.events import handoff as kinds
@@ -44,9 +44,9 @@ class Argument(NamedTuple):
 class Act(NamedTuple):
     """One act: the data it signs, who may, its arguments and help.
 
-    ``ends`` are the waits of the handoff that are over once it happened. ``starts`` and ``leads`` are the statuses
-    between which its receiver moves a handoff, also by editing the status in its file. ``readies`` tells whether the
-    handoff, or one that depends on it, may be ready to be claimed after it.
+    ``ends`` are the waits of the handoff that are over once it happened. ``leads`` is the status that it sets, and
+    ``starts`` the one from which its receiver does so, also by editing the status in its file. ``readies`` tells
+    whether the handoff, or one that depends on it, may be ready to be claimed after it.
     """
 
     signs: tuple[type[EventData], ...]
@@ -166,6 +166,7 @@ ACTS: Final[dict[Verb, Act]] = {
         "Call the work off.",
         (_NEEDED_REASON,),
         ends=_EVERY_WAIT,
+        leads="cancelled",
         readies=True,
     ),
     "approve": Act(
@@ -174,6 +175,7 @@ ACTS: Final[dict[Verb, Act]] = {
         "Let exactly this version be worked on. Signed with the reviewer's identity key.",
         (_VERSION, _COMMENT),
         ends=frozenset({"approve"}),
+        leads="approved",
         readies=True,
     ),
     "reject": Act(
@@ -182,6 +184,7 @@ ACTS: Final[dict[Verb, Act]] = {
         "Refuse a handoff.",
         (_NEEDED_REASON,),
         ends=frozenset({"approve"}),
+        leads="rejected",
         readies=True,
     ),
     "waive": Act(
@@ -201,6 +204,7 @@ ACTS: Final[dict[Verb, Act]] = {
         "Accept the result of this version, as the reviewer.",
         (_VERSION, _COMMENT),
         ends=frozenset({"verify", "approve"}),
+        leads="verified",
         readies=True,
     ),
     "request_changes": Act(
@@ -220,6 +224,7 @@ ACTS: Final[dict[Verb, Act]] = {
             Argument("reason", "--reason", words="Why."),
         ),
         ends=_EVERY_WAIT,
+        leads="superseded",
         readies=True,
     ),
 }
@@ -298,22 +303,4 @@ def setting(now: str, word: str) -> Verb | None:
     """Return by which act somebody other than the receiver sets the status that a word names, if by any."""
     if word == "changes_requested" or (now, word) == ("completed", "in_progress"):
         return "request_changes"
-    return next((_setting(status) for status in get_args(Status) if status == word), None)
-
-
-def _setting(status: Status) -> Verb | None:
-    match status:
-        case "approved":
-            return "approve"
-        case "rejected":
-            return "reject"
-        case "verified":
-            return "verify"
-        case "cancelled":
-            return "cancel"
-        case "superseded":
-            return "supersede"
-        case "pending" | "in_progress" | "blocked" | "completed":
-            return None
-        case _:
-            assert_never(status)
+    return next((verb for verb, act in ACTS.items() if act.leads == word and act.starts is None), None)

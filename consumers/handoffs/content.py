@@ -244,22 +244,10 @@ def default_reviewer(settings: Settings, sender: str, to: str) -> str | None:
 
 def content_from(handoff: dict[str, Any]) -> kinds.HandoffContent:
     """Return the content of the handoff that ``handoffs.show`` answered."""
-    return kinds.HandoffContent(
-        title=handoff["title"],
-        to=handoff["to"] or None,
-        reviewer=handoff["reviewer"],
-        created=handoff["created"],
-        proposal=handoff["proposal"],
-        depends_on=[one["id"] for one in handoff["depends_on"]],
-        unlock_at=handoff["unlock_at"],
-        task=handoff["task"],
-        tasks=[one["text"] for one in handoff["tasks"]],
-        criteria=[one["text"] for one in handoff["criteria"]],
-        context=handoff["context"],
-        answers=handoff["answers"],
-        reasoning_refs=handoff["reasoning_refs"],
-        skeleton=handoff["skeleton"],
-    )
+    fields = {name: handoff[name] for name in kinds.HandoffContent.__struct_fields__}
+    texts = {name: [one["text"] for one in handoff[name]] for name in ("tasks", "criteria")}
+    depends_on = [one["id"] for one in handoff["depends_on"]]
+    return kinds.HandoffContent(**fields | texts | {"to": handoff["to"] or None, "depends_on": depends_on})
 
 
 def amended(content: kinds.HandoffContent, changes: dict[str, Any], reason: str) -> kinds.HandoffAmended:

@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from consumers.importers.records import batches
 from consumers.sdk.thinking.response import first_text
 from ledger.codec import check_strict, schema_error
 from ledger.errors import AS_A_BLOB, Refused
@@ -217,16 +218,8 @@ def extensions_of(memory: ReasoningMemory, *, domain: str = "", session: str = "
 
 def submissions_of(events: Sequence[EventData]) -> list[list[EventData]]:
     """Return the events in groups that each fit one submission (256 events and 900 KiB), in order."""
-    groups: list[list[EventData]] = []
-    size = 0
-    for event in events:
-        more = _size(event) + submission_reserve_bytes
-        if not groups or len(groups[-1]) == batch_events_max or size + more > batch_size_max_bytes:
-            groups.append([])
-            size = 0
-        groups[-1].append(event)
-        size += more
-    return groups
+    limits = (batch_events_max, batch_size_max_bytes)
+    return batches(events, lambda event: (1, _size(event) + submission_reserve_bytes), limits)
 
 
 def _extensions(memory: ReasoningMemory) -> Iterator[ReasoningExtended]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ledger.author import Author, Draft
 from ledger.codec import encode_canonical, encode_sorted
@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
     from ledger.client import Ask
 
+T = TypeVar("T")
+
 records_in_batch_max: Final = 128
 batch_size_max_bytes: Final = 512 * 1024
 reason_max_chars: Final = 2000
 question_size_max_bytes: Final = 48 * 1024
 _unix_max_s: Final = 253_402_300_799
+_THERE: Final = frozenset({"TRANSITION_NOT_ALLOWED", "IDEMPOTENCY_CONFLICT"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FRACTIONS: Final = {"milliseconds": (10**12, 10**3), "microseconds": (10**15, 10**6), "nanoseconds": (10**18, 10**9)}
 _UNIX_TEXT: Final = re.compile(r"[0-9]{10}(?:\.[0-9]{1,9})?|[0-9]{13}|[0-9]{16}|[0-9]{19}")
@@ -181,7 +184,7 @@ def import_records(
     # A record that cannot even be kept aside stands there from an earlier run, with another reason; any other refusal
     # is about the author.
     for outcome in outcomes:
-        if outcome.refusal is not None and not outcome.is_mapped and not _exists_already(outcome.refusal):
+        if outcome.refusal is not None and not outcome.is_mapped and outcome.refusal.code not in _THERE:
             raise outcome.refusal
     mapped = sum(outcome.refusal is None and outcome.is_mapped for outcome in outcomes)
     aside = [outcome.record.data for outcome in outcomes if not outcome.is_mapped]
@@ -210,25 +213,25 @@ def _kept_aside(record: Record, refusal: Refused) -> Record:
     return made._replace(stream=record.aside or made.stream)
 
 
-def _exists_already(refusal: Refused) -> bool:
-    return refusal.code in ("TRANSITION_NOT_ALLOWED", "IDEMPOTENCY_CONFLICT")
+def batches(items: Iterable[T], measure: Callable[[T], tuple[int, int]], limits: tuple[int, int]) -> list[list[T]]:
+    """Split items into groups within two limits, of the two numbers that ``measure`` gives each; one above is alone."""
+    groups: list[list[T]] = []
+    count = size = 0
+    for item in items:
+        more, bytes_ = measure(item)
+        count, size = count + more, size + bytes_
+        if not groups or count > limits[0] or size > limits[1]:
+            groups.append([])
+            count, size = more, bytes_
+        groups[-1].append(item)
+    return groups
 
 
-def _batches(records: Sequence[Record]) -> list[list[Record]]:
-    """Split records into submissions of at most ``records_in_batch_max`` events and ``batch_size_max_bytes``.
+def _batches(records: Iterable[Record]) -> list[list[Record]]:
+    def measure(record: Record) -> tuple[int, int]:
+        return len(record.events), sum(len(encode_canonical(data)) for data in record.events)
 
-    A record that is more than that by itself is a submission of its own.
-    """
-    batches: list[list[Record]] = []
-    size = count = 0
-    for record in records:
-        more = sum(len(encode_canonical(data)) for data in record.events)
-        size, count = size + more, count + len(record.events)
-        if not batches or count > records_in_batch_max or size > batch_size_max_bytes:
-            batches.append([])
-            size, count = more, len(record.events)
-        batches[-1].append(record)
-    return batches
+    return batches(records, measure, (records_in_batch_max, batch_size_max_bytes))
 
 
 def _submit(author: Author, batch: Sequence[Record]) -> list[Outcome]:
@@ -252,17 +255,9 @@ def _drafts(record: Record) -> Iterator[Draft]:
 
 def existing_records(answer: Ask, places: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     """Yield the record of each original and source that stands already, of several as ``records.existing`` says."""
-    asked: list[dict[str, str]] = []
-    size = 0
-    for original, source in places:
-        place = {"original": original, "source": source}
-        more = len(encode_sorted(place)) + 1
-        if asked and (size + more > question_size_max_bytes or len(asked) == page_rows_max):
-            yield from answer("records.existing", {"places": asked})["records"]
-            asked, size = [], 0
-        asked.append(place)
-        size += more
-    if asked:
+    wanted = ({"original": original, "source": source} for original, source in places)
+    limits = (page_rows_max, question_size_max_bytes)
+    for asked in batches(wanted, lambda place: (1, len(encode_sorted(place)) + 1), limits):
         yield from answer("records.existing", {"places": asked})["records"]
 
 

@@ -99,7 +99,7 @@ def resume_task(
         Unavailable: as ``run_task``.
     """
     with _opened(settings, client) as ledger:
-        opening = _opening(ledger, task_id)
+        opening = read_task(ledger, task_id)[0]
         actions = actions_of(settings, ledger)
         assignment = _assignment(settings, actions, opening.data, opening.index)
         reading = _Reading(ledger, assignment, progress)
@@ -132,12 +132,6 @@ def _opened(settings: Settings, client: Client | None) -> AbstractContextManager
 def _assignment(settings: Settings, actions: Actions, opened: kinds.TotStarted, start: int) -> Assignment:
     home, config, server = str(settings.home), settings.config, settings.server
     return Assignment(home, config, actions, server, opened.task_id, opened.thinker, start, opened)
-
-
-def _opening(client: Client, task_id: str) -> Event:
-    for opening in _events(client, f"tot/{task_id}"):
-        return opening
-    raise Refused("NOT_FOUND", f"there is no task {task_id}", task=task_id)
 
 
 def _events(client: Client, stream: str, start: int = 0) -> Iterator[Event]:

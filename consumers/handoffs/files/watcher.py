@@ -124,14 +124,10 @@ class Watcher:
             for one in self._folder.refused:
                 due.setdefault(one, now)  # an event may allow what was refused
         elif not due:
-            self._position_done(position)
-
-    def _position_done(self, position: int) -> None:
-        """Remember that all up to an index is in step; what is not remembered is only looked at again."""
-        try:
-            self._move(position)
-        except Unavailable as error:
-            self._told_waiting("", error)
+            try:
+                self._move(position)
+            except Unavailable as error:  # what is not remembered is only looked at again
+                self._told_waiting("", error)
 
     def _move(self, position: int) -> None:
         with self._store.transaction():

@@ -12,6 +12,7 @@ import binascii
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -65,6 +66,11 @@ class Channel(msgspec.Struct, frozen=True):
     settings: ChannelSettings
     secret: Secret | None = None  # none for a command, and where the environment lacks a webhook's variable
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has what it takes to send."""
+        return self.secret is not None or self.settings.webhook is None
+
     def takes(self, agent: str, action: str) -> bool:
         """Whether this channel tells ``agent`` of ``action``."""
         chosen = self.settings
@@ -77,12 +83,13 @@ def read_channels(
     variable: Callable[[str], str | None] = environment_variable,
     *,
     client: Client | None = None,
+    must_be_ready: bool = False,
 ) -> tuple[Channel, ...]:
-    """Return the channels that ``config.toml`` names, in its order; a secret that is not there is left out.
+    """Return the channels that ``config.toml`` names, in its order; with ``must_be_ready`` those that lack no secret.
 
     Raises:
         Refused: ``NOT_TRUSTED``, before any variable is read; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the file and
-            the path of the field.
+            the path of the field, as for a secret whose variable the environment lacks.
     """
     tables = actions_of(settings, client).notify
     channels: list[Channel] = []
@@ -90,37 +97,23 @@ def read_channels(
         if len(tables) > channels_max:
             raise Refused("INVALID_FIELD", f"there are at most {channels_max} channels", path="$.notify")
         for number, table in enumerate(tables):
-            channel = _channel(table, f"$.notify[{number}]", variable)
+            path = f"$.notify[{number}]"
+            channel = _channel(table, path, variable)
             if channel.name in [other.name for other in channels]:
                 message = f"another channel is called {channel.name} or has the same target: give each a name"
-                raise Refused("INVALID_FIELD", message, path=f"$.notify[{number}].name")
+                raise Refused("INVALID_FIELD", message, path=f"{path}.name")
+            if must_be_ready and not channel.is_ready:
+                message = f"the environment has no {channel.settings.secret_variable}"
+                raise Refused("INVALID_FIELD", message, path=f"{path}.secret_variable")
             channels.append(channel)
     return tuple(channels)
 
 
-def configured_channels(
-    settings: Settings,
-    variable: Callable[[str], str | None] = environment_variable,
-    *,
-    client: Client | None = None,
-) -> tuple[Channel, ...]:
-    """Return the channels that ``config.toml`` names, ready to send.
-
-    Raises:
-        Refused: as ``read_channels``, and ``INVALID_FIELD`` when the environment lacks the variable of a secret.
-    """
-    channels = read_channels(settings, variable, client=client)
-    with _naming_the_file(settings):
-        for number, channel in enumerate(channels):
-            if channel.settings.webhook is not None and channel.secret is None:
-                message = f"the environment has no {channel.settings.secret_variable}"
-                raise Refused("INVALID_FIELD", message, path=f"$.notify[{number}].secret_variable")
-    return channels
+configured_channels: Final = partial(read_channels, must_be_ready=True)
 
 
 @contextmanager
 def _naming_the_file(settings: Settings) -> Iterator[None]:
-    """Let refusals name the file and the path."""
     try:
         yield
     except Refused as refusal:

@@ -5,7 +5,7 @@
     from consumers.importers.empirica.importer import import_notes, read_notes
 
     found = read_notes(Repository(Path(".")), ["refs/notes/empirica"], answer, put_blob=author.put_blob)
-    done = import_notes(author, found, answer)
+    done = import_notes(author, found)
     print(done.counts.answer())
 
 A *note* is a blob in the newest tree of a notes ref. It is *mapped* to the kind of event that it stands for, or *kept

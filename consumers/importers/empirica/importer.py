@@ -29,61 +29,44 @@ if TYPE_CHECKING:
     from ledger.client import Ask
 
 Step: TypeAlias = Callable[[int, int], None]
+Place: TypeAlias = tuple[str, str]  # a note's source and original, which tell it from all others
 
 page_size_max_bytes: Final = 32 * 1024**2
 _REF: Final = re.compile(rb'"ref":"([0-9a-f]{12})"')
 _MARKDOWN: Final = b"# Epistemic Handoff Report"
 
 
-class Known(NamedTuple):
-    """A note that needs no new event: it stands in the ledger, or was met twice in this run."""
-
-    kind: str
-    source: str
-    original: str
-    reason: str | None
-    dirty: int
-    importer: str = ""
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """What tells it from other notes."""
-        return self.source, self.original
-
-
 class Read(NamedTuple):
-    """What was found: how many notes of each kind, records to add in order, what stands already, our own, unread."""
+    """What was found: kind and place of each note, records to add in order, the rows of what stands, own, unread."""
 
-    kinds: Counter[str]
+    notes: tuple[tuple[str, Place], ...]
     records: tuple[Mapped, ...]
-    standing: tuple[Known, ...]
-    repeats: tuple[Known, ...]
+    standing: dict[Place, dict[str, Any]]
     own: int
     unread: tuple[Unread, ...]
 
 
 class Done(NamedTuple):
-    """What an import came to: the counts, and what was read."""
+    """What an import came to: the counts, what was read, and how many dirty values there are in each kind of note."""
 
     counts: Counts
     found: Read
+    dirty: Counter[str]
 
     def answer(self) -> dict[str, Any]:
         """Return the counts as commands print them."""
-        places = {mapped.record.data.source: _kind_in(mapped) for mapped in self.found.records}
-        places |= {known.source: known.kind for known in (*self.found.standing, *self.found.repeats)}
-        asides = Counter(places[aside.source] for aside in self.counts.aside)
-        kinds = self.found.kinds
-        dirty = _dirty_by_kind(self.found, {aside.place for aside in self.counts.aside})
+        kind_at = {place: kind for kind, place in self.found.notes}
+        kinds = Counter(kind for kind, _ in self.found.notes)
+        asides = Counter(kind_at[aside.place] for aside in self.counts.aside)
         return self.counts.answer() | {
-            "dirty": sum(dirty.values()),
+            "dirty": self.dirty.total(),
             "own": self.found.own,
             "by_kind": {
                 kind: {
                     "read": kinds[kind],
                     "mapped": kinds[kind] - asides[kind],
                     "kept_aside": asides[kind],
-                    "dirty": dirty[kind],
+                    "dirty": self.dirty[kind],
                 }
                 for kind in sorted(kinds)
             },
@@ -109,58 +92,53 @@ def read_notes(
     """
     refs, broken = repository.refs(roots)
     unread = list(broken)
-    kinds: Counter[str] = Counter()
+    notes: list[tuple[str, Place]] = []
     fresh: list[Mapped] = []
-    standing: list[Known] = []
-    repeats: list[Known] = []
-    met: set[tuple[str, str]] = set()
+    standing: dict[Place, dict[str, Any]] = {}
+    met: set[Place] = set()
     own = 0
     for page in _pages(repository.notes(refs, step), unread):
         theirs = [note for note in page if not is_own(note, answer)]
         own += len(page) - len(theirs)
-        kinds.update(kind_of(note.tail) for note in theirs)
-        there = _standing(answer, theirs)
+        rows = existing_records(answer, ((note.original, note.source) for note in theirs))
+        there = {(row["source"], row["original"]): row for row in rows}
         for note in theirs:
-            place = (note.original, note.source)
-            if place in met:
-                repeats.append(Known(kind_of(note.tail), note.source, note.original, None, 0))
-            elif place in there and not _may_be_mine(there[place], importer):
-                standing.append(there[place])
-            else:
+            place = (note.source, note.original)
+            notes.append((kind_of(note.tail), place))
+            if place not in met and place in there and not _may_be_mine(there[place], importer):
+                standing[place] = there[place]
+            elif place not in met:
                 fresh.append(_kept(note, put_blob))
             met.add(place)
     # What claims no time comes first, so that it is never taken for the newest.
     fresh.sort(key=lambda mapped: (mapped.at_us is not None, mapped.at_us or 0))
-    return Read(kinds, tuple(fresh), tuple(standing), tuple(repeats), own, tuple(unread))
+    return Read(tuple(notes), tuple(fresh), standing, own, tuple(unread))
 
 
-def import_notes(author: Author, found: Read, answer: Ask, step: Step = lambda _done, _total: None) -> Done:
+def import_notes(author: Author, found: Read, step: Step = lambda _done, _total: None) -> Done:
     """Append what was found and does not stand yet; ``step(done, total)`` tells of progress."""
-    return counted(import_records(author, [mapped.record for mapped in found.records], step), found, answer)
+    return counted(import_records(author, [mapped.record for mapped in found.records], step), found)
 
 
-def rehearsed(found: Read, answer: Ask) -> Done:
+def rehearsed(found: Read) -> Done:
     """Return what an import would come to, by what was read; what the ledger itself would refuse is not known."""
-    counts = records.rehearsed([mapped.record for mapped in found.records])
-    return counted(counts._replace(added=0), found, answer)
+    return counted(records.rehearsed([mapped.record for mapped in found.records])._replace(added=0), found)
 
 
-def counted(counts: Counts, found: Read, answer: Ask) -> Done:
+def counted(counts: Counts, found: Read) -> Done:
     """Return the counts with what stood already: ``read`` is what was read from git, whatever became of it."""
-    known = [*found.standing, *found.repeats]
-    reasons = {note.place: note.reason for note in (*found.standing, *_met_again(found, counts, answer))}
-    asides = [
-        Aside(note.source, reason, note.original) for note in known if (reason := reasons.get(note.place)) is not None
-    ]
-    mapped = counts.mapped + len(known) - len(asides)
-    return Done(counts._replace(read=found.kinds.total(), mapped=mapped, aside=(*counts.aside, *asides)), found)
-
-
-def _met_again(found: Read, counts: Counts, answer: Ask) -> Iterator[Known]:
-    """Yield what became of the notes that were met a second time in this run: by its counts, or as they stand now."""
-    reasons = {aside.place: aside.reason for aside in counts.aside}
-    yield from (note._replace(reason=reasons.get(note.place)) for note in found.repeats)
-    yield from (_known("", row) for row in _rows(answer, found.repeats))
+    outcomes: dict[Place, tuple[str | None, int]] = {
+        place: (None if row["mapped_kind"] else row["reason"], row["dirty"]) for place, row in found.standing.items()
+    }
+    for data in (mapped.record.data for mapped in found.records):
+        outcomes[data.source, data.original] = (None, len(data.claims.get("dirty", [])))
+    outcomes |= {aside.place: (aside.reason, 0) for aside in counts.aside}
+    known = [(place, outcomes[place][0]) for _, place in found.notes if place in outcomes]  # the others are lost
+    asides = tuple(Aside(source, reason, original) for (source, original), reason in known if reason is not None)
+    dirty: Counter[str] = Counter()
+    for place, kind in {place: kind for kind, place in found.notes}.items():
+        dirty[kind] += outcomes.get(place, (None, 0))[1]
+    return Done(Counts(len(found.notes), len(known) - len(asides), counts.added, asides), found, dirty)
 
 
 def _pages(notes: Iterator[Note | Unread], unread: list[Unread]) -> Iterator[list[Note]]:
@@ -180,24 +158,9 @@ def _pages(notes: Iterator[Note | Unread], unread: list[Unread]) -> Iterator[lis
         yield page
 
 
-def _standing(answer: Ask, notes: Sequence[Note]) -> dict[tuple[str, str], Known]:
-    kinds = {note.source: kind_of(note.tail) for note in notes}
-    rows = _rows(answer, notes)
-    return {(row["original"], row["source"]): _known(kinds[row["source"]], row) for row in rows}
-
-
-def _rows(answer: Ask, wanted: Sequence[Note | Known]) -> Iterator[dict[str, Any]]:
-    return existing_records(answer, ((note.original, note.source) for note in wanted))
-
-
-def _known(kind: str, row: dict[str, Any]) -> Known:
-    reason = row["reason"] if row["mapped_kind"] is None else None
-    return Known(kind, row["source"], row["original"], reason, row["dirty"], row["importer"])
-
-
-def _may_be_mine(known: Known, importer: str | None) -> bool:
-    is_others = known.reason is not None and known.reason.startswith("NOT_AUTHORIZED")
-    return is_others and importer not in (None, known.importer)
+def _may_be_mine(row: dict[str, Any], importer: str | None) -> bool:
+    is_others = row["mapped_kind"] is None and row["reason"].startswith("NOT_AUTHORIZED")
+    return is_others and importer not in (None, row["importer"])
 
 
 def _kept(note: Note, put_blob: Callable[[bytes], str] | None) -> Mapped:
@@ -208,21 +171,6 @@ def _kept(note: Note, put_blob: Callable[[bytes], str] | None) -> Mapped:
         except Refused as refusal:
             return aside(note, f"{refusal.code}: {refusal.message}: the original is not kept, only its digest")
     return map_note(note)
-
-
-def _dirty_by_kind(found: Read, asides: set[tuple[str, str]]) -> Counter[str]:
-    dirty: Counter[str] = Counter()
-    for mapped in found.records:
-        data = mapped.record.data
-        if (data.source, data.original) not in asides:
-            dirty[_kind_in(mapped)] += len(data.claims.get("dirty", []))
-    for known in found.standing:
-        dirty[known.kind] += known.dirty
-    return dirty
-
-
-def _kind_in(mapped: Mapped) -> str:
-    return mapped.record.data.format.partition("/")[2]
 
 
 def is_own(note: Note, answer: Ask) -> bool:

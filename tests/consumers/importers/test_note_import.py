@@ -52,7 +52,7 @@ def importing(ledger: Ledger, reader: Reader) -> Import:
             put_blob=None if dry else author.put_blob,
             importer=None if dry else name,
         )
-        return rehearsed(found, reader.answer) if dry else import_notes(author, found, reader.answer)
+        return rehearsed(found) if dry else import_notes(author, found)
 
     return run
 
@@ -277,7 +277,7 @@ with Ledger(Path(sys.argv[1])) as ledger, Reader(ledger.client(), ledger.setting
     client = ledger.client()
     author = Author(client, "alice", lambda _: key_named("alice"))
     found = read_notes(Repository(Path(sys.argv[2])), ["refs/notes/empirica"], reader.answer, put_blob=author.put_blob)
-    import_notes(author, found, reader.answer, lambda *_: print(ledger.head()[0], flush=True))
+    import_notes(author, found, lambda *_: print(ledger.head()[0], flush=True))
 """
 
 

@@ -40,10 +40,10 @@ def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -
         importer = None if author is None else author.name
         found = read_notes(repository, roots, app.query_with, put_blob=put_blob, importer=importer, step=step)
     if author is None:
-        done = rehearsed(found, app.query_with)
+        done = rehearsed(found)
     else:
         with progress("importing", shown=not app.as_json) as step:
-            done = import_notes(author, found, app.query_with, step)
+            done = import_notes(author, found, step)
     answer = done.answer() | {"dry_run": dry_run} | ({"would_add": len(found.records)} if dry_run else {})
     app.show("imported", answer, lambda: print_imported(answer))
 

@@ -148,7 +148,7 @@ def describe_channel(number: int, channel: Channel, stopped: str | None) -> dict
         "agents": chosen.agents,
         "actions": chosen.actions,
         "secret_variable": chosen.secret_variable,
-        "is_ready": channel.secret is not None or chosen.webhook is None,
+        "is_ready": channel.is_ready,
         "stopped": stopped,
     }
 

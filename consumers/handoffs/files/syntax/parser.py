@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 from consumers.handoffs.files.syntax.document import (
     META_KEYS,
-    Format,
     HandoffFile,
     MetaEntry,
     Section,
@@ -53,6 +52,7 @@ from consumers.handoffs.files.syntax.sections import (
 )
 from ledger.errors import Refused
 
+_VALUES: Final = ("sender", "to", "reviewer", "created", "proposal")
 _HASHED: Final = re.compile(r" {0,3}#{1,2}[ \t]+(.*)$")
 
 
@@ -88,21 +88,19 @@ def parse(content: bytes) -> HandoffFile:
     problems += checkbox_problems(lines, by_name.get("Tasks"), tasks, blocks)
     problems += checkbox_problems(lines, by_name.get("Acceptance Criteria"), criteria, blocks)
     problems += _form_problems(title, sections, entries, blocks)
-    sender, to, reviewer, created, proposal = (
-        value_or_none(first_of(entries.get(key))) for key in ("From", "To", "Reviewer", "Created", "Proposal")
-    )
+    values = {
+        field: value_or_none(first_of(entries.get(key)))
+        for field, key in zip(_VALUES, ("From", "To", "Reviewer", "Created", "Proposal"), strict=True)
+    }
+    is_second = "Tasks" in by_name or "Reviewer" in entries or "Depends-on" in entries
     return HandoffFile(
-        format=_format_of(title, by_name, entries),
+        format="proposal" if title.kind == "proposal" else "handoff/v2" if is_second else "handoff/v1",
         title=title.text,
         title_line=title.heading.start + 1,
         title_stop=title.heading.stop,
         meta=tuple(meta),
         status=status,
-        sender=sender,
-        to=to,
-        reviewer=reviewer,
-        created=created,
-        proposal=proposal,
+        **values,
         depends_on=depends_on,
         reasoning_refs=reasoning_refs,
         task=text_in(lines, by_name.get("Task"), blocks.code),
@@ -239,10 +237,3 @@ def _form_problems(
         yield Problem(sections[-1].start + 1, message)
     if blocks.open_start is not None:
         yield Problem(blocks.open_start + 1, "this block is never closed: it goes on to the end of the file")
-
-
-def _format_of(title: _Title, by_name: dict[str, Section], entries: dict[str, MetaEntry]) -> Format:
-    if title.kind == "proposal":
-        return "proposal"
-    is_second = "Tasks" in by_name or "Reviewer" in entries or "Depends-on" in entries
-    return "handoff/v2" if is_second else "handoff/v1"

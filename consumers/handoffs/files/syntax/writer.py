@@ -236,20 +236,10 @@ def read_back(written: bytes, expected: Mapping[str, Any]) -> None:
 
 def fields_of(file: HandoffFile) -> dict[str, Any]:
     """Return the fields of a file as ``NewFile`` has them."""
-    return {
-        "title": file.title,
-        "sender": file.sender,
-        "to": file.to,
+    return {name: getattr(file, name) for name in NewFile.__struct_fields__} | {
         "status": file.status.word if file.status else None,
-        "reviewer": file.reviewer,
-        "created": file.created,
-        "proposal": file.proposal,
-        "depends_on": file.depends_on,
-        "reasoning_refs": file.reasoning_refs,
-        "task": file.task,
         "tasks": tuple(box.text for box in file.tasks),
         "criteria": tuple(box.text for box in file.criteria),
-        "context": file.context,
         "log": tuple(f"- {one.day} [{one.author or ''}] {one.text}".rstrip() for one in file.log),
     }
 
