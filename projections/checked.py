@@ -56,8 +56,9 @@ _SORTS: Final = {"handoffs": "handoff", "reasoning": "reasoning", "reviews": "re
 def answer_checked(client: Client, query: str, arguments: dict[str, Any]) -> Answer:
     """Return the answer of a view's query (one of ``views.CHECKED``) about one thing, from its signed entries.
 
-    ``as_of`` in it says of which head it is (``size``, ``root``), whether the ledger's root key is pinned here, which
-    entries of the stream count for nothing (``ignored``), and over the bus the signed note on where it ``ends``.
+    ``as_of`` says of which head it is (``size``, ``root``), how many ``entries`` the stream has there, which of
+    them count for nothing (``ignored``), whether the ledger's root key is pinned here, and over the bus the signed note
+    on where it ``ends``.
 
     Raises:
         Refused: as the query.
@@ -216,6 +217,7 @@ class _Question:
         read = list(self._streams.values())
         first = next((stream for stream in read if stream.entries), read[0])
         return {
+            "entries": len(first.entries) + len(first.ignored),
             "size": first.head.size,
             "root": first.head.root,
             "is_pinned": self._client.streams.is_pinned,

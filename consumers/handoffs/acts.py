@@ -72,6 +72,7 @@ _COMMENT: Final = Argument("comment", "--comment")
 _VERSION: Final = Argument(
     "version", "--version", words="The version you have read, as `show` prints it: needed off a terminal.", default=None
 )
+_IF_STILL: Final = Argument("version", "--version", words="Only if this is still its version.", default=None)
 _REASON: Final = Argument("reason", "--reason")
 _NEEDED_REASON: Final = Argument("reason", "--reason", is_needed=True)
 
@@ -96,7 +97,10 @@ ACTS: Final[dict[Verb, Act]] = {
         (kinds.HandoffClaimed,),
         ("receiver",),
         "Start work on a handoff that is approved and whose dependencies are done.",
-        (Argument("lease_minutes", "--lease-minutes", "number", "Give it up unless completed by then.", most=43_200),),
+        (
+            Argument("lease_minutes", "--lease-minutes", "number", "Give it up unless completed by then.", most=43_200),
+            _IF_STILL,
+        ),
         ends=frozenset({"claim", "continue"}),
         starts="approved",
         leads="in_progress",
@@ -164,7 +168,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (kinds.HandoffCancelled,),
         ("sender", "reviewer"),
         "Call the work off.",
-        (_NEEDED_REASON,),
+        (_NEEDED_REASON, _IF_STILL),
         ends=_EVERY_WAIT,
         leads="cancelled",
         readies=True,
@@ -182,7 +186,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (kinds.HandoffRejected,),
         ("reviewer",),
         "Refuse a handoff.",
-        (_NEEDED_REASON,),
+        (_NEEDED_REASON, _IF_STILL),
         ends=frozenset({"approve"}),
         leads="rejected",
         readies=True,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from consumers.handoffs.acts import ACTS
+from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ
 from consumers.sdk.names import default_id, split_ids
 from consumers.sdk.text import cut
 from ledger.client import read_event
@@ -81,10 +81,20 @@ def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
         raise _mismatch(client.streams.read(f"handoff/{id_}"), version) from refusal
 
 
-def check_version(handoff: dict[str, Any], version: str) -> None:
-    """Refuse an act on another version of a handoff than the present one."""
+def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | None:
+    """Return the version of the stream that an act is of, where nothing else that it signs names what was read.
+
+    An approval and a verification sign the handoff's version. Any other act that was given one signs how many entries
+    the stream had when this version was compared (``expect``): the ledger refuses it, if anything came between.
+
+    Raises:
+        Refused: ``VERSION_MISMATCH``: the handoff is of another version.
+    """
+    if version is None or verb in OF_WHAT_WAS_READ:
+        return None
     if version != handoff["version"]:
         raise Refused("VERSION_MISMATCH", f"{handoff['id']} is now version {handoff['version']}")
+    return int(handoff["as_of"]["entries"])
 
 
 def _mismatch(stream: CheckedStream, version: str) -> Refused:
@@ -144,7 +154,7 @@ def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author
     # Every other act signs its arguments as they are, so a new one needs its row in the table and nothing here.
     assert verb != "create"  # noqa: S101 - what is created has no state yet: that is ``creation``
     (data,) = ACTS[verb].signs
-    return [data(**given)]
+    return [data(**{name: value for name, value in given.items() if name != "version"})]
 
 
 def changes_of(view: Ask, given: dict[str, Any]) -> dict[str, Any]:

@@ -59,7 +59,10 @@ def require_role(event: Event, state: Layer, *roles: str) -> None:
     agent = state.agent(event.author)
     if agent is None or agent.roles.isdisjoint(roles):
         wanted = " or ".join(roles)
-        raise Refused("NOT_AUTHORIZED", f"{event.kind} needs the role {wanted}; {event.author} lacks it", role=wanted)
+        message = (
+            f"{event.kind} needs the role {wanted}; {event.author} lacks it: act as who has it (`baton agent list`)"
+        )
+        raise Refused("NOT_AUTHORIZED", message, role=wanted)
 
 
 def known_agent(state: Layer, name: str) -> AgentRecord:

@@ -115,13 +115,14 @@ def _require_approval_that_counts(life: HandoffState, event: Event, state: Layer
 def _require_approval_missing(before: HandoffState | None, event: Event, state: Layer) -> None:
     """Refuse to approve again what is approved, unless that approval does not count."""
     if before is not None and before.status != "pending" and _suspect_approval(before, state) is None:
-        message = f"{event.kind} cannot follow: handoff {event.name} is approved"
+        message = f"{event.kind} cannot follow: handoff {event.name} is approved already, and waits for its receiver"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status="approved")
 
 
 def _require_reviewing_role(state: Layer, name: str) -> None:
     if not known_agent(state, name).roles & _REVIEWING:
-        raise Refused("NOT_AUTHORIZED", f"{name} is neither reviewer nor human", name=name)
+        message = f"{name} is neither reviewer nor human: name one who is (`baton agent list`)"
+        raise Refused("NOT_AUTHORIZED", message, name=name)
 
 
 def _require_no_import_of_ones_own(event: Event, after: HandoffState, state: Layer) -> None:
@@ -218,7 +219,8 @@ def _imported(event: Event, state: Layer, life: Life) -> Life:
         return _OF_STREAM[event.stream.partition("/")[0]](event, state, life)
     _require_working_role(event, state)
     if state.stream(event.stream) is not None:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.stream} was imported already", status="imported")
+        message = f"{event.stream} was imported already: there is nothing left to do"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, status="imported")
     return None
 
 

@@ -24,7 +24,8 @@ def require_imported(event: Event, before: tuple[str, bool] | None) -> None:
         return
     owner, is_imported = before
     if not is_imported:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.stream} is {owner}'s own: nothing can be imported into it")
+        message = f"{event.stream} is {owner}'s own, and takes no import: import it under another id"
+        raise Refused("TRANSITION_NOT_ALLOWED", message)
     if owner != event.author:
         raise Refused(
             "NOT_AUTHORIZED", f"{event.stream} was imported by {owner}, who alone imports it again", owner=owner

@@ -133,7 +133,10 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
         tasks = _replaced(tasks, position, True, "task")  # noqa: FBT003 - a mark
     for position in claims.criteria:
         criteria = _replaced(criteria, position, "claimed", "criterion")
-    return replace(after, tasks=tasks, criteria=criteria, claimed_status=claims.status or "", completion=event.id)
+    claimed = replace(after, tasks=tasks, criteria=criteria, claimed_status=claims.status or "")
+    if state is not None and replace(claimed, completion=state.completion) == state:
+        raise Refused("NOTHING_CHANGED", f"{event.name} was imported as it is: import it again once it has changed")
+    return replace(claimed, completion=event.id)
 
 
 def _replaced(marks: tuple[Any, ...], position: int, mark: object, what: str) -> tuple[Any, ...]:
@@ -152,12 +155,14 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
     """
     if isinstance(event.data, kinds.HandoffCreated):
         if state is not None:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"handoff {event.name} exists already", status=state.status)
+            message = f"handoff {event.name} exists already: choose another id, or change it by `baton handoff amend`"
+            raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
         return _opened(event.data, event, sender=event.author)
     if isinstance(event.data, RecordImported):
         return _imported(state, event, event.data)
     if state is None:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"there is no handoff {event.name}", status=None)
+        message = f"there is no handoff {event.name}: `baton handoff list` shows those that there are"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, status=None)
     step = _STEPS.get(type(event.data))
     if step is None:
         raise Refused("UNKNOWN_KIND", f"{event.kind} is no step in a handoff's life", kind=event.kind)
@@ -365,20 +370,25 @@ def _require(state: HandoffState, event: Event, *allowed: Status) -> None:
 
 
 def _not_allowed(state: HandoffState, event: Event) -> NoReturn:
-    message = f"{event.kind} cannot follow: handoff {event.name} is {state.status}"
+    message = f"{event.kind} cannot follow: handoff {event.name} is {state.status} (`baton handoff why {event.name}`)"
     raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
 
 
 def _require_party(event: Event, *allowed: str) -> None:
     if event.author not in allowed:
         names = ", ".join(dict.fromkeys(name for name in allowed if name)) or "nobody registered here"
-        raise Refused("NOT_AUTHORIZED", f"{event.kind} of {event.name} is for {names}", allowed=list(allowed))
+        message = f"{event.kind} of {event.name} is for {names}, and not for {event.author}: leave it to them"
+        raise Refused("NOT_AUTHORIZED", message, allowed=list(allowed))
 
 
 def _require_reviewer(state: HandoffState, event: Event) -> None:
     if event.author == state.reviewer and event.author != state.receiver:
         return
+    judge = f"leave it to {state.reviewer}, its reviewer"
+    if state.reviewer in ("", state.receiver):
+        judge = f"{state.senders[-1]} names a reviewer (`baton handoff amend {event.name} --reviewer OTHER`)"
     if event.author in (*state.senders, state.receiver):
-        message = f"{event.author} is party to {event.name}; its reviewer is {state.reviewer}"
+        message = f"{event.author} is party to {event.name}: {judge}"
         raise Refused("SELF_APPROVAL", message, reviewer=state.reviewer)
-    raise Refused("NOT_AUTHORIZED", f"the reviewer of {event.name} is {state.reviewer}", reviewer=state.reviewer)
+    message = f"{event.author} does not review {event.name}: {judge}"
+    raise Refused("NOT_AUTHORIZED", message, reviewer=state.reviewer)

@@ -50,21 +50,29 @@ def transition(state: ReasoningState | None, event: Event) -> ReasoningState:
 def _changed(state: ReasoningState | None, event: Event) -> ReasoningState:
     if isinstance(event.data, kinds.ReasoningStarted):
         if state is not None:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was started already")
+            message = f"reasoning {event.name} was started already: go on with it, or choose another id"
+            raise Refused("TRANSITION_NOT_ALLOWED", message)
         return ReasoningState(event.author)
     if state is None:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was never started")
+        raise Refused(
+            "TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was never started: reasoning.started begins it"
+        )
     if isinstance(event.data, ABOUT):
         if not state.steps:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step yet")
+            raise Refused(
+                "TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step yet: its author adds one first"
+            )
         if isinstance(event.data, kinds.ReasoningValidated) and event.author == state.owner:
-            raise Refused("NOT_AUTHORIZED", f"{state.owner} cannot validate their own reasoning", owner=state.owner)
+            message = f"{state.owner} cannot validate their own reasoning: a reviewer does, with `--as`"
+            raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
         return state
     if event.author != state.owner:
-        raise Refused("NOT_AUTHORIZED", f"reasoning {event.name} belongs to {state.owner}", owner=state.owner)
+        message = f"reasoning {event.name} belongs to {state.owner}: start your own (`baton reasoning start`)"
+        raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
     if isinstance(event.data, kinds.ReasoningConcluded):
         if not state.steps:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step to conclude from")
+            message = f"reasoning {event.name} has no step to conclude from: add one first (`baton reasoning step`)"
+            raise Refused("TRANSITION_NOT_ALLOWED", message)
         return msgspec.structs.replace(state, is_concluded=True)
     return msgspec.structs.replace(state, steps=_extend(state.steps, event.data))
 

@@ -24,10 +24,11 @@ def transition(state: ReviewState | None, event: Event) -> ReviewState:
     """
     if isinstance(event.data, kinds.ReviewRequested):
         if state is not None:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was requested already")
+            raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was requested already: choose another id")
         return ReviewState(event.author)
     if state is None:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was never requested")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was never requested: see `baton review list`")
     if state.is_answered:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was answered already")
+        message = f"review {event.name} was answered already: see `baton review show {event.name}`"
+        raise Refused("TRANSITION_NOT_ALLOWED", message)
     return ReviewState(state.requester, is_answered=True)

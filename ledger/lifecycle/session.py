@@ -36,14 +36,16 @@ def transition(state: SessionState | None, event: Event) -> SessionState:
         raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was imported: {hint}", status="imported")
     if isinstance(event.data, kinds.SessionStarted):
         if state is not None:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was started already")
+            raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was started already: choose another id")
         return SessionState(event.author)
     if state is None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was never started: emit session.started first")
     if event.author != state.owner:
-        raise Refused("NOT_AUTHORIZED", f"session {event.name} belongs to {state.owner}", owner=state.owner)
+        message = f"session {event.name} belongs to {state.owner}: start one of your own (`baton session start`)"
+        raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
     if isinstance(event.data, kinds.ReportGenerated):
         return state
     if state.is_ended:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} has ended")
+        message = f"session {event.name} has ended: go on in another (`baton session start --resumes {event.name}`)"
+        raise Refused("TRANSITION_NOT_ALLOWED", message)
     return SessionState(state.owner, isinstance(event.data, kinds.SessionEnded))

@@ -16,7 +16,7 @@ from consumers.doors.mcp.answers import Answer, Quoting, Words, filled_tokens_ma
 from consumers.doors.mcp.reports import NUMBER, Id, PageSize, Said
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
 from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REVIEWS, Argument, ToolVerb, with_commands
-from consumers.handoffs.content import creation, events_of, of_version, query_for
+from consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
 from consumers.sdk.quotation import is_plain, words_of
 from consumers.sdk.tokens import cut_to_tokens
 from ledger.author import Draft
@@ -141,7 +141,10 @@ class HandoffTools:
         comment: Annotated[Said, Field(description="unblock, approve, verify.")] = "",
         summary: Annotated[Said, Field(description="complete: what was done.")] = "",
         artifacts: Annotated[Lines | None, Field(description="complete: files, commits, pages.")] = None,
-        version: Annotated[str | None, Field(max_length=80, description="approve, verify: the one you read.")] = None,
+        version: Annotated[
+            str | None,
+            Field(max_length=80, description="approve, verify: the one you read; claim, cancel, reject: only of it."),
+        ] = None,
         idempotency_key: Annotated[
             Label | None, Field(description="Makes a repeated call harmless: same key and content add nothing.")
         ] = None,
@@ -162,16 +165,24 @@ class HandoffTools:
             raise Refused("NOT_AUTHORIZED", message, name=author.name)
         if action == "create":
             name, created = creation(partial(ask, ledger.client), author.name, ledger.settings, id_, given)
-            events = [created]
+            shown, events = {"id": name}, [created]
         else:
             shown = ledger.ask(query_for(action), id=id_)
             name, events = shown["id"], events_of(action, shown, given, author)
-        drafts = [
-            Draft(stream=f"handoff/{name}", data=data, idem=None if key is None else f"{key}:{at}"[:200])
-            for at, data in enumerate(events)
-        ]
         with of_version(ledger.client, name, given.get("version")):
-            accepted = author.emit(*drafts)
+            place = place_of(action, shown, given.get("version"))
+            expect = place if key is None else None  # else what is sent again would be held against its first effect
+            accepted = author.emit(
+                *(
+                    Draft(
+                        stream=f"handoff/{name}",
+                        data=data,
+                        idem=None if key is None else f"{key}:{at}"[:200],
+                        expect=None if at else expect,
+                    )
+                    for at, data in enumerate(events)
+                )
+            )
         rows = [{"event_index": one.index, "event_id": one.id, "is_repeat": one.is_repeat} for one in accepted]
         return self._answer(name, rows, with_handoff=False)
 

@@ -138,6 +138,20 @@ def test_imported_again_it_is_as_if_it_were_imported_once() -> None:
     assert again == fold(transition, imported(**other))
 
 
+def test_import_that_would_change_nothing_is_refused() -> None:
+    state = fold(transition, imported(), by("scribe", kinds.HandoffLogged(text="seen")))
+    assert refusal(transition, state, imported(source="elsewhere.md")).code == "NOTHING_CHANGED"
+    assert transition(state, imported(claims=CLAIMS | {"tasks": []})).tasks == (False, False)
+
+
+def test_import_that_names_no_reviewer_leads_to_an_amendment() -> None:
+    state = fold(transition, imported(mapped=CONTENT | {"reviewer": None}, claimed_author=None))
+    for author, code in (("scribe", "SELF_APPROVAL"), ("eve", "NOT_AUTHORIZED")):
+        refused = refusal(transition, state, by(author, accepting(state)))
+        assert refused.code == code
+        assert "scribe names a reviewer (`baton handoff amend x --reviewer OTHER`)" in refused.message
+
+
 def test_only_its_importer_imports_it_again() -> None:
     refused = refusal(transition, fold(transition, imported()), imported("eve"))
     assert (refused.code, refused.details) == ("NOT_AUTHORIZED", {"owner": "scribe"})

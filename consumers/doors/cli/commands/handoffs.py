@@ -12,7 +12,7 @@ from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command, Group, Lazy
 from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REASONING, Argument, Verb, spelled
-from consumers.handoffs.content import check_version, creation, events_of, of_version, query_for
+from consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
@@ -128,9 +128,8 @@ def act(verb: Verb) -> click.Command:
         else:
             found = app.query(query_for(verb), id=id_)
         with of_version(app.client(), found["id"], given.get("version")):
-            if "version" in given:
-                check_version(found, given["version"])
-            emit(app, found["id"], *events_of(verb, found, given, app.author()))
+            expect = place_of(verb, found, given.get("version"))
+            emit(app, found["id"], *events_of(verb, found, given, app.author()), expect=expect)
 
     parameters: list[click.Parameter] = [click.Argument(["id_"], metavar="ID"), *map(parameter, ACTS[verb].arguments)]
     if verb in OF_WHAT_WAS_READ:
@@ -176,9 +175,10 @@ for verb in ACTS.keys() - {"create", "amend", "supersede"}:
 supersede = act("supersede")
 
 
-def emit(app: App, name: str, *data: EventData) -> None:
-    """Sign and append events of one handoff, and say where it stands now."""
-    accepted = app.author().emit(*(Draft(stream=f"handoff/{name}", data=one) for one in data))
+def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> None:
+    """Sign and append events of one handoff, the first at the version ``expect``, and say where it stands now."""
+    drafts = [Draft(stream=f"handoff/{name}", data=one, expect=None if at else expect) for at, one in enumerate(data)]
+    accepted = app.author().emit(*drafts)
     found = app.query("handoffs.facts", id=name)
     answer = {
         "id": name,

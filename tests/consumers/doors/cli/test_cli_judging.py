@@ -48,6 +48,24 @@ def test_approval_of_what_was_amended_since_it_was_read_is_refused_with_what_cha
     assert "was never a version of" in unknown["message"]
 
 
+@pytest.mark.parametrize(("verb", "words"), [
+    ("claim", ["--as", "b"]), ("cancel", ["--reason", "r", "--as", "a"]), ("reject", ["--reason", "r", "--as", "rita"]),
+])  # fmt: skip
+def test_act_on_one_version_is_refused_of_another_and_signs_where_its_stream_stood(
+    baton: Baton, fresh: Fresh, verb: str, words: list[str]
+) -> None:
+    name = create(baton, fresh(verb))
+    read = baton.as_read(name)
+    baton("handoff", "amend", name, *BAD, "--as", "a")
+    changed = baton.refuses("VERSION_MISMATCH", "handoff", verb, name, *read, *words)["details"]["changed"]
+    assert changed == ["title", "task"]
+    if verb == "claim":
+        baton("handoff", "approve", name, *baton.as_read(name), "--as", "rita")
+    count = baton.data("handoff", "show", name)["as_of"]["entries"]
+    (done,) = baton.data("handoff", verb, name, *baton.as_read(name), *words)["accepted"]
+    assert baton.data("show", done["index"])["expect"] == count
+
+
 @pytest.mark.parametrize("verb", ["approve", "verify"])
 def test_off_a_terminal_nobody_judges_what_he_does_not_name(baton: Baton, fresh: Fresh, verb: str) -> None:
     name = create(baton, fresh("unread"))
