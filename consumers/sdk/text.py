@@ -51,8 +51,14 @@ def told(text: str, indent: str = "      ") -> str:
     >>> told("safe\nstatus  approved")
     '\n      │ safe\n      │ status  approved'
     """
+    behind = barred(text, indent)
+    return behind if "\n" in behind[1:] else behind.removeprefix(f"\n{indent}│ ")
+
+
+def barred(text: str, indent: str = "      ") -> str:
+    """Return what somebody wrote, each line of it on a line of its own behind a bar."""
     lines = visible(text.replace("\r\n", "\n").expandtabs(4)).split("\n")
-    return lines[0] if len(lines) == 1 else "".join(f"\n{indent}│ {line}" for line in lines)
+    return "".join(f"\n{indent}│ {line}" for line in lines)
 
 
 def json_text(value: Any, order: Literal["deterministic"] | None = None) -> str:

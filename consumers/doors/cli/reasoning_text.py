@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
 from msgspec.structs import asdict
 
-from consumers.sdk.text import clean, told
+from consumers.sdk.text import barred, clean, told
+from projections.query import prefix_digits_min
 from projections.reasoning.delta import make_delta, measure, write_squashed
 from projections.reasoning.memory import ReasoningMemory
 
@@ -51,6 +53,16 @@ def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
     if verdict is not None:
         mark = "red" if verdict["outcome"] == "failed" else None
         click.secho(clean(f"{'-- ' if err else ''}evidence: {verdict['text']}"), err=err, fg=mark)
+
+
+def print_grounds(grounds: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
+    """Print what stands behind a handoff: of each reasoning what is said of it, its brief, and the way on."""
+    for one in grounds:
+        click.echo(f"{indent}{heading} {one['said']}{barred(one['prompt'], indent) if one['prompt'] else ''}")
+        ref = one["reasoning_ref"].partition(":")[2][:prefix_digits_min]
+        asks = f"; `baton snapshot receive {ref} --as NAME` asks" if one["action"] == "human_review_required" else ""
+        if one["prompt"]:
+            click.echo(f"{indent}the whole graph: `baton reasoning fetch {ref}`{asks}")
 
 
 def print_import(found: dict[str, Any]) -> None:

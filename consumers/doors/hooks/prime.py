@@ -41,7 +41,7 @@ budget_min_tokens: Final = 500
 waiting_max: Final = 10
 dead_ends_max: Final = 10
 named_agents_max: Final = 12
-_share_of: Final = {"dead ends": 0.25, "what waits": 0.4}
+_share_of: Final = {"dead ends": 0.25, "what waits": 0.4, "reasoning": 0.5}
 """What a section may take of what is left when its turn comes."""
 
 _rest_tokens: Final = 110
@@ -113,6 +113,10 @@ def prime(
     waiting = _waiting(ask, agent)
     resumed = resume(ask, get_blob, detail_level=_LEVELS[0])
     dead_ends = _dead_ends(ask, task, waiting, resumed, now)
+    if any(one["reasoning_refs"] for one in waiting["items"]):
+        from consumers.reasoning.grounds import with_grounds_of_items  # noqa: PLC0415 - most of what waits has none
+
+        waiting = with_grounds_of_items(view, waiting)
     packing = _Packing(budget, origin)
     packing.add(_acting(view, agent, session))
     if doubts:
@@ -121,6 +125,8 @@ def prime(
         packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "baton key list"))
     packing.add(dead_ends)
     packing.add(_what_waits(agent, waiting, now))
+    if briefs := _briefs(waiting, now):
+        packing.add(_Section("reasoning", "The reasoning behind what waits", briefs, len(briefs), waiting["command"]))
     if not packing.add_whole(_last_session(view, resumed, session, now)):
         packing.add_or_name(_last_session(view, resume(view, get_blob, detail_level=_LEVELS[1]), session, now))
     return packing.finished()
@@ -217,16 +223,20 @@ def _session_line(view: Ask, agent: str, session: str | None) -> str:
 def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
     try:
         whom = {} if agent is None else {"agent": agent}
-        return with_commands(view("handoffs.next", {"limit": waiting_max, **whom}))
+        return with_commands(view("handoffs.next", {"limit": waiting_max, **whom})) | {"command": _next(agent)}
     except Refused as refusal:
         if refusal.code != "AGENT_UNKNOWN":
             raise
-        return {"items": [], "total": 0}
+        return {"items": [], "total": 0, "command": _next(agent)}
+
+
+def _next(agent: str | None) -> str:
+    return "baton next" if agent is None else f"baton next --as {agent}"
 
 
 def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) -> _Section:
     whom = "" if agent is None else f" for {agent}"
-    command = "baton next" if agent is None else f"baton next --as {agent}"
+    command = waiting["command"]
     items = []
     for number, one in enumerate(waiting["items"], 1):
         whose = f"{one['agent']}: " if agent is None else ""
@@ -236,11 +246,22 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
         if not is_plain(one["id"]):
             what, way, sentence = f"what stands under {number}", command, f"{one_line(one['id'])}: {sentence}"
         said = f"{number}. {one['author']}, {age(one['since_ms'], now)}: {sentence}"
-        items.append(_Item(f"{number}. {whose}{one['action']} {what}: `{way}`", said))
+        behind = "".join(f"\n   its reasoning: {ground['said']}" for ground in one.get("reasoning", ()))
+        items.append(_Item(f"{number}. {whose}{one['action']} {what}: `{way}`{behind}", said))
     if not items:
         nothing = _Item(f"- `{command}` shows it when something does.")
         return _Section("what waits", f"Nothing waits{whom}", [nothing], 1, command)
     return _Section("what waits", f"What waits{whom}", items, waiting["total"], command)
+
+
+def _briefs(waiting: Mapping[str, Any], now: datetime) -> list[_Item]:
+    """Return the briefs of the reasonings behind what waits, under the number of what they stand behind."""
+    return [
+        _Item(others=f"behind {number}., {one['author']}, {age(one['at_ms'], now)}:\n{one['prompt']}")
+        for number, item in enumerate(waiting["items"], 1)
+        for one in item.get("reasoning", ())
+        if one["prompt"]
+    ]
 
 
 def _dead_ends(

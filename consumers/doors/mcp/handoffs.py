@@ -17,6 +17,7 @@ from consumers.doors.mcp.reports import NUMBER, Id, PageSize, Said
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
 from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REVIEWS, Argument, ToolVerb, with_commands
 from consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
+from consumers.reasoning.grounds import next_tokens_max, with_grounds, with_grounds_of_items
 from consumers.sdk.quotation import is_plain, words_of
 from consumers.sdk.tokens import cut_to_tokens
 from ledger.author import Draft
@@ -34,6 +35,7 @@ _NOT_GIVEN: Final = frozenset({"self", "action", "id", "idempotency_key"})
 _why_tokens: Final = 80
 _text_tokens: Final = 250
 _rows_max: Final = 40
+_GROUNDS: Final = ("result_reasoning", "reasoning")
 _log_lines_max: Final = 8
 
 
@@ -100,6 +102,7 @@ class HandoffTools:
             return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=cursor or None)
 
         found = page(limit)
+        found = with_grounds_of_items(partial(ask, self._ledger.client), found)
         people = {one.name for one in self._ledger.client.agents() if "human" in one.roles}
         calls = [None if one["agent"] in people else call_of(one) for one in found["items"]]
         items = [waiting(item, call) for item, call in zip(with_commands(found)["items"], calls, strict=True)]
@@ -188,8 +191,12 @@ class HandoffTools:
 
     def _answer(self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool) -> ActDone:
         shown = self._ledger.ask("handoffs.show", id=id_)
+        # An act says what is known of each reasoning, so that who named a wrong one hears it; `show` has the briefs.
+        tokens = next_tokens_max if with_handoff else 0
+        shown = as_grounds(with_grounds(partial(ask, self._ledger.client), shown, tokens))
         answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")}
         answer |= {name: shown[name] for name in ("suspect",) if name in shown}
+        answer |= {of: found for of in _GROUNDS if (found := shown.pop(of))}
         answer["events"] = []
         text: dict[str, Any] = {"why": cut_to_tokens(shown["why"]["sentence"], _text_tokens)}
         parties = dict.fromkeys(filter(None, (shown["importer"] or shown["from"], shown["to"], shown["reviewer"])))
@@ -229,7 +236,18 @@ def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]
         told["command"] = "baton next"
     if not is_plain(item["from"]):  # what an imported file says of itself
         told["from"] = item["author"]
-    return quoted(told, told.pop("author"), told.pop("since_ms"), "title", "why")
+    return quoted(as_grounds(told), told.pop("author"), told.pop("since_ms"), "title", "why")
+
+
+def as_grounds(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer whose reasonings are as they are told: our line on each, and its brief as its author's words."""
+    for of in answer.keys() & set(_GROUNDS):
+        answer[of] = [
+            {name: one[name] for name in ("reasoning_ref", "said", "action")}
+            | ({"words": words_of(one["author"], one["at_ms"], one["prompt"])} if one["prompt"] else {})
+            for one in answer[of]
+        ]
+    return {name: value for name, value in answer.items() if name not in ("reasoning_refs", "result_refs")}
 
 
 def call_of(item: dict[str, Any]) -> dict[str, Any] | None:

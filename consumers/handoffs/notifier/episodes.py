@@ -10,15 +10,16 @@ of them: a dependency that was completed, sent back and completed again, and a l
 that: the wait that was told of is the same one.
 
 A *notification* is a JSON document of the shape that Standard Webhooks recommends, a title and a text, made once when
-the episode begins. It never holds a task, context, reason or comment: whoever may read those asks the ledger. Titles
-are cut, so that it stays within ``notification_max_bytes``. Title and text are words of ours alone, because a model may
-read them; the author's title stands in ``words``, marked as his (``consumers.sdk.quotation``).
+the episode begins. It never holds a task, context, reason, comment or brief: whoever may read those asks the ledger. Of
+the reasoning behind what waits it tells how faithful its brief is, how its evidence stands, and what it concludes.
+Titles are cut, so that it stays within ``notification_max_bytes``. Title and text are words of ours alone, because a
+model may read them; an author's title or conclusion stands in ``words``, marked as his (``consumers.sdk.quotation``).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -50,6 +51,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     receiver: str | None = None
     since_index: int = 0
     since_ms: int = 0
+    reasoning_refs: tuple[str, ...] = ()
 
 
 class Open(NamedTuple):
@@ -89,6 +91,8 @@ WAITING: Final = "baton.waiting"
 TEST: Final = "baton.test"
 title_max_chars: Final = 200
 status_max_chars: Final = 40
+said_max_chars: Final = 400
+reasonings_max: Final = 3
 notification_max_bytes: Final = 16 * 1024
 
 # Where the word is another than the action's own.
@@ -111,8 +115,19 @@ def episode_id(ledger: str, key: Key, seen_size: int, began_ms: int) -> str:
     return hashlib.sha256(msgspec.json.encode([ledger, key, seen_size, began_ms])).hexdigest()[:40]
 
 
-def notification_of(ledger: str, identity: str, waiting: Waiting, began_ms: int, origin: Origin) -> Notification:
-    """Return what is told of an episode that began at ``began_ms``, in a ledger whose words come from ``origin``."""
+def notification_of(
+    ledger: str,
+    identity: str,
+    waiting: Waiting,
+    began_ms: int,
+    origin: Origin,
+    *,
+    behind: Sequence[Mapping[str, Any]] = (),
+) -> Notification:
+    """Return what is told of an episode that began at ``began_ms``, in a ledger whose words come from ``origin``.
+
+    ``behind`` are the reasonings that stand behind what waits, as ``reasoning.grounds`` tells them.
+    """
     key = waiting.key
     # An id may be a sentence: then it stands in its field alone.
     named = f"{key.kind} {key.id}" if is_plain(key.id) else f"a {key.kind}"
@@ -121,7 +136,8 @@ def notification_of(ledger: str, identity: str, waiting: Waiting, began_ms: int,
     who = waits if waits not in (None, key.agent) else "somebody"
     what = _WORDS.get(key.action, key.action)
     text = f"Baton: {who} waits for {key.agent} to {what} {named}"
-    data = {
+    text += "".join(f"; its reasoning: {_line(one['said'], said_max_chars)}" for one in behind[:1])
+    data: dict[str, Any] = {
         "id": identity,
         "ledger": ledger,
         "kind": key.kind,
@@ -137,6 +153,12 @@ def notification_of(ledger: str, identity: str, waiting: Waiting, began_ms: int,
         "others": origin.beside(),
         "words": words_of(waiting.sender or "", waiting.since_ms, {"title": _line(waiting.title)}),
     }
+    if behind:
+        data["reasoning"] = [
+            {"reasoning_ref": one["reasoning_ref"], "said": _line(one["said"], said_max_chars)}
+            | {"words": words_of(one["author"], one["at_ms"], {"conclusion": _line(one["conclusion"])})}
+            for one in behind[:reasonings_max]
+        ]
     return Notification(id=identity, title=title, text=text, document=_document(WAITING, began_ms, data))
 
 

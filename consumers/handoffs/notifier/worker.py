@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import lru_cache
@@ -84,6 +84,7 @@ def waiting_of(item: dict[str, Any]) -> Waiting:
         receiver=item["to"] or None,
         since_index=item["since_index"],
         since_ms=item["since_ms"],
+        reasoning_refs=tuple(item["reasoning_refs"]),
     )
 
 
@@ -114,10 +115,11 @@ class NotifierWorker:
         notify_existing: bool = False,
         clock_ms: Callable[[], int] = unix_ms,
         sweep_s: float = sweep_interval_s,
+        behind: Callable[[Sequence[str]], Sequence[Mapping[str, Any]]] = lambda _: (),
     ) -> None:
         """Follow what ``client`` reads, ask the views by ``answer``, remember in ``store``, send to ``channels``.
 
-        With ``notify_existing`` the very first start also tells of what waits already.
+        With ``notify_existing`` the very first start also tells of what waits already. ``behind`` tells of reasonings.
         """
         self._client = client
         self._reader = WaitReader(client, answer)
@@ -127,6 +129,7 @@ class NotifierWorker:
         self._notify_existing = notify_existing
         self._clock_ms = clock_ms
         self._sweep_s = sweep_s
+        self._behind = behind
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
         """Notify until ``stop`` is set; or until everything before index ``until`` was read and all due was tried.
@@ -209,7 +212,8 @@ class NotifierWorker:
             if not is_told:
                 continue
             origin = origin_of(self._client, self._home)
-            notification = notification_of(self._client.ledger, identity, waiting, now_ms, origin)
+            behind = self._behind(waiting.reasoning_refs)
+            notification = notification_of(self._client.ledger, identity, waiting, now_ms, origin, behind=behind)
             for channel in self._channels:
                 if channel.takes(waiting.key.agent, waiting.key.action):
                     store.add_delivery(channel.name, notification, now_ms)

@@ -64,7 +64,7 @@ class Received(msgspec.Struct, frozen=True):
 
     ``rejected`` is the published one that did not hold; ``memory`` the graph that it was compared with; ``prose`` what
     a model wrote beside a published brief; ``imported`` says where the reasoning came from, ``author`` and ``at_ms``
-    whose it is and since when; ``verdict`` what its validators say of this version.
+    whose it is and since when; ``verdict`` what its validators say of this version, ``newer`` how many are newer.
     """
 
     brief: Brief
@@ -76,6 +76,7 @@ class Received(msgspec.Struct, frozen=True):
     author: str
     at_ms: int
     verdict: LatestVerdict
+    newer: int
     prose: Prose | None = None
     prose_missing: str = ""
     imported: dict[str, Any] | None = None
@@ -143,8 +144,9 @@ def receive_brief(
         is_imported=imported is not None,
     )
     prompt = to_context_prompt(data.brief, level, budget)
-    own = (reasoning["author"], reasoning["updated_ms"], verdict, data.prose, data.prose_missing, imported, rejected)
-    return Received(data.brief, memory, prompt, answer, domain, is_published, *own)
+    newer = reasoning["version"] - reasoning["asked_version"]
+    own = (reasoning["author"], reasoning["updated_ms"], verdict, newer, data.prose, data.prose_missing)
+    return Received(data.brief, memory, prompt, answer, domain, is_published, *own, imported, rejected)
 
 
 def latest_verdict(view: Ask, ref: str) -> LatestVerdict:
@@ -323,6 +325,7 @@ def describe(received: Received) -> dict[str, Any]:
         "rejected": msgspec.to_builtins(received.rejected),
         "imported": received.imported,
         "verdict": msgspec.to_builtins(received.verdict),
+        "newer": received.newer,
         "fetch_full": received.answer.fetch,
         "rule_fired": msgspec.to_builtins(received.answer.rule),
         "not_assessed": received.answer.not_assessed,

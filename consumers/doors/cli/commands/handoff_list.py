@@ -15,6 +15,7 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import print_lines, print_table, show_page, suspect_cell, when, width
 from consumers.doors.cli.program import Command
+from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs.acts import with_commands
 from consumers.sdk.quotation import gate_seen
 from consumers.sdk.text import clean, one_line, told
@@ -61,8 +62,9 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
         app.show("version", {"version": version}, lambda: click.echo(version))
         return
     from consumers.doors.cli import signed_history  # noqa: PLC0415 - a list needs no keys
+    from consumers.reasoning.grounds import with_grounds  # noqa: PLC0415 - as above
 
-    found = app.query("handoffs.show", id=id_)
+    found = with_grounds(app.query_with, app.query("handoffs.show", id=id_))
     found["gate"] = gate_seen(app.ledger_home(), app.client())
     if history:
         found["history"] = signed_history.signed_history(app, found)
@@ -138,6 +140,10 @@ def print_handoff(found: dict[str, Any]) -> None:
     if found["task"]:
         click.echo(f"\nTask  {told(found['task'], '  ')}")
     _print_lists(found)
+    for of, heading in (("result_reasoning", "Reasoning behind the result"), ("reasoning", "Reasoning")):
+        if found.get(of):
+            click.echo()
+            print_grounds(found[of], heading, "")
     if found["context"]:
         click.echo(f"\nContext  {told(found['context'], '  ')}")
     click.echo("\nLog")
@@ -281,6 +287,10 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
     agent = None if is_all else app.settings().agent
     answer = with_commands(app.query("handoffs.next", agent=agent, limit=limit, after=cursor))
+    if any(item["reasoning_refs"] for item in answer["items"]):
+        from consumers.reasoning.grounds import with_grounds_of_items  # noqa: PLC0415 - most of what waits has none
+
+        answer = with_grounds_of_items(app.query_with, answer)
     show_page(app, "next", answer, lambda: print_items(answer["items"], agent))
 
 
@@ -297,3 +307,4 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
         click.echo(f"{item['action']:8}  {where} {one_line(item['title'])}  (since {when(item['since_ms'])})")
         click.echo(f"          {one_line(item['why'])}{'  ' if 'suspect' in item else ''}{suspect_cell(item)}")
         click.echo(f"          {one_line(item['command'])}")
+        print_grounds(item.get("reasoning", ()), "reasoning", " " * 10)

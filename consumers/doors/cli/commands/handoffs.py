@@ -11,6 +11,7 @@ import click
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command, Group, Lazy
+from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REASONING, Argument, Verb, spelled
 from consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
 from consumers.sdk.text import clean
@@ -143,8 +144,9 @@ def read_first(app: App, verb: Verb, id_: str, *, asks: bool) -> dict[str, Any]:
         read = "`baton handoff show ID` prints it, with `--json` as `data.version`"
         raise Refused("USAGE", f"{spelled(verb)} signs what you have read: say its --version ({read})", field="version")
     from consumers.doors.cli.commands.handoff_list import as_of_line, print_handoff  # noqa: PLC0415 - only who reads
+    from consumers.reasoning.grounds import with_grounds  # noqa: PLC0415 - as above
 
-    found = app.query("handoffs.show", id=id_)
+    found = with_grounds(app.query_with, app.query("handoffs.show", id=id_))
     app.show("handoff", found, lambda: print_handoff(found))
     click.echo(f"\n{as_of_line(found['as_of'])}")
     if asks and not click.confirm(f"\n{spelled(verb)} this version as {app.acting()}?", default=False, err=True):
@@ -187,4 +189,13 @@ def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> No
         "accepted": [fields_of(one) for one in accepted],
     }
     at = ", ".join(str(one.index) for one in accepted)
-    app.show("handoff", answer, lambda: click.echo(f"{name} is {found['status']} (entry {at})"))
+    if refs := [ref for one in data for ref in getattr(one, "reasoning_refs", ())]:
+        from consumers.reasoning.grounds import tell_grounds  # noqa: PLC0415 - few acts name a reasoning
+
+        answer["reasoning"] = tell_grounds(app.query_with, refs)
+
+    def text() -> None:
+        click.echo(f"{name} is {found['status']} (entry {at})")
+        print_grounds(answer.get("reasoning", ()), "reasoning")
+
+    app.show("handoff", answer, text)

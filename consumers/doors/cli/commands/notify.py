@@ -6,6 +6,7 @@ import contextlib
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from consumers.handoffs.notifier.episodes import trial
 from consumers.handoffs.notifier.settings import Channel, configured_channels, read_channels
 from consumers.handoffs.notifier.store import STORE_FILE, Delivery, NotifierStore
 from consumers.handoffs.notifier.worker import NotifierWorker, unix_ms
+from consumers.reasoning.grounds import tell_grounds
 from consumers.sdk.text import clean
 from ledger import trust
 from ledger.errors import Exit, Refused
@@ -104,7 +106,8 @@ def run(app: App, *, existing: bool, once: bool) -> None:
     configure_logging(verbose=False)
     client = app.client()
     trust.demand(app.settings().home, client)
-    worker = NotifierWorker(client, app.query_with, store_path(app), channels, notify_existing=existing)
+    behind = partial(tell_grounds, app.query_with)
+    worker = NotifierWorker(client, app.query_with, store_path(app), channels, notify_existing=existing, behind=behind)
     stop = stopped_by_signals()
     names = [channel.name for channel in channels]
     app.show("notifying", {"channels": names}, lambda: click.echo(f"notifying by {', '.join(names)}"))

@@ -37,4 +37,5 @@ def wait_for(agent: str, action: str, name: str = "h1", **more: Any) -> dict[str
         "to": "bob",
         "since_index": 0,
         "since_ms": START_MS,
+        "reasoning_refs": [],
     } | more
