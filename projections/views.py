@@ -102,7 +102,6 @@ _QUERIES: Final = {
     "tot.show": "thoughts.queries.show_task",
     "tot.timeline": "thoughts.queries.show_timeline",
     "tot.tree": "thoughts.queries.show_tree",
-    "validations.best": "validations.queries.best_validation",
     "validations.latest": "validations.queries.latest_verdict",
     "validations.list": "validations.queries.list_validations",
 }

@@ -270,4 +270,4 @@ class ValidatorWorker(_Worker):
     def _react(self, event: Event, _: sqlite3.Connection) -> None:
         with open_tree(self._tree) as tree:
             validated = validate_ref(self._reader.answer, event.name, tree=tree, judge=self._judge)
-        publish(self._author, validated)
+        publish(self._author, self._reader.answer, validated)

@@ -25,6 +25,7 @@ EvidenceStatus: TypeAlias = Literal[
     "file_changed_line_same",
     "file_changed",
     "line_changed",
+    "moved",
     "no_such_line",
     "gone",
     "unreadable",
@@ -49,13 +50,17 @@ IssueCode = Annotated[str, msgspec.Meta(pattern=r"^[A-Z][A-Z_]{0,62}\Z", descrip
 Commit = Annotated[
     str, msgspec.Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?\Z", description="A git commit's id; empty: none.")
 ]
-LineDigest = Annotated[
-    str, msgspec.Meta(pattern=r"^([0-9a-f]{16})?\Z", description="The first 16 hex digits of the line's SHA-256.")
+CitedDigest = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^([0-9a-f]{16})?\Z",
+        description="The first 16 hex digits of the cited text's SHA-256; empty: not read.",
+    ),
 ]
 
 
 class Step(EventData, frozen=True):
-    """One step of a reasoning graph."""
+    """One step of a reasoning graph; ``evidence_digests`` are what its author's tool read at its evidence, in order."""
 
     step_number: StepNumber
     type: StepType
@@ -69,6 +74,7 @@ class Step(EventData, frozen=True):
     needs_validation: bool | None = None
     validation_method: Passage | None = None
     conclusion: Text | None = None
+    evidence_digests: list[CitedDigest] | None = None
 
 
 class ReasoningStarted(EventData, frozen=True):
@@ -127,7 +133,7 @@ class EvidenceCheck(Part, frozen=True):
     status: EvidenceStatus
     note: Excerpt = ""
     file: Ref | None = None
-    line: LineDigest = ""
+    line: CitedDigest = ""
 
 
 class AssumptionCheck(Part, frozen=True):

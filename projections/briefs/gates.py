@@ -132,25 +132,30 @@ def choose_level(fidelities: Mapping[TransferLevel, float]) -> TransferLevel:
 
 
 def check_verdict(verdict: LatestVerdict | None) -> tuple[Voice | None, list[str]]:
-    """Return whose passing report a graph may be acted on by, or in sentences why it may not be."""
+    """Return whose passing report a graph may be acted on by, or in sentences why it may not be.
+
+    The sentences name entries and no ages: equal grounds are one request for a human, whenever it is made.
+    """
     if verdict is None or verdict.latest is None:
-        told = "" if verdict is None else f" ({verdict.text})"
-        return None, [f"No validation by another than its author has passed{told}."]
-    wrong = [
-        f"{one.by} found it wrong (entry {one.event_index}): {one.text}: {'; '.join(one.problems)}"
+        return None, ["No validation by another than its author has passed."]
+    against = [
+        f"{one.by} found it wrong (entry {one.event_index}): {'; '.join(one.problems)}"
         for one in verdict.voices("failed")
     ]
     passing = next(iter(verdict.voices("passed")), None)
     if passing is None:
-        return None, wrong or [f"Nobody has checked all of it (entry {verdict.latest.event_index}): {verdict.text}."]
+        left = f"{verdict.latest.by} could not check all of it (entry {verdict.latest.event_index})"
+        return None, against or [f"{left}: {verdict.latest.counted}."]
     if passing.age_s > verdict_age_max_s:
-        wrong.append(f"Its validation is too old (entry {passing.event_index}): {passing.text}.")
-    return passing, wrong
+        days = verdict_age_max_s // 86_400
+        against.append(f"{passing.by} validated it (entry {passing.event_index}) more than {days} days ago.")
+    return passing, against
 
 
 def _wrong(verdict: LatestVerdict | None) -> str:
     """Return why a reasoning was found wrong; empty where nobody found that."""
-    return f"A validation failed: {verdict.text}." if verdict is not None and verdict.outcome == "failed" else ""
+    found = [] if verdict is None else verdict.voices("failed")
+    return "".join(f"{one.by} found it wrong (entry {one.event_index}): {one.counted}." for one in found[:1])
 
 
 def _rules(

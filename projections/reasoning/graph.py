@@ -48,6 +48,7 @@ class SentStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     needs_validation: bool | UnsetType = UNSET
     validation_method: str | UnsetType = UNSET
     conclusion: str | UnsetType = UNSET
+    evidence_digests: list[str] | UnsetType = UNSET
 
     def whole(self) -> ReasoningStep:
         """Return the step with its defaults."""

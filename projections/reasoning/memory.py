@@ -1,7 +1,8 @@
 """A reasoning graph: its shape, its one ref, and how foreign JSON becomes one.
 
-Three fields of a step are absent by default (``needs_validation``, ``validation_method``, its own ``conclusion``): an
-absent one is ``msgspec.UNSET`` and leaves no trace in the hash. Rules this module keeps:
+Four fields of a step are absent by default: ``needs_validation``, ``validation_method``, its own ``conclusion``, and
+the ``evidence_digests`` that its author's tool took along. An absent one is ``msgspec.UNSET`` and leaves no trace in
+the hash. Rules this module keeps:
 
 - one graph has one ref: ``compute_reasoning_ref`` hashes the ``json.dumps`` form with ``reasoning_id`` empty.
   Dependency keys stay integers until the dump, so step 2 sorts before step 10; as strings, "10" would come first, and
@@ -50,6 +51,7 @@ class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needs_validation: bool | UnsetType = UNSET
     validation_method: str | UnsetType = UNSET
     conclusion: str | UnsetType = UNSET
+    evidence_digests: list[str] | UnsetType = UNSET
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step as it is hashed: every dataclass field, the optional ones only when given."""
@@ -259,4 +261,5 @@ _STEP_READERS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "needs_validation": _read_flag,
     "validation_method": _read_text,
     "conclusion": _read_text,
+    "evidence_digests": _read_texts,
 }

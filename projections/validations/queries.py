@@ -1,4 +1,4 @@
-"""Questions about validations: all of a version, the newest that passed, and what all of them come to: the verdict.
+"""Questions about validations: all of a reasoning or version, and what they come to.
 
 **The verdict is one value**, and every reader of a reasoning shows it. It is the newest independent report; where the
 newest of another validator comes to something else, ``differing`` names that one too. One voice against is enough for
@@ -16,10 +16,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from ledger.errors import Refused
 from ledger.events.reasoning import ReasoningValidated
 from projections.briefs.queries import whole_ref
-from projections.query import Answer, Arguments, ByRef, Moment, age_of
+from projections.query import Answer, Arguments, ByRef, Limit, Listing, Moment, Where, age_of, list_of
+from projections.reasoning.queries import find_version
+
+LISTING: Final = Listing("SELECT * FROM validations", "validations", "event_index")
 
 _INDEPENDENT: Final = (
     " AND reasoning_id IN (SELECT reasoning_id FROM reasoning_versions WHERE ref = ?)"
@@ -48,6 +50,7 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
     tree: str
     commit: str
     problems: list[str]
+    counted: str
     text: str
 
 
@@ -65,43 +68,25 @@ class LatestVerdict(msgspec.Struct, frozen=True):
         return [one for one in (self.latest, *self.differing) if one is not None and one.outcome == outcome]
 
 
-class ValidationWanted(Arguments, frozen=True):
-    """The newest report that passed, of one version; by somebody else than ``not_by``."""
-
-    ref: str
-    not_by: str = ""
-
-
 class ValidationsOf(Arguments, frozen=True):
-    """The reports on one version; with ``independent``, only those by others than whose reasoning it is."""
+    """The reports on a version, or on all versions of a reasoning named by its id; of one validator, that passed."""
 
     ref: str
-    independent: bool = False
-
-
-def best_validation(moment: Moment, asked: ValidationWanted) -> Answer:
-    """Return the newest report that passed against a tree, with its ``data``.
-
-    Raises:
-        Refused: ``NOT_FOUND`` when there is none.
-    """
-    ref = whole_ref(moment, asked.ref)
-    sql = (
-        "SELECT * FROM validations WHERE reasoning_ref = ? AND passed = 1 AND tree <> 'none' AND author <> ? "
-        "ORDER BY event_index DESC LIMIT 1"
-    )
-    for row in moment.rows(sql, (ref, asked.not_by)):
-        return _validation(row)
-    raise Refused("NOT_FOUND", f"no validation of {ref} that passed was published", ref=ref)
+    author: str | None = None
+    passed: bool | None = None
+    after: int | None = None
+    limit: Limit = 50
 
 
 def list_validations(moment: Moment, asked: ValidationsOf) -> Answer:
-    """Return ``{"validations", "total"}`` of a version with their ``data``, oldest first."""
-    ref = whole_ref(moment, asked.ref)
-    among = _INDEPENDENT if asked.independent else ""
-    sql = f"SELECT * FROM validations WHERE reasoning_ref = ?{among} ORDER BY event_index"  # noqa: S608
-    rows = moment.rows(sql, (ref, *([ref, ref] if among else [])))
-    return {"validations": [_validation(row) for row in rows], "total": len(rows)}
+    """Return ``{"validations", "total", "next"}``, each with its ``data``, newest first."""
+    name, _ = find_version(moment, asked.ref)
+    where = Where(asked, "author", "passed")
+    if asked.ref.removeprefix("reasoning/") == name:
+        where.add("reasoning_ref IN (SELECT ref FROM reasoning_versions WHERE reasoning_id = ?)", name)
+    else:
+        where.equal("reasoning_ref", whole_ref(moment, asked.ref))
+    return list_of(moment, LISTING, where, asked, of="validations", read=_validation)
 
 
 def latest_verdict(moment: Moment, asked: ByRef) -> Answer:
@@ -160,6 +145,7 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
         commit=row["commit_id"],
         problems=[issue.message for issue in data.issues[:problems_named_max]]
         + ([f"and {counts.issues - problems_named_max} more"] if counts.issues > problems_named_max else []),
+        counted=stand,
         text=f"{stand}, {done} by {row['author']} {age_of(row['accepted_ms'], now_ms)}",
     )
 

@@ -75,7 +75,7 @@ def test_checked_reasoning_is_that_of_the_views_by_its_id_its_ref_and_the_beginn
     asked += [("reasoning.fetch", {"ref": one}) for one in ("leak", ref, ref[7:20])]
     asked += [("reasoning.fetch", {"ref": "leak", "have": base}), ("reasoning.origins", {"ref": ref})]
     asked += [("validations.latest", {"ref": one}) for one in ("leak", base, ref)]
-    asked += [("validations.list", {"ref": ref, "independent": True}), ("snapshots.domains", {"reasoning_ref": ref})]
+    asked += [("validations.list", {"ref": ref}), ("snapshots.domains", {"reasoning_ref": ref})]
     for query, arguments in asked:
         answer = ask(client, query, arguments)
         assert answer.pop("as_of")["size"] == client.head().size

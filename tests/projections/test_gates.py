@@ -101,6 +101,7 @@ def test_step_down_that_loses_too_much_fails_even_above_the_minimum() -> None:
 def verdict_of(*outcomes: Outcome, age_s: int = 60) -> LatestVerdict:
     """Return the verdict of one validator each, the latest first."""
     counted: Any = {
+        "counted": "1 of 3 stand",
         "references": 3,
         "stand": 3,
         "assumptions_open": 0,
@@ -122,7 +123,7 @@ def test_reasoning_that_was_found_wrong_passes_no_gate_and_is_fetched() -> None:
     assert (gate.gate, gate.level_that_passes, gate.reason) == (
         "failed",
         "",
-        "A validation failed: passed; but failed.",
+        "v1 found it wrong (entry 1): 1 of 3 stand.",
     )
     assert [rule.name for rule in should_fetch_full_reasoning(verdict=verdict).all_rules] == ["found_wrong"]
     for quiet in (None, verdict_of(), verdict_of("unchecked"), verdict_of("passed", "unchecked")):
@@ -134,10 +135,10 @@ def test_reasoning_that_was_found_wrong_passes_no_gate_and_is_fetched() -> None:
     ("verdict", "said"),
     [
         (None, "No validation by another than its author has passed."),
-        (verdict_of(), "No validation by another than its author has passed ()."),
-        (verdict_of("unchecked"), "Nobody has checked all of it (entry 0): unchecked."),
-        (verdict_of("passed", "failed"), "v1 found it wrong (entry 1): failed: gone"),
-        (verdict_of("passed", age_s=verdict_age_max_s + 1), "Its validation is too old (entry 0): passed."),
+        (verdict_of(), "No validation by another than its author has passed."),
+        (verdict_of("unchecked"), "v0 could not check all of it (entry 0): 1 of 3 stand."),
+        (verdict_of("passed", "failed"), "v1 found it wrong (entry 1): gone"),
+        (verdict_of("passed", age_s=verdict_age_max_s + 1), "v0 validated it (entry 0) more than 30 days ago."),
     ],
 )
 def test_graph_is_acted_on_only_by_a_verdict_that_is_whole_undisputed_and_not_too_old(

@@ -153,7 +153,10 @@ def act_on(
     passing, fetched, problems = _validate(view, snapshot, verdict, tree)
     decided = replace(decided, graph=None if fetched is None else fetched.memory)
     if not problems and passing is not None:
-        reasons = [answer.rule.reason, f"It holds (entry {passing.event_index}): {passing.text}."]
+        reasons = [
+            answer.rule.reason,
+            f"{passing.by} validated the reasoning (entry {passing.event_index}): {passing.counted}.",
+        ]
         return replace(decided, action="act_on_full", reasons=reasons, validation=passing)
     reasons = [answer.rule.reason, *problems]
     request = _request(decided, reasons, verdict, task)

@@ -1,47 +1,55 @@
 """Evidence: what a reference says, and whether it still stands in the tree.
 
-Three forms: ``path:line``, ``path:line:text`` (the text must stand on that line) and ``path:line:sha256:HEX`` (the hash
-of the whole file, at least 8 of its digits). Anything else is ``malformed``. A path may hold colons and spaces: of two
-readings the first whose file is there counts.
+``path:line`` or ``path:5-9``; behind that ``:text`` (the text must stand there) or ``:sha256:HEX`` (the hash of the
+whole file, at least 8 of its digits); before it ``REV:``, for what a commit holds. Beside these a URL, which nobody
+fetches, and a ref of this ledger (``sha256:HEX``, ``blake3:HEX``, ``session/ID``). Anything else is ``malformed``. A
+path may hold colons and spaces: of two readings the first whose file is there counts, one without ``REV:`` before it.
 
 Rules this module keeps:
 
 - **the text stands on the line** when the line holds it, whatever the white space, and no word or number of it goes on:
   ``readers: 1`` does not stand on ``readers: 14``. The line may say more, and then the check says so;
-- **a hash of the author's own never raises trust**: it says that a file changed, not where. Whether the cited line is
-  the same is known from an earlier check (hence the line's digest in each), from another reference that quotes the
-  line, or from the version with that hash in git's history; else the answer is ``file_changed``;
-- ``ok`` and ``file_changed_line_same`` hold; everything else is an issue, also what could not be looked up: a report
-  that passes must mean that every reference was seen to stand;
+- **a hash of the author's own never raises trust**: that of a file says that it changed, not where. Whether the cited
+  text is the same is known from its digest, which an earlier check has (and so every check) or, when nobody has checked
+  it, the author's tool took along; else the answer is ``file_changed``;
+- **text that moved still stands**: where it is known (quoted, hashed by its author's tool, or found by an earlier
+  check), it is looked for in the rest of the file. ``}`` stands in many places: a text that says little must be unique;
+- ``ok``, ``file_changed_line_same`` and ``moved`` hold. ``not_checked`` (no tree, a URL) does not, and is no issue: who
+  relies on a report counts what stands. Everything else is an issue;
 - no content of the tree enters a check: notes name lines by number.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from consumers.reasoning.validator.reads import FileText, Reads, lines_of, text_of
-from consumers.reasoning.validator.trees import Parts, parts_of
+from consumers.reasoning.validator.reads import FileText, Reads, digest_of
+from consumers.reasoning.validator.trees import Parts, is_revision, parts_of
 from consumers.sdk.text import cut as cut_to_chars
 from ledger.events.reasoning import EvidenceCheck, EvidenceStatus, excerpt_max_chars
 from projections.reasoning.memory import ReasoningStep
 
-Form: TypeAlias = Literal["line", "text", "hash"]
-Quotes: TypeAlias = "Mapping[tuple[str, int], str]"
+Form: TypeAlias = Literal["line", "text", "hash", "url", "ref"]
 
-HOLDING: Final = frozenset({"ok", "file_changed_line_same"})
+HOLDING: Final = frozenset({"ok", "file_changed_line_same", "moved"})
+FORMS: Final = (
+    "path:line, path:5-9, path:line:text, path:line:sha256:HEX, REV:path:line, a URL, or a ref of this ledger"
+)
 reference_max_chars: Final = 10_000
 hash_digits_min: Final = 8
 readings_max: Final = 8
-line_digest_digits: Final = 16
 line_max_chars: Final = 20_000
 lines_searched_max: Final = 5_000
+lines_cited_max: Final = 500
+telling_chars_min: Final = 8
 
-_LINE: Final = re.compile(r":([1-9][0-9]{0,8})(?=:|\Z)")
+_LINE: Final = re.compile(r":([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?(?=:|\Z)")
+_URL: Final = re.compile(r"https?://[^\s/?#]+\S*", re.IGNORECASE)
+_REF: Final = re.compile(
+    r"(?:(?:sha256|blake3):[0-9a-f]{12,64}|(?:session|reasoning|handoff|snapshot|tot)/[^\s/:]+)(?:#\d+)?"
+)
 _HASH: Final = re.compile(r"sha256:\s*([0-9a-fA-F]*)\s*")
 _SHA256_DIGITS: Final = 64
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
@@ -50,35 +58,38 @@ _IDEOGRAPHS: Final = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U0002
 
 
 class Evidence(NamedTuple):
-    """A reference as it reads: ``text`` should stand on the line, ``digest`` is the (shortened) hash of the file."""
+    """A reference as it reads: ``text`` should stand there, ``digest`` is the (shortened) hash of the file.
+
+    ``end`` is the last line of a range (0: one line), ``revision`` the commit that holds the file ("": the tree).
+    """
 
     path: str
     line: int
     form: Form
     text: str = ""
     digest: str = ""
+    end: int = 0
+    revision: str = ""
 
 
 def parse_evidence(reference: str) -> list[Evidence]:
     """Return the ways in which a reference can be read, the shortest path first; none if it has none of the forms."""
     if len(reference) > reference_max_chars:
         return []
+    if _URL.fullmatch(reference.strip()):
+        return [Evidence(reference.strip(), 0, "url")]
+    if _REF.fullmatch(reference.strip()):
+        return [Evidence(reference.strip(), 0, "ref")]
     lines = (
-        (reference[: at.start()].strip(), int(at[1]), reference[at.end() + 1 :]) for at in _LINE.finditer(reference)
+        (reference[: at.start()].strip(), int(at[1]), int(at[2] or 0), reference[at.end() + 1 :])
+        for at in _LINE.finditer(reference)
     )
-    readings = (_read(path, line, rest) for path, line, rest in lines if path)
-    return list(islice(filter(None, readings), readings_max))
-
-
-def quotes_of(steps: Sequence[ReasoningStep]) -> dict[tuple[str, int], str]:
-    """Return the lines that the references of a graph quote, by path and number."""
-    quoted: dict[tuple[str, int], str] = {}
-    for step in steps:
-        for reference in step.evidence:
-            for evidence in parse_evidence(reference)[:1]:
-                if evidence.form == "text":
-                    quoted.setdefault((evidence.path, evidence.line), evidence.text)
-    return quoted
+    readings = list(islice(filter(None, (_read(*line) for line in lines if line[0])), readings_max))
+    for first in readings[:1]:
+        revision, _, path = first.path.partition(":")
+        if path and is_revision(revision):
+            readings.append(first._replace(path=path, revision=revision))
+    return readings
 
 
 def references_of(step: ReasoningStep) -> list[str]:
@@ -92,23 +103,31 @@ def check_evidence(
     reads: Reads,
     *,
     step: int | None = None,
-    quotes: Quotes | None = None,
     earlier: EvidenceCheck | None = None,
+    cited: str = "",
 ) -> EvidenceCheck:
-    """Return what stands where a reference points; ``earlier`` is a former check of the same reference."""
+    """Return what stands where a reference points.
+
+    ``earlier`` is a former check of the same reference, ``cited`` the digest that its author's tool made of the text.
+    """
     possible = parse_evidence(reference)
     shown = cut(reference)
     if not possible:
-        note = "A reference is path:line, path:line:text or path:line:sha256:HEX"
-        return EvidenceCheck(step, shown, "malformed", note)
+        return EvidenceCheck(step, shown, "malformed", f"A reference is {FORMS}")
+    if possible[0].form == "url":
+        return EvidenceCheck(step, shown, "not_checked", "A URL is not fetched")
+    if possible[0].form == "ref":
+        return EvidenceCheck(step, shown, *reads.look_up(possible[0].path))
     if not reads.is_possible:
         return EvidenceCheck(step, shown, "not_checked", "There was no tree to check it against")
     evidence, parts, outcome, note = _choose(possible, reads)
     if outcome != "ok":
         return EvidenceCheck(step, shown, outcome, cut(note))
+    reads = reads.at(evidence.revision) or reads
     file = reads.file(parts)
-    quote = (quotes or {}).get((evidence.path, evidence.line))
-    status, note, line = _compare(evidence, parts, reads, quote, earlier if earlier and earlier.line else None)
+    earlier = earlier if earlier and earlier.line else None
+    known = earlier.line if earlier else cited
+    status, note, line = _compare(evidence, file, earlier, known)
     return EvidenceCheck(step, shown, status, cut(note), f"sha256:{file.digest}", line)
 
 
@@ -129,21 +148,29 @@ def cut(text: str, limit: int = excerpt_max_chars) -> str:
     return cut_to_chars(_SURROGATES.sub("�", text[: limit + 1]), limit)
 
 
-def _read(path: str, line: int, rest: str) -> Evidence | None:
-    if not rest.strip():
-        return Evidence(path, line, "line")
+def _read(path: str, line: int, end: int, rest: str) -> Evidence | None:
+    if end and not line <= end < line + lines_cited_max:
+        return None
     hashed = _HASH.fullmatch(rest)
-    if hashed is None:
-        return Evidence(path, line, "text", text=rest.strip())
-    digits = hashed[1].lower()
-    return Evidence(path, line, "hash", digest=digits) if hash_digits_min <= len(digits) <= _SHA256_DIGITS else None
+    digits = hashed[1].lower() if hashed is not None else ""
+    if hashed is not None and not hash_digits_min <= len(digits) <= _SHA256_DIGITS:
+        return None
+    form: Form = "hash" if digits else "text" if rest.strip() else "line"
+    return Evidence(path, line, form, "" if digits else rest.strip(), digits, end)
 
 
 def _choose(possible: list[Evidence], reads: Reads) -> tuple[Evidence, Parts, EvidenceStatus, str]:
-    """Return the first reading whose file is there and ``ok``, else the first with what is wrong with its path."""
+    """Return the first reading whose file is there and ``ok``, else what is wrong: more than "gone", if anything."""
     problems: list[tuple[Evidence, Parts, EvidenceStatus, str]] = []
+    whole = reads
     for evidence in possible:
         parts, outcome = parts_of(evidence.path)
+        there = whole.at(evidence.revision)
+        if there is None:
+            note = f"There is no such file, and no commit {evidence.revision} in this repository"
+            problems.append((evidence, parts, "gone", note))
+            continue
+        reads = there
         if outcome != "file":
             problems.append((evidence, parts, outcome, _PATHS[outcome]))
             continue
@@ -154,63 +181,59 @@ def _choose(possible: list[Evidence], reads: Reads) -> tuple[Evidence, Parts, Ev
             return evidence, parts, "unreadable", "The file is not UTF-8 text"
         else:
             return evidence, parts, "ok", ""
-    return problems[0]
+    return next((problem for problem in problems if problem[2] != "gone"), problems[-1])
 
 
 def _compare(
-    evidence: Evidence, parts: Parts, reads: Reads, quote: str | None, earlier: EvidenceCheck | None
+    evidence: Evidence, file: FileText, earlier: EvidenceCheck | None, known: str
 ) -> tuple[EvidenceStatus, str, str]:
-    """Return the status, a note, and the digest of the line as it is.
+    """Return the status, a note, and the digest of the lines as they are (of text that moved: where it is now).
 
-    ``quote`` is how another reference quotes the line, ``earlier`` what a former check found there.
+    ``earlier`` is what a former check found there, ``known`` the digest that the lines should have ("": nobody says).
     """
-    file = reads.file(parts)
-    if evidence.line > len(file.lines):
-        return "no_such_line", f"The file has {len(file.lines)} lines", ""
-    line = file.lines[evidence.line - 1]
+    end = evidence.end or evidence.line
+    line = file.cited(evidence.line, end)
+    if line is None:
+        return _elsewhere(evidence, file, known, ("no_such_line", f"The file has {len(file.lines)} lines", ""))
     if len(line) > line_max_chars:
-        return "unreadable", f"The line has more than {line_max_chars} characters", ""
-    digest = hashlib.sha256(line.encode()).hexdigest()[:line_digest_digits]
+        return "unreadable", f"What is cited has more than {line_max_chars} characters", ""
+    digest = digest_of(line)
     if evidence.form == "text" and not stands(evidence.text, line):
-        return "line_changed", _whereabouts(evidence.text, file), digest
-    if earlier is not None and earlier.line != digest:
-        return "line_changed", "The line is not what an earlier validation found", digest
+        return _elsewhere(evidence, file, known, ("line_changed", "The text does not stand there", digest))
+    if known and known != digest:
+        who = "its author cited" if earlier is None else "an earlier validation found"
+        return _elsewhere(evidence, file, known, ("line_changed", f"The line is not what {who}", digest))
     if evidence.form == "hash" and not file.digest.startswith(evidence.digest):
-        status, note = _with_other_hash(evidence, line, reads.earlier(parts), quote, is_known=earlier is not None)
-        return status, f"The file has another hash; {note}", digest
+        if known:
+            return "file_changed_line_same", "The file has another hash; the line is what it was", digest
+        return "file_changed", "The file has another hash; nothing tells whether the line is the same", digest
     if earlier is not None and earlier.file != f"sha256:{file.digest}":
         return "file_changed_line_same", "The file is not what an earlier validation found", digest
     says_more = evidence.form == "text" and " ".join(evidence.text.split()) != " ".join(line.split())
     return "ok", "The line says more than the reference quotes" if says_more else "", digest
 
 
-def _with_other_hash(
-    evidence: Evidence, line: str, versions: Iterable[bytes], quote: str | None, *, is_known: bool
-) -> tuple[EvidenceStatus, str]:
-    """Return what is known of a line whose file no longer has the hash that the reference gives."""
-    if quote is not None and not stands(quote, line):
-        return "line_changed", "another reference quotes the line otherwise"
-    if is_known:  # its digest of the line was compared before
-        return "file_changed_line_same", "the line is what an earlier validation found"
-    for content in versions:
-        if hashlib.sha256(content).hexdigest().startswith(evidence.digest):
-            before = lines_of(text_of(content) or "")
-            if evidence.line <= len(before) and before[evidence.line - 1] == line:
-                return "file_changed_line_same", "in the version with that hash the line is the same"
-            return "line_changed", "in the version with that hash the line is another"
-    if quote is not None:
-        return "file_changed_line_same", "another reference quotes the line as it is"
-    return "file_changed", "nothing tells whether the line is the same"
-
-
-def _whereabouts(text: str, file: FileText) -> str:
-    """Say where else a text stands, for a file that is quickly searched."""
-    if len(file.lines) > lines_searched_max:
-        return "The text does not stand there"
-    for number, line in enumerate(file.lines, start=1):
-        if len(line) <= line_max_chars and stands(text, line):
-            return f"The text now stands on line {number}"
-    return "The text stands nowhere in the file"
+def _elsewhere(
+    evidence: Evidence, file: FileText, known: str, here: tuple[EvidenceStatus, str, str]
+) -> tuple[EvidenceStatus, str, str]:
+    """Return ``moved`` where what was cited stands elsewhere in a file that is quickly searched, else ``here``."""
+    if len(file.lines) > lines_searched_max or not (known or evidence.form == "text"):
+        return here
+    status, note, digest = here
+    many = max(evidence.end - evidence.line, 0)
+    texts = ((number, file.cited(number, number + many) or "") for number in range(1, len(file.lines) - many + 1))
+    places = {
+        number: text
+        for number, text in texts
+        if len(text) <= line_max_chars and (digest_of(text) == known if known else stands(evidence.text, text))
+    }
+    if not places:
+        return status, f"{note}, nor anywhere in the file", digest
+    nearest = min(places, key=lambda number: abs(number - evidence.line))
+    says = sum(map(str.isalnum, evidence.text or places[nearest]))
+    if len(places) > 1 and says < telling_chars_min:
+        return status, f"{note}; it stands on {len(places)} lines, and says too little to tell which is meant", digest
+    return "moved", f"Moved to line {nearest}, still true", digest_of(places[nearest])
 
 
 def _goes_on(beside: str, edge: str, *, before: bool = False) -> bool:

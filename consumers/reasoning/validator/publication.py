@@ -3,19 +3,22 @@
 The report goes on the reasoning's own stream, signed by whoever validated: the service agent ``validator`` or the
 acting reviewer. The ledger refuses one by the stream's own author, because it would be no independent one.
 
-The idempotency key is made of the validator's version, the stream, the ref, and the conditions: the tree as far as it
-was looked at, and the judge. Validating twice under equal conditions leaves one event. What happens if we crash here:
-the blob of a long report may lie there without its event; the next validation stores the same blob and the event.
+Every change is recorded: a report is published unless it says word for word what its validator's *latest* on that
+version says, and the newest of all is younger than a day (its age is part of a verdict). Compared with any earlier one,
+a graph that failed, passed and failed again would end as passed. The idempotency key is made of the report and the one
+it follows: the same validation submitted twice, by a retry or two processes, is one event. What happens if we crash
+here: the blob of a long report may lie there without its event; the next validation stores the same blob and the event.
 """
 
 from __future__ import annotations
 
 import hashlib
+from functools import partial
+from typing import Final, NamedTuple
 
 import msgspec
-import structlog
 
-from consumers.reasoning.compressor.transfer import Fetched, fetch, find_answer, read_answer
+from consumers.reasoning.compressor.transfer import Fetched, fetch, latest_verdict, read_answer
 from consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
 from consumers.reasoning.validator.trees import Tree
 from consumers.reasoning.validator.validator import Judge, ReasoningValidator
@@ -26,7 +29,7 @@ from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.reasoning import ReasoningValidated
 
-log = structlog.get_logger("baton.validator")
+again_after_s: Final = 86_400
 
 
 class _Shown(msgspec.Struct):
@@ -36,6 +39,20 @@ class _Shown(msgspec.Struct):
 
 class _Former(msgspec.Struct):
     data: ReasoningValidated
+    author: str
+    event_index: int
+    event_id: str
+
+
+class _Latest(msgspec.Struct):
+    validations: list[_Former]
+
+
+class Published(NamedTuple):
+    """Where a report stands in the log, and whether it is new there: else its validator's latest says the same."""
+
+    entry: int
+    is_new: bool
 
 
 class Validated(msgspec.Struct, frozen=True):
@@ -55,14 +72,19 @@ def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge 
     """
     fetched = fetch(view, ref)
     shown = read_answer(view("reasoning.show", {"id": ref}), _Shown)
-    # Not one by the reasoning's own author: it would be no independent one.
-    former = find_answer(view, "validations.best", {"ref": fetched.ref, "not_by": shown.author}, _Former)
-    report = ReasoningValidator(tree, judge).validate(fetched.memory, earlier=former.data.evidence if former else ())
+    answer = read_answer(view("validations.list", {"ref": fetched.ref, "passed": True}), _Latest)
+    # Not one by the reasoning's own author, which would be no independent one, nor one that looked into no tree.
+    independent = (one for one in answer.validations if one.author != shown.author and one.data.tree.sort != "none")
+    former = next(independent, None)
+    knows = partial(_knows, view)
+    report = ReasoningValidator(tree, judge, knows).validate(
+        fetched.memory, earlier=former.data.evidence if former else ()
+    )
     return Validated(shown.id, fetched, report)
 
 
-def publish(author: Author, validated: Validated) -> int | None:
-    """Publish a report as ``author``; return the entry's index, None when an earlier report of the same stands.
+def publish(author: Author, view: Ask, validated: Validated) -> Published:
+    """Publish a report as ``author``, or find that his latest one says the same.
 
     Raises:
         Refused: ``NOT_AUTHORIZED`` for the reasoning's own author and for agents that are neither service, reviewer
@@ -71,15 +93,22 @@ def publish(author: Author, validated: Validated) -> int | None:
     data = validated.report.to_event()
     if data.omitted:
         data = validated.report.to_event(whole=author.put_blob(encode_canonical(validated.report.to_dict())))
+    asked = {"ref": data.reasoning_ref, "author": author.name, "limit": 1}
+    latest = next(iter(read_answer(view("validations.list", asked), _Latest).validations), None)
+    newest = latest_verdict(view, data.reasoning_ref).latest
+    if latest is not None and latest.data == data and newest is not None and newest.age_s < again_after_s:
+        return Published(latest.event_index, is_new=False)
     stream = f"reasoning/{validated.reasoning_id}"
-    conditions = hashlib.sha256(encode_canonical([data.tree, data.judge])).hexdigest()
-    idem = f"{VALIDATOR_NAME}/{VALIDATOR_VERSION}:{stream_token(stream)}:{data.reasoning_ref}:{conditions}"
-    draft = Draft(stream=stream, data=data, idem=idem)
+    follows = hashlib.sha256(encode_canonical([data, latest.event_id if latest else ""])).hexdigest()
+    idem = f"{VALIDATOR_NAME}/{VALIDATOR_VERSION}:{stream_token(stream)}:{data.reasoning_ref}:{follows}"
+    return Published(author.emit(Draft(stream=stream, data=data, idem=idem))[0].index, is_new=True)
+
+
+def _knows(view: Ask, ref: str) -> bool:
+    """Tell whether a ref names something of the ledger."""
     try:
-        return author.emit(draft)[0].index
+        return bool(view("resolve", {"ref": ref}))
     except Refused as refusal:
-        if refusal.code != "IDEMPOTENCY_CONFLICT":
+        if refusal.code not in {"NOT_FOUND", "REF_AMBIGUOUS"}:
             raise
-        # Same tree, same validator, other words: a judge answered otherwise. The first report stands.
-        log.warning("report was published before", stream=stream, idem=draft.idem)
-        return None
+        return False

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
 from consumers.reasoning.validator.trees import Listing, Outcome, Parts, Tree
-from ledger.events.reasoning import CheckedTree
+from ledger.events.reasoning import CheckedTree, EvidenceStatus
 
 file_size_max_bytes: Final = 8 * 1024**2
 read_total_max_bytes: Final = 64 * 1024**2
+cited_digest_digits: Final = 16
+revisions_max: Final = 16
 
 
 class FileText:
@@ -27,6 +29,10 @@ class FileText:
         self.note = note
         self.digest = hashlib.sha256(data).hexdigest() if outcome == "file" else ""
         self.text = text_of(data) if outcome == "file" else None
+
+    def cited(self, first: int, last: int) -> str | None:
+        """Return the text from one line to another; None where the file does not have both."""
+        return "\n".join(self.lines[first - 1 : last]) if last <= len(self.lines) else None
 
     @cached_property
     def lines(self) -> list[str]:
@@ -44,6 +50,11 @@ def text_of(data: bytes) -> str | None:
         return None
 
 
+def digest_of(text: str) -> str:
+    """Return the digest of cited text, as events hold it."""
+    return hashlib.sha256(text.encode()).hexdigest()[:cited_digest_digits]
+
+
 def lines_of(text: str) -> list[str]:
     """Return the lines of a text, without their ends."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
@@ -53,14 +64,32 @@ def lines_of(text: str) -> list[str]:
 class Reads:
     """All looks into one tree during one validation: each file once, and no more bytes in all than the limit."""
 
-    def __init__(self, tree: Tree | None) -> None:
-        """Look into ``tree``; without one, nothing is looked up and ``is_possible`` is False."""
+    def __init__(self, tree: Tree | None, knows: Callable[[str], bool] | None = None) -> None:
+        """Look into ``tree``; without one, nothing is looked up and ``is_possible`` is False.
+
+        ``knows`` tells whether a ref names something of the ledger.
+        """
         self.tree = tree
+        self._knows = knows
+        self._revisions: dict[str, Reads | None] = {}
         self.is_possible = tree is not None
         self._files: dict[Parts, FileText] = {}
         self._listings: dict[Parts, Listing] = {}
-        self._versions: list[tuple[Parts, str]] = []
         self._left = read_total_max_bytes
+
+    def at(self, revision: str) -> Reads | None:
+        """Return the looks into another commit of the same repository ("": this tree); None where there is none."""
+        assert self.tree is not None  # noqa: S101 - callers ask is_possible first
+        if revision and revision not in self._revisions:
+            tree = self.tree.at(revision) if len(self._revisions) < revisions_max else None
+            self._revisions[revision] = None if tree is None else Reads(tree)
+        return self._revisions[revision] if revision else self
+
+    def look_up(self, ref: str) -> tuple[EvidenceStatus, str]:
+        """Return whether a ref names something of the ledger; nothing ever leaves one."""
+        if self._knows is None:
+            return "not_checked", "There was no ledger to look it up in"
+        return ("ok", "") if self._knows(ref) else ("gone", "There is no such thing in this ledger")
 
     def file(self, parts: Parts) -> FileText:
         """Return what stands at a path; ``too_large`` also when the limit on all files together is reached."""
@@ -75,16 +104,6 @@ class Reads:
             self._listings[parts] = self.tree.files(parts)
         return self._listings[parts]
 
-    def earlier(self, parts: Parts) -> Iterator[bytes]:
-        """Yield earlier contents of a file, newest first, within the limit on all files together."""
-        assert self.tree is not None  # noqa: S101 - callers ask is_possible first
-        for data in self.tree.earlier(parts, file_size_max_bytes):
-            if len(data) > self._left:
-                return
-            self._left -= len(data)
-            self._versions.append((parts, hashlib.sha256(data).hexdigest()))
-            yield data
-
     def identity(self) -> CheckedTree:
         """Return what names the tree as far as it was looked at."""
         if self.tree is None:
@@ -92,9 +111,10 @@ class Reads:
         looks: list[list[str]] = [
             ["file", "/".join(parts), file.outcome, file.digest, file.note] for parts, file in self._files.items()
         ]
-        looks += [["earlier", "/".join(parts), digest] for parts, digest in self._versions]
         for parts, listing in self._listings.items():
             looks.append(["list", "/".join(parts), str(listing.complete), *map("/".join, listing.files)])
+        for revision, reads in self._revisions.items():
+            looks.append(["revision", revision, str(reads and reads.identity())])
         digest = hashlib.sha256(json.dumps(sorted(looks), ensure_ascii=True).encode()).hexdigest()
         return CheckedTree(sort=self.tree.kind, commit=self.tree.commit, digest=f"sha256:{digest}")
 

@@ -22,7 +22,7 @@ import os
 import re
 import stat
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EACCES, ELOOP, ENOTDIR, EPERM
 from fnmatch import fnmatchcase
@@ -43,7 +43,6 @@ files_listed_max: Final = 10_000
 path_max_chars: Final = 1000
 git_time_max_s: Final = 30.0
 listing_size_max_bytes: Final = 32 * 1024**2
-versions_max: Final = 50
 
 # Control characters and those that turn the direction of reading.
 _HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -89,8 +88,8 @@ class Tree(Resource):
         """Return the files below a folder of the tree, without links and private files."""
 
     @abstractmethod
-    def earlier(self, parts: Parts, size_max: int) -> Iterator[bytes]:
-        """Yield earlier contents of a file, each once, newest first, as far as the tree knows any."""
+    def at(self, revision: str) -> CommitTree | None:
+        """Return another commit of the same repository; None where there is none, or no repository."""
 
     def close(self) -> None:
         """Release what the tree holds open, if it holds anything."""
@@ -121,12 +120,12 @@ def is_private(name: str) -> bool:
 
 
 class FolderTree(Tree):
-    """A working folder. ``history``, asked only when a file has changed, finds the tree that knows what it held."""
+    """A working folder."""
 
     kind: TreeSort = "folder"
     commit: str = ""
 
-    def __init__(self, folder: Path, *, history: Callable[[], Tree | None] | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         """Open the folder (which may itself be a link: whoever names it has chosen it).
 
         Raises:
@@ -136,7 +135,11 @@ class FolderTree(Tree):
             self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise Refused("NOT_FOUND", f"the folder cannot be opened: {error.strerror}", path=str(folder)) from error
-        self._history = history
+        self._folder = folder
+
+    def at(self, revision: str) -> CommitTree | None:
+        """Return a commit of the repository that the folder is in."""
+        return _commit_of(self._folder, revision)
 
     def close(self) -> None:
         """Close the folder."""
@@ -167,12 +170,6 @@ class FolderTree(Tree):
                 if len(found) > files_listed_max:
                     return Listing(sorted(found)[:files_listed_max], complete=False)
         return Listing(sorted(found), complete)
-
-    def earlier(self, parts: Parts, size_max: int) -> Iterator[bytes]:
-        """Yield what the file held in the repository's history."""
-        history = None if self._history is None else self._history()
-        if history is not None:
-            yield from history.earlier(parts, size_max)
 
     @contextmanager
     def _folder_of(self, parts: Parts) -> Iterator[tuple[int | None, Outcome]]:
@@ -211,7 +208,7 @@ class CommitTree(Tree):
             Unavailable: ``STORE_UNAVAILABLE`` when there is no git program.
         """
         self._git = Git(repository, is_own=False)
-        if _REVISION.fullmatch(revision) is None:
+        if not is_revision(revision):
             raise Refused("INVALID_FIELD", f"{revision[:80]!r} cannot name a commit", path="$.commit")
         answer = self._ask(("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"), 200)
         if answer is None or _ID.fullmatch(answer.strip()) is None:
@@ -219,6 +216,10 @@ class CommitTree(Tree):
         self.commit: str = answer.strip().decode("ascii")
         self._entries: dict[Parts, _Entry] | None = None
         self._folders: set[Parts] = set()
+
+    def at(self, revision: str) -> CommitTree | None:
+        """Return another commit of the repository."""
+        return _commit_of(self._git.folder, revision)
 
     def read(self, parts: Parts, size_max: int) -> Found:
         """Return what the commit has at a path."""
@@ -246,23 +247,6 @@ class CommitTree(Tree):
         ]
         found = sorted(path for path, is_file in below if is_file)
         return Listing(found[:files_listed_max], len(found) == len(below) <= files_listed_max)
-
-    def earlier(self, parts: Parts, size_max: int) -> Iterator[bytes]:
-        """Yield what the file held in this commit and those before it, each content once, newest first."""
-        path = "/".join(parts)
-        listed = self._ask(
-            ("rev-list", f"--max-count={versions_max}", self.commit, "--", path), versions_max * len(self.commit) * 2
-        )
-        seen: set[bytes] = set()
-        for commit in (listed or b"").split():
-            found = self._ask(("rev-parse", "--verify", "--quiet", f"{commit.decode('ascii')}:./{path}"), 200)
-            blob = (found or b"").strip()
-            if blob in seen or _ID.fullmatch(blob) is None:
-                continue
-            seen.add(blob)
-            data = self._ask(("cat-file", "blob", blob.decode("ascii")), size_max)
-            if data is not None:
-                yield data
 
     def _listed(self) -> dict[Parts, _Entry]:
         if self._entries is None:
@@ -292,13 +276,27 @@ def open_tree(folder: Path, commit: str | None = None) -> FolderTree | CommitTre
     """
     if commit is not None:
         return CommitTree(folder, commit)
-    return FolderTree(folder, history=lambda: _history_of(folder))
+    return FolderTree(folder)
 
 
-def _history_of(folder: Path) -> CommitTree | None:
-    """Return HEAD of the repository that holds ``folder``; None where there is none: history only adds detail."""
+def work_tree(folder: Path) -> Path | None:
+    """Return the root of the git work tree that holds ``folder``; None where it is in none."""
     try:
-        return CommitTree(folder)
+        answer = Git(folder, is_own=False).call("rev-parse", "--show-toplevel", time_max_s=git_time_max_s)
+    except (Refused, Unavailable):
+        return None
+    return None if answer.code else Path(os.fsdecode(answer.out.removesuffix(b"\n")))
+
+
+def is_revision(text: str) -> bool:
+    """Tell whether a text can name a commit."""
+    return _REVISION.fullmatch(text) is not None
+
+
+def _commit_of(folder: Path, revision: str) -> CommitTree | None:
+    """Return a commit of the repository that holds ``folder``; None where there is none."""
+    try:
+        return CommitTree(folder, revision)
     except (Refused, Unavailable):
         return None
 

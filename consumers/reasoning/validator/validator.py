@@ -4,8 +4,9 @@ It checks every reference (``evidence``), every assumption that a named check ca
 graph holds together. The report depends on nothing but the reasoning, the tree, an earlier report if one is given, and
 the judge: no clock, no network, no order of anything.
 
-**The rule**: a reasoning passes when nothing speaks against it *and* all its evidence was seen to stand. So a graph
-with evidence does not pass without a tree. Assumptions that nobody could check are listed and do not fail it.
+**The rule**: a reasoning passes when nothing speaks against it. What could not be looked up, for want of a tree or of a
+named check, is listed as not checked and does not fail it: the verdict counts how much stands, and nobody may act on a
+report that leaves something open (``projections.validations``).
 
 **A graph holds together** as far as can be said without understanding its words:
 
@@ -27,14 +28,14 @@ that it doubts becomes an issue, one that it approves changes nothing that faile
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
 
 import msgspec
 
 from consumers.reasoning.validator.assumptions import check_assumption, check_assumptions
-from consumers.reasoning.validator.evidence import HOLDING, check_evidence, cut, quotes_of, references_of
+from consumers.reasoning.validator.evidence import HOLDING, check_evidence, cut, references_of
 from consumers.reasoning.validator.reads import Reads
 from consumers.reasoning.validator.report import ValidationReport
 from consumers.reasoning.validator.trees import Tree
@@ -76,16 +77,22 @@ class Judge(Protocol):
 class ReasoningValidator:
     """Validates reasoning against a tree; the same input gives the same report."""
 
-    def __init__(self, tree: Tree | None = None, judge: Judge | None = None) -> None:
-        """Look evidence up in ``tree``; ask ``judge``, if there is one, about at most 200 inferences."""
+    def __init__(
+        self, tree: Tree | None = None, judge: Judge | None = None, knows: Callable[[str], bool] | None = None
+    ) -> None:
+        """Look evidence up in ``tree``; ask ``judge``, if there is one, about at most 200 inferences.
+
+        ``knows`` tells whether a ref names something of the ledger: evidence may be one.
+        """
         self._tree = tree
+        self._knows = knows
         self._judge = judge
 
     def validate(
         self, reasoning: ReasoningMemory | Brief, *, earlier: Iterable[EvidenceCheck] = ()
     ) -> ValidationReport:
         """Return the report on a graph or a brief, compared with the evidence of an earlier report that passed."""
-        reads = Reads(self._tree)
+        reads = Reads(self._tree, self._knows)
         before = {(check.step, check.reference): check for check in earlier}
         match reasoning:
             case ReasoningMemory():
@@ -109,14 +116,15 @@ class ReasoningValidator:
     def _validate_graph(self, memory: ReasoningMemory, reads: Reads, before: _Before) -> ValidationReport:
         report = ValidationReport(_ref_of(memory), steps=len(memory.steps))
         report.issues += check_structure(memory)
-        quotes = quotes_of(memory.steps)
         for step in memory.steps:
             number = _number_of(step.step_number)
+            digests = dict(zip(step.evidence, step.evidence_digests or [], strict=False))
             for reference in references_of(step):
-                former = before.get((number, cut(reference)))
-                _add_evidence(report, check_evidence(reference, reads, step=number, quotes=quotes, earlier=former))
-            for check in check_assumptions(step, number, reads):
-                _add_assumption(report, check)
+                former, cited = before.get((number, cut(reference))), digests.get(reference, "")
+                check = check_evidence(reference, reads, step=number, earlier=former, cited=cited)
+                _add_evidence(report, check)
+            for assumed in check_assumptions(step, number, reads):
+                _add_assumption(report, assumed)
         self._check_inferences(report, memory)
         return report
 
@@ -226,7 +234,7 @@ def _validate_brief(brief: Brief, reads: Reads, before: _Before) -> ValidationRe
 
 def _add_evidence(report: ValidationReport, check: EvidenceCheck) -> None:
     report.evidence.append(check)
-    if check.status not in HOLDING:
+    if check.status not in HOLDING and check.status != "not_checked":
         message = f"Evidence {check.status.replace('_', ' ')}: {cut(check.reference, 160)}"
         message += f" ({check.note})" if check.note else ""
         report.add_issue(message, code=f"EVIDENCE_{check.status.upper()}", step=check.step)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from consumers.doors.cli.app import App
+from consumers.doors.cli.output import page_options, show_page, when
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.reasoning_text import print_verdict, said_of_import
 from consumers.reasoning.compressor.transfer import Received, describe, receive_brief
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 LEVELS = [level.value for level in TransferLevel]
 issues_shown_max: Final = 500
+commit_digits: Final = 12
 HOLDS: Final[dict[str, Any]] = {"holds": True, "problems": []}
 """The certificate of every brief that is handed on: one that does not hold is made again (``receive_brief``)."""
 
@@ -177,7 +179,10 @@ def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: 
 
 @click.command(cls=Command)
 @click.argument("ref", metavar="ID|REF")
-@click.option("--tree", type=click.Path(path_type=Path, file_okay=False), help="The folder that the evidence is in.")
+@click.option(
+    "--tree", type=click.Path(path_type=Path, file_okay=False),
+    help="The folder that the evidence is in (default: the git work tree that you are in).",
+)  # fmt: skip
 @click.option("--commit", help="Check what this commit of the folder's repository holds, not the folder as it is now.")
 @click.option("--publish/--no-publish", default=None, help="Publish the report (default: if --as names who may).")
 @click.option("--judge", is_flag=True, help="Ask the model of config.toml, too, whether each inference follows.")
@@ -185,10 +190,13 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
     """Check evidence, assumptions and structure of a reasoning before anybody acts on it."""
     from consumers.reasoning.validator.judge import ModelJudge  # noqa: PLC0415 - only this verb validates
     from consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only this verb validates
-    from consumers.reasoning.validator.trees import open_tree  # noqa: PLC0415 - only this verb validates
+    from consumers.reasoning.validator.trees import open_tree, work_tree  # noqa: PLC0415 - only this verb validates
 
+    tree = tree or work_tree(Path.cwd())
     if commit is not None and tree is None:
-        raise Refused("USAGE", "--commit is of the repository in a folder: name it with --tree DIR")
+        raise Refused(
+            "USAGE", "--commit is of the repository in a folder, and you are in none: name one with --tree DIR"
+        )
     with open_tree(tree, commit) if tree is not None else nullcontext() as opened:
         done = validate_ref(app.query_with, ref, tree=opened, judge=ModelJudge(asked_model(app)) if judge else None)
     data = done.report.to_dict() | {"reasoning_id": done.reasoning_id, "published": None}
@@ -202,17 +210,24 @@ def publish_report(app: App, done: Validated, *, asked: bool) -> dict[str, Any]:
     from consumers.reasoning.validator.publication import publish  # noqa: PLC0415 - only this verb validates
 
     try:
-        return {"published": publish(app.author(), done)}
+        index, is_new = publish(app.author(), app.query_with, done)
     except Refused as refusal:
         if asked or refusal.code != "NOT_AUTHORIZED":
             raise
         return {"not_published": refusal.message}
+    return {"published": index} if is_new else {"same_as": index, "not_published": f"same as entry {index}"}
 
 
 def conclude(app: App, done: Validated, data: dict[str, Any]) -> None:
     """Print a report; one that does not pass ends with exit code 6."""
     counts = data["counts"]
     said = f"{counts['evidence_ok']} of {counts['evidence']} references stand"
+    notes = [one for one in done.report.evidence if one.status in {"moved", "not_checked"}]
+    if not app.as_json:
+        for one in notes[:issues_shown_max]:
+            click.echo(clean(f"note, step {one.step}: {one.reference}: {one.note}"), err=True)
+        if "not_published" in data:
+            click.echo(f"not published: {data['not_published']}", err=True)
     if not done.report.passed:
         if not app.as_json:
             for issue in done.report.issues[:issues_shown_max]:
@@ -225,7 +240,30 @@ def conclude(app: App, done: Validated, data: dict[str, Any]) -> None:
             click.echo(clean(f"inference, step {inference.step}: judged: {inference.opinion}: {inference.reason}"))
         for check in done.report.assumptions:
             click.echo(clean(f"assumption, step {check.step}: {check.status}: {check.text} {check.method}".rstrip()))
-        if "not_published" in data:
-            click.echo(f"not published: {data['not_published']}", err=True)
 
     app.show("validation", data, text)
+
+
+@click.command(cls=Command)
+@click.argument("ref", metavar="ID|REF")
+@click.option("--author", help="Only those of this validator.")
+@page_options()
+def validations(app: App, ref: str, author: str | None, limit: int, cursor: int | None) -> None:
+    """List the reports on a reasoning (by a ref: on that version), newest first, with all that each found wrong."""
+    answer = app.query("validations.list", ref=ref, author=author, limit=limit, after=cursor)
+
+    def text() -> None:
+        for one in answer["validations"]:
+            counts, tree = one["data"]["counts"], one["commit_id"][:commit_digits] or one["tree"]
+            mark = "passed" if one["passed"] else "FAILED"
+            stand = f"{counts['evidence_ok']} of {counts['evidence']} stand"
+            click.echo(
+                f"{one['event_index']}  {when(one['accepted_ms'])}  {mark}  {stand}  by {one['author']}"
+                f"  tree: {tree}  {one['reasoning_ref'][:19]}…"
+            )
+            for issue in one["data"]["issues"]:
+                click.echo(clean(f"    step {issue['step'] or '-'}: {issue['code']}: {issue['message']}"))
+            if more := counts["issues"] - len(one["data"]["issues"]):
+                click.echo(f"    and {more} more (blob {one['data']['whole']})")
+
+    show_page(app, "validations", answer, text)

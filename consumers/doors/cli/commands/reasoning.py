@@ -46,6 +46,7 @@ task_columns = 100
         "brief": Lazy("briefs:brief", "Print a reasoning as a short prompt with measured fidelity."),
         "explain": Lazy("briefs:explain", "Show what a brief keeps, and what it drops and why."),
         "validate": Lazy("briefs:validate", "Check evidence, assumptions and structure."),
+        "validations": Lazy("briefs:validations", "List what validators found, newest first."),
     },
 )
 def reasoning() -> None:

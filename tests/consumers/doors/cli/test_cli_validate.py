@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from graphs import audit_json
 
 if TYPE_CHECKING:
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 SAMPLE = Path(__file__).parents[4] / "consumers" / "doors" / "demo" / "sample_project"
 
 
-def test_validate_passes_then_names_the_stale_evidence(alone: Baton, tmp_path: Path) -> None:
+def test_validate_passes_then_names_the_stale_evidence(
+    alone: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone("agent", "add", "a", "--role", "agent")
     alone("agent", "add", "b", "--role", "reviewer")
     alone("reasoning", "start", "--id", "r", "--task", "t", "--as", "a")
@@ -41,6 +44,7 @@ def test_validate_passes_then_names_the_stale_evidence(alone: Baton, tmp_path: P
     said = alone.run("reasoning", "validate", "r", "--tree", project)
     assert said.code == 6
     assert f"step 1: EVIDENCE_LINE_CHANGED: Evidence line changed: {evidence}" in said.err
-    assert alone.run("reasoning", "validate", "r").code == 6
+    monkeypatch.chdir(tmp_path)  # in no work tree
+    assert "0 of 1 references stand" in alone("reasoning", "validate", "r")
     alone.refuses("NOT_FOUND", "reasoning", "validate", "r", "--tree", project / "none")
     alone.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")

@@ -14,7 +14,7 @@ from trees_for_tests import commit, write
 from consumers.reasoning.validator import evidence as evidence_module
 from consumers.reasoning.validator import reads as reads_module
 from consumers.reasoning.validator.evidence import Evidence, check_evidence, parse_evidence, stands
-from consumers.reasoning.validator.reads import Reads
+from consumers.reasoning.validator.reads import Reads, digest_of
 from consumers.reasoning.validator.trees import CommitTree, FolderTree, Tree, open_tree, parts_of
 from ledger.events.reasoning import EvidenceCheck
 
@@ -25,7 +25,7 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def check(tree: Tree, reference: str, **known: EvidenceCheck) -> EvidenceCheck:
+def check(tree: Tree, reference: str, **known: EvidenceCheck | str) -> EvidenceCheck:
     return check_evidence(reference, Reads(tree), step=1, **known)  # type: ignore[arg-type]  # a test's shorthand
 
 
@@ -48,6 +48,11 @@ def status(folder: Path, reference: str) -> str:
         ("api/auth.py:23:sha256:" + "AB" * 32, Evidence("api/auth.py", 23, "hash", digest="ab" * 32)),
         ("文档/运行 手册.md:3:日志没有加密", Evidence("文档/运行 手册.md", 3, "text", text="日志没有加密")),
         ("my notes/a b.txt:7", Evidence("my notes/a b.txt", 7, "line")),
+        ("a.py:5-9", Evidence("a.py", 5, "line", end=9)),
+        ("a b.py:5-9:x = 1", Evidence("a b.py", 5, "text", text="x = 1", end=9)),
+        ("HEAD~2:a.py:5", Evidence("HEAD~2:a.py", 5, "line")),
+        (" https://a.org/b:5 ", Evidence("https://a.org/b:5", 0, "url")),
+        ("reasoning/r1#3", Evidence("reasoning/r1#3", 0, "ref")),
         ("lock.txt:3:sha256:abc \\", Evidence("lock.txt", 3, "text", text="sha256:abc \\")),
     ],
 )
@@ -64,7 +69,11 @@ def test_reference_is_read_in_its_form(reference: str, read: Evidence) -> None:
         "api/auth.py:0",
         "api/auth.py:012",
         "api/auth.py:-3",
-        "api/auth.py:10-20",
+        "api/auth.py:20-10",
+        "api/auth.py:10-",
+        "api/auth.py:1-10000",
+        "https://",
+        "ftp://example.org/x",
         "api/auth.py:1234567890",
         "api/auth.py:٣",
         "api/auth.py:3:sha256:abc123",
@@ -83,19 +92,25 @@ def test_what_has_none_of_the_forms_is_malformed(tmp_path: Path, reference: str)
     st.from_regex(r"[a-z文件 :]{1,20}(/[a-z文件 :.]{1,20}){0,2}", fullmatch=True).filter(
         lambda path: path.strip() == path
     ),
-    st.integers(1, 10**9 - 1),
+    st.integers(1, 10**9 - 1000),
+    st.integers(-1, evidence_module.lines_cited_max - 1),
     st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30),
 )
-def test_every_reference_is_read_back_as_it_was_put_together(path: str, line: int, text: str) -> None:
-    found = parse_evidence(f"{path}:{line}:{text}")
-    assert any(one.path == path and one.line == line and one.text in ("", text.strip()) for one in found)
+def test_every_reference_is_read_back_as_it_was_put_together(path: str, line: int, more: int, text: str) -> None:
+    end = 0 if more < 0 else line + more
+    found = parse_evidence(f"{path}:{line}{f'-{end}' if end else ''}:{text}")
+    assert any((one.path, one.line, one.end) == (path, line, end) and one.text in ("", text.strip()) for one in found)
+    assert not any(one.revision for one in found[:-1])
 
 
 @given(st.text(max_size=300))
 def test_no_text_breaks_the_parser_or_leads_out_of_the_tree(text: str) -> None:
     for one in parse_evidence(text):
+        if one.form in {"url", "ref"}:
+            continue
         parts, outcome = parts_of(one.path)
         assert one.line >= 1
+        assert one.end == 0 or one.line <= one.end < one.line + evidence_module.lines_cited_max
         assert (outcome == "file") == bool(parts)
         assert ".." not in parts
         assert not any("/" in part or "\x00" in part for part in parts)
@@ -165,26 +180,68 @@ def test_changes_of_a_cited_file_are_told_apart(tmp_path: Path) -> None:
     assert [now(one, knowing=True) for one in before] == ["gone"] * 3
 
 
-def test_quote_in_another_reference_tells_whether_the_line_is_the_same(tmp_path: Path) -> None:
+def test_text_that_moved_still_stands_where_anybody_knows_what_it_was(tmp_path: Path) -> None:
+    cited = digest_of("  limit = 14")
+    write(tmp_path, {"a.py": "import os\n\n" + SOURCE})
+    by_file = f"a.py:2:sha256:{sha256(SOURCE)}"
+    moved = [check(FolderTree(tmp_path), one, cited=cited) for one in ("a.py:2", "a.py:2:limit = 14", by_file)]
+    assert {(one.status, one.note, one.line) for one in moved} == {("moved", "Moved to line 4, still true", cited)}
+    assert check(FolderTree(tmp_path), "a.py:2").status == "ok"  # nobody knows what it was
+    again = check(FolderTree(tmp_path), "a.py:2", earlier=moved[0])
+    assert (again.status, again.line) == ("moved", cited)
+    write(tmp_path, {"a.py": "limit = 15\n" * 9})
+    assert check(FolderTree(tmp_path), "a.py:2", cited=cited).status == "line_changed"
+    write(tmp_path, {"a.py": "one\n"})
+    assert check(FolderTree(tmp_path), "a.py:2", cited=cited).status == "no_such_line"
+
+
+def test_range_moves_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    cited = digest_of("  limit = 14\nthree")
     write(tmp_path, {"a.py": SOURCE})
-    reference = "a.py:2:sha256:00000000"
-    found = [
-        check_evidence(reference, Reads(FolderTree(tmp_path)), quotes={("a.py", 2): quote}).status
-        for quote in ("limit = 14", "limit = 15")
-    ]
-    assert found == ["file_changed_line_same", "line_changed"]
+    assert check(FolderTree(tmp_path), "a.py:2-3").line == cited
+    write(tmp_path, {"a.py": "zero\n" + SOURCE})
+    assert check(FolderTree(tmp_path), "a.py:2-3", cited=cited).note == "Moved to line 3, still true"
+    write(tmp_path, {"a.py": "zero\none\n  limit = 14\nand\nthree\n"})
+    assert check(FolderTree(tmp_path), "a.py:2-3", cited=cited).status == "line_changed"
+    assert check(FolderTree(tmp_path), "a.py:4-9").status == "no_such_line"
 
 
-def test_history_of_a_repository_tells_whether_the_line_is_the_same(tmp_path: Path) -> None:
-    commit(tmp_path, {"sub/a.py": SOURCE})
-    commit(tmp_path, {"sub/a.py": SOURCE + "four\n"})
-    reference = f"sub/a.py:2:sha256:{sha256(SOURCE)}"
-    assert check(open_tree(tmp_path), reference).status == "file_changed_line_same"
-    assert check(open_tree(tmp_path, "HEAD"), reference).status == "file_changed_line_same"
-    assert check(open_tree(tmp_path / "sub"), reference.removeprefix("sub/")).status == "file_changed_line_same"
-    write(tmp_path, {"sub/a.py": SOURCE.replace("14", "15")})
-    assert check(open_tree(tmp_path), reference).status == "line_changed"
-    assert check(open_tree(tmp_path), f"sub/a.py:2:sha256:{sha256('never committed')}").status == "file_changed"
+def test_text_that_says_little_moves_only_where_it_is_the_only_one(tmp_path: Path) -> None:
+    write(tmp_path, {"a.c": "int\n}\nx\n"})
+    assert check(FolderTree(tmp_path), "a.c:1", cited=digest_of("}")).status == "moved"
+    write(tmp_path, {"a.c": "int\n}\n}\n"})
+    found = check(FolderTree(tmp_path), "a.c:1", cited=digest_of("}"))
+    assert (found.status, "stands on 2 lines" in found.note) == ("line_changed", True)
+
+
+def test_revision_before_a_path_is_looked_up_in_that_commit(tmp_path: Path) -> None:
+    first = commit(tmp_path, {"sub/a.py": SOURCE})
+    commit(tmp_path, {"sub/a.py": SOURCE.replace("14", "15"), "v1:b.py": SOURCE})
+    for tree in (open_tree(tmp_path), open_tree(tmp_path, "HEAD")):
+        reads = Reads(tree)
+        found = {
+            reference: check_evidence(reference, reads).status
+            for reference in (f"{first[:8]}:sub/a.py:2:limit = 14", "HEAD~1:sub/a.py:2-3", "HEAD:sub/a.py:2:limit = 14")
+        }
+        assert list(found.values()) == ["ok", "ok", "line_changed"]
+        gone = check_evidence("abcdef1:sub/a.py:2", reads)
+        assert (gone.status, gone.note) == ("gone", "There is no such file, and no commit abcdef1 in this repository")
+        assert check_evidence("v1:b.py:2:limit = 14", reads).status == "ok"  # a path with a colon
+        assert check_evidence("HEAD~1:../a.py:2", reads).status == "outside"
+        assert check_evidence("HEAD~1:.env:2", reads).status == "private"
+        assert reads.identity().digest != Reads(tree).identity().digest
+
+
+def test_url_and_ref_are_kinds_of_their_own(tmp_path: Path) -> None:
+    with_ledger = Reads(FolderTree(tmp_path), {"session/auth", "sha256:" + "a" * 12}.__contains__)
+    for reference in ("session/auth", "sha256:" + "a" * 12):
+        assert check_evidence(reference, with_ledger).status == "ok"
+        assert check(FolderTree(tmp_path), reference).status == "not_checked"
+    assert check_evidence("handoff/nothing", with_ledger).status == "gone"
+    for url in ("https://example.org", "https://example.org:8080/a:5#b", "HTTP://example.org/x?y=1"):
+        assert check_evidence(url, with_ledger).status == "not_checked"
+    write(tmp_path, {"session/auth.py": "x\n"})
+    assert check_evidence("session/auth.py:1:x", with_ledger).status == "ok"
 
 
 def test_agreeing_hash_of_the_author_does_not_make_up_for_anything(tmp_path: Path) -> None:
@@ -197,7 +254,7 @@ def test_agreeing_hash_of_the_author_does_not_make_up_for_anything(tmp_path: Pat
 def test_moved_text_is_named_by_its_line_and_never_quoted(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "password = hunter2\n" + SOURCE})
     found = check(FolderTree(tmp_path), "a.py:1:limit = 14")
-    assert (found.status, found.note) == ("line_changed", "The text now stands on line 3")
+    assert (found.status, found.note) == ("moved", "Moved to line 3, still true")
     assert "hunter2" not in repr(found)
 
 
@@ -232,7 +289,7 @@ def test_moved_text_is_named_by_its_line_and_never_quoted(tmp_path: Path) -> Non
         ("tls/server.pem", "private"),
         ("C:\\code\\inside.txt", "malformed"),
         ("sub\\inside.txt", "malformed"),
-        ("https://example.org", "malformed"),
+        ("https://example.org", "not_checked"),
         ("in\u202eside.txt", "malformed"),
         ("in\x00side.txt", "malformed"),
         ("x/" * 600, "malformed"),

@@ -67,13 +67,17 @@ class AuditedLedger:
     def author(self, name: str) -> Author:
         return Author(self.client, name, lambda _: self.ledger.keys[name])
 
-    def validate(self, by: str, *, ref: str = "audit", **options: Any) -> int | None:
+    def validate(self, by: str, *, ref: str = "audit", **options: Any) -> int:
         with open_tree(self.project) as tree:
-            return publish(self.author(by), validate_ref(self.reader.answer, ref, tree=tree, **options))
+            validated = validate_ref(self.reader.answer, ref, tree=tree, **options)
+        size = self.size()
+        index, is_new = publish(self.author(by), self.reader.answer, validated)
+        assert is_new is (self.size() > size)
+        return index
 
     def published(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.reader.answer("validations.list", {"ref": "audit"})["validations"]
-        return found[::-1]
+        return found
 
     def size(self) -> int:
         return self.ledger.head()[0]
@@ -97,7 +101,29 @@ def test_report_is_published_on_the_reasonings_stream_and_found_by_its_ref(audit
     assert event.data.passed
     (row,) = audited.published()
     assert (row["passed"], row["author"], row["data"]["counts"]["evidence_ok"]) == (True, "rita", 9)
-    assert audited.reader.answer("validations.best", {"ref": shown["ref"][:19]})["event_index"] == index
+    listed = [audited.reader.answer("validations.list", {"ref": ref}) for ref in ("audit", shown["ref"][:19])]
+    assert [one["validations"] for one in listed] == [[row], [row]]
+
+
+def test_every_change_of_the_latest_verdict_is_one_event(
+    audited: AuditedLedger,
+) -> None:
+    """Compared with any earlier report, the second failure would have been dropped, and the ledger end with a pass."""
+    verdicts = []
+    for text in ("JWT_SECRET=changed\n", None, "JWT_SECRET=changed\n", None, "JWT_SECRET=changed\n"):
+        if text is None:
+            shutil.copytree(SAMPLE, audited.project, dirs_exist_ok=True)
+        else:
+            write(audited.project, {"env.example": text})
+        index = audited.validate("rita")
+        assert audited.validate("rita") == index  # the same as the latest: said once
+        verdicts.append(audited.reader.answer("validations.latest", {"ref": "audit"})["outcome"])
+    # An assumption of the audit is open: what was found right is not whole.
+    assert verdicts == ["failed", "unchecked", "failed", "unchecked", "failed"]
+    assert len(audited.published()) == len(verdicts)
+    page = audited.reader.answer("validations.list", {"ref": "audit", "author": "rita", "passed": True, "limit": 1})
+    assert ([row["passed"] for row in page["validations"]], page["total"]) == ([True], 2)
+    assert page["next"] == page["validations"][0]["event_index"]
 
 
 def test_equal_validations_are_one_event_and_a_changed_tree_makes_another(audited: AuditedLedger) -> None:
@@ -111,10 +137,7 @@ def test_equal_validations_are_one_event_and_a_changed_tree_makes_another(audite
     second = audited.validate("rita")
     assert second != first
     assert [row["passed"] for row in audited.published()] == [False, True]
-    # As it was before: the first report stands for it again.
-    shutil.copytree(SAMPLE, audited.project, dirs_exist_ok=True)
-    assert audited.validate("rita") == first
-    assert audited.validate("vera") not in (None, first)
+    assert audited.validate("vera") not in {first, second}
 
 
 def test_line_cited_by_number_alone_is_compared_with_what_another_agent_found(audited: AuditedLedger) -> None:
@@ -139,10 +162,10 @@ def test_author_of_the_reasoning_and_agents_without_the_role_publish_no_report(
     assert audited.size() == size
 
 
-def test_judge_that_changes_its_mind_does_not_replace_the_first_report(audited: AuditedLedger) -> None:
-    assert audited.validate("rita", judge=FixedJudge("follows")) is not None
-    assert audited.validate("rita", judge=FixedJudge("does_not_follow")) is None
-    assert len(audited.published()) == 1
+def test_judge_that_changes_its_mind_changes_the_verdict(audited: AuditedLedger) -> None:
+    for opinion in ("follows", "does_not_follow"):
+        audited.validate("rita", judge=FixedJudge(opinion))  # type: ignore[arg-type]  # the loop loses the literals
+    assert [row["passed"] for row in audited.published()] == [False, True]
 
 
 def test_long_report_is_kept_whole_in_a_blob(audited: AuditedLedger) -> None:
