@@ -6,6 +6,9 @@ BIN := .venv/bin
 STAMP := .venv/installed
 PACKAGES := ledger projections consumers consumers/doors/python/baton
 
+# Tests start thousands of processes: what Python compiled is kept, whatever the shell says of that.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install tools demo test cover check bench bench-smoke bench-human mutants house faults contract clean lock
 
 install: $(STAMP)

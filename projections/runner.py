@@ -174,8 +174,8 @@ class Runner:
         with self._store.writing() as writing:
             if self._mine(writing.slots()) == slots:  # else another process was first
                 for view in self._views.values():
+                    writing.drop(view.name)
                     writing.start_building(view)
-                    writing.make_live(view)
         self._works.clear()
         self._expected = []
 

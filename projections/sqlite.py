@@ -252,21 +252,31 @@ class _Transaction:
 
     def start_building(self, view: Projection[Any]) -> None:
         self._drop(view.name, is_live=False)
+        # Where no query reads yet, nothing has to take a place: SQLite renames a table by parsing all others again.
+        is_live = not any(slot.is_live for slot in self.slots() if slot.view == view.name)
         for table in _tables(view):
-            self._db.execute("INSERT INTO baton_tables VALUES (?, 0, ?)", (view.name, table.name))
-            create_table(self._db, table, _physical(table.name, is_live=False))
-        self._db.execute("INSERT INTO baton_views VALUES (?, ?, 0, 0, '')", (view.name, view.version))
+            self._db.execute("INSERT INTO baton_tables VALUES (?, ?, ?)", (view.name, is_live, table.name))
+            create_table(self._db, table, _physical(table.name, is_live=is_live))
+            if is_live:
+                self._index(table)
+        self._db.execute("INSERT INTO baton_views VALUES (?, ?, ?, 0, '')", (view.name, view.version, is_live))
 
     def make_live(self, view: Projection[Any]) -> None:
         self._drop(view.name, is_live=True)
         for table in _tables(view):
             self._db.execute(f'ALTER TABLE "{_physical(table.name, is_live=False)}" RENAME TO "{table.name}"')
-            for columns in table.indexes:
-                listed = ", ".join(f'"{column}"' for column in columns)
-                index = "_".join(("by", table.name, *columns))
-                self._db.execute(f'CREATE INDEX "{index}" ON "{table.name}" ({listed})')
+            self._index(table)
         for book in ("baton_views", "baton_tables"):
             self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = ?", (view.name,))  # noqa: S608
+
+    def drop(self, view: str) -> None:
+        self._drop(view, is_live=False)
+        self._drop(view, is_live=True)
+
+    def _index(self, table: Table) -> None:
+        for columns in table.indexes:
+            listed = ", ".join(f'"{column}"' for column in columns)
+            self._db.execute(f'CREATE INDEX "{"_".join(("by", table.name, *columns))}" ON "{table.name}" ({listed})')
 
     def _drop(self, view: str, *, is_live: bool) -> None:
         # The names come from the books: an older version of the view may have had other tables.

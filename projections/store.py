@@ -100,10 +100,13 @@ class Writing(Reading, Protocol):
         """Set the position and last event of a slot to what ``slot`` says."""
 
     def start_building(self, view: Projection[Any]) -> None:
-        """Make an empty slot beside the live one (or in place of an older one being built)."""
+        """Make an empty slot beside the live one, or in place of one being built; where none is live, it is at once."""
 
     def make_live(self, view: Projection[Any]) -> None:
         """Let the slot being built take the place of the live one, whose tables are dropped."""
+
+    def drop(self, view: str) -> None:
+        """Drop every slot of a view."""
 
 
 class Store(Protocol):

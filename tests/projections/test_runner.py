@@ -250,6 +250,24 @@ def test_an_older_program_refuses_views_of_a_newer_version(
         Runner(ledger.reads, store, VIEWS)
 
 
+def test_a_first_fold_has_no_place_to_take_and_makes_what_a_rebuild_makes(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore]
+) -> None:
+    def made() -> list[dict[str, Any]]:
+        with store.reading() as reading:
+            return reading.rows("SELECT type, name, tbl_name FROM sqlite_master ORDER BY type, name")
+
+    ledger.fill()
+    store = open_store()
+    runner = Runner(ledger.reads, store, VIEWS)
+    with store.reading() as reading:
+        assert all(slot.is_live and slot.position == 0 for slot in reading.slots())
+    runner.catch_up()
+    first, first_digests = made(), digests(runner)
+    runner.rebuild(first_digests)
+    assert (made(), digests(runner)) == (first, first_digests)
+
+
 def test_old_rows_answer_until_the_rebuild_has_caught_up(
     ledger: ViewLedger, open_store: Callable[..., SqliteStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,16 +7,18 @@ import os
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import inside
 
 from consumers.doors.hooks.harnesses import HARNESSES
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-wait_max_s: Final = 60.0
+wait_max_s: Final = 100.0
+# How long a hook may take, for those that are to say something; and for those that are to be given up.
+PATIENCE: Final = str(Path(__file__).with_name("patience"))
+patience_s: Final = "60"
+given_up: Final = {"BATON_TEST_HOOK_S": "0.5"}
 
 # What the harnesses send, in the forms of their documentation (see consumers/doors/hooks/harnesses.py).
 COMMON: Final[dict[str, dict[str, Any]]] = {
@@ -52,7 +54,7 @@ class Place:
         self.project.mkdir()
         self.ledger = self.project / ".baton"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("BATON_", "CLAUDE_"))}
-        self.environment = kept | {"HOME": str(self.home)}
+        self.environment = kept | {"HOME": str(self.home), "PYTHONPATH": PATIENCE, "BATON_TEST_HOOK_S": patience_s}
         self.environment.pop("XDG_STATE_HOME", None)
 
     def run(self, *words: object, given: bytes = b"", **changed: str) -> Said:

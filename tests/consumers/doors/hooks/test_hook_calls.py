@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import trusted
-from harness_place import Said
+from harness_place import Said, given_up
 
 from consumers.doors.hooks.harnesses import HARNESSES
 from consumers.doors.hooks.responses import session_name
@@ -210,13 +210,15 @@ def test_a_full_disk_breaks_nothing(place: Place) -> None:
 def test_a_server_that_hangs_is_given_up_at_the_deadline(place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         url = f"nats://127.0.0.1:{hanging.getsockname()[1]}"
-        said = place.hook("claude-code", place.event("claude-code", "SessionStart"), "--server", url)
+        said = place.hook("claude-code", place.event("claude-code", "SessionStart"), "--server", url, **given_up)
     assert (said.code, said.err) == (0, b"")
     assert place.log()
 
 
 def test_standard_input_that_is_always_ready_is_given_up(place: Place) -> None:
-    said = place.run("sh", "-c", f"exec {shlex.quote(sys.executable)} -P -m consumers.doors.hooks codex </dev/zero")
+    said = place.run(
+        "sh", "-c", f"exec {shlex.quote(sys.executable)} -P -m consumers.doors.hooks codex </dev/zero", **given_up
+    )
     assert said == (0, b"", b"")
     (line,) = place.log()
     assert line["code"] == "TOO_LARGE"
@@ -238,18 +240,10 @@ def test_a_pipe_in_the_place_of_the_log_is_not_waited_for(place: Place) -> None:
 
 
 def test_standard_input_that_never_ends_is_given_up(place: Place) -> None:
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "consumers.doors.hooks",
-        "codex",
-        "--as",
-        "codex",
-        "--home",
-        str(place.ledger),
-    ]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    words = ["codex", "--as", "codex", "--home", str(place.ledger)]
+    command, pipe = [sys.executable, "-P", "-m", "consumers.doors.hooks", *words], subprocess.PIPE
+    environment = place.environment | given_up
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as child:
         assert child.stdin is not None
         child.stdin.write(place.event("codex", "SessionStart"))
         child.stdin.flush()
@@ -299,14 +293,9 @@ def test_the_log_of_hooks_stays_within_two_files(tmp_path: Path) -> None:
 
 
 def test_hooks_at_the_same_time_open_one_session(place: Place) -> None:
-    # With time enough: each would end at its deadline on a machine that has others to run, and open none.
-    program = (
-        "from consumers.doors.hooks import __main__, supervisor\nsupervisor.deadline_s = 60\n"
-        "__main__.main(['codex', '--as', 'codex'])"
-    )
-    command = [sys.executable, "-P", "-c", program]
+    command, pipe = [sys.executable, "-P", "-m", "consumers.doors.hooks", "codex", "--as", "codex"], subprocess.PIPE
     children = [
-        subprocess.Popen(command, cwd=place.project, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)
+        subprocess.Popen(command, cwd=place.project, env=place.environment, stdin=pipe, stdout=pipe) for _ in range(3)
     ]
     for child in children:
         assert child.stdin is not None
